@@ -24,7 +24,7 @@ OLDER_DTYPES = {"float32": "fp32", "float64": "fp64", "bfloat16": "bf16", "float
 KEYS_ELSEWHERE = {
     **{f"{letter}p": f"the paper's letter is {letter}; try {letter}" for letter in "ptd"},
     "cp": "context parallelism is the letter c here; try c",
-    "ep": "expert parallelism is not modelled; p, t, c and d are",
+    "ep": "expert parallelism is the letter e here; try e",
     "pipeline_model_parallel_layout": "try pipeline_layout",
 }
 
@@ -81,10 +81,34 @@ class ModelConfig:
     )
     tied_embeddings: bool = described("Whether the output layer is the word embedding.", True, later=True)
     bias: bool = described("Whether linear layers have biases.", True, later=True)
+    head_dim: int = counted("Size of an attention head; 0: h/a.", 0, later=True)
+    qk_norm: bool = described(
+        "Whether every head's queries and keys are normalised, as by `norm`, before they meet (Qwen3).",
+        False,
+        later=True,
+    )
+    experts: int = counted("Experts of a layer, E, in its MLP's place; 0: none.", 0, later=True)
+    experts_per_token: int = counted("Experts that a token goes through, k; at most E.", 0, later=True)
+    expert_ffn_hidden: int = counted("Width of an expert between its two linears; 0: that of the MLP.", 0, later=True)
+    shared_expert_ffn_hidden: int = counted("Width of an expert that every token goes through; 0: none.", 0, later=True)
+    dense_layers: int = counted("First layers that keep their MLP; the simulator has none.", 0, later=True)
+    router: str = described(
+        "Weights of a token's experts: 'softmax_after' over the outputs of the k chosen, 'softmax_before' over all E, "
+        "of which the k are used as they are, 'sigmoid' of each of the k over their sum.",
+        "softmax_after",
+        choices=("softmax_after", "softmax_before", "sigmoid"),
+        later=True,
+    )
+    auxiliary_loss: float = described(
+        "Coefficient of the loss that balances the experts (Fedus et al. 2021, equation 4); loss lines leave it out.",
+        0.0,
+        least=0,
+        later=True,
+    )
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.hidden % self.heads:
+        if not self.head_dim and self.hidden % self.heads:
             raise ConfigurationError(
                 f"hidden={self.hidden} is not divisible by heads={self.heads}; needs equal heads; "
                 f"try heads={largest_divisor(self.hidden, self.heads)}"
@@ -99,11 +123,21 @@ class ModelConfig:
                 f"positions='rotary' with heads of size hidden/heads={self.head_size}; needs an even size, whose "
                 "halves are turned together; try positions='learned'"
             )
+        if self.experts and not 1 <= self.experts_per_token <= self.experts:
+            raise ConfigurationError(
+                f"experts_per_token={self.experts_per_token} of experts={self.experts}; needs 1 to {self.experts}; "
+                f"try experts_per_token={min(2, self.experts)}"
+            )
 
     @property
     def head_size(self) -> int:
-        """Size of an attention head, h/a."""
-        return self.hidden // self.heads
+        """Size of an attention head: `head_dim`, or h/a."""
+        return self.head_dim or self.hidden // self.heads
+
+    @cached_property
+    def attention_width(self) -> int:
+        """Inputs of attention's projection: all heads, h unless `head_dim` says otherwise."""
+        return self.heads * self.head_size
 
     @property
     def query_groups(self) -> int:
@@ -115,10 +149,10 @@ class ModelConfig:
         """Whether the model is assumed to be trained with dropout: models without biases were not (PaLM, Llama)."""
         return self.bias
 
-    @property
+    @cached_property
     def qkv_width(self) -> int:
-        """Outputs of the query-key-value linear: h of queries, and a key and a value head for each group."""
-        return self.hidden + 2 * self.query_groups * self.head_size
+        """Outputs of the query-key-value linear: queries of all heads, and a key and a value head for each group."""
+        return self.attention_width + 2 * self.query_groups * self.head_size
 
     @property
     def mlp_width(self) -> int:
@@ -128,7 +162,31 @@ class ModelConfig:
     @property
     def mlp_outputs(self) -> int:
         """Outputs of the MLP's first linear: `mlp_width`, with SwiGLU twice as many (gate and up)."""
-        return self.mlp_width * (2 if self.activation == "swiglu" else 1)
+        return self.mlp_width * self.branches
+
+    @property
+    def branches(self) -> int:
+        """Outputs of an MLP's first linear for each of its width: 1, with SwiGLU 2 (gate and up)."""
+        return 2 if self.activation == "swiglu" else 1
+
+    @property
+    def expert_width(self) -> int:
+        """Inputs of an expert's second linear: `expert_ffn_hidden`, or those of the MLP."""
+        return self.expert_ffn_hidden or self.mlp_width
+
+    @cached_property
+    def common_width(self) -> int:
+        """Width of the MLP that all tokens of a layer go through: with experts that of the shared one, if any."""
+        return self.shared_expert_ffn_hidden if self.experts else self.mlp_width
+
+    @cached_property
+    def common_outputs(self) -> int:
+        """Outputs of the first linear of that MLP."""
+        return self.common_width * self.branches
+
+    def has_experts(self, layer: int) -> bool:
+        """Whether a layer, counted from 0, has experts in its MLP's place."""
+        return self.experts > 0 and layer >= self.dense_layers
 
     @property
     def is_gpt(self) -> bool:
@@ -216,6 +274,21 @@ class ParallelConfig:
         "ZeRO-1: shard the optimizer's states over the d replicas, with c > 1 over the d*c GPUs with the same weights.",
         False,
     )
+    e: int = counted("Expert-parallel size: groups of GPUs with different experts, among d*c*t/etp.", 1, later=True)
+    etp: int = counted("Tensor-parallel size inside experts: t, or 1 with sequence_parallel; 0: t.", 0, later=True)
+    capacity_factor: float = described(
+        "Most tokens of a rank's microbatch that an expert takes, over the mean; the others skip it. 0: it takes all "
+        "(dropless).",
+        0.0,
+        least=0,
+        later=True,
+    )
+    expert_imbalance: float = described(
+        "Tokens of the busiest expert-parallel rank over the mean, 1 to 1.5 or so; simulated only.",
+        1.0,
+        least=1,
+        later=True,
+    )
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -295,6 +368,21 @@ class ParallelConfig:
         return self.d * self.c
 
     @property
+    def expert_tensor_ranks(self) -> int:
+        """Ranks that share each expert: `etp`, or t."""
+        return self.etp or self.t
+
+    @property
+    def whole_experts(self) -> bool:
+        """Whether tensor ranks, which share all other matrices, have experts of their own (etp = 1)."""
+        return self.expert_tensor_ranks < self.t
+
+    @property
+    def expert_replicas(self) -> int:
+        """Ranks that hold the same part of the same experts: d*c*t/(e*etp)."""
+        return self.weight_replicas * self.t // (self.e * self.expert_tensor_ranks)
+
+    @property
     def sequence_shards(self) -> int:
         """Parts into which the tensors between layers are cut along the sequence: t with sequence parallelism, or 1."""
         return self.t if self.sequence_parallel else 1
@@ -346,6 +434,7 @@ class TrainingConfig:
                 f"tensor rank; try t={largest_divisor(model.mlp_width, parallel.t)}"
             )
         self._check_exchange()
+        self._check_experts()
         chunks = parallel.p * parallel.v
         if parallel.pipeline_layout:
             held = sum(stage_sizes(parallel.pipeline_layout))
@@ -397,6 +486,48 @@ class TrainingConfig:
                 f"c={parallel.c} with context_exchange='all_to_all' does not divide the {heads} key/value heads of a "
                 f"tensor rank; needs whole heads on every context rank; try c={largest_divisor(heads, parallel.c)}, or "
                 "context_exchange='all_gather'"
+            )
+
+    def _check_experts(self) -> None:
+        """Raise ConfigurationError unless the experts can be divided among the ranks."""
+        model, parallel = self.model, self.parallel
+        if not model.experts:
+            if parallel.e > 1 or parallel.etp or parallel.capacity_factor:
+                raise ConfigurationError(
+                    f"e={parallel.e}, etp={parallel.etp}, capacity_factor={parallel.capacity_factor} of a model without "
+                    "experts; needs experts; try e=1"
+                )
+            return
+        e, etp, ranks = parallel.e, parallel.expert_tensor_ranks, parallel.weight_replicas * parallel.t
+        if model.experts % e:
+            raise ConfigurationError(
+                f"e={e} does not divide experts={model.experts}; needs as many on every rank; "
+                f"try e={largest_divisor(model.experts, e)}"
+            )
+        if etp not in (1, parallel.t) or (etp != parallel.t and not parallel.sequence_parallel):
+            raise ConfigurationError(
+                f"etp={etp} with t={parallel.t}, sequence_parallel={parallel.sequence_parallel}; needs etp=t, or 1 "
+                f"with sequence_parallel; try etp={parallel.t}"
+            )
+        if ranks % (e * etp):
+            raise ConfigurationError(
+                f"e={e} with etp={etp} does not divide d*c*t={ranks} ranks; needs whole groups; "
+                f"try e={largest_divisor(ranks // etp, e)}"
+            )
+        if model.expert_width % etp:
+            raise ConfigurationError(
+                f"etp={etp} does not divide expert_ffn_hidden={model.expert_width}; needs equal parts of each expert; "
+                f"try t={largest_divisor(model.expert_width, etp)}"
+            )
+        if model.shared_expert_ffn_hidden % parallel.t:
+            raise ConfigurationError(
+                f"t={parallel.t} does not divide shared_expert_ffn_hidden={model.shared_expert_ffn_hidden}; needs "
+                f"equal parts of it; try t={largest_divisor(model.shared_expert_ffn_hidden, parallel.t)}"
+            )
+        if parallel.data_parallel == "zero3":
+            raise ConfigurationError(
+                "data_parallel='zero3' with experts; needs another, the baseline has no axis for experts; "
+                "try data_parallel='local'"
             )
 
     @classmethod

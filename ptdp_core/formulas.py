@@ -12,21 +12,54 @@ from ptdp_core.config import ModelConfig
 def parameters(model: ModelConfig) -> int:
     """Parameters of the model, exactly. For a GPT, P = 12lh^2 (1 + 13/(12h) + (V + s)/(12lh)) (eq. 2).
 
-    In general, with c = `qkv_width`, f = `mlp_width` and u = `mlp_outputs` (f, or 2f with a gate), a layer has
-    ch + h^2 + uh + fh weights, c + h + u + h biases, and two norms of h weights (and h biases). There is one more norm
-    at the end, which equation 2 leaves out; so it is left out here for a GPT.
+    In general, with c = `qkv_width`, w = `attention_width`, f = `mlp_width` and u = `mlp_outputs` (f, or 2f with a
+    gate), a layer has ch + wh + uh + fh weights, c + h + u + h biases, and two norms of h weights (and h biases). There
+    is one more norm at the end, which equation 2 leaves out; so it is left out here for a GPT. In place of its MLP a
+    layer with experts has E of them, the one that all tokens share, and a router of Eh, none with a bias.
     """
+    return _parameters(model, model.experts)
+
+
+def active_parameters(model: ModelConfig) -> int:
+    """Those of `parameters` that a token goes through: with experts k of the E of each layer."""
+    return _parameters(model, model.experts_per_token)
+
+
+def _parameters(model: ModelConfig, experts: int) -> int:
+    """The parameters with so many experts in a layer that has any."""
     h, c, u = model.hidden, model.qkv_width, model.mlp_outputs
     norm = h if model.norm == "rmsnorm" else 2 * h
-    biases = c + h + u + h if model.bias else 0
-    layer = layer_weights(model) + biases + 2 * norm
+    dense = model.dense_layers if model.experts else model.layers
+    attention = 2 * norm + (c + h if model.bias else 0)
+    attention += 2 * norm // h * model.head_size if model.qk_norm else 0
+    mlp = u + h if model.bias else 0
+    layers = model.layers * attention + dense * (_dense_weights(model) + mlp)
+    layers += (model.layers - dense) * _mixed_weights(model, experts)
     tables = model.vocab * (1 if model.tied_embeddings else 2) + (model.seq if model.positions == "learned" else 0)
-    return model.layers * layer + tables * h + (0 if model.is_gpt else norm)
+    return layers + tables * h + (0 if model.is_gpt else norm)
+
+
+def _attention_weights(model: ModelConfig) -> int:
+    return model.hidden * (model.qkv_width + model.attention_width)
+
+
+def _dense_weights(model: ModelConfig) -> int:
+    return _attention_weights(model) + model.hidden * (model.mlp_outputs + model.mlp_width)
+
+
+def _mixed_weights(model: ModelConfig, experts: int) -> int:
+    """Elements of the matrices of a layer with so many experts: theirs, the shared one's, the router's, attention's."""
+    expert = model.hidden * model.expert_width * (model.branches + 1)
+    shared = model.hidden * (model.common_outputs + model.common_width)
+    return _attention_weights(model) + experts * expert + shared + model.hidden * model.experts
 
 
 def layer_weights(model: ModelConfig) -> int:
-    """Elements of the four matrices of a layer: 12h^2 of a GPT, in general h(c + h + u + f) (see `parameters`)."""
-    return model.hidden * (model.qkv_width + model.hidden + model.mlp_outputs + model.mlp_width)
+    """Elements of the matrices of a layer that a token goes through: 12h^2 of a GPT, in general h(c + w + u + f).
+
+    With experts these are those of k, of the shared one and of the router (see `parameters`).
+    """
+    return _mixed_weights(model, model.experts_per_token) if model.experts else _dense_weights(model)
 
 
 def flops_per_iteration(model: ModelConfig, B: int) -> int:
@@ -35,12 +68,12 @@ def flops_per_iteration(model: ModelConfig, B: int) -> int:
     This is the FLOP count behind every teraFLOP/s in the paper. It counts GEMMs only, and the extra forward pass. For
     models other than a GPT it is the same count: 4 forward passes' worth for a layer, 3 for the logits.
     """
-    return 4 * model.layers * layer_forward_flops(model, B) + logit_flops(model, B)
+    return 4 * forward_flops(model, B) + logit_flops(model, B)
 
 
 def model_flops_per_iteration(model: ModelConfig, B: int) -> int:
     """FLOPs of one iteration without the recomputed forward pass: 3 instead of 4 passes per layer (Appendix)."""
-    return 3 * model.layers * layer_forward_flops(model, B) + logit_flops(model, B)
+    return 3 * forward_flops(model, B) + logit_flops(model, B)
 
 
 def hardware_flops_per_iteration(model: ModelConfig, B: int, recompute: str) -> int:
@@ -48,8 +81,16 @@ def hardware_flops_per_iteration(model: ModelConfig, B: int, recompute: str) -> 
 
     'full' repeats a layer's forward pass, which makes eq. (3), 'selective' its attention core, 'none' nothing.
     """
-    repeated = {"full": layer_forward_flops(model, B), "selective": attention_core_flops(model, B), "none": 0}
-    return model_flops_per_iteration(model, B) + model.layers * repeated[recompute]
+    core = model.layers * attention_core_flops(model, B)
+    repeated = {"full": forward_flops(model, B), "selective": core, "none": 0}
+    return model_flops_per_iteration(model, B) + repeated[recompute]
+
+
+def forward_flops(model: ModelConfig, B: int) -> int:
+    """FLOPs of all layers' forward pass, where the first ones may have an MLP and the others experts."""
+    dense = model.dense_layers if model.experts else 0
+    more = dense * (layer_weights(model) - _dense_weights(model))
+    return model.layers * layer_forward_flops(model, B) - 2 * B * model.seq * more
 
 
 def layer_forward_flops(model: ModelConfig, B: int) -> int:
@@ -62,7 +103,7 @@ def attention_core_flops(model: ModelConfig, B: int) -> int:
 
     They do not depend on how many heads share a key; the half that the causal mask hides is counted, as in the paper.
     """
-    return 4 * B * model.seq**2 * model.hidden
+    return 4 * B * model.seq**2 * model.attention_width
 
 
 def logit_flops(model: ModelConfig, B: int) -> int:

@@ -7,6 +7,7 @@
     rng_tracker             dropout masks that do not depend on the layout
     tensor_parallel         f and g, split linears, embedding and loss (Section 2.3)
     context, ring_attention what attention exchanges between the context ranks that share a sequence
+    experts                 mixtures of experts: router, exchange of tokens, grouped products
     weight_gradients        linears' weight gradients: deferred for zero-bubble schedules, added up inside the GEMM
     model, recompute        GPT in chunks of layers; activation recomputation (Section 3.5)
     p2p                     messages between stages (Section 4.1)

@@ -5,6 +5,7 @@ whole rows, and the beginning of a row.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -115,8 +116,12 @@ class LoadPlanner(dcp.DefaultLoadPlanner):
 def rectangles(shard: ShardSpec, start: int, stop: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], int]]:
     """Cut elements [start, stop) of a flattened local parameter into rectangles of the global one, without padding.
 
-    Yields (global offsets, sizes, first element in the flattened local parameter) of at most three rectangles.
+    Yields (global offsets, sizes, first element in the flattened local parameter) of at most three rectangles, for each
+    expert of a stack.
     """
+    if shard.parameter.stacked:
+        yield from _stacked_rectangles(shard, start, stop)
+        return
     split, length = shard.parameter.split, shard.stop - shard.start
     if len(shard.shape) == 1:
         stop = min(stop, length)
@@ -136,3 +141,15 @@ def rectangles(shard: ShardSpec, start: int, stop: int) -> Iterator[tuple[tuple[
             count = prod(size)
         yield (row0 + row, column0 + column), size, start
         start += count
+
+
+def _stacked_rectangles(
+    shard: ShardSpec, start: int, stop: int
+) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], int]]:
+    """`rectangles` of the matrices of a stack, each of which gives those of a matrix."""
+    matrix = replace(shard, parameter=replace(shard.parameter, stacked=False), shape=shard.shape[1:])
+    size = matrix.elements
+    for number in range(start // size, -(-stop // size)):
+        first = number * size
+        for offsets, sizes, begin in rectangles(matrix, max(start - first, 0), min(stop - first, size)):
+            yield (shard.first_expert + number, *offsets), (1, *sizes), first + begin

@@ -96,11 +96,18 @@ class Axis:
         work.wait()
         return out
 
-    def all_to_all(self, parts: torch.Tensor) -> torch.Tensor:
-        """Send `parts[i]` to rank i of an axis of several ranks; the result has at i what rank i sent here."""
+    def all_to_all(
+        self, x: torch.Tensor, sent: Sequence[int] | None = None, received: Sequence[int] | None = None
+    ) -> torch.Tensor:
+        """Send `sent[i]` rows of x to rank i of the axis, one block after the other, and return those received.
+
+        Without the counts every rank sends and receives equally many.
+        """
+        if self.size == 1:
+            return x
         self.calls["all_to_all"] += 1
-        out = torch.empty_like(parts, memory_format=torch.contiguous_format)
-        dist.all_to_all_single(out, parts.contiguous(), group=self.group)
+        out = x.new_empty(x.size(0) if received is None else sum(received), *x.shape[1:])
+        dist.all_to_all_single(out, x.contiguous(), received, sent, group=self.group)
         return out
 
     def start_to_pass_on(self, x: torch.Tensor) -> "PassedOn":
@@ -127,6 +134,9 @@ class Groups:
 
     `up` carries messages to higher pipeline ranks, `down` those to lower ranks. With one group for both, NCCL would let
     a pending receive hold up a later send to the same peer, and overlapped exchanges would deadlock.
+
+    The ranks of `ep` hold different experts and exchange tokens, those of `edp` hold the same experts: without expert
+    parallelism they are the data-parallel replicas.
     """
 
     pp: Axis
@@ -136,6 +146,8 @@ class Groups:
     up: dist.ProcessGroup | None = None
     down: dist.ProcessGroup | None = None
     cp: Axis = field(default_factory=lambda: Axis("cp"))
+    ep: Axis = field(default_factory=lambda: Axis("ep"))
+    edp: Axis = field(default_factory=lambda: Axis("edp"))
 
     @classmethod
     def alone(cls, device: torch.device | str = "cpu") -> "Groups":
@@ -153,18 +165,20 @@ class Groups:
         here = grid.coordinates(rank)
 
         def axis(name: str, *along: str) -> Axis:
-            ranks = grid.group(*along, **here)
-            return Axis(name, ranks.index(rank), len(ranks), _group(ranks))
+            return _axis(name, rank, grid.group(*along, **here))
 
-        pipeline = grid.group("pp", **here)
+        pipeline, dp = grid.group("pp", **here), axis("dp", "dp", "cp")
+        ep, edp = _expert_axes(parallel, grid, dp)
         return cls(
             pp=axis("pp", "pp"),
-            dp=axis("dp", "dp", "cp"),
+            dp=dp,
             tp=axis("tp", "tp"),
             device=torch.device(device),
             up=_group(pipeline),
             down=_group(pipeline),
             cp=axis("cp", "cp"),
+            ep=ep,
+            edp=edp,
         )
 
     @property
@@ -180,7 +194,8 @@ class Groups:
     @property
     def axes(self) -> tuple[Axis, ...]:
         """All axes, in the order in which their communicators are made."""
-        return self.pp, self.dp, self.tp, self.cp
+        own = () if self.edp is self.dp else (self.ep, self.edp)
+        return self.pp, self.dp, self.tp, self.cp, *own
 
     def rank_at(self, pp: int) -> int:
         """The global rank on pipeline rank pp at this process's place of the other axes."""
@@ -192,11 +207,27 @@ class Groups:
         return self.rank_at(self.pp.rank)
 
 
+def _expert_axes(parallel: ParallelConfig, grid: RankGrid, dp: Axis) -> tuple[Axis, Axis]:
+    """The axes `ep` and `edp` of this rank; if experts are as all else, so are their replicas."""
+    if parallel.e == 1 and not parallel.whole_experts:
+        return Axis("ep"), dp
+    rank, sizes = dist.get_rank(), (parallel.e, parallel.expert_tensor_ranks)
+    return (
+        _axis("ep", rank, grid.expert_group(rank, *sizes)),
+        _axis("edp", rank, grid.expert_data_group(rank, *sizes)),
+    )
+
+
+def _axis(name: str, rank: int, ranks: Sequence[int]) -> Axis:
+    """The axis along these ranks, as this one of them sees it."""
+    return Axis(name, ranks.index(rank), len(ranks), _group(ranks))
+
+
 def _group(ranks: Sequence[int]) -> dist.ProcessGroup | None:
     """A process group of these ranks, or None if there is only one. Only the ranks of the group call this.
 
-    So each rank makes its own 5 groups (6 with c > 1), and not all groups of the grid, which are 1,040 for the paper's
-    3,072 ranks.
+    So each rank makes its own 5 groups (6 with c > 1, with experts 2 more), and not all groups of the grid, which are
+    1,040 for the paper's 3,072 ranks.
     """
     if len(ranks) == 1:
         return None

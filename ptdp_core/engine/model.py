@@ -1,7 +1,8 @@
 """The GPT model of the paper (Sections 2.3, 4.2 and 5.1), as the chunk of layers that a pipeline rank holds.
 
 Pre-norm layers, GELU MLPs of width 4h, learned positions, the embedding tied to the output layer; or what a
-`ModelConfig` has in their place: grouped-query attention, SwiGLU, RMSNorm, rotary positions, an untied output layer.
+`ModelConfig` has in their place: grouped-query attention, SwiGLU, RMSNorm, rotary positions, an untied output layer,
+experts (`engine.experts`).
 Activations are [s, b, h], attention [s, b, a, h/a] (Section 4.2).
 
 Shapes: S sequence, B microbatch, H hidden, A heads, D = H/A, N = B*A, V vocabulary; `t` after a letter: 1/t of it.
@@ -21,6 +22,7 @@ from torch.nn.attention.bias import causal_lower_right
 
 from ptdp_core.config import ModelConfig
 from ptdp_core.engine.context import attend, own_chunks, to_heads, to_sequence
+from ptdp_core.engine.experts import MixtureOfExperts, Routing, activated
 from ptdp_core.engine.groups import Axis
 from ptdp_core.engine.parameters import ParameterStore
 from ptdp_core.engine.recompute import recomputed
@@ -69,6 +71,7 @@ class Build:
     make: ParameterStore
     ops: Operators
     rng: RNGTracker
+    routing: Routing = field(default_factory=Routing)
     dropout: float = 0.0
     recompute_layers: int = 0  # layers per recomputed block; 0: keep all activations
     distribute_block_inputs: bool = False  # tensor ranks keep 1/t each of a recomputed block's input
@@ -81,9 +84,18 @@ class Build:
 
     @classmethod
     def of(
-        cls, settings: Settings, store: ParameterStore, ops: Operators, rng: RNGTracker, cp: Axis | None = None
+        cls,
+        settings: Settings,
+        store: ParameterStore,
+        ops: Operators,
+        rng: RNGTracker,
+        routing: Routing | None = None,
+        cp: Axis | None = None,
     ) -> "Build":
-        """For a run with these settings, on the rank whose parameters `store` makes; with c > 1 `cp` is its axis."""
+        """For a run with these settings, on the rank whose parameters `store` makes.
+
+        `routing` is for experts, `cp` its context-parallel axis.
+        """
         parallel = settings.parallel
         return cls(
             settings.model,
@@ -91,6 +103,7 @@ class Build:
             store,
             ops,
             rng,
+            routing or Routing(),
             dropout=settings.engine.dropout,
             recompute_layers=settings.recompute_layers,
             distribute_block_inputs=parallel.distribute_checkpointed_activations,
@@ -134,7 +147,7 @@ class Build:
 class Norm(nn.Module):
     """Layer normalisation over H, or RMSNorm: alike on every tensor rank (Section 2.3), or on its part of the sequence.
 
-    An RMSNorm has no bias.
+    A norm of queries or keys is over a head, D. An RMSNorm has no bias.
     """
 
     def __init__(self, build: Build, name: str) -> None:
@@ -144,7 +157,7 @@ class Norm(nn.Module):
         self.bias = build.make(f"{name}.bias") if build.model.norm == "layernorm" else None
 
     def forward(self, x_SBH: torch.Tensor) -> torch.Tensor:
-        """Normalise x over H; the result has its shape."""
+        """Normalise x over its last dimension; the result has its shape."""
         if self.bias is None:
             return functional.rms_norm(x_SBH, self.weight.shape, self.weight, EPSILON)
         return self.ops.layer_norm(x_SBH, self.weight, self.bias, EPSILON)
@@ -166,6 +179,9 @@ class Attention(nn.Module):
         out_std = STD / sqrt(2 * model.layers)
         shared = build.tp, build.sequence_parallel, model.bias
         self.qkv = ColumnParallelLinear(build.make, f"{name}.qkv", STD, *shared)
+        self.norms = (
+            nn.ModuleList(Norm(build, f"{name}.{own}_norm") for own in ("query", "key")) if model.qk_norm else None
+        )
         self.projection = RowParallelLinear(build.make, f"{name}.projection", out_std, *shared)
 
     def forward(self, x_SBH: torch.Tensor) -> torch.Tensor:
@@ -179,6 +195,8 @@ class Attention(nn.Module):
         (s, b, _), d = qkv_SBF.shape, build.model.head_size
         *queries, k_SND, v_SND = qkv_SBF.view(s, b * self.heads // self.queries, self.queries + 2, d).unbind(2)
         q_SND = queries[0] if self.queries == 1 else torch.stack(queries, 2).view(s, b * self.heads, d)
+        if self.norms is not None:
+            q_SND, k_SND = (norm(x) for norm, x in zip(self.norms, (q_SND, k_SND), strict=True))
         if build.model.positions == "rotary":
             q_SND, k_SND = self._turned(q_SND), self._turned(k_SND)
         core: Core = partial(self._with_sdpa if build.attention == "sdpa" else self._with_operators, b=b)
@@ -246,7 +264,7 @@ class MLP(nn.Module):
     def __init__(self, build: Build, name: str) -> None:
         super().__init__()
         self.ops, model = build.ops, build.model
-        self.is_gated = model.activation == "swiglu"
+        self.activation = model.activation
         out_std = STD / sqrt(2 * model.layers)
         shared = build.tp, build.sequence_parallel, model.bias
         self.up = ColumnParallelLinear(build.make, f"{name}.up", STD, *shared)
@@ -254,16 +272,13 @@ class MLP(nn.Module):
 
     def forward(self, x_SBH: torch.Tensor) -> torch.Tensor:
         """Compute Z; x and Z are [S, B, H], with sequence parallelism [S/t, B, H]."""
-        if self.is_gated:
-            gate, up = self.up(x_SBH).unflatten(-1, (-1, 2)).unbind(-1)
-            return self.down(functional.silu(gate) * up)
-        if self.up.bias is None:
-            return self.down(functional.gelu(self.up(x_SBH), approximate="tanh"))
+        if self.activation == "swiglu" or self.up.bias is None:
+            return self.down(activated(self.up(x_SBH), self.activation))
         return self.down(self.ops.bias_gelu(self.up(x_SBH, add_bias=False), self.up.bias))
 
 
 class Layer(nn.Module):
-    """One transformer layer: attention and MLP, each after a norm and with a residual connection.
+    """One transformer layer: attention and MLP or experts, each after a norm and with a residual connection.
 
     `layer` counts the layers of the whole model from 0.
     """
@@ -275,13 +290,21 @@ class Layer(nn.Module):
         self.attention_norm = Norm(build, f"{name}.attention_norm")
         self.attention = Attention(build, f"{name}.attention", layer)
         self.mlp_norm = Norm(build, f"{name}.mlp_norm")
-        self.mlp = MLP(build, f"{name}.mlp")
+        self.mlp: MLP | MixtureOfExperts
+        if build.model.has_experts(layer):
+            stds = STD, STD / sqrt(2 * build.model.layers)
+            self.mlp = MixtureOfExperts(
+                build.model, build.make, build.routing, f"{name}.mlp", stds, build.sequence_parallel
+            )
+        else:
+            self.mlp = MLP(build, f"{name}.mlp")
+        self.mlp_bias = self.mlp.down.bias if isinstance(self.mlp, MLP) else None
 
     def forward(self, x_SBH: torch.Tensor) -> torch.Tensor:
         """Compute the layer's output, which has the shape of x: [S, B, H], or [S/t, B, H]."""
         attended_SBH = self.attention(self.attention_norm(x_SBH))
         x_SBH = self._add(attended_SBH, self.attention.projection.bias, x_SBH, PROJECTION_SITE)
-        return self._add(self.mlp(self.mlp_norm(x_SBH)), self.mlp.down.bias, x_SBH, MLP_SITE)
+        return self._add(self.mlp(self.mlp_norm(x_SBH)), self.mlp_bias, x_SBH, MLP_SITE)
 
     def _add(self, x: torch.Tensor, bias: torch.Tensor | None, residual: torch.Tensor, site: int) -> torch.Tensor:
         """Add the bias that x still lacks, drop elements, and add the residual: one fused operator (Section 4.2)."""

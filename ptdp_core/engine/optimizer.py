@@ -2,7 +2,7 @@
 
 All ranks of a model-parallel group skip the same steps and clip by the same gradient norm. For this norm each parameter
 counts on one rank only, and the squares are summed over the tensor-parallel axis, the pipeline and, if the optimizer is
-sharded, the data-parallel axis.
+sharded, the data-parallel axis; otherwise those of experts over the expert-parallel axis.
 """
 
 from collections.abc import Iterator, Sequence
@@ -166,9 +166,11 @@ class Optimizer:
         self._weights = [buffer.param_data[s.start : s.stop] for s in self.segments]
         self._counted: list[torch.Tensor] = []
         self._uncounted: list[torch.Tensor] = []
+        self._experts: list[torch.Tensor] = []
         for s in self.segments:
             counts = s.entry.shard.counts(groups.tp.rank)
-            (self._counted if counts else self._uncounted).append(self._gradient(s))
+            kind = self._counted if counts else self._uncounted
+            (self._experts if s.entry.shard.parameter.stacked else kind).append(self._gradient(s))
 
     def _segment(self, entry: BufferEntry, first: int, end: int) -> Segment:
         """The part of a parameter that lies in elements [first, end) of the flat buffers, which this rank owns."""
@@ -257,15 +259,25 @@ class Optimizer:
     def _norm(self) -> torch.Tensor:
         """The norm of the whole gradient, each parameter counted once; NaN if any rank's part is not finite."""
         # A gradient that counts on another rank may still be infinite on this one: then no rank may take the step.
-        counted, uncounted = (nn.utils.get_total_norm(part).double() for part in (self._counted, self._uncounted))
-        finite = torch.isfinite(counted) & torch.isfinite(uncounted)
-        sums = torch.stack([counted.to(self.groups.device) ** 2, (~finite).to(self.groups.device).double()])
+        sums = self._square(self._counted, self._uncounted)
+        if self.buffer.has_experts:
+            experts = self._square(self._experts)
+            if not self.buffer.sharded:  # of tensor ranks with experts of their own each then has the sum of all
+                groups = self.groups
+                experts = groups.ep.all_reduce(experts) / (groups.ep.size * groups.edp.size // groups.dp.size)
+            sums += experts
         self.groups.tp.all_reduce(sums)
         self.groups.pp.all_reduce(sums)
         if self.buffer.sharded:
             self.groups.dp.all_reduce(sums)
         squares, overflows = sums
         return torch.where(overflows > 0, torch.nan, squares.sqrt())
+
+    def _square(self, counted: Sequence[torch.Tensor], uncounted: Sequence[torch.Tensor] = ()) -> torch.Tensor:
+        """The squared norm of the counted gradients, and 1 if these or the others are not finite, else 0."""
+        norm, other = (nn.utils.get_total_norm(part).double() for part in (counted, uncounted))
+        finite = torch.isfinite(norm) & torch.isfinite(other)
+        return torch.stack([norm.to(self.groups.device) ** 2, (~finite).to(self.groups.device).double()])
 
 
 def on_host(numbers: torch.Tensor) -> list[float]:

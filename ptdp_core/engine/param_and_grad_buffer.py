@@ -2,6 +2,9 @@
 
 Main gradients are fp32 (fp64 for fp64 models) and are reduced over the data-parallel ranks.
 
+Experts' gradients are reduced over the ranks that hold the same experts (`Groups.edp`), in buckets of their own. Each
+of these ranks has them from the tokens of all its expert group, so that the sum is over all d replicas, as elsewhere.
+
 Parameters lie in the buffer in the order in which backward passes finish their gradients, cut into buckets.
 `data_parallel='local'` has one bucket, reduced after the pipeline flush. 'torch' has many, each of which is reduced
 while the last backward pass goes on (Section 2.1). Buckets are padded to a multiple of d, so that with a sharded
@@ -20,7 +23,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from ptdp_core.engine.groups import Groups, gather_flat, reduce_scatter_flat
+from ptdp_core.engine.groups import Axis, Groups, gather_flat, reduce_scatter_flat
 from ptdp_core.engine.parameters import LocalParameter
 from ptdp_core.engine.weight_gradients import WeightGradients
 from ptdp_core.layout import ShardSpec
@@ -45,9 +48,10 @@ class BufferEntry:
 
 @dataclass
 class Bucket:
-    """Elements [start, stop) of the flat buffers, which one collective reduces."""
+    """Elements [start, stop) of the flat buffers, which one collective reduces over `axis`."""
 
     start: int
+    axis: Axis
     stop: int = 0
     entries: list[BufferEntry] = field(default_factory=list)
     tied: bool = False
@@ -89,9 +93,13 @@ class ParamAndGradBuffer:
         limit = max(1, bucket_bytes // self.dtype.itemsize) if overlap else None
         self.buckets = self._lay_out(parameters, limit)
         self.entries = [entry for bucket in self.buckets for entry in bucket.entries]
+        self.has_experts = any(entry.shard.parameter.stacked for entry in self.entries)
         self._make_buffers(parameters[0].tensor)
-        whole = [entry for entry in self.entries if entry.shard.parameter.split is None]
-        self._partial = [self.main_grad(entry) for entry in whole] if sequence_parallel else []
+        self._partial = [
+            self.main_grad(entry)
+            for entry in self.entries
+            if entry.shard.parameter.split is None and (sequence_parallel or entry.shard.parameter.partial)
+        ]
         self.gather_in_background = False
         self._weight_gradients: WeightGradients | None = None
         self._zeroed = [self.grad_data]
@@ -106,30 +114,36 @@ class ParamAndGradBuffer:
         """Place the parameters into buckets, in the reverse order of their creation.
 
         A bucket is closed when it has `limit` elements, if that is given. The tied embedding has a bucket to itself if
-        buckets overlap, or if the optimizer is sharded: each rank then owns the same part of both copies.
+        buckets overlap, or if the optimizer is sharded: each rank then owns the same part of both copies. Experts come
+        after all others, since they may have an axis of their own.
         """
         separates_tied = self.overlap or self.sharded
         tied = {i for i, local in enumerate(parameters) if self._is_tied(local.shard)}
-        order = [i for i in reversed(range(len(parameters))) if i not in tied] + sorted(tied)
-        buckets, offset = [Bucket(0)], 0
+        order = [i for i in reversed(range(len(parameters))) if i not in tied]
+        order = sorted(order, key=lambda i: parameters[i].shard.parameter.stacked) + sorted(tied)
+        buckets, offset = [Bucket(0, self._axis(parameters[order[0]].shard))], 0
         for i in order:
             tensor, shard, chunk = parameters[i]
-            bucket = buckets[-1]
+            bucket, axis = buckets[-1], self._axis(shard)
             full = limit is not None and bucket.entries and offset - bucket.start >= limit
             new_chunk = self.overlap and bucket.entries and bucket.entries[-1].chunk != chunk
-            if full or new_chunk or (separates_tied and i in tied and bucket.entries):
+            if full or new_chunk or (separates_tied and i in tied and bucket.entries) or axis is not bucket.axis:
                 offset = self._close(bucket, offset)
-                buckets.append(Bucket(offset))
+                buckets.append(Bucket(offset, axis))
             buckets[-1].entries.append(BufferEntry(tensor, shard, chunk, offset))
             buckets[-1].tied |= i in tied
             offset += tensor.numel()
         self._close(buckets[-1], offset)
         return buckets
 
+    def _axis(self, shard: ShardSpec) -> Axis:
+        """The axis of the ranks that hold the same part of a parameter."""
+        return self.groups.edp if shard.parameter.stacked else self.groups.dp
+
     def _close(self, bucket: Bucket, offset: int) -> int:
-        """End a bucket at the next multiple of d, and return where the next one starts."""
-        d = self.groups.dp.size
-        bucket.stop = -(-offset // d) * d
+        """End a bucket at the next multiple of its axis's size, and return where the next one starts."""
+        size = bucket.axis.size
+        bucket.stop = -(-offset // size) * size
         return bucket.stop
 
     def _is_tied(self, shard: ShardSpec) -> bool:
@@ -213,25 +227,25 @@ class ParamAndGradBuffer:
     def _launch(self, bucket: Bucket) -> None:
         """Start to reduce a bucket's gradients over the data-parallel ranks; `finish` waits for it."""
         bucket.launched = True
-        if self.groups.dp.size == 1:
+        axis, whole = bucket.axis, self.grad_data[bucket.start : bucket.stop]
+        if axis.size == 1:
             return
-        group, whole = self.groups.dp.group, self.grad_data[bucket.start : bucket.stop]
         if self.sharded:
-            self.groups.dp.calls["reduce_scatter"] += 1
+            axis.calls["reduce_scatter"] += 1
             shard = self.grad_data[slice(*self.owned(bucket))]
-            bucket.work = reduce_scatter_flat(shard, whole, group=group, async_op=True)
+            bucket.work = reduce_scatter_flat(shard, whole, group=axis.group, async_op=True)
         else:
-            self.groups.dp.calls["all_reduce"] += 1
-            bucket.work = dist.all_reduce(whole, group=group, async_op=True)
+            axis.calls["all_reduce"] += 1
+            bucket.work = dist.all_reduce(whole, group=axis.group, async_op=True)
 
     def owned(self, bucket: Bucket) -> tuple[int, int]:
-        """The elements [start, stop) of a bucket that this rank reduces and updates: all of it, or 1/d if sharded."""
+        """The elements [start, stop) of a bucket that this rank reduces and updates: all, or its share if sharded."""
         return self.share(bucket) if self.sharded else (bucket.start, bucket.stop)
 
     def share(self, bucket: Bucket) -> tuple[int, int]:
-        """The elements [start, stop) of a bucket that are this data-parallel rank's 1/d of it."""
-        size = (bucket.stop - bucket.start) // self.groups.dp.size
-        start = bucket.start + self.groups.dp.rank * size
+        """The elements [start, stop) of a bucket that are this replica's equal part of it."""
+        size = (bucket.stop - bucket.start) // bucket.axis.size
+        start = bucket.start + bucket.axis.rank * size
         return start, start + size
 
     def finish(self) -> None:
@@ -286,14 +300,17 @@ class ParamAndGradBuffer:
 
         The buckets go in the order in which a forward pass uses them.
         """
-        if not self.sharded or self.groups.dp.size == 1:
+        if not self.sharded:
             return
-        group = self.groups.dp.group
         for bucket in reversed(self.buckets):
-            self.groups.dp.calls["all_gather"] += 1
+            if bucket.axis.size == 1:
+                continue
+            bucket.axis.calls["all_gather"] += 1
             whole, shard = self.param_data[bucket.start : bucket.stop], self.param_data[slice(*self.owned(bucket))]
             # A copy is sent, as the shard is a part of `whole`, which the gather writes.
-            bucket.gathering = gather_flat(whole, shard.clone(), group=group, async_op=self.gather_in_background)
+            bucket.gathering = gather_flat(
+                whole, shard.clone(), group=bucket.axis.group, async_op=self.gather_in_background
+            )
 
     def gather_behind(self, modules: Iterable[nn.Module]) -> None:
         """Gather in the background from now on; each of these modules waits for its own parameters before it runs."""

@@ -32,7 +32,8 @@ class LocalParameter(NamedTuple):
 class ParameterStore:
     """Makes the parameters of a rank as the layout says, and keeps them in the order in which they were made.
 
-    `weight_gradients` says how linear layers made with them get their gradients; by default autograd adds them.
+    `weight_gradients` says how linear layers made with them get their gradients; by default autograd adds them. Tensor
+    ranks share each expert, but for `whole_experts`.
     """
 
     def __init__(
@@ -42,8 +43,11 @@ class ParameterStore:
         device: torch.device,
         dtype: torch.dtype,
         weight_gradients: WeightGradients | None = None,
+        ep: Axis | None = None,
+        whole_experts: bool = False,
     ) -> None:
         self.seed, self.tp, self.device, self.dtype = seed, tp, device, dtype
+        self.ep, self.expert_tp = ep or Axis("ep"), Axis("tp") if whole_experts else tp
         self.weight_gradients = weight_gradients or WeightGradients()
         self.parameters: list[LocalParameter] = []
         self._chunk = 0
@@ -59,23 +63,31 @@ class ParameterStore:
 
         Padding is zero.
         """
-        shard = self._to_make.pop(name).shard(self.tp.size, self.tp.rank)
+        parameter = self._to_make.pop(name)
+        tp = self.expert_tp if parameter.stacked else self.tp
+        shard = parameter.shard(tp.size, tp.rank, self.ep.size, self.ep.rank)
         tensor = torch.zeros(shard.shape, dtype=self.dtype, device=self.device)
-        split = shard.parameter.split or 0
-        rows = tensor.movedim(split, 0)[: shard.stop - shard.start]
-        if std is None:
-            rows.fill_(fill)
-        else:
-            self._draw(shard, split, rows, std)
+        split, matrices = shard.parameter.split or 0, {name: tensor}
+        if shard.parameter.stacked:  # drawn as if each expert's matrix were a parameter of its own
+            matrices = {
+                name.replace(".experts.", f".experts.{number}."): matrix
+                for number, matrix in enumerate(tensor, shard.first_expert)
+            }
+        for own_name, matrix in matrices.items():
+            rows = matrix.movedim(split, 0)[: shard.stop - shard.start]
+            if std is None:
+                rows.fill_(fill)
+            else:
+                self._draw(own_name, shard, rows, std)
         self.parameters.append(LocalParameter(nn.Parameter(tensor), shard, self._chunk))
         return self.parameters[-1].tensor
 
-    def _draw(self, shard: layout.ShardSpec, split: int, rows: torch.Tensor, std: float) -> None:
-        """Draw `rows`, which are [shard.start, shard.stop) of the global parameter along the dimension `split`.
+    def _draw(self, name: str, shard: layout.ShardSpec, rows: torch.Tensor, std: float) -> None:
+        """Draw `rows`, which are [shard.start, shard.stop) of `name` along the dimension that is split.
 
         The values are drawn in fp32 on the CPU, so that every precision and device starts from the same.
         """
-        name, whole = shard.parameter.name, shard.parameter.shape[split]
+        whole = shard.parameter.shape[shard.parameter.dimension]
         for start in range(shard.start // BLOCK * BLOCK, shard.stop, BLOCK):
             block = torch.empty(min(BLOCK, whole - start), *rows.shape[1:])
             block.normal_(0.0, std, generator=named_generator(self.seed, f"{name}/{start // BLOCK}"))

@@ -77,6 +77,7 @@ class TrainingLog(contextlib.AbstractContextManager["TrainingLog"]):
             f"{engine.exchange} data_parallel={par.data_parallel} recompute={par.recompute}"
             + (" sequence_parallel" if par.sequence_shards > 1 else "")
             + (f" c={par.c} context_exchange={par.context_exchange}" if par.c > 1 else "")
+            + (f" e={par.e}" if par.e > 1 else "")
         )
         self._say(
             f"engine    {engine.dtype} on {par.n} x {device}, {engine.kernels} kernels, attention {par.attention}, "
@@ -101,6 +102,9 @@ class TrainingLog(contextlib.AbstractContextManager["TrainingLog"]):
             "model_flops_per_s": self.model / seconds,
             "peak_memory_bytes": peak_memory(self.device),
         }
+        dropped = ""
+        if self.settings.parallel.capacity_factor:
+            row["dropped"], dropped = result.dropped, f"  dropped {result.dropped}"
         self._write(row)
         self.losses.append(result.loss)
         self.seconds.append(seconds)
@@ -110,6 +114,7 @@ class TrainingLog(contextlib.AbstractContextManager["TrainingLog"]):
                 f"step {result.step:5d}  loss {result.loss:.4f}  norm {result.norm:.3f}  lr {result.lr:.2e}  "
                 f"{seconds * 1e3:.1f} ms  {row['tokens_per_s']:.0f} tokens/s  eq3 {self.eq3 / seconds / 1e9:.2f} "
                 f"model {self.model / seconds / 1e9:.2f} GFLOP/s/device  {row['peak_memory_bytes'] / 2**20:.0f} MiB"
+                + dropped
                 + ("  skipped: not finite" if result.skipped else "")
             )
 

@@ -107,6 +107,21 @@ def _gathered(part: torch.Tensor, tp: Axis) -> torch.Tensor:
     return tp.all_gather(part.reshape(-1)).view(-1, *part.shape[1:])
 
 
+class _F(torch.autograd.Function):
+    """See `f`."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, tp: Axis, sequence_parallel: bool) -> torch.Tensor:
+        ctx.tp, ctx.sequence_parallel = tp, sequence_parallel
+        return _gathered(x, tp) if sequence_parallel else x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        if ctx.sequence_parallel:
+            return ctx.tp.reduce_scatter(grad).view(-1, *grad.shape[1:]), None, None
+        return ctx.tp.all_reduce(grad.clone()), None, None
+
+
 class _Split(torch.autograd.Function):
     """See `split`."""
 
@@ -151,6 +166,17 @@ def linear(
     if reduced is None and not gradients.main_grads and not gradients.split:
         return functional.linear(x, weight, bias)
     out: torch.Tensor = _Linear.apply(x, weight, bias, reduced, gradients, sequence_parallel and reduced is not None)
+    return out
+
+
+def f(x: torch.Tensor, tp: Axis, sequence_parallel: bool = False) -> torch.Tensor:
+    """Apply f of Figure 5, where a linear layer does not: identity forward, all-reduce backward.
+
+    With `sequence_parallel` x is this rank's part of the sequence: all-gather forward, reduce-scatter backward.
+    """
+    if tp.size == 1:
+        return x
+    out: torch.Tensor = _F.apply(x, tp, sequence_parallel)
     return out
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from ptdp_core.engine.evaluation import Evaluator
+from ptdp_core.engine.experts import Routing
 from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.model import Build, Operators, build_chunks
 from ptdp_core.engine.optimizer import Optimizer, learning_rate
@@ -29,7 +30,8 @@ class TrainStep:
     """The results of a step.
 
     `loss` is the mean over the whole batch, and `norm` the gradient's before clipping; both are equal on all ranks.
-    `step` counts from 1. `lr` and `scale` are the learning rate and loss scale that the step used.
+    `step` counts from 1. `lr` and `scale` are the learning rate and loss scale that the step used. `dropped` counts the
+    pairs of a token and an expert that were beyond a capacity, in all layers of all replicas.
     """
 
     step: int
@@ -39,6 +41,7 @@ class TrainStep:
     skipped: bool
     scale: float
     run: BatchResult
+    dropped: int = 0
 
 
 class Trainer:
@@ -58,9 +61,15 @@ class Trainer:
         check_order(program)
         self.schedule = program.schedule
         weight_gradients = WeightGradients(self.schedule.is_split, engine.overlapped_all_reduce)
-        self.store = ParameterStore(engine.seed, groups.tp, groups.device, dtype, weight_gradients)
+        self.store = ParameterStore(
+            engine.seed, groups.tp, groups.device, dtype, weight_gradients, groups.ep, parallel.whole_experts
+        )
+        sharing = (groups.cp, groups.tp) if parallel.whole_experts else (groups.cp,)
+        self.routing = Routing(groups.ep, sharing, parallel.capacity_factor, 1.0 / parallel.m)
         self.chunks = build_chunks(
-            Build.of(settings, self.store, ops, self.rng, groups.cp), self.schedule.placement, groups.pp.rank
+            Build.of(settings, self.store, ops, self.rng, self.routing, groups.cp),
+            self.schedule.placement,
+            groups.pp.rank,
         )
         self.buffer = ParamAndGradBuffer(
             self.store.parameters,
@@ -91,6 +100,7 @@ class Trainer:
     def forward_backward(self, batch: Callable[[int], Batch]) -> tuple[torch.Tensor, BatchResult]:
         """Loss (a scalar on the device) and reduced main gradients of one batch, without an optimizer step."""
         self.buffer.zero()
+        self.routing.begin(self.optimizer.scale.value / self.schedule.m)
         run = self.executor.run(batch, self.optimizer.scale.value)
         self.buffer.finish()
         return self._mean_loss(list(run.losses.values())), run
@@ -109,11 +119,21 @@ class Trainer:
         loss, run = self.forward_backward(batch)
         result = self.optimizer.step(lr, self.done + 1, loss)
         self.done += 1
-        return TrainStep(self.done, result.loss, result.norm, lr, result.skipped, scale, run)
+        return TrainStep(self.done, result.loss, result.norm, lr, result.skipped, scale, run, self._dropped())
 
     def restore(self, done: int, seed: int) -> None:
         """Go on after `done` steps. Seed and step are the whole state of the random streams."""
         self.done, self.rng.seed = done, seed
+
+    def _dropped(self) -> int:
+        """What the experts of all ranks dropped in the batch; tensor ranks that drop alike count once."""
+        if not self.routing.capacity_factor:
+            return 0
+        total = torch.tensor(self.routing.dropped, device=self.groups.device)
+        self.groups.dp.all_reduce(total)
+        if self.settings.parallel.whole_experts:
+            self.groups.tp.all_reduce(total)
+        return int(self.groups.pp.all_reduce(total).item())
 
     def _mean_loss(self, losses: list[torch.Tensor]) -> torch.Tensor:
         """The batch's mean loss, on every rank, from the microbatches' mean losses on the ranks of the last stage.

@@ -4,7 +4,7 @@ Only the optimizer needs these gradients. So a backward pass may be split (I and
 `defer` a linear layer keeps the two factors of its weight's gradient, and `add` multiplies them later.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -12,11 +12,31 @@ import torch
 
 
 class DeferredWgrad(NamedTuple):
-    """A weight [F, H] and the factors of its gradient: the layer's output gradient [N, F] and its input [N, H]."""
+    """A weight [F, H] and the factors of its gradient: the layer's output gradient [N, F] and its input [N, H].
+
+    Of experts' weights [E, F, H], `counts` has the number of rows that are each expert's, one after the other.
+    """
 
     weight: torch.Tensor
     grad: torch.Tensor
     x: torch.Tensor
+    counts: Sequence[int] | None = None
+
+    def gradient(self) -> torch.Tensor:
+        """The weight's gradient."""
+        if self.counts is None:
+            return self.grad.t() @ self.x
+        pairs = zip(self.grad.split(self.counts), self.x.split(self.counts), strict=True)
+        return torch.stack([grad.t() @ x for grad, x in pairs])
+
+    def add_to(self, total: torch.Tensor, replace: bool) -> None:
+        """Add the gradient to `total`, or write it there (`add_product`)."""
+        if self.counts is None:
+            add_product(total, self.grad.t(), self.x, replace)
+            return
+        parts = total, self.grad.split(self.counts), self.x.split(self.counts)
+        for expert_total, grad, x in zip(*parts, strict=True):
+            add_product(expert_total, grad.t(), x, replace)
 
 
 class WeightGradients:
@@ -55,14 +75,14 @@ class WeightGradients:
             self._deferred = None
 
     def compute(self, wgrad: DeferredWgrad) -> torch.Tensor | None:
-        """Return the weight's gradient [F, H] for autograd to add, or None if it is deferred or was added here."""
+        """Return the weight's gradient for autograd to add, or None if it is deferred or was added here."""
         if self._deferred is not None:
             self._deferred.append(wgrad)
             return None
         main_grad = self.main_grads.get(wgrad.weight)
         if main_grad is None:
-            return wgrad.grad.t() @ wgrad.x
-        add_product(main_grad, wgrad.grad.t(), wgrad.x, replace=wgrad.weight in self.unwritten)
+            return wgrad.gradient()
+        wgrad.add_to(main_grad, replace=wgrad.weight in self.unwritten)
         self.unwritten.discard(wgrad.weight)
         self._added(wgrad.weight)
         return None

@@ -14,6 +14,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
+from ptdp_core.engine.experts import Routing
 from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.model import Build, Operators, build_chunks
 from ptdp_core.engine.optimizer import LossScale, StateSlice, adamw, learning_rate, must_skip, on_host, state_of
@@ -36,7 +37,7 @@ class Zero3Trainer:
         self.dtype = torch.promote_types(dtype, torch.float32)
         self.rng = RNGTracker(engine.seed, groups.device)
         store = ParameterStore(engine.seed, groups.tp, groups.device, self.dtype)
-        (self.model,) = build_chunks(Build.of(settings, store, ops, self.rng), looped(1, 1), 0)
+        (self.model,) = build_chunks(Build.of(settings, store, ops, self.rng, Routing()), looped(1, 1), 0)
         global_parameters = {id(local.tensor): local.shard.parameter for local in store.parameters}
         # Matched by position: sharding replaces the model's parameters by other objects, in the same order.
         in_order = [global_parameters[id(parameter)] for parameter in self.model.parameters()]

@@ -11,6 +11,7 @@ Standard library only; it knows the configuration and nothing of torch, times or
 from ptdp_core.layout.communication import (
     ACTIVATION,
     ALL_REDUCE,
+    ALL_TO_ALL,
     FP32,
     GRADIENT,
     WEIGHT,
@@ -22,6 +23,7 @@ from ptdp_core.layout.communication import (
     boundary_transfers,
     context_passes,
     embedding_passes,
+    expert_passes,
     gather_transfers,
     layer_passes,
     logits_passes,
@@ -41,9 +43,12 @@ from ptdp_core.layout.parameters import (
     chunk_parameters,
     elements_held,
     embedding_parameters,
+    expert_elements,
+    layer_expert_elements,
     layer_parameters,
     rank_elements,
     table_elements,
+    usual_layer,
     whole_elements,
 )
 from ptdp_core.layout.stages import RankKinds, chunk_layers, rank_kinds, stage_layers
@@ -51,6 +56,7 @@ from ptdp_core.layout.stages import RankKinds, chunk_layers, rank_kinds, stage_l
 __all__ = [
     "ACTIVATION",
     "ALL_REDUCE",
+    "ALL_TO_ALL",
     "COLUMN",
     "FP32",
     "GRADIENT",
@@ -74,7 +80,10 @@ __all__ = [
     "elements_held",
     "embedding_parameters",
     "embedding_passes",
+    "expert_elements",
+    "expert_passes",
     "gather_transfers",
+    "layer_expert_elements",
     "layer_parameters",
     "layer_passes",
     "logits_passes",
@@ -87,5 +96,6 @@ __all__ = [
     "stage_passes",
     "step_collectives",
     "table_elements",
+    "usual_layer",
     "whole_elements",
 ]

@@ -16,9 +16,10 @@ from ptdp_core.layout.parameters import (
     COLUMN,
     ROW,
     Parameter,
-    layer_parameters,
+    expert_elements,
     rank_elements,
     table_elements,
+    usual_layer,
     whole_elements,
 )
 from ptdp_core.layout.stages import rank_kinds, stage_layers
@@ -31,8 +32,9 @@ ACTIVATION, WEIGHT, GRADIENT, FP32 = "activation", "weight", "gradient", "fp32"
 class Collective(NamedTuple):
     """One collective: its operation, its group, its size.
 
-    The group is 'tp', 'cp', 'dp' (with context parallelism the d*c ranks that hold the same weights), or 'embedding'
-    (the pipeline ranks of the two stages that share the embedding). `elements` is the size of the whole tensor, of an
+    The group is 'tp', 'cp', 'dp' (with context parallelism the d*c ranks that hold the same weights), 'ep' (those with
+    different experts), 'edp' (those with the same experts), or 'embedding' (the pipeline ranks of the two stages that
+    share the embedding). `elements` is the size of the whole tensor, of an
     all-to-all of what a rank holds. A 'ring' passes every rank's part on to all others, one neighbour at a time, as an
     all-gather does, but each part is used and let go. `element` is the kind of its elements: 'activation' (or its
     gradient), 'weight', 'gradient' (of a weight, as it is reduced), or 'fp32', which does not depend on the precision.
@@ -88,22 +90,42 @@ class _OfActivations(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def layer_passes(model: ModelConfig, b: int, t: int, sequence_parallel: bool = False) -> PassCollectives:
+def layer_passes(
+    model: ModelConfig, b: int, t: int, sequence_parallel: bool = False, whole_experts: bool = False
+) -> PassCollectives:
     """The tensor-parallel collectives of a transformer layer (Section 2.3); none if t = 1.
 
     With sequence parallelism (Korthikanti et al. 2022) the input of a column-parallel matrix is gathered
     before it, and the partial sums of a row-parallel one are reduce-scattered; their gradients go the other way. Only
-    1/t of a gathered input is kept, so that the backward pass gathers it again for the weight's gradient.
+    1/t of a gathered input is kept, so that the backward pass gathers it again for the weight's gradient. Experts and
+    the one that all tokens share are one such pair; of `whole_experts` (etp = 1) tensor ranks send their own tokens.
     """
     if t == 1:
         return PassCollectives((), ())
     call = _OfActivations.of(model, b)
-    forward, backward = all_reduces(layer_parameters(model, 0))
+    routed = not whole_experts and not model.shared_expert_ffn_hidden
+    forward, backward = all_reduces(item for item in usual_layer(model) if routed or not item.stacked)
     if not sequence_parallel:
         return PassCollectives((call.reduced,) * forward, (call.reduced,) * backward)
+    again = backward - (model.experts > 0 and not whole_experts)  # what goes to experts is kept
     return PassCollectives(
-        (call.gathered, call.scattered) * forward, (call.gathered, call.gathered, call.scattered) * backward
+        (call.gathered, call.scattered) * forward,
+        (call.gathered, call.gathered, call.scattered) * again + (call.gathered, call.scattered) * (backward - again),
     )
+
+
+def expert_passes(model: ModelConfig, b: int, e: int, shards: int = 1) -> PassCollectives:
+    """The all-to-alls of a layer of experts: tokens go to the ranks of their k experts and back, and so do gradients.
+
+    Every rank of an expert-parallel group sends k rows of h for each of its s*b tokens, or 1/`shards` of them, its own
+    experts' among them, if none is dropped; those that it receives depend on the routing, but for the sum over the
+    group. The exchange of the E numbers of tokens before each dispatch is left out.
+    """
+    if e == 1:
+        return PassCollectives((), ())
+    rows = model.seq * b * model.experts_per_token // shards
+    sent = Collective(ALL_TO_ALL, "ep", rows * model.hidden, ACTIVATION)
+    return PassCollectives((sent, sent), (sent, sent))
 
 
 def recomputation_gathers(config: TrainingConfig, layers: int) -> tuple[Collective, ...]:
@@ -165,7 +187,8 @@ def context_passes(config: TrainingConfig) -> PassCollectives:
         return PassCollectives((call(ALL_GATHER),), (call(ALL_GATHER), call(REDUCE_SCATTER)))
     if parallel.context_exchange == "ring":
         return PassCollectives((call(RING),), (call(RING), call(RING)))
-    into, out_of = (call(ALL_TO_ALL, tokens * width // parallel.t) for width in (model.qkv_width, model.hidden))
+    widths = model.qkv_width, model.attention_width
+    into, out_of = (call(ALL_TO_ALL, tokens * width // parallel.t) for width in widths)
     return PassCollectives((into, out_of), (out_of, into))
 
 
@@ -189,7 +212,7 @@ def stage_passes(config: TrainingConfig, stage: int) -> PassCollectives:
     model, parallel = config.local_model, config.parallel
     stages = stage_layers(model.layers, parallel.p * parallel.v, parallel.pipeline_layout)
     sizes = model, parallel.b, parallel.t, parallel.sequence_parallel
-    layer, layers = layer_passes(*sizes), len(stages[stage])
+    layer, layers = layer_passes(*sizes, parallel.whole_experts), len(stages[stage])
     forward, backward = layer.forward * layers, layer.backward * layers
     if parallel.recompute == "full":
         backward += forward
@@ -263,7 +286,8 @@ def step_collectives(config: TrainingConfig) -> tuple[tuple[Collective, ...], ..
 
     Gradients are reduced over d replicas, with context parallelism over d*c ranks, each of which has them from its part
     of the sequences. With a sharded optimizer each gets a part of the reduced gradients, and gathers the updated
-    weights; with ZeRO-2 it keeps that part only, and reduces the gradients of every microbatch. With sequence
+    weights; with ZeRO-2 it keeps that part only, and reduces the gradients of every microbatch. Experts' gradients are
+    reduced over the ranks that hold the same ones. With sequence
     parallelism a tensor rank has the gradients of whole parameters (of layer norms, biases, positions) from its part of
     the sequence only, and the tensor-parallel group sums them.
     """
@@ -272,21 +296,22 @@ def step_collectives(config: TrainingConfig) -> tuple[tuple[Collective, ...], ..
     reducing = tied if len(tied) > 1 else set()
     embedding = Collective(ALL_REDUCE, "embedding", table_elements(config), GRADIENT)
 
-    def data_parallel(elements: int) -> tuple[Collective, ...]:
-        if parallel.weight_replicas == 1:
+    def data_parallel(elements: int, group: str, replicas: int) -> tuple[Collective, ...]:
+        if replicas == 1 or not elements:
             return ()
         if parallel.sharded_optimizer:
             return (
-                *(Collective(REDUCE_SCATTER, "dp", elements, GRADIENT),) * reductions,
-                Collective(ALL_GATHER, "dp", elements, WEIGHT),
+                *(Collective(REDUCE_SCATTER, group, elements, GRADIENT),) * reductions,
+                Collective(ALL_GATHER, group, elements, WEIGHT),
             )
-        return (Collective(ALL_REDUCE, "dp", elements, GRADIENT),)
+        return (Collective(ALL_REDUCE, group, elements, GRADIENT),)
 
     kinds = rank_kinds(config.model.layers, parallel.placement, parallel.pipeline_layout)
-    elements, whole = rank_elements(config), whole_elements(config)
+    elements, experts, whole = rank_elements(config), expert_elements(config), whole_elements(config)
     by_kind = [
         (
-            *data_parallel(elements[pp]),
+            *data_parallel(elements[pp] - experts[pp], "dp", parallel.weight_replicas),
+            *data_parallel(experts[pp], "edp", parallel.expert_replicas),
             *((Collective(ALL_REDUCE, "tp", whole[pp], GRADIENT),) if parallel.sequence_shards > 1 else ()),
             *((embedding,) if pp in reducing else ()),
         )

@@ -83,6 +83,27 @@ class RankGrid:
     def _named(self, at: Iterable[int]) -> dict[str, int]:
         return {name: value for (name, _), value in zip(self.axes, at, strict=True)}
 
+    def expert_group(self, rank: int, e: int, etp: int) -> tuple[int, ...]:
+        """The e ranks among which this one's experts' tokens are exchanged, in the order of their experts.
+
+        The d*c*t ranks of a pipeline rank are regrouped for experts, in Megatron-LM's order: the etp ranks that share
+        an expert are neighbours, then come the e ranks of other experts, then the replicas. With etp = t an expert
+        group is e consecutive data (or context) ranks of one tensor rank.
+        """
+        first, local = self._of_pipeline_rank(rank)
+        replica, tensor = local // (e * etp), local % etp
+        return tuple(first + (replica * e + ep) * etp + tensor for ep in range(e))
+
+    def expert_data_group(self, rank: int, e: int, etp: int) -> tuple[int, ...]:
+        """The d*c*t/(e*etp) ranks that hold the same part of the same experts as this one."""
+        first, local = self._of_pipeline_rank(rank)
+        return tuple(range(first + local % (e * etp), first + self.size("dp", "cp", "tp"), e * etp))
+
+    def _of_pipeline_rank(self, rank: int) -> tuple[int, int]:
+        """The first rank of a rank's pipeline rank, and the rank's number in it."""
+        local = rank % self.size("dp", "cp", "tp")
+        return rank - local, local
+
     def leaves_node(self, pp: int, other: int, gpus_per_node: int) -> bool:
         """Whether any rank of pipeline rank pp has its peer on another pipeline rank on another node."""
         size = self.n // self.size("pp")

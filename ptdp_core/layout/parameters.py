@@ -24,7 +24,9 @@ class Parameter:
 
     `split` is the dimension that tensor parallelism divides, None if every tensor rank holds all of it; `padded` is
     the size along it with padding (the vocabulary's). `tied` marks a word embedding that is also the output layer,
-    and `copy` the second copy of it that the last stage holds where the first stage is on another rank.
+    and `copy` the second copy of it that the last stage holds where the first stage is on another rank. `stacked` marks
+    the matrices of all experts [E, outputs, inputs], which expert parallelism divides; `split` is then of each matrix.
+    `partial` marks what every tensor rank holds whole, though each computes a part of the gradient.
     """
 
     name: str
@@ -33,6 +35,13 @@ class Parameter:
     padded: int | None = None
     tied: bool = False
     copy: bool = False
+    stacked: bool = False
+    partial: bool = False
+
+    @property
+    def dimension(self) -> int:
+        """The dimension of the tensor that `split` is, 0 for a tensor that is not split."""
+        return (self.split or 0) + self.stacked
 
     @property
     def elements(self) -> int:
@@ -44,18 +53,26 @@ class Parameter:
         """Whether it is a weight matrix or a table, to which weight decay applies, and not a bias or a layer norm's."""
         return len(self.shape) > 1
 
-    def shard(self, t: int, tp: int) -> "ShardSpec":
-        """The part that tensor rank tp of t holds. Raises ConfigurationError if t does not divide it."""
+    def shard(self, t: int, tp: int, e: int = 1, ep: int = 0) -> "ShardSpec":
+        """The part that tensor rank tp of t holds, of experts also expert rank ep of e.
+
+        Raises ConfigurationError if t or e does not divide it.
+        """
         if self.split is None:
             return ShardSpec(self, self.shape, 0, self.shape[0])
-        whole = self.shape[self.split]
+        whole = self.shape[self.dimension]
         padded = self.padded or whole
         if padded % t:
             raise ConfigurationError(f"t={t} does not divide {padded} of {self.name}; needs equal slices; try t=1")
         size = padded // t
         start = min(tp * size, whole)
-        shape = (*self.shape[: self.split], size, *self.shape[self.split + 1 :])
-        return ShardSpec(self, shape, start, min(start + size, whole))
+        shape = (*self.shape[: self.dimension], size, *self.shape[self.dimension + 1 :])
+        if not self.stacked:
+            return ShardSpec(self, shape, start, min(start + size, whole))
+        if self.shape[0] % e:
+            raise ConfigurationError(f"e={e} does not divide experts={self.shape[0]}; needs equal parts; try e=1")
+        experts = self.shape[0] // e
+        return ShardSpec(self, (experts, *shape[1:]), start, start + size, ep * experts)
 
 
 @dataclass(frozen=True)
@@ -63,13 +80,15 @@ class ShardSpec:
     """The part of a parameter that one tensor rank holds, a tensor of `shape`.
 
     Along `parameter.split` it is the slice [start, stop) of the whole, followed by `padding` rows of zeros. A parameter
-    that is not split is held whole; [start, stop) is then its first dimension.
+    that is not split is held whole; [start, stop) is then its first dimension. Of stacked matrices it is this slice of
+    those from number `first_expert` on.
     """
 
     parameter: Parameter
     shape: tuple[int, ...]
     start: int
     stop: int
+    first_expert: int = 0
 
     @property
     def elements(self) -> int:
@@ -79,7 +98,7 @@ class ShardSpec:
     @property
     def padding(self) -> int:
         """The number of rows along the split dimension beyond the end of the whole tensor."""
-        return self.shape[self.parameter.split or 0] - (self.stop - self.start)
+        return self.shape[self.parameter.dimension] - (self.stop - self.start)
 
     def counts(self, tp: int) -> bool:
         """Whether sums over all ranks, such as the gradient norm, count this part on tensor rank tp.
@@ -95,7 +114,8 @@ def layer_parameters(model: ModelConfig, layer: int) -> tuple[Parameter, ...]:
 
     The rows of qkv are one group of query heads after the other, each with its key and its value head behind it, so
     that a tensor rank's slice is whole groups. In a gated MLP the rows of `up` are those of W_gate and W_up in turn,
-    so that any slice has as many of both.
+    so that any slice has as many of both. Layers from number `dense_layers` on have experts in place of the MLP, if
+    the model has any.
     """
     h, name = model.hidden, f"layers.{layer}"
 
@@ -108,17 +128,50 @@ def layer_parameters(model: ModelConfig, layer: int) -> tuple[Parameter, ...]:
     return (
         *norm_parameters(model, f"{name}.attention_norm"),
         *linear("attention.qkv", h, model.qkv_width, COLUMN),
-        *linear("attention.projection", h, h, ROW),
+        *(_query_key_norms(model, f"{name}.attention") if model.qk_norm else ()),
+        *linear("attention.projection", model.attention_width, h, ROW),
         *norm_parameters(model, f"{name}.mlp_norm"),
-        *linear("mlp.up", h, model.mlp_outputs, COLUMN),
-        *linear("mlp.down", model.mlp_width, h, ROW),
+        *(
+            expert_parameters(model, f"{name}.mlp")
+            if model.has_experts(layer)
+            else (*linear("mlp.up", h, model.mlp_outputs, COLUMN), *linear("mlp.down", model.mlp_width, h, ROW))
+        ),
     )
 
 
-def norm_parameters(model: ModelConfig, name: str) -> tuple[Parameter, ...]:
-    """The parameters of a layer norm (weight and bias) or of an RMSNorm (weight)."""
+def expert_parameters(model: ModelConfig, name: str) -> tuple[Parameter, ...]:
+    """The parameters of a mixture of experts: the router, all experts in two tensors, and the shared expert if any.
+
+    None of them has a bias.
+    """
+    h, experts, gated = model.hidden, model.experts, 2 if model.activation == "swiglu" else 1
+    width, shared = model.expert_width, model.shared_expert_ffn_hidden
+    own = (
+        Parameter(f"{name}.router.weight", (experts, h), partial=True),
+        Parameter(f"{name}.experts.up.weight", (experts, gated * width, h), COLUMN, stacked=True),
+        Parameter(f"{name}.experts.down.weight", (experts, h, width), ROW, stacked=True),
+    )
+    if not shared:
+        return own
+    return (
+        *own,
+        Parameter(f"{name}.shared.up.weight", (gated * shared, h), COLUMN),
+        Parameter(f"{name}.shared.down.weight", (h, shared), ROW),
+    )
+
+
+def norm_parameters(
+    model: ModelConfig, name: str, size: int | None = None, partial: bool = False
+) -> tuple[Parameter, ...]:
+    """The parameters of a layer norm (weight and bias) or of an RMSNorm (weight), over h or `size`."""
     parts = ("weight",) if model.norm == "rmsnorm" else ("weight", "bias")
-    return tuple(Parameter(f"{name}.{part}", (model.hidden,)) for part in parts)
+    return tuple(Parameter(f"{name}.{part}", (size or model.hidden,), partial=partial) for part in parts)
+
+
+def _query_key_norms(model: ModelConfig, name: str) -> tuple[Parameter, ...]:
+    """The norms of queries and of keys, which all heads share, so that a tensor rank has a part of the gradients."""
+    names = (f"{name}.query_norm", f"{name}.key_norm")
+    return tuple(part for own in names for part in norm_parameters(model, own, model.head_size, partial=True))
 
 
 def embedding_parameters(model: ModelConfig, t: int) -> tuple[Parameter, ...]:
@@ -163,11 +216,16 @@ def elements_held(parameters: Iterable[Parameter], t: int) -> int:
     return sum(parameter.shard(t, 0).elements for parameter in parameters)
 
 
+def usual_layer(model: ModelConfig) -> tuple[Parameter, ...]:
+    """The parameters of a layer as most of the model's are: with experts, if it has any."""
+    return layer_parameters(model, model.dense_layers)
+
+
 @lru_cache(maxsize=256)
 def _elements_by_part(model: ModelConfig, t: int) -> tuple[int, int, int, int]:
-    """The elements on a tensor rank: of a layer, the embedding, the output without and with a table of its own."""
+    """The elements on a tensor rank: of a layer but for experts, the embedding, the output without and with a table."""
     parts = (
-        layer_parameters(model, 0),
+        tuple(parameter for parameter in usual_layer(model) if not parameter.stacked),
         embedding_parameters(model, t),
         output_parameters(model, t, own_table=False),
         output_parameters(model, t, own_table=True),
@@ -179,15 +237,32 @@ def _elements_by_part(model: ModelConfig, t: int) -> tuple[int, int, int, int]:
 @lru_cache(maxsize=256)
 def _whole_elements_by_part(model: ModelConfig) -> tuple[int, int, int]:
     """The elements that every tensor rank holds whole: of a layer, the embedding and the output."""
-    parts = (layer_parameters(model, 0), embedding_parameters(model, 1), output_parameters(model, 1, True))
+    parts = (usual_layer(model), embedding_parameters(model, 1), output_parameters(model, 1, True))
     layer, embedding, output = (sum(item.elements for item in part if item.split is None) for part in parts)
     return layer, embedding, output
+
+
+def layer_expert_elements(config: TrainingConfig) -> int:
+    """The number of parameters of a layer's experts on one GPU: 1/(e*etp) of them, 0 without experts."""
+    model, parallel = config.model, config.parallel
+    if not model.experts:
+        return 0
+    stacks = (parameter.elements for parameter in usual_layer(model) if parameter.stacked)
+    return sum(stacks) // (parallel.e * parallel.expert_tensor_ranks)
+
+
+def expert_elements(config: TrainingConfig) -> list[int]:
+    """The number of parameters of experts on one GPU of each pipeline rank, which are among `rank_elements`."""
+    kinds = rank_kinds(config.model.layers, config.parallel.placement, config.parallel.pipeline_layout)
+    layer = layer_expert_elements(config)
+    return [layer * sum(kinds.chunks[kind]) for kind in kinds.of]
 
 
 def rank_elements(config: TrainingConfig) -> list[int]:
     """The number of parameters on one GPU of each pipeline rank, the tied copy of the embedding included."""
     model, parallel, placement = config.model, config.parallel, config.parallel.placement
     layer, embedding, output, output_and_table = _elements_by_part(model, parallel.t)
+    layer += layer_expert_elements(config)
     kinds = rank_kinds(model.layers, placement, config.parallel.pipeline_layout)
     by_kind = [layer * sum(chunks) for chunks in kinds.chunks]
     ranks = [by_kind[kind] for kind in kinds.of]

@@ -24,8 +24,9 @@ def family_least_memory(config: TrainingConfig, model: CostModel) -> int:
     The rank of the first stage holds one microbatch of one of its chunks at least. `config` has the fewest bytes of
     model states of them all (`Family.frugal`).
     """
-    parameters, layers = model.rank_sizes(config)[config.parallel.placement.first]
-    return sum(rank_memory(config, model.cluster, parameters, layers, 1, False, model.software).values())
+    parameters, layers, of_experts = model.rank_sizes(config)[config.parallel.placement.first]
+    memory = rank_memory(config, model.cluster, parameters, layers, 1, False, model.software, of_experts=of_experts)
+    return sum(memory.values())
 
 
 def family_least_time(config: TrainingConfig, model: CostModel) -> float:
@@ -58,10 +59,12 @@ def least_time(config: TrainingConfig, model: CostModel) -> float:
     stages = model.stages(config)
     sizes, ends = model.rank_sizes(config), {placement.first, placement.last}
     last_backward = model.last_backward(config, stages, placement.first)
-    reduction = model.data_parallel(config, sizes[placement.first][0], last_backward)
+    parameters, _, of_experts = sizes[placement.first]
+    reduction = model.data_parallel(config, parameters, last_backward, of_experts)
     if len(ends) == 2:
         reduction += model.embedding_reduction(config)
-    step = max(model.optimizer(config, sizes[rank][0]) + model.weight_gather(config, sizes[rank][0]) for rank in ends)
+    held = [(config, sizes[rank].parameters, sizes[rank].experts) for rank in ends]
+    step = max(model.optimizer(*each) + model.weight_gather(*each) for each in held)
     flush = model.least_flushes[same]
     return (flush + reduction + step + model.cluster.iteration_host_time) * (1 - _ROUNDING)
 

@@ -8,16 +8,17 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from math import fsum
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ptdp_core.config import TrainingConfig
-from ptdp_core.formulas import layer_weights
 from ptdp_core.layout import (
     Boundary,
     Collective,
     RankGrid,
     context_passes,
-    layer_parameters,
+    elements_held,
+    expert_elements,
+    layer_expert_elements,
     layer_passes,
     rank_elements,
     rank_kinds,
@@ -25,12 +26,14 @@ from ptdp_core.layout import (
     recomputed_context_passes,
     stage_layers,
     table_elements,
+    usual_layer,
 )
 from ptdp_core.schedules import definition
-from ptdp_core.simulator import fp8, operators
+from ptdp_core.simulator import experts, fp8, operators
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.executor import PICOSECONDS
 from ptdp_core.simulator.kernels import FP16_BYTES, KernelModel
+from ptdp_core.simulator.memory import updated
 from ptdp_core.simulator.network import Group, NetworkModel, data_group, tensor_group
 from ptdp_core.simulator.software import Software
 
@@ -155,6 +158,19 @@ def _attention_share(cluster: Cluster, software: Software) -> float:
     return cluster.flash_attention_2 if software.flash_attention_2 else 1.0
 
 
+def _has_replicas(config: TrainingConfig) -> bool:
+    """Whether other GPUs hold the same weights, or with whole experts on tensor ranks (etp = 1) the same experts."""
+    return config.parallel.weight_replicas > 1 or config.parallel.expert_replicas > 1
+
+
+class RankSizes(NamedTuple):
+    """The parameters on one GPU of a pipeline rank, the layers of its longest chunk, and the parameters of experts."""
+
+    parameters: int
+    layers: int
+    experts: int
+
+
 class CostModel:
     """The times of any configuration on one cluster, by its kernel and network models.
 
@@ -168,7 +184,7 @@ class CostModel:
         self.network = NetworkModel(cluster)
         self._stages: dict[tuple[object, ...], Stages] = {}
         self._parts: dict[tuple[object, ...], tuple[StageTimes, StageTimes, StageTimes]] = {}
-        self._sizes: dict[tuple[object, ...], list[tuple[int, int]]] = {}
+        self._sizes: dict[tuple[object, ...], list[RankSizes]] = {}
         self._boundaries: dict[tuple[object, ...], list[bool]] = {}
         self.least_flushes: dict[tuple[object, ...], float] = {}  # see `bounds.least_time`
 
@@ -212,7 +228,7 @@ class CostModel:
         and the all-gather of the input overlaps with the GEMM for the input's gradient.
         """
         model, b, t = config.local_model, config.parallel.b, config.parallel.t
-        calls = layer_passes(model, b, t).backward
+        calls = layer_passes(model, b, t, whole_experts=config.parallel.whole_experts).backward
         if not self.software.overlapped_all_reduce or not calls:
             return 0.0
         size = self.cluster.element_bytes * calls[0].elements
@@ -236,17 +252,17 @@ class CostModel:
             self._stages[passes] = Stages(self._stage_times(config))
         return self._stages[passes]
 
-    def rank_sizes(self, config: TrainingConfig) -> list[tuple[int, int]]:
-        """For each pipeline rank, the parameters on one GPU and the layers of its longest chunk; cached."""
+    def rank_sizes(self, config: TrainingConfig) -> list[RankSizes]:
+        """The sizes of each pipeline rank; cached."""
         parallel = config.parallel
         placement = definition(parallel.schedule).placement
-        key = (config.model, parallel.t, parallel.p, parallel.v, placement, parallel.pipeline_layout)
+        shared = parallel.e * parallel.expert_tensor_ranks
+        key = (config.model, parallel.t, shared, parallel.p, parallel.v, placement, parallel.pipeline_layout)
         if key not in self._sizes:
             kinds = rank_kinds(config.model.layers, parallel.placement, parallel.pipeline_layout)
             layers = [max(chunks) for chunks in kinds.chunks]
-            self._sizes[key] = [
-                (count, layers[kind]) for count, kind in zip(rank_elements(config), kinds.of, strict=True)
-            ]
+            counts = zip(rank_elements(config), kinds.of, expert_elements(config), strict=True)
+            self._sizes[key] = [RankSizes(count, layers[kind], of_experts) for count, kind, of_experts in counts]
         return self._sizes[key]
 
     def _stage_times(self, config: TrainingConfig) -> list[StageTimes]:
@@ -294,17 +310,26 @@ class CostModel:
         context = operators.Context.of(parallel)
         core: dict[str, Any] = {"scores": parallel.writes_scores, "context": context}
         how = core | {"sequence_parallel": parallel.sequence_parallel}
-        layer_forward = operators.layer_forward(model, b, t, **how)
-        layer_backward = operators.layer_backward(model, b, t, **how)
+        layer_forward = operators.layer_forward(model, b, t, **how, whole_experts=parallel.whole_experts)
+        layer_backward = operators.layer_backward(model, b, t, **how, whole_experts=parallel.whole_experts)
         if not parallel.fused:
             layer_forward += operators.unfused_forward(model, b, t, **how)
             layer_backward += operators.unfused_backward(model, b, t, **core)
         weight_gradients = operators.layer_weight_gradients(model, b, t)
         if parallel.fp8_recipe != "none":
-            layer_forward = fp8.linears_in_fp8(layer_forward) + fp8.input_casting(config)
-            layer_backward = fp8.linears_in_fp8(layer_backward, 2 * fp8.LINEARS) + fp8.gradient_casting(config)
-            weight_gradients = fp8.linears_in_fp8(weight_gradients)
-        weights_and_tensors = layer_weights(model) / t, len(layer_parameters(model, 0))
+            linears = len(weight_gradients.gemms)
+            layer_forward = fp8.linears_in_fp8(layer_forward, linears) + fp8.input_casting(config)
+            layer_backward = fp8.linears_in_fp8(layer_backward, 2 * linears) + fp8.gradient_casting(config)
+            weight_gradients = fp8.linears_in_fp8(weight_gradients, linears)
+        if model.experts:
+            works = experts.works(config)
+            layer_forward, layer_backward = layer_forward + works.forward, layer_backward + works.backward
+            weight_gradients += works.weight_gradients
+        matrices = tuple(item for item in usual_layer(model) if item.is_matrix and not item.stacked)
+        weights_and_tensors = (
+            elements_held(matrices, t) + layer_expert_elements(config),
+            len(usual_layer(model)),
+        )
         layer_backward = self._accumulated(config, layer_backward, *weights_and_tensors)
         hidden = self._hidden(config, group)
         if parallel.c > 1:
@@ -325,7 +350,22 @@ class CostModel:
         weights = self.seconds(self._accumulated(config, weight_gradients, *weights_and_tensors), group)
         waits = self.context_waits(config)
         forward, backward, recompute = forward + waits[0], backward + waits[1], recompute + waits[2]
+        if parallel.e > 1:
+            forward += self.expert_exchange(config)
+            recompute += self.expert_exchange(config) if parallel.recompute == "full" else 0.0
+            backward += self.expert_exchange(config)
         return StageTimes(self.cluster.microbatch_host_time, forward, recompute, backward, weight_gradient=weights)
+
+    def expert_exchange(self, config: TrainingConfig) -> float:
+        """Seconds of the all-to-alls of a layer's pass, dispatch and combine, on the busiest expert-parallel rank.
+
+        Nothing else is computed meanwhile. A group's ranks are neighbours where tensor ranks have experts of their own,
+        and t apart otherwise.
+        """
+        parallel, node = config.parallel, self.cluster.gpus_per_node
+        group = tensor_group(parallel.e, node) if parallel.whole_experts else data_group(parallel.t, parallel.e, node)
+        size = self.cluster.element_bytes * experts.load(config)
+        return fsum(self.network.all_to_all(group, size * call.elements) for call in experts.passes(config).forward)
 
     def context_waits(self, config: TrainingConfig) -> tuple[float, float, float]:
         """Seconds that a layer waits for the exchange of context parallelism: forward, backward, where it is repeated.
@@ -420,18 +460,32 @@ class CostModel:
             return 0.0
         return fsum(stages[stage].backward for stage in config.parallel.placement.stages[rank])
 
-    def data_parallel(self, config: TrainingConfig, parameters: float, last_backward: float) -> float:
+    def _reduced(self, config: TrainingConfig, parameters: float, of_experts: float, element_bytes: int) -> float:
+        """Seconds to all-reduce a GPU's gradients over its d*c replicas, and those of experts over theirs."""
+        parallel, node = config.parallel, self.cluster.gpus_per_node
+        group = data_group(parallel.t, parallel.weight_replicas, node)
+        reduce = self.network.gradient_all_reduce(group, element_bytes * (parameters - of_experts))
+        if of_experts:
+            apart = parallel.e * parallel.expert_tensor_ranks
+            same = data_group(apart, parallel.expert_replicas, node)
+            reduce += self.network.gradient_all_reduce(same, element_bytes * of_experts)
+        return reduce
+
+    def data_parallel(
+        self, config: TrainingConfig, parameters: float, last_backward: float, of_experts: float = 0.0
+    ) -> float:
         """Exposed seconds of reducing a GPU's gradients over its d*c replicas before the optimizer step.
+
+        Those `of_experts` among the parameters are reduced over the ranks that hold the same experts.
 
         'local' is exposed in full; 'torch' overlaps with the last microbatch's backward pass, whose time is given. A
         sharded optimizer reduce-scatters the gradients, which is the first half of a ring's all-reduce. 'zero2' does so
         after every microbatch, and overlaps each with that microbatch's backward pass.
         """
         parallel = config.parallel
-        if parallel.weight_replicas == 1:
+        if not _has_replicas(config):
             return 0.0
-        group = data_group(parallel.t, parallel.weight_replicas, self.cluster.gpus_per_node)
-        reduce = self.network.gradient_all_reduce(group, self.gradient_bytes * parameters)
+        reduce = self._reduced(config, parameters, of_experts, self.gradient_bytes)
         if parallel.sharded_optimizer:
             reduce /= 2
         copies = self.gradient_copies(config, parameters)
@@ -442,7 +496,7 @@ class CostModel:
 
     def gradient_copies(self, config: TrainingConfig, parameters: float) -> float:
         """Seconds to flatten a GPU's gradients into the all-reduce's buffer and back."""
-        return self.kernels.streamed(GRADIENT_COPY_BYTES * parameters) if config.parallel.weight_replicas > 1 else 0.0
+        return self.kernels.streamed(GRADIENT_COPY_BYTES * parameters) if _has_replicas(config) else 0.0
 
     def embedding_reduction(self, config: TrainingConfig) -> float:
         """Seconds to sum a tied embedding's gradients over its two pipeline ranks."""
@@ -462,16 +516,12 @@ class CostModel:
         group = tensor_group(config.parallel.t, self.cluster.gpus_per_node)
         return self.network.all_reduce(group, self.gradient_bytes * elements)
 
-    def weight_gather(self, config: TrainingConfig, parameters: float) -> float:
+    def weight_gather(self, config: TrainingConfig, parameters: float, of_experts: float = 0.0) -> float:
         """Seconds to gather the weights that other replicas updated, with a sharded optimizer: half an all-reduce."""
-        parallel = config.parallel
-        if parallel.weight_replicas == 1 or not parallel.sharded_optimizer:
+        if not config.parallel.sharded_optimizer or not _has_replicas(config):
             return 0.0
-        group = data_group(parallel.t, parallel.weight_replicas, self.cluster.gpus_per_node)
-        return self.network.gradient_all_reduce(group, self.cluster.element_bytes * parameters) / 2
+        return self._reduced(config, parameters, of_experts, self.cluster.element_bytes) / 2
 
-    def optimizer(self, config: TrainingConfig, parameters: float) -> float:
-        """Seconds of the Adam step over a GPU's parameters, of which a sharded optimizer updates 1/(d*c)."""
-        parallel = config.parallel
-        updated = parameters / parallel.weight_replicas if parallel.sharded_optimizer else parameters
-        return self.kernels.streamed(self.cluster.optimizer_bytes * updated)
+    def optimizer(self, config: TrainingConfig, parameters: float, of_experts: float = 0.0) -> float:
+        """Seconds of the Adam step over the parameters that a GPU updates (`memory.updated`)."""
+        return self.kernels.streamed(self.cluster.optimizer_bytes * updated(config, parameters, of_experts))

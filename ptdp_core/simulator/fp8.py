@@ -46,30 +46,40 @@ RECIPES = {
 }
 
 
-def linears_in_fp8(work: Work, count: int = LINEARS) -> Work:
+def linears_in_fp8(work: Work, count: int) -> Work:
     """The work with its first `count` products, which are those of linears, in FP8; without what casts for them."""
     return replace(work, gemms=work.gemms[count:], fp8_gemms=work.gemms[:count])
 
 
 def input_casting(config: TrainingConfig) -> Work:
-    """The work to cast the inputs of a layer's four linears in its forward pass: 2h + (h + f)/t elements a token.
+    """The work to cast the inputs of a layer's four linears in its forward pass: 2h + (w + f)/t elements a token.
 
     With sequence parallelism the two h between layers are cast before they are gathered, 1/t on each rank.
     """
-    model, parallel = config.local_model, config.parallel
-    return _casting(config, 2 * model.hidden / parallel.sequence_shards, model.hidden + model.mlp_width)
+    model = config.local_model
+    return _casting(config, model.attention_width + model.common_width)
 
 
 def gradient_casting(config: TrainingConfig) -> Work:
     """The work to cast the gradients of the four linears' outputs: 2h + (c + u)/t elements a token (`operators`)."""
-    model, parallel = config.local_model, config.parallel
-    return _casting(config, 2 * model.hidden / parallel.sequence_shards, model.qkv_width + model.mlp_outputs)
+    model = config.local_model
+    return _casting(config, model.qkv_width + model.common_outputs)
 
 
-def _casting(config: TrainingConfig, between: float, inside: float) -> Work:
+def _casting(config: TrainingConfig, inside: float) -> Work:
     recipe, tokens = RECIPES[config.parallel.fp8_recipe], config.local_model.seq * config.parallel.b
-    elements = tokens * (between + inside / config.parallel.t)
-    return Work(traffic_bytes=(recipe.read + recipe.written) * elements, kernels=LINEARS * recipe.kernels)
+    elements = tokens * (_between(config) + inside / config.parallel.t)
+    return Work(traffic_bytes=(recipe.read + recipe.written) * elements, kernels=_linears(config) * recipe.kernels)
+
+
+def _linears(config: TrainingConfig) -> int:
+    """The linears of a layer but for experts': attention's, and those of the MLP that all tokens share, if any."""
+    return LINEARS if config.model.common_width else LINEARS // 2
+
+
+def _between(config: TrainingConfig) -> float:
+    """Elements of a token that a tensor rank casts between these: h for attention, and h for the MLP."""
+    return _linears(config) // 2 * config.model.hidden / config.parallel.sequence_shards
 
 
 def saved_bytes(config: TrainingConfig) -> int:
@@ -82,8 +92,9 @@ def saved_bytes(config: TrainingConfig) -> int:
     if parallel.fp8_recipe == "none":
         return 0
     kept, tokens = RECIPES[parallel.fp8_recipe].kept, model.seq * parallel.b
-    between = 2 * model.hidden / parallel.sequence_shards
-    return round(tokens * ((2 - kept) * (between + model.mlp_width / parallel.t) - kept * model.hidden / parallel.t))
+    between = _between(config)
+    inside, own = model.common_width / parallel.t, model.attention_width / parallel.t
+    return round(tokens * ((2 - kept) * (between + inside) - kept * own))
 
 
 def kernels(cluster: Cluster) -> KernelModel:

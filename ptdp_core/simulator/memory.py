@@ -8,6 +8,7 @@ bytes, unless they are summed in fp32 (4 bytes in place of 2).
 
 from ptdp_core.config import TrainingConfig
 from ptdp_core.schedules import MESSAGES_AT_ONCE, definition
+from ptdp_core.simulator import experts
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.fp8 import saved_bytes
 from ptdp_core.simulator.kernels import FP16_BYTES
@@ -47,15 +48,16 @@ def layer_intermediate_bytes(config: TrainingConfig) -> int:
     In units of bsh bytes a GPT needs 10 replicated (inputs of layer norms and linears, dropout masks), 24/t sharded
     (query, key, value, context, 4h-wide tensors), and those of the attention core: eq. 2 of Korthikanti et al. 2022.
     With sequence parallelism the 10 are sharded, too: sbh/t (34 + 5as/h), their eq. 4. In general the sharded ones are
-    2(c + h + u + f)/(ht), the letters being those of `operators`, and without dropout there are no masks. Where no
+    2(c + w + u + f)/(ht), the letters being those of `operators`, and without dropout there are no masks. Where no
     scores are written, a sum of exponentials in fp32 is kept for each query. What FP8 saves is in `fp8.saved_bytes`.
     """
     model, parallel = config.local_model, config.parallel
     tokens = model.seq * parallel.b
     between = (10 if model.dropout else 8) * tokens * model.hidden
-    inside = 2 * tokens * (model.qkv_width + model.hidden + model.mlp_outputs + model.mlp_width)
+    inside = 2 * tokens * (model.qkv_width + model.attention_width + model.common_outputs + model.common_width)
     inside += 0 if parallel.writes_scores else 4 * tokens * model.heads
     kept = between // parallel.sequence_shards + inside // parallel.t + attention_core_bytes(config)
+    kept += experts.kept_bytes(config)
     return kept - saved_bytes(config)
 
 
@@ -72,7 +74,7 @@ def attention_core_bytes(config: TrainingConfig) -> int:
     context = Context.of(parallel)
     scores = (5 if model.dropout else 2) * parallel.b * context.scores(model)
     shared = model.query_groups < model.heads
-    copies = 4 * config.model.seq * parallel.b * context.heads(model.hidden) if shared else 0
+    copies = 4 * config.model.seq * parallel.b * context.heads(model.attention_width) if shared else 0
     return (scores + copies) // parallel.t
 
 
@@ -88,7 +90,7 @@ def exchanged_bytes(config: TrainingConfig) -> int:
     model = config.local_model
     own = 2 * 2 * model.seq * parallel.b * model.query_groups * model.head_size
     sizes = {"all_gather": 2 * parallel.c * own, "ring": 4 * own}
-    both = 2 * 2 * model.seq * parallel.b * (model.qkv_width + model.hidden)
+    both = 2 * 2 * model.seq * parallel.b * (model.qkv_width + model.attention_width)
     return sizes.get(parallel.context_exchange, both) // parallel.t
 
 
@@ -120,24 +122,27 @@ def deferred_bytes(config: TrainingConfig, cluster: Cluster, layers: int, comput
     """Bytes that a chunk of so many layers keeps of one microbatch for its deferred weight gradients (between I and W).
 
     These are the inputs and the output gradients of the linears, in fp16: in units of bsh bytes 8 + 24/t a layer of a
-    GPT (in general 8 + 2(c + h + u + f)/(ht)), and on the last stage those of the output layer. Recomputation changes
+    GPT (in general 8 + 2(c + w + u + f)/(ht)), and on the last stage those of the output layer. Recomputation changes
     nothing: W uses what I has recomputed. Nor does sequence parallelism: W uses the inputs that I has gathered.
     """
     model, t = config.local_model, config.parallel.t
     tokens = model.seq * config.parallel.b
-    unit, widths = tokens * model.hidden, model.qkv_width + model.hidden + model.mlp_outputs + model.mlp_width
+    widths = model.qkv_width + model.attention_width + model.common_outputs + model.common_width
+    unit = tokens * model.hidden
     logits = 2 * unit + 2 * tokens * config.padded_vocab // t if computes_loss else 0
-    return round((layers * (8 * unit + 2 * tokens * widths // t) + logits) / cluster.allocator_efficiency)
+    between = (8 if model.common_width else 4) * unit
+    layer = between + 2 * tokens * widths // t + experts.deferred_bytes(config)
+    return round((layers * layer + logits) / cluster.allocator_efficiency)
 
 
 def working_bytes(config: TrainingConfig, computes_loss: bool, software: Software = PAPER) -> int:
     """Bytes of activations that exist only while a backward pass goes through one layer, or through the logits.
 
     It is the larger of two moments. In the MLP, all recomputed intermediates and the gradients of its wide tensors are
-    there (16/t in units of bsh bytes, in general 2(u + f)/(ht)). In the attention, the MLP's intermediates are gone (5
-    and that many); a gradient of the scores is there, if they are written, and with selective recomputation the
-    attention core. With sequence parallelism gradients between layers are
-    1/t, but a linear's whole input and the gradient of it, or of the whole output, are there beside them.
+    there (16/t in units of bsh bytes, in general 2(u + f)/(ht), and those of experts). In the attention, the MLP's
+    intermediates are gone (5 and that many); a gradient of the scores is there, if they are written, and with selective
+    recomputation the attention core. With sequence parallelism gradients between layers are 1/t, but a linear's whole
+    input and the gradient of it, or of the whole output, are there beside them.
     """
     model, parallel = config.local_model, config.parallel
     shards = parallel.sequence_shards
@@ -145,7 +150,8 @@ def working_bytes(config: TrainingConfig, computes_loss: bool, software: Softwar
     recomputed = 0
     if parallel.recompute == "full":
         recomputed = parallel.checkpoint_layers * layer_intermediate_bytes(config)
-    in_mlp = 2 * model.seq * parallel.b * (model.mlp_outputs + model.mlp_width) // t
+    in_mlp = 2 * model.seq * parallel.b * (model.common_outputs + model.common_width) // t
+    in_mlp += experts.gradient_bytes(config)
     scores = 2 * parallel.b * Context.of(parallel).scores(model) if parallel.writes_scores else 0
     in_attention = exchanged_bytes(config) + scores // t - ((5 if model.dropout else 4) * unit // shards + in_mlp)
     if parallel.recompute == "selective":
@@ -155,6 +161,16 @@ def working_bytes(config: TrainingConfig, computes_loss: bool, software: Softwar
     each = FUSED_LOGIT_BYTES if software.fused_cross_entropy else LOGIT_BYTES
     logits = each * model.seq * parallel.b * config.padded_vocab // t if computes_loss else 0
     return max(layers, logits)
+
+
+def updated(config: TrainingConfig, parameters: float, of_experts: float = 0.0) -> float:
+    """The parameters that a GPU updates: with a sharded optimizer (ZeRO-1) 1/(d*c), of experts by their replicas."""
+    parallel = config.parallel
+    if not parallel.sharded_optimizer:
+        return parameters
+    if not of_experts:
+        return parameters / parallel.weight_replicas
+    return (parameters - of_experts) / parallel.weight_replicas + of_experts / parallel.expert_replicas
 
 
 def moment_bytes(config: TrainingConfig, cluster: Cluster, layers: int, computes_loss: bool) -> tuple[int, int]:
@@ -175,23 +191,25 @@ def rank_memory(
     computes_loss: bool,
     software: Software,
     deferred: int = 0,
+    of_experts: float = 0.0,
 ) -> dict[str, int]:
     """Bytes by use on one GPU of a pipeline rank at its memory peak.
 
-    `parameters` are those of that GPU, `layers` those of its longest chunk. `stash` is the number of microbatches of a
-    chunk whose activations it holds, and `deferred` of those whose weight gradients are deferred at that moment
-    (`schedules.stash_fronts`). The peak is in a backward pass, or in the optimizer step. If a rank's chunks differ in
-    length, all are taken to be as long as the longest. Of ZeRO-2 gradients that are being reduced are not counted.
+    `parameters` are those of that GPU, `of_experts` among them, `layers` those of its longest chunk. `stash` is the
+    number of microbatches of a chunk whose activations it holds, and `deferred` of those whose weight gradients are
+    deferred at that moment (`schedules.stash_fronts`). The peak is in a backward pass, or in the optimizer step. If a
+    rank's chunks differ in length, all are taken to be as long as the longest. Of ZeRO-2 gradients that are being
+    reduced are not counted.
     """
     parallel = config.parallel
-    updated = parameters / parallel.weight_replicas if parallel.sharded_optimizer else parameters  # ZeRO-1
+    own = updated(config, parameters, of_experts)
     boundary, pipelined = layer_input_bytes(config), parallel.p > 1
     buffers = MESSAGES_AT_ONCE[definition(parallel.schedule).exchanges]
     weight, gradient, optimizer = state_bytes(cluster.element_bytes, software)
     states = {
         "weights": round(weight * parameters),
-        "gradients": round(gradient * (updated if parallel.data_parallel == "zero2" else parameters)),
-        "optimizer": round(optimizer * updated),
+        "gradients": round(gradient * (own if parallel.data_parallel == "zero2" else parameters)),
+        "optimizer": round(optimizer * own),
     }
     backward = {
         "stashed_activations": stash * stash_bytes(config, cluster, layers)
@@ -201,7 +219,7 @@ def rank_memory(
         "boundary_buffers": (stash + buffers) * boundary if pipelined else 0,
     }
     backward = {use: round(size * cluster.element_bytes / FP16_BYTES) for use, size in backward.items()}
-    unscaled = round(FP32_GRADIENT_BYTES * updated) if gradient < FP32_GRADIENT_BYTES else 0
+    unscaled = round(FP32_GRADIENT_BYTES * own) if gradient < FP32_GRADIENT_BYTES else 0
     if sum(backward.values()) >= unscaled:
         return states | backward | {"unscaled_gradients": 0}
     return states | dict.fromkeys(backward, 0) | {"unscaled_gradients": unscaled}

@@ -7,8 +7,10 @@ These are counts of Megatron-LM's operators in fp16 (2 bytes an element, 1 for a
     S = N              those that layer norms and dropout go over: N/t with sequence parallelism
     A = b*a*s*s/t      elements of the attention scores on one tensor rank
     L = s*b*V/t        elements of the logits on one tensor rank, V padded to a multiple of 128*t
-    c, f, u            outputs of the query-key-value linear, width of the MLP, outputs of its first linear: 3h, 4h and
-                       4h in a GPT (`ModelConfig.qkv_width`, `mlp_width`, `mlp_outputs`)
+    c, w, f, u         outputs of the query-key-value linear, inputs of the projection, width of the MLP, outputs of its
+                       first linear: 3h, h, 4h and 4h in a GPT (`ModelConfig.qkv_width`, `attention_width`,
+                       `common_width`, `common_outputs`). Of a layer with experts this is the MLP of the one that all
+                       tokens share, if there is one; `experts.py` has the others
 
 With context parallelism these functions get the model with the tokens of a GPU (`TrainingConfig.local_model`), and
 `Context`, whose c is the context-parallel size, says what attention computes beyond them.
@@ -26,9 +28,9 @@ from ptdp_core.layout import (
     FP32,
     Collective,
     embedding_passes,
-    layer_parameters,
     layer_passes,
     logits_passes,
+    usual_layer,
 )
 
 Gemm = tuple[int, int, int, int]  # M, N, K, batch
@@ -166,25 +168,27 @@ def layer_forward(
     sequence_parallel: bool = False,
     scores: bool = True,
     context: Context = ALONE,
+    whole_experts: bool = False,
 ) -> Work:
     """The forward pass of one transformer layer for one microbatch; two all-reduces if t > 1 (g, Section 2.3).
 
     With sequence parallelism they are two all-gathers and two reduce-scatters.
     """
-    _, S, N_t, _ = _sizes(model, b, t, sequence_parallel)
+    _, S, _, _ = _sizes(model, b, t, sequence_parallel)
     tokens, turned = model.seq * b, _turned(model, b, t)
     gemms = tuple((tokens, n_out, n_in, 1) for n_in, n_out in _linears(model, t))
-    c, f, u = (tokens * width / t for width in (model.qkv_width, model.mlp_width, model.mlp_outputs))
+    c, f, u = (tokens * width / t for width in (model.qkv_width, model.common_width, model.common_outputs))
+    w = tokens * model.attention_width / t
     traffic = (
         2 * 4 * S  # norm: read, write
         + 2 * (6 + model.dropout) * S  # bias + dropout + add: two reads, write, mask
         + 4 * c * model.bias  # bias of query, key, value: read, write
         + 4 * turned  # rotary positions: read, write
-        + 4 * N_t  # context made contiguous
+        + 4 * w  # context made contiguous
         + 2 * (u + f)  # bias + GeLU, or SwiGLU: read, write
     )
-    kernels = 6 + model.bias + 2 * (turned > 0)
-    collectives = layer_passes(model, b, t, sequence_parallel).forward
+    kernels = 5 + (f > 0) + model.bias + 2 * (turned > 0)
+    collectives = layer_passes(model, b, t, sequence_parallel, whole_experts).forward
     calls = MODULES + VIEWS + FUNCTIONS + PER_COLLECTIVE * len(collectives)
     outside = Work(gemms, traffic, kernels, host_calls=calls) + _communicated(collectives)
     return outside + attention_core_forward(model, b, t, scores, context)
@@ -244,7 +248,7 @@ def exchange_forward(model: ModelConfig, b: int, t: int, context: Context) -> Wo
     Gathered keys and values, and results, are put into the order of the sequence. Around a ring the result so far, in
     fp32, is corrected by that of each further part. Before and after an all-to-all all that it sends is put in order.
     """
-    own, N_t = _keys_and_values(model, b, t), model.seq * b * model.hidden / t
+    own, N_t = _keys_and_values(model, b, t), model.seq * b * model.attention_width / t
     if context.exchange == "all_gather":
         return Work(traffic_bytes=4 * (context.c * own + N_t), kernels=2)
     if context.exchange == "ring":
@@ -258,7 +262,7 @@ def exchange_backward(model: ModelConfig, b: int, t: int, context: Context) -> W
 
     Around a ring the gradients of queries, keys and values are sums of those of each part.
     """
-    own, N_t = _keys_and_values(model, b, t), model.seq * b * model.hidden / t
+    own, N_t = _keys_and_values(model, b, t), model.seq * b * model.attention_width / t
     if context.exchange == "all_gather":
         return Work(traffic_bytes=4 * (2 * context.c * own + N_t), kernels=3)
     if context.exchange == "ring":
@@ -287,10 +291,10 @@ def unfused_forward(
     traffic, kernels = 4 * tokens * model.qkv_width / t, 3  # query, key, value transposed out of [b, s, a, h]
     # Bias, dropout (whose mask the fused kernel writes, too) and add apart; bias and GeLU apart.
     traffic += 2 * (4 * model.bias + (5 - 1) * model.dropout) * S
-    traffic += 4 * tokens * model.mlp_outputs / t * model.bias
+    traffic += 4 * tokens * model.common_outputs / t * model.bias
     kernels += 2 * (model.bias + model.dropout) + model.bias
-    if model.activation == "swiglu":  # silu and product apart
-        traffic += 4 * tokens * model.mlp_width / t
+    if model.activation == "swiglu" and model.common_width:  # silu and product apart
+        traffic += 4 * tokens * model.common_width / t
         kernels += 1
     if turned:  # halves negated and put together, times the sines, times the cosines, added
         traffic += (2 + 4 + 4 + 4 + 6 - 4) * turned
@@ -327,14 +331,17 @@ def layer_weight_gradients(model: ModelConfig, b: int, t: int) -> Work:
 
 def column_weight_gradients(model: ModelConfig, b: int, t: int) -> tuple[Gemm, ...]:
     """The GEMMs for the weights of the two column-parallel linears, query-key-value and h to 4h."""
-    gemms = layer_weight_gradients(model, b, t).gemms
-    return gemms[0], gemms[2]
+    return layer_weight_gradients(model, b, t).gemms[::2]
 
 
 def _linears(model: ModelConfig, t: int) -> tuple[tuple[int, int], ...]:
-    """The sizes (in, out) of a layer's four linears on a tensor rank: query-key-value, projection, h to u, f to h."""
-    h = model.hidden
-    return (h, model.qkv_width // t), (h // t, h), (h, model.mlp_outputs // t), (model.mlp_width // t, h)
+    """The sizes (in, out) of a layer's four linears on a tensor rank: query-key-value, projection, h to u, f to h.
+
+    There are two where nothing is common to all tokens but attention.
+    """
+    h, w, f = model.hidden, model.attention_width // t, model.common_width // t
+    attention = (h, model.qkv_width // t), (w, h)
+    return (*attention, (h, model.common_outputs // t), (f, h)) if f else attention
 
 
 def layer_backward(
@@ -345,14 +352,16 @@ def layer_backward(
     sequence_parallel: bool = False,
     scores: bool = True,
     context: Context = ALONE,
+    whole_experts: bool = False,
 ) -> Work:
     """The backward pass of one transformer layer for one microbatch; two all-reduces if t > 1 (f, Section 2.3).
 
     With sequence parallelism they are two all-gathers and two reduce-scatters, and two inputs are gathered again.
     """
-    _, S, N_t, _ = _sizes(model, b, t, sequence_parallel)
+    _, S, _, _ = _sizes(model, b, t, sequence_parallel)
     tokens, turned = model.seq * b, _turned(model, b, t)
-    c, f, u = (tokens * width / t for width in (model.qkv_width, model.mlp_width, model.mlp_outputs))
+    c, f, u = (tokens * width / t for width in (model.qkv_width, model.common_width, model.common_outputs))
+    w = tokens * model.attention_width / t
     gemms = (
         *((tokens, n_in, n_out, 1) for n_in, n_out in _linears(model, t)),  # gradients of inputs
         *layer_weight_gradients(model, b, t).gemms,
@@ -364,14 +373,14 @@ def layer_backward(
         + 2 * (u + c) * model.bias  # bias gradients of the column-parallel linears
         + 4 * c  # gradients of query, key, value put together
         + 4 * turned  # rotary positions
-        + 4 * N_t  # context
+        + 4 * w  # context
     )
     # For each bias + dropout + add up to three kernels, then two bias gradients of the column-parallel linears, two for
     # each norm, one for the activation, two for layouts, two for rotary positions.
-    kernels = 2 * (1 + model.dropout + model.bias) + 2 * model.bias + 2 * 2 + 1 + 2 + 2 * (turned > 0)
-    collectives = layer_passes(model, b, t, sequence_parallel).backward
+    kernels = 2 * (1 + model.dropout + model.bias) + 2 * model.bias + 2 * 2 + (f > 0) + 2 + 2 * (turned > 0)
+    collectives = layer_passes(model, b, t, sequence_parallel, whole_experts).backward
     calls = VIEWS + CORE_VIEWS + FUNCTIONS + CORE_FUNCTIONS + PER_COLLECTIVE * len(collectives)
-    calls += len(layer_parameters(model, 0))  # an AccumulateGrad for each
+    calls += len(usual_layer(model))  # an AccumulateGrad for each
     outside = Work(gemms, traffic, kernels, host_calls=calls) + _communicated(collectives)
     return outside + attention_core_backward(model, b, t, scores, context)
 

@@ -7,7 +7,7 @@ from math import inf
 from ptdp_core.config import TrainingConfig
 from ptdp_core.schedules import definition, stash_fronts
 from ptdp_core.simulator.cluster import Cluster
-from ptdp_core.simulator.costs import CostModel
+from ptdp_core.simulator.costs import CostModel, RankSizes
 from ptdp_core.simulator.memory import moment_bytes, rank_memory
 from ptdp_core.simulator.steady_state import no_collection, short_batches
 from ptdp_core.simulator.zero3 import zero3_memory
@@ -47,15 +47,17 @@ def fullest_memory(
     """The bytes by use on the fullest GPU at its peak, which is in its rank's `schedules.stash_fronts`."""
     sizes, last = model.rank_sizes(config), config.parallel.placement.last
     # Of ranks that are otherwise alike, only the one that holds most is looked at.
-    moments: dict[tuple[int, int, bool], set[tuple[int, int]]] = {}
+    moments: dict[tuple[RankSizes, bool], set[tuple[int, int]]] = {}
     for rank, front in enumerate(stash_fronts):
-        moments.setdefault((*sizes[rank], rank == last), set()).update(front)
+        moments.setdefault((sizes[rank], rank == last), set()).update(front)
     memories = []
-    for (count, layers, computes_loss), held in moments.items():
+    for ((count, layers, of_experts), computes_loss), held in moments.items():
         stashed, put_off = moment_bytes(config, model.cluster, layers, computes_loss)
         stash, deferred = max(sorted(held), key=lambda moment: moment[0] * stashed + moment[1] * put_off)
         memories.append(
-            rank_memory(config, model.cluster, count, layers, stash, computes_loss, model.software, deferred)
+            rank_memory(
+                config, model.cluster, count, layers, stash, computes_loss, model.software, deferred, of_experts
+            )
         )
     return max(memories, key=lambda memory: sum(memory.values()))
 

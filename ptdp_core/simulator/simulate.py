@@ -7,10 +7,12 @@ from itertools import chain
 from math import fsum
 
 from ptdp_core.config import ParallelConfig, TrainingConfig
+from ptdp_core.errors import ConfigurationError
 from ptdp_core.layout import (
     GRADIENT,
     Boundary,
     context_passes,
+    expert_elements,
     layer_passes,
     rank_elements,
     rank_kinds,
@@ -20,6 +22,7 @@ from ptdp_core.layout import (
     whole_elements,
 )
 from ptdp_core.schedules import TimelineEvent
+from ptdp_core.simulator import experts
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel, Stages
 from ptdp_core.simulator.estimate import BUBBLE_CAUSES, PHASES, Estimate
@@ -51,6 +54,11 @@ def simulate(
     with the same result. `bubble_times=True` splits the bubble by cause, which executes the schedule twice more. For
     `recompute="auto"` the estimate's configuration has what the cluster's GPUs have room for.
     """
+    if config.model.experts and config.model.dense_layers:
+        raise ConfigurationError(
+            f"dense_layers={config.model.dense_layers}, experts={config.model.experts}: the simulator takes all layers "
+            "to be alike; needs 0; try dense_layers=0"
+        )
     model = _cost_model(cluster, software)
     if config.parallel.recompute == "auto":
         # Imported here, because every command imports this module.
@@ -103,18 +111,18 @@ def _after_the_flush(
     """The seconds by pipeline rank to reduce gradients, to step, and to gather what other replicas updated."""
     placement = config.parallel.placement
     kinds = rank_kinds(config.model.layers, placement, config.parallel.pipeline_layout)
-    parameters, whole = rank_elements(config), whole_elements(config)
+    sizes, whole = model.rank_sizes(config), whole_elements(config)
     ends = {placement.first, placement.last}
     embedding = model.embedding_reduction(config) if len(ends) == 2 else 0.0
     times = []
     for rank in kinds.ranks:
-        reduction = model.data_parallel(config, parameters[rank], model.last_backward(config, stages, rank))
+        parameters, _, of_experts = sizes[rank]
+        reduction = model.data_parallel(config, parameters, model.last_backward(config, stages, rank), of_experts)
         reduction += model.sequence_reduction(config, whole[rank])
         if rank in ends:
             reduction += embedding
-        times.append(
-            (reduction, model.optimizer(config, parameters[rank]), model.weight_gather(config, parameters[rank]))
-        )
+        held = config, parameters, of_experts
+        times.append((reduction, model.optimizer(*held), model.weight_gather(*held)))
     reductions, steps, gathers = ([times[kind][part] for kind in kinds.of] for part in range(3))
     return reductions, steps, gathers
 
@@ -180,7 +188,7 @@ def rank_memories(
     software: Software,
 ) -> list[dict[str, int]]:
     """The bytes by use on a GPU of each pipeline rank at its memory peak, which is in its `schedules.stash_fronts`."""
-    placement, parameters = config.parallel.placement, rank_elements(config)
+    placement, parameters, of_experts = config.parallel.placement, rank_elements(config), expert_elements(config)
     kinds = rank_kinds(config.model.layers, placement, config.parallel.pipeline_layout)
     return [
         max(
@@ -194,6 +202,7 @@ def rank_memories(
                     deferred=deferred,
                     computes_loss=rank == placement.last,
                     software=software,
+                    of_experts=of_experts[rank],
                 )
                 for stash, deferred in front
             ),
@@ -208,11 +217,15 @@ def _traffic(config: TrainingConfig, cluster: Cluster, gradient_bytes: int) -> d
 
     'tensor' are the collectives of the transformer layers (Section 3.2), of scatter/gather, those that gather
     distributed inputs of recomputed blocks, and that of gradients with sequence parallelism. 'context', with c > 1, are
-    those of attention over the context-parallel group.
+    those of attention over the context-parallel group, and 'experts', with e > 1, those of tokens to their experts and
+    back.
     """
     model, parallel = config.local_model, config.parallel
     t, m, placement = parallel.t, parallel.m, parallel.placement
-    boundary, layer = Boundary.of(config), layer_passes(model, parallel.b, t, parallel.sequence_parallel)
+    boundary, layer = (
+        Boundary.of(config),
+        layer_passes(model, parallel.b, t, parallel.sequence_parallel, parallel.whole_experts),
+    )
     repeated = layer.forward if parallel.recompute == "full" else ()
     per_layer = fsum(call.sent(t) for call in (*layer.forward, *repeated, *layer.backward))
     per_message = boundary.gather.sent(t) if boundary.gather else 0.0
@@ -229,17 +242,23 @@ def _traffic(config: TrainingConfig, cluster: Cluster, gradient_bytes: int) -> d
             + gradient_bytes * fsum(call.sent(t) for call in once if call.group == "tp"),
             "data": fsum(
                 (gradient_bytes if call.element == GRADIENT else cluster.element_bytes)
-                * call.sent(parallel.weight_replicas)
+                * call.sent(parallel.weight_replicas if call.group == "dp" else parallel.expert_replicas)
                 for call in once
-                if call.group == "dp"
+                if call.group in ("dp", "edp")
             ),
             "embedding": gradient_bytes * fsum(call.sent(2) for call in once if call.group == "embedding"),
         }
         sent = {use: max(size, rank[use]) for use, size in sent.items()}
+    most_layers = max(map(sum, kinds.chunks))
     if parallel.c > 1:
         calls = (*chain(*context_passes(config)), *recomputed_context_passes(config))
         exchanged = fsum(call.sent(parallel.c) for call in calls)
-        sent["context"] = cluster.element_bytes * m * exchanged * max(map(sum, kinds.chunks))
+        sent["context"] = cluster.element_bytes * m * exchanged * most_layers
+    if parallel.e > 1:
+        exchanges = experts.passes(config)
+        repeated = exchanges.forward if parallel.recompute == "full" else ()
+        calls = (*exchanges.forward, *repeated, *exchanges.backward)
+        sent["experts"] = cluster.element_bytes * m * fsum(call.sent(parallel.e) for call in calls) * most_layers
     return {use: round(size) for use, size in sent.items()}
 
 

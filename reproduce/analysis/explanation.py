@@ -217,9 +217,10 @@ class Share:
 
 
 MODEL = ("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "vocab", "seq", "activation", "norm", "positions",
-         "rope_theta", "tied_embeddings", "bias")  # fmt: skip
+         "rope_theta", "tied_embeddings", "bias", "head_dim", "experts", "experts_per_token", "expert_ffn_hidden",
+         "shared_expert_ffn_hidden", "router")  # fmt: skip
 CLUSTER = "cluster"
-LAYOUT = ("p", "t", "d", "c", "context_exchange", "v", "schedule", "sequence_parallel", "b", "B")
+LAYOUT = ("p", "t", "d", "c", "context_exchange", "e", "etp", "v", "schedule", "sequence_parallel", "b", "B")
 
 
 @dataclass(frozen=True)

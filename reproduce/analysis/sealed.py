@@ -68,20 +68,19 @@ PRECISIONS: Mapping[str, str | None] = {
 }
 # Techniques that a run used. None: described, or the hardware or precision says it; else why it cannot be.
 TECHNIQUES = {
-    "MoE/EP": "experts",
     "MLA": "multi-head latent attention",
     "Mamba": "state-space layers",
     "LoRA": "training of adapters alone",
     "packed SFT": "sequences of mixed lengths",
-    **dict.fromkeys(("CP", "FP8", "NVFP4", "FSDP", "FSDP (as ZeRO-3)", "ZeRO-2 (SHARD_GRAD_OP)")),
+    **dict.fromkeys(("CP", "MoE/EP", "FP8", "NVFP4", "FSDP", "FSDP (as ZeRO-3)", "ZeRO-2 (SHARD_GRAD_OP)")),
     **{f"{name} cluster": None for name in ("A100-40GB", "GB200 NVL72", "GB200", "GB300", "B300")},
 }
 REMARKS = ("here)", "not published")  # how a need ends that says what was or has to be chosen
-LAYOUT = {"s": "seq", "cp": "c"} | {
+LAYOUT = {"s": "seq", "cp": "c", "ep": "e"} | {
     name: name for name in ("t", "p", "d", "v", "b", "B", "sequence_parallel", "sharded_optimizer")
 }
 LAYOUT_OTHERS = (
-    *("gpus", "ep", "fsdp", "recompute", "sharding", "mixed"),
+    *("gpus", "fsdp", "recompute", "sharding", "mixed"),
     *("overlap", "tp_comm_overlap", "schedule", "cuda_graphs"),
 )
 SIZES = ("gpus", "t", "p", "d", "v", "cp", "ep", "fsdp", "b", "B", "s")
@@ -165,7 +164,7 @@ def predict(row: Mapping[str, Any]) -> PointResult:
         estimate = simulate(config, cluster, None if chosen is None else software_of(chosen))
     except (ConfigurationError, UsageError) as error:
         return _point(row, parameters, "invalid", str(error), {})
-    parameters |= config.to_plain() | {"cluster": name, "cluster_digest": reference.digest}
+    parameters |= estimate.config.to_plain() | {"cluster": name, "cluster_digest": reference.digest}
     if chosen is not None:
         parameters[SOFTWARE] = ", ".join(chosen)
     tokens = config.parallel.B * config.model.seq / config.parallel.n
@@ -194,8 +193,6 @@ def _point(
 def _not_described(row: Mapping[str, Any]) -> list[str]:
     """What a row has that no configuration, cluster or precision here describes."""
     missing = [why for need, why in TECHNIQUES.items() if why and need in row["needs"]]
-    if _layout(row).get("ep", 1) > 1 and (why := str(TECHNIQUES["MoE/EP"])) not in missing:
-        missing.append(why)
     if PRECISIONS[row["precision"]] is None:
         missing.append(f"precision {row['precision']}")
     name = HARDWARE[row["hardware"]]
@@ -207,21 +204,27 @@ def _not_described(row: Mapping[str, Any]) -> list[str]:
 def configuration(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row's configuration, with today's programs' habits where neither the source nor its choices say anything.
 
-    These are: flash attention, around a ring of context-parallel ranks, sequence parallelism with t > 1, the
-    optimizer's state sharded with d*c > 1, b=1, v=1, no recomputation; of two stages more than layers, the first and
-    the last have none.
+    These are: flash attention, around a ring of context-parallel ranks, sequence parallelism with t > 1, whole experts
+    on every tensor rank, as many tokens for each ('tokendrop': at most), the optimizer's state sharded with d*c > 1,
+    b=1, v=1, as little recomputation as memory allows; of two stages more than layers, the first and the last have
+    none.
 
     Raises `UsageError` for a model that is not known by its name.
     """
     model, layout = dict(row["model"]), _layout(row)
     if "name" in model:
-        model = dict(with_model_fields({"model": model.pop("name").lower().replace("_", "-"), **model}))
+        name, _, drops = model.pop("name").lower().partition(" (")
+        model = dict(with_model_fields({"model": re.sub("[ _]", "-", name), **model}))
+        if drops.startswith("tokendrop"):
+            model["capacity_factor"] = 1.0
     entry = model | {ours: layout[theirs] for theirs, ours in LAYOUT.items() if theirs in layout}
     t, p, c = entry.setdefault("t", 1), entry.setdefault("p", 1), entry.get("c", 1)
     d = entry.setdefault("d", max(1, layout.get("gpus", 1) // (t * p * c)))
     if c > 1:
         entry["context_exchange"] = "ring"
-    recompute = layout.get("recompute", "none")
+    if entry.get("experts") and t > 1:
+        entry["etp"] = 1
+    recompute = layout.get("recompute", "auto")
     entry |= {"attention": "sdpa", "recompute": RECOMPUTE.get(recompute, recompute)}
     if (recipe := PRECISIONS[row["precision"]]) != "none":
         entry["fp8_recipe"] = recipe

@@ -7,7 +7,8 @@ from reproduce.commands.options import checkpoint_of, engine_errors
 from results.records.errors import UsageError
 
 HELP = """export writes config.json and model.safetensors (the extra weights), which `from_pretrained` of the
-package transformers reads. The checkpoint may be of any (p, t, d, v); the model has to be a GPT-2 or a Llama.
+package transformers reads. The checkpoint may be of any (p, t, d, v); the model has to be a GPT-2, a Llama, a Mixtral
+or a Qwen3-MoE.
 import reads such files, and writes a checkpoint of step 0 and a configuration file of the model. A training run at any
 (p, t, d, v) can begin with them.
 

@@ -2,6 +2,6 @@
 
 text            byte-level or trained tokenizers, and token files made of texts
 generation      loads a checkpoint on one process, and continues a text with it
-hugging_face    names and shapes of GPT-2's and Llama's weights as `transformers` has them
+hugging_face    names and shapes of GPT-2's, Llama's, Mixtral's and Qwen3-MoE's weights as `transformers` has them
 weights         weights from such a folder into a checkpoint, and back
 """

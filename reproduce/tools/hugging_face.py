@@ -1,9 +1,10 @@
-"""Weights in Hugging Face's naming: `config.json` and `model.safetensors`, of GPT-2 and Llama, to and from ours.
+"""Weights in Hugging Face's naming: `config.json` and `model.safetensors`, to and from ours.
 
-Besides names, three things differ. They keep queries, keys and values apart (GPT-2 one after the other), where we keep
-them by groups of heads. They keep gate and up apart, where our rows take turns (`layout.layer_parameters`). GPT-2's
-matrices are [inputs, outputs]. Rotary positions turn the same halves in both. Only files need the package
-`safetensors`.
+Of GPT-2, Llama, and the mixtures of experts Mixtral and Qwen3-MoE. Besides names, four things differ. They keep
+queries, keys and values apart (GPT-2 one after the other), where we keep them by groups of heads. They keep gate and up
+apart, where our rows take turns (`layout.layer_parameters`). Their files have a matrix for each expert, where we have
+one tensor of all. GPT-2's matrices are [inputs, outputs]. Rotary positions turn the same halves in both. Only files
+need the package `safetensors`.
 """
 
 import importlib.util
@@ -25,7 +26,8 @@ from ptdp_core.packages import missing
 
 Tensors = dict[str, torch.Tensor]
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
-GPT_2, LLAMA = "gpt2", "llama"
+GPT_2, LLAMA, MIXTRAL, QWEN3_MOE = "gpt2", "llama", "mixtral", "qwen3_moe"
+ARCHITECTURES = {LLAMA: "LlamaForCausalLM", MIXTRAL: "MixtralForCausalLM", QWEN3_MOE: "Qwen3MoeForCausalLM"}
 LLAMA_FIELDS: dict[str, Any] = {"activation": "swiglu", "norm": "rmsnorm", "positions": "rotary"}
 ENDS = {
     GPT_2: {
@@ -35,7 +37,8 @@ ENDS = {
     },
     LLAMA: {WORD_EMBEDDING: "model.embed_tokens.weight", OUTPUT: "lm_head.weight", "norm": "model.norm"},
 }
-LAYER = {GPT_2: "transformer.h", LLAMA: "model.layers"}
+ENDS |= dict.fromkeys((MIXTRAL, QWEN3_MOE), ENDS[LLAMA])
+LAYER = {GPT_2: "transformer.h"} | dict.fromkeys((LLAMA, MIXTRAL, QWEN3_MOE), "model.layers")
 PARTS: dict[str, dict[str, tuple[str, ...]]] = {
     GPT_2: {
         "attention_norm": ("ln_1",),
@@ -54,12 +57,27 @@ PARTS: dict[str, dict[str, tuple[str, ...]]] = {
         "mlp.down": ("mlp.down_proj",),
     },
 }
+PARTS[MIXTRAL] = PARTS[LLAMA] | {
+    "mlp.router": ("block_sparse_moe.gate",),
+    "mlp.experts.up": ("block_sparse_moe.experts.{}.w1", "block_sparse_moe.experts.{}.w3"),
+    "mlp.experts.down": ("block_sparse_moe.experts.{}.w2",),
+}
+PARTS[QWEN3_MOE] = PARTS[LLAMA] | {
+    "attention.query_norm": ("self_attn.q_norm",),
+    "attention.key_norm": ("self_attn.k_norm",),
+    "mlp.router": ("mlp.gate",),
+    "mlp.experts.up": ("mlp.experts.{}.gate_proj", "mlp.experts.{}.up_proj"),
+    "mlp.experts.down": ("mlp.experts.{}.down_proj",),
+}
 
 
 def family(model: ModelConfig) -> str:
-    """Which of Hugging Face's models it is: 'gpt2' or 'llama'. Raises `ValueError` if it is neither."""
+    """Which of Hugging Face's models it is: 'gpt2', 'llama', 'mixtral' or 'qwen3_moe'.
+
+    Raises `ValueError` if it is none of them.
+    """
     if all(getattr(model, name) == value for name, value in LLAMA_FIELDS.items()):
-        return LLAMA
+        return _llama_or_experts(model)
     if replace(model, ffn_hidden=0).is_gpt:
         return GPT_2
     raise ValueError(
@@ -69,15 +87,34 @@ def family(model: ModelConfig) -> str:
     )
 
 
+def _llama_or_experts(model: ModelConfig) -> str:
+    """Which kind a model with Llama's computation is, by its experts. Raises `ValueError` if it is none."""
+    if not model.experts and not model.qk_norm:
+        return LLAMA
+    if model.experts and not model.shared_expert_ffn_hidden and not model.bias:
+        if model.qk_norm and model.router != "sigmoid":
+            return QWEN3_MOE
+        if not model.qk_norm and model.router == "softmax_after" and not model.dense_layers:
+            return MIXTRAL
+    raise ValueError(
+        f"experts={model.experts}, qk_norm={model.qk_norm}, router={model.router!r}, dense_layers="
+        f"{model.dense_layers}, shared_expert_ffn_hidden={model.shared_expert_ffn_hidden}, bias={model.bias} is "
+        "neither Mixtral nor Qwen3-MoE; "
+        "needs softmax_after and no dense layer, or qk_norm and a softmax, and neither a shared expert nor biases; "
+        "try exporting a model of one of the two"
+    )
+
+
 def _sizes(model: ModelConfig) -> tuple[int, int, int, int, int]:
     """The number of layers, h, the number of heads, s and V."""
     return model.layers, model.hidden, model.heads, model.seq, model.vocab
 
 
 def config_of(model: ModelConfig) -> dict[str, Any]:
-    """The content of `config.json`. Raises `ValueError` for a model that is neither GPT-2 nor Llama."""
+    """The content of `config.json`. Raises `ValueError` for a model of no known kind."""
     layers, hidden, heads, seq, vocab = _sizes(model)
-    if family(model) == GPT_2:
+    kind = family(model)
+    if kind == GPT_2:
         return {
             "architectures": ["GPT2LMHeadModel"],
             "model_type": GPT_2,
@@ -91,14 +128,14 @@ def config_of(model: ModelConfig) -> dict[str, Any]:
             "layer_norm_epsilon": EPSILON,
             "tie_word_embeddings": True,
         }
-    return {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": LLAMA,
+    common = {
+        "architectures": [ARCHITECTURES[kind]],
+        "model_type": kind,
         "num_hidden_layers": layers,
         "hidden_size": hidden,
         "num_attention_heads": heads,
         "num_key_value_heads": model.query_groups,
-        "intermediate_size": model.mlp_width,
+        "intermediate_size": model.expert_width if kind == MIXTRAL else model.mlp_width,
         "max_position_embeddings": seq,
         "vocab_size": vocab,
         "hidden_act": "silu",
@@ -106,7 +143,26 @@ def config_of(model: ModelConfig) -> dict[str, Any]:
         "rope_theta": model.rope_theta,
         "tie_word_embeddings": model.tied_embeddings,
         "attention_bias": model.bias,
-        "mlp_bias": model.bias,
+    }
+    if model.head_dim:
+        common["head_dim"] = model.head_dim
+    return common | _own_config(model, kind)
+
+
+def _own_config(model: ModelConfig, kind: str) -> dict[str, Any]:
+    """The fields of `config.json` that only one of the kinds after GPT-2 has, or that experts need."""
+    if kind == LLAMA:
+        return {"mlp_bias": model.bias}
+    experts = {"num_experts_per_tok": model.experts_per_token, "router_aux_loss_coef": model.auxiliary_loss}
+    if kind == MIXTRAL:
+        return experts | {"num_local_experts": model.experts, "sliding_window": None}
+    return experts | {
+        "num_experts": model.experts,
+        "moe_intermediate_size": model.expert_width,
+        "norm_topk_prob": model.router == "softmax_after",
+        "head_dim": model.head_size,
+        "mlp_only_layers": list(range(model.dense_layers)),
+        "decoder_sparse_step": 1,
     }
 
 
@@ -121,16 +177,22 @@ def model_of(config: Mapping[str, Any], seq: int | None = None) -> ModelConfig:
         expected = {"activation_function": "gelu_new", "layer_norm_epsilon": EPSILON, "tie_word_embeddings": True}
         expected |= {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False}
         names, longest = ("n_layer", "n_embd", "n_head"), "n_positions"
-    elif kind == LLAMA:
-        expected = {"hidden_act": "silu", "rms_norm_eps": EPSILON, "mlp_bias": config.get("attention_bias", False)}
+    elif kind in ARCHITECTURES:
+        expected = {"hidden_act": "silu", "rms_norm_eps": EPSILON}
+        if kind == LLAMA:
+            expected["mlp_bias"] = config.get("attention_bias", False)
+        elif kind == MIXTRAL:
+            expected |= {"attention_bias": False, "sliding_window": None, "router_jitter_noise": 0.0}
+        else:
+            dense = config.get("mlp_only_layers") or []
+            expected |= {"attention_bias": False, "use_sliding_window": False, "decoder_sparse_step": 1}
+            expected["mlp_only_layers"] = list(range(len(dense))) if dense else config.get("mlp_only_layers")
         names, longest = ("num_hidden_layers", "hidden_size", "num_attention_heads"), "max_position_embeddings"
-        size = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
-        if size * config["num_attention_heads"] != config["hidden_size"]:
-            raise ValueError(f"head_dim={size} is not hidden_size/num_attention_heads; needs heads that fill h")
         if (scaling := rope.get("rope_type", rope.get("type", "default"))) != "default":
             raise ValueError(f"rope_type={scaling!r} is no plain rotary embedding; needs 'default'; try Llama 2 or 3")
     else:
-        raise ValueError(f"model_type={kind!r} is unknown; needs {GPT_2} or {LLAMA}; try a model of one of the two")
+        known = f"{GPT_2}, {', '.join(ARCHITECTURES)}"
+        raise ValueError(f"model_type={kind!r} is unknown; needs one of {known}; try a model of one of them")
     for name, value in expected.items():
         if config.get(name, value) != value:
             raise ValueError(f"{name}={config[name]!r} is another computation than ours; needs {value!r}")
@@ -141,6 +203,7 @@ def model_of(config: Mapping[str, Any], seq: int | None = None) -> ModelConfig:
             raise ValueError(f"seq={seq} is beyond {longest}={config[longest]}; needs at most that many positions")
         width = config.get("n_inner") or 4 * hidden
         return ModelConfig(*sizes, ffn_hidden=0 if width == 4 * hidden else width)
+    size = config.get("head_dim") or hidden // heads
     return ModelConfig(
         *sizes,
         kv_heads=config.get("num_key_value_heads") or heads,
@@ -148,8 +211,29 @@ def model_of(config: Mapping[str, Any], seq: int | None = None) -> ModelConfig:
         rope_theta=float(rope.get("rope_theta", config.get("rope_theta", 10000.0))),
         tied_embeddings=config.get("tie_word_embeddings", False),
         bias=config.get("attention_bias", False),
-        **LLAMA_FIELDS,
+        head_dim=0 if size * heads == hidden else size,
+        **(LLAMA_FIELDS | _expert_fields(kind, config)),
     )
+
+
+def _expert_fields(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of `ModelConfig` that a mixture of experts has more than a Llama."""
+    if kind == LLAMA:
+        return {}
+    common = {
+        # transformers 5 writes one name for both kinds, and published files of Qwen3 have their own.
+        "experts": config["num_experts" if "num_experts" in config else "num_local_experts"],
+        "experts_per_token": config["num_experts_per_tok"],
+        "auxiliary_loss": config["router_aux_loss_coef"],
+    }
+    if kind == MIXTRAL:
+        return common | {"router": "softmax_after"}
+    return common | {
+        "expert_ffn_hidden": config["moe_intermediate_size"],
+        "router": "softmax_after" if config["norm_topk_prob"] else "softmax_before",
+        "dense_layers": len(config.get("mlp_only_layers") or ()),
+        "qk_norm": True,
+    }
 
 
 def names_of(model: ModelConfig, name: str) -> tuple[str, ...]:
@@ -161,7 +245,10 @@ def names_of(model: ModelConfig, name: str) -> tuple[str, ...]:
     if owner in ENDS[kind]:
         return (f"{ENDS[kind][owner]}.{last}",)
     _, layer, part = owner.split(".", 2)
-    return tuple(f"{LAYER[kind]}.{layer}.{owner_there}.{last}" for owner_there in PARTS[kind][part])
+    stem, parts = f"{LAYER[kind]}.{layer}", PARTS[kind][part]
+    if ".experts." in name:
+        return tuple(f"{stem}.{own.format(i)}.{last}" for i in range(model.experts) for own in parts)
+    return tuple(f"{stem}.{own}.{last}" for own in parts)
 
 
 def from_hugging_face(model: ModelConfig, tensors: Mapping[str, torch.Tensor]) -> Tensors:
@@ -181,8 +268,11 @@ def from_hugging_face(model: ModelConfig, tensors: Mapping[str, torch.Tensor]) -
             parts = list(parts[0].chunk(3)) if len(parts) == 1 else parts
             row_shape = parts[0].shape[1:]  # [H] of a weight, [] of a bias
             whole = torch.cat([part.reshape(*heads, *row_shape) for part in parts], 1).reshape(-1, *row_shape)
-        elif len(parts) == 2:  # gate and up, whose rows take turns
-            whole = torch.stack(parts, 1).flatten(0, 1)
+        elif ".experts." in name:
+            each = len(parts) // model.experts
+            whole = torch.stack([_taking_turns(parts[i : i + each]) for i in range(0, len(parts), each)])
+        elif len(parts) == 2:
+            whole = _taking_turns(parts)
         else:
             whole = parts[0][: model.seq] if name == "embedding.position.weight" else parts[0]
         if whole.shape != parameter.shape:
@@ -201,14 +291,26 @@ def to_hugging_face(model: ModelConfig, weights: Mapping[str, torch.Tensor]) -> 
             grouped = whole.reshape(model.query_groups, queries + 2, model.head_size, *whole.shape[1:])
             parts = [part.flatten(0, 2) for part in grouped.split((queries, 1, 1), 1)]
             parts = [torch.cat(parts)] if len(names) == 1 else parts
+        elif ".experts." in name:
+            parts = [part for matrix in whole for part in _apart(matrix, len(names) // model.experts)]
         elif len(names) == 2:
-            parts = list(whole.unflatten(0, (-1, 2)).unbind(1))
+            parts = _apart(whole, 2)
         else:
             parts = [whole]
         if _is_transposed(model, name):
             parts = [part.T for part in parts]
         tensors |= {theirs: part.contiguous() for theirs, part in zip(names, parts, strict=True)}
     return tensors
+
+
+def _taking_turns(parts: list[torch.Tensor]) -> torch.Tensor:
+    """One matrix of gate and up, whose rows take turns; a single matrix as it is."""
+    return torch.stack(parts, 1).flatten(0, 1)
+
+
+def _apart(whole: torch.Tensor, parts: int) -> list[torch.Tensor]:
+    """The matrices whose rows take turns: `_taking_turns` backwards."""
+    return list(whole.unflatten(0, (-1, parts)).unbind(1))
 
 
 def _is_transposed(model: ModelConfig, name: str) -> bool:
@@ -231,7 +333,7 @@ def write(folder: Path, model: ModelConfig, weights: Mapping[str, torch.Tensor])
 def read(folder: Path, seq: int | None = None) -> tuple[ModelConfig, Tensors]:
     """The model of a folder with `config.json` and safetensors, and its parameters by our names.
 
-    Raises `ValueError` for a folder that lacks one of the two, and for a model that is neither GPT-2 nor Llama.
+    Raises `ValueError` for a folder that lacks one of the two, and for a model of no known kind.
     """
     try:
         model = model_of(_json(folder / CONFIG), seq)

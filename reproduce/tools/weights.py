@@ -17,7 +17,7 @@ from reproduce.tools import generation, hugging_face
 def export_weights(checkpoint: str | Path, out: Path) -> Settings:
     """Write a checkpoint's weights as `config.json` and `model.safetensors`, in the precision that it trained in.
 
-    Returns its settings. Raises `ValueError` if there is no such checkpoint, or the model is neither GPT-2 nor Llama.
+    Returns its settings. Raises `ValueError` if there is no such checkpoint, or the model has no name there.
     """
     trainer = generation.load(checkpoint, torch.device("cpu"))
     weights = {}
@@ -47,4 +47,4 @@ def import_weights(folder: Path, save: Path, seq: int | None = None) -> tuple[Se
 
 def _without_padding(local: LocalParameter) -> torch.Tensor:
     """A parameter of a run with t = 1 as a view without the rows that pad the vocabulary."""
-    return local.tensor.narrow(local.shard.parameter.split or 0, 0, local.shard.stop)
+    return local.tensor.narrow(local.shard.parameter.dimension, 0, local.shard.stop)

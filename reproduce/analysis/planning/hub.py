@@ -36,6 +36,14 @@ def _config(
 # length of the sequences that most of the pre-training used, as the models' reports have it.
 QWEN_2 = {"model_type": "qwen2", "max_position_embeddings": 4096, "rope_theta": 1e6}
 MIXTRAL = {"model_type": "mixtral", "rope_theta": 1e6, "num_local_experts": 8, "num_experts_per_tok": 2}
+QWEN_3_MOE = {
+    "model_type": "qwen3_moe",
+    "max_position_embeddings": 4096,
+    "rope_theta": 1e6,
+    "head_dim": 128,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+}
 CONFIGS: Mapping[str, dict[str, Any]] = {
     "llama-3-405b": _config(126, 16384, 128, 8, 53248, 128256, model_type="llama", rope_theta=5e5),
     "mistral-7b": _config(32, 4096, 32, 8, 14336, 32000, model_type="mistral"),
@@ -44,6 +52,17 @@ CONFIGS: Mapping[str, dict[str, Any]] = {
     "qwen2.5-7b": _config(28, 3584, 28, 4, 18944, 152064, **QWEN_2),
     "qwen2.5-32b": _config(64, 5120, 40, 8, 27648, 152064, **QWEN_2),
     "qwen2.5-72b": _config(80, 8192, 64, 8, 29568, 152064, **QWEN_2),
+    "qwen3-30b-a3b": _config(48, 2048, 32, 4, 6144, 151936, moe_intermediate_size=768, **QWEN_3_MOE),
+    "qwen3-235b-a22b": _config(94, 4096, 64, 4, 12288, 151936, moe_intermediate_size=1536, **QWEN_3_MOE),
+    "gpt-oss-120b": _config(
+        *(36, 2880, 64, 8, 2880, 201088),
+        model_type="gpt_oss",
+        max_position_embeddings=4096,
+        rope_theta=1.5e5,
+        head_dim=64,
+        num_local_experts=128,
+        num_experts_per_tok=4,
+    ),
     "deepseek-v3": _config(
         *(61, 7168, 128, 128, 18432, 129280),
         model_type="deepseek_v3",
@@ -54,9 +73,14 @@ CONFIGS: Mapping[str, dict[str, Any]] = {
         n_shared_experts=1,
         num_experts_per_tok=8,
         moe_intermediate_size=2048,
+        first_k_dense_replace=3,
+        scoring_func="sigmoid",
     ),
 }
-FAMILIES = ("llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "deepseek_v2", "deepseek_v3")
+FAMILIES = (
+    *("llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "gpt_oss"),
+    *("deepseek_v2", "deepseek_v3"),
+)
 GPT_2_SIZES = ("n_layer", "n_embd", "n_head", "n_positions", "vocab_size")
 EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
 SUFFIXES = ("-hf", "-instruct", "-chat", "-base", "-it", "-v0.1", "-v0.3")
@@ -121,11 +145,13 @@ def known(name: str, config: Mapping[str, Any]) -> Known:
     if kind not in FAMILIES:
         raise UsageError(f"model_type={kind!r} is unknown; needs one of gpt2, {', '.join(FAMILIES)}")
     longest = config.get("max_position_embeddings", MOST_TOKENS)
-    heads, not_modelled = _heads(config)
-    ffn, of_experts = _ffn_hidden(config)
-    not_modelled += of_experts
+    heads, size, not_modelled = _heads(config)
+    of_experts, left_out = _experts(config)
+    not_modelled += left_out
     if kind.startswith("qwen2"):
         not_modelled.append("biases of queries, keys and values (left out)")
+    if kind == "gpt_oss":
+        not_modelled.append("biases, and attention over 128 tokens in every second layer (taken as over all)")
     model = ModelConfig(
         config["num_hidden_layers"],
         config["hidden_size"],
@@ -133,36 +159,43 @@ def known(name: str, config: Mapping[str, Any]) -> Known:
         seq=min(longest, MOST_TOKENS),
         vocab=config["vocab_size"],
         kv_heads=min(heads, config.get("num_key_value_heads", heads)),
-        ffn_hidden=ffn,
+        ffn_hidden=config["intermediate_size"],
         activation="swiglu",
         norm="rmsnorm",
         positions="rotary",
         rope_theta=config.get("rope_theta", 1e4),
         tied_embeddings=config.get("tie_word_embeddings", False),
         bias=False,
+        head_dim=size,
+        **of_experts,
     )
     return Known(name, model, "; ".join(not_modelled))
 
 
-def _heads(config: Mapping[str, Any]) -> tuple[int, list[str]]:
-    """The number of heads that fill h, and what that leaves out."""
+def _heads(config: Mapping[str, Any]) -> tuple[int, int, list[str]]:
+    """The number of heads, their size if they do not fill h, else 0, and what that leaves out."""
     hidden, heads = config["hidden_size"], config["num_attention_heads"]
-    size = config.get("qk_nope_head_dim") or config.get("head_dim") or hidden // heads
-    if size * heads == hidden:
-        return heads, []
-    what = "multi-head latent attention" if "kv_lora_rank" in config else f"{heads} heads that do not fill h"
-    return hidden // size, [f"{what} (taken as {hidden // size} heads of {size})"]
+    if "kv_lora_rank" in config:
+        size = config["qk_nope_head_dim"]
+        return hidden // size, 0, [f"multi-head latent attention (taken as {hidden // size} heads of {size})"]
+    size = config.get("head_dim") or hidden // heads
+    return heads, 0 if size * heads == hidden else size, []
 
 
-def _ffn_hidden(config: Mapping[str, Any]) -> tuple[int, list[str]]:
-    """The width of the MLP that a token passes through, and what that leaves out."""
+def _experts(config: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The fields of a mixture of experts, none for a dense model, and what they leave out."""
     experts = next((config[key] for key in EXPERTS if config.get(key)), 0)
     if not experts:
-        return config["intermediate_size"], []
-    chosen, shared = config["num_experts_per_tok"], config.get("n_shared_experts") or 0
+        return {}, []
     width = config.get("moe_intermediate_size") or config["intermediate_size"]
-    return (chosen + shared) * width, [
-        f"mixture of experts (taken as the dense model that a token passes through, {chosen + shared} of "
-        f"{experts + shared} experts of width {width}: the other experts' memory and the all-to-all are left out, so "
-        "memory and time are too small)"
-    ]
+    shared = (config.get("n_shared_experts") or 0) * width or config.get("shared_expert_intermediate_size") or 0
+    dense = config.get("first_k_dense_replace") or 0
+    fields = {
+        "experts": experts,
+        "experts_per_token": config["num_experts_per_tok"],
+        "expert_ffn_hidden": width,
+        "shared_expert_ffn_hidden": shared,
+    }
+    if config.get("scoring_func") == "sigmoid":
+        fields["router"] = "sigmoid"
+    return fields, [f"{dense} first layers with an MLP (taken as layers with experts)"] if dense else []

@@ -22,7 +22,7 @@ SHOWN_USES = 4
 LINKS = {"pipeline": "p2p", "tensor": "tensor", "data": "data"}
 SIZES = ("p", "t", "d", "v", "b")
 TECHNIQUES = ("schedule", "recompute", "sequence_parallel", "attention", "sharded_optimizer", "pipeline_layout")
-PARAMETERS = (*SIZES, "c", *TECHNIQUES)
+PARAMETERS = (*SIZES, "c", "e", "etp", *TECHNIQUES)
 # What a GPU's memory is taken by: a heading, and the uses of `Estimate.memory_bytes` under it.
 MEMORY = {
     "weights": ("weights",),
@@ -131,8 +131,9 @@ def further_tables(plan: TrainingPlan) -> list[tuple[Table, str]]:
 
 
 def techniques(parallel: ParallelConfig) -> str:
-    """The schedule, what is recomputed, and what else a configuration uses: 'zb-h1, none, c=2, SP, sdpa, ZeRO-1'."""
-    also = [f"c={parallel.c}"] if parallel.c > 1 else []
+    """The schedule, what is recomputed, and what else a configuration uses: 'zb-h1, none, e=8, SP, sdpa, ZeRO-1'."""
+    usual = {"c": 1, "e": 1, "etp": 0}
+    also = [f"{name}={value}" for name, size in usual.items() if (value := getattr(parallel, name)) != size]
     also += [name for name, on in (("SP", parallel.sequence_parallel), ("sdpa", not parallel.writes_scores)) if on]
     also += ["ZeRO-1"] * parallel.sharded_optimizer
     also += [parallel.pipeline_layout] if parallel.pipeline_layout else []

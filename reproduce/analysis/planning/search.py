@@ -278,23 +278,29 @@ def time_shares(estimate: Estimate, cluster: Cluster) -> dict[str, float]:
     model, parallel = config.model, config.parallel
     costs, group, local = CostModel(cluster), tensor_group(parallel.t, cluster.gpus_per_node), config.local_model
 
-    def communicates(work: Callable[..., operators.Work]) -> float:
-        sequence_parallel = parallel.sequence_parallel
-        return costs.communication(work(local, parallel.b, parallel.t, sequence_parallel=sequence_parallel), group)
+    def communicates(work: Callable[..., operators.Work], **more: bool) -> float:
+        more["sequence_parallel"] = parallel.sequence_parallel
+        return costs.communication(work(local, parallel.b, parallel.t, **more), group)
 
     layers = model.layers * parallel.m / parallel.p  # layers that a GPU passes a microbatch through
-    forward, backward = map(communicates, (operators.layer_forward, operators.layer_backward))
+    forward, backward = (
+        communicates(work, whole_experts=parallel.whole_experts)
+        for work in (operators.layer_forward, operators.layer_backward)
+    )
     ends = fsum(map(communicates, operators.ENDS))
     again = layers * forward if parallel.recompute == "full" else 0.0
     tensor = layers * (forward + backward) + ends * parallel.m / parallel.p
     *waits, waits_again = (layers * seconds for seconds in costs.context_waits(config))
     context = fsum(waits)
+    exchange = layers * costs.expert_exchange(config)  # as long forward as backward
+    exchange_again = exchange if parallel.recompute == "full" else 0.0
     passes = phases["forward"] + phases["backward"] + phases["embedding_and_logits"]
     return {
-        "computation": passes - tensor - context,
-        "recomputation": phases["recompute"] - again - waits_again,
+        "computation": passes - tensor - context - 2 * exchange,
+        "recomputation": phases["recompute"] - again - waits_again - exchange_again,
         "tensor-parallel communication": tensor + again,
         "context-parallel communication": context + waits_again,
+        "expert-parallel communication": 2 * exchange + exchange_again,
         "pipeline communication": phases["pipeline_communication"],
         "bubble": phases["bubble"],
         "data-parallel communication": phases["data_parallel"],

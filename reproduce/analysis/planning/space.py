@@ -4,6 +4,7 @@ A configuration is legal if
 
 - n = p*t*c*d; t divides the heads, key/value heads and MLP, and d*b the batch
 - c is 1, or with fused attention and long sequences a power of two (`context_sizes`)
+- experts are shared in every way that leaves each GPU as many: by e, and inside each by all t or none (`expert_sizes`)
 - its stages are those of `stage_splits`: even ones, and where it saves time fewer layers beside the output
 - t spans at most two nodes, and tensor groups fill nodes evenly: t divides a node's GPUs or is a multiple of them
 - its schedule exists for p, v and the microbatches: the paper's (1F1B for v = 1, interleaved for v > 1), or one of
@@ -130,6 +131,22 @@ def context_sizes(seq: int, ranks: int) -> list[int]:
     return [c for c in powers if c == 1 or (ranks % c == 0 and seq % (2 * c) == 0)]
 
 
+def expert_sizes(model: ModelConfig, ranks: int, t: int, sequence_parallel: bool) -> list[dict[str, int]]:
+    """The fields that say how `ranks` GPUs, d*c*t of one pipeline rank, may share experts; of a dense model none.
+
+    With sequence parallelism tensor ranks may have whole experts of their own (etp = 1).
+    """
+    if not model.experts:
+        return [{}]
+    inside = [t, 1] if t > 1 and sequence_parallel else [t]
+    return [
+        {"e": e} if etp == t else {"e": e, "etp": etp}
+        for etp in inside
+        if model.expert_width % etp == 0 and model.shared_expert_ffn_hidden % t == 0
+        for e in divisors(gcd(model.experts, ranks // etp))
+    ]
+
+
 def grids(job: TrainingJob, gpus_per_node: int) -> list[tuple[int, int, int, int]]:
     """The legal (p, t, c, d), whether or not d divides the batch; by t, then p, then c."""
     return [
@@ -203,8 +220,11 @@ def families(job: TrainingJob, gpus_per_node: int, techniques: Techniques = TECH
                 sizes["c"] = c
             for choice in product(*techniques.values()):
                 chosen = dict(zip(techniques, choice, strict=True))
-                if has_effect(chosen, t, job.model.seq, c):
-                    yield Family(job.model, sizes | chosen, schedules, sharding)
+                if not has_effect(chosen, t, job.model.seq, c):
+                    continue
+                for experts in expert_sizes(job.model, d * c * t, t, chosen.get("sequence_parallel", False)):
+                    if not plain or experts.get("e", 1) == 1:
+                        yield Family(job.model, sizes | chosen | experts, schedules, sharding)
 
 
 def _takes(schedule: str, p: int, v: int, pipeline_layout: str) -> bool:

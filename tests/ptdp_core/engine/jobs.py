@@ -19,6 +19,7 @@ import torch.distributed as dist
 import ptdp_core.engine.groups as groups_module
 from kernels import select
 from ptdp_core.config import ModelConfig, ParallelConfig
+from ptdp_core.engine.errors import DivergedError
 from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.settings import EngineSettings, OptimizerSettings, Settings
 from ptdp_core.engine.trainer import Trainer
@@ -96,7 +97,9 @@ def local_part(whole: torch.Tensor, entry: Any) -> torch.Tensor:
     if shard.parameter.split is None:
         return whole.reshape(-1)
     out = torch.zeros(entry.parameter.shape, dtype=whole.dtype)
-    split, rows = shard.parameter.split, shard.stop - shard.start
+    split, rows = shard.parameter.dimension, shard.stop - shard.start
+    if shard.parameter.stacked:
+        whole = whole.narrow(0, shard.first_expert, len(out))
     out.narrow(split, 0, rows).copy_(whole.narrow(split, shard.start, rows))
     return out.reshape(-1)
 
@@ -145,7 +148,7 @@ def compare_all(beat: Any, cases: list[tuple[dict[str, Any], str]]) -> list[dict
     out, optimizers = [], {}
     for case, path in cases:
         parallel = settings_of(case).parallel
-        layout = parallel.p, parallel.t, parallel.c, parallel.d
+        layout = parallel.p, parallel.t, parallel.c, parallel.d, parallel.e, parallel.etp
         if layout not in optimizers:
             optimizers[layout] = groups_of(settings_of(case))
         out.append(compare(case, torch.load(path), optimizers[layout]))
@@ -171,7 +174,7 @@ def measure_all(beat: Any, cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     rows = []
     for case in cases:
         parallel = settings_of(case).parallel
-        layout = parallel.p, parallel.t, parallel.c, parallel.d
+        layout = parallel.p, parallel.t, parallel.c, parallel.d, parallel.e, parallel.etp
         groups[layout] = groups.get(layout) or groups_of(settings_of(case))
         rows.append(measure(case, groups[layout]))
     return rows
@@ -498,6 +501,26 @@ def losses_and_norms(beat: Any, case: dict[str, Any]) -> list[tuple[float, float
     settings, groups, trainer = make(case)
     results = [trainer.step(feed(settings, groups, data)) for data in batches(settings.parallel.B)]
     return [(r.loss, r.norm) for r in results]
+
+
+def dropped(beat: Any, case: dict[str, Any]) -> list[int]:
+    """How many pairs of a token and an expert each step dropped."""
+    settings, groups, trainer = make(case)
+    return [trainer.step(feed(settings, groups, data)).dropped for data in batches(settings.parallel.B)]
+
+
+def poisoned_expert(beat: Any, case: dict[str, Any]) -> str:
+    """What a step says on this rank, when a gradient of the first data rank's experts is infinite."""
+    settings, groups, trainer = make(case)
+    trainer.forward_backward(feed(settings, groups, batches(settings.parallel.B)[0]))
+    if groups.dp.rank == 0:
+        entry = next(entry for entry in trainer.buffer.entries if entry.shard.parameter.stacked)
+        trainer.buffer.main_grad(entry)[0, 0, 0] = torch.inf
+    try:
+        trainer.optimizer.step(1e-3)
+    except DivergedError as error:
+        return str(error)
+    return ""
 
 
 def trained(beat: Any, cases: list[dict[str, Any]]) -> list[tuple[list[float], list[float]]]:

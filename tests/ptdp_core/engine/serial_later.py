@@ -10,15 +10,17 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from tests.ptdp_core.engine import serial
+from tests.ptdp_core.engine import serial, serial_experts
 
 Weights = dict[str, torch.Tensor]
 
 
 def initial(model: Any, seed: int) -> Weights:
     """Every parameter of the model, drawn in fp32, as fp64."""
+    own: Weights = {}
     h, std, out = model.hidden, 0.02, 0.02 / math.sqrt(2 * model.layers)
-    kv = (model.kv_heads or model.heads) * h // model.heads
+    size = model.head_dim or h // model.heads
+    kv, queries = (model.kv_heads or model.heads) * size, model.heads * size
     width = model.ffn_hidden or 4 * h
     up = 2 * width if model.activation == "swiglu" else width
     matrices = {"embedding.word.weight": ((model.vocab, h), std)}
@@ -29,38 +31,56 @@ def initial(model: Any, seed: int) -> Weights:
     norms, biases = ["norm"], {}
     for i in range(model.layers):
         norms += [f"layers.{i}.attention_norm", f"layers.{i}.mlp_norm"]
-        for name, rows, columns, spread in (
-            ("attention.qkv", h + 2 * kv, h, std),
-            ("attention.projection", h, h, out),
-            ("mlp.up", up, h, std),
-            ("mlp.down", h, width, out),
-        ):
+        if model.qk_norm:
+            norms += [f"layers.{i}.attention.{name}_norm" for name in ("query", "key")]
+        linears = [("attention.qkv", queries + 2 * kv, h, std), ("attention.projection", h, queries, out)]
+        if model.experts and i >= model.dense_layers:
+            own |= serial_experts.initial(model, f"layers.{i}.mlp", seed, std, out)
+        else:
+            linears += [("mlp.up", up, h, std), ("mlp.down", h, width, out)]
+        for name, rows, columns, spread in linears:
             matrices[f"layers.{i}.{name}.weight"] = ((rows, columns), spread)
             biases[f"layers.{i}.{name}.bias"] = rows if model.bias else 0
     weights = {name: serial.drawn(seed, name, shape, spread) for name, (shape, spread) in matrices.items()}
-    weights |= {name: torch.zeros(size) for name, size in biases.items() if size}
-    weights |= {f"{name}.weight": torch.ones(h) for name in norms}
+    weights |= own | {name: torch.zeros(size) for name, size in biases.items() if size}
+    sizes = {name: size if ".attention." in name else h for name in norms}
+    weights |= {f"{name}.weight": torch.ones(width) for name, width in sizes.items()}
     if model.norm == "layernorm":
-        weights |= {f"{name}.bias": torch.zeros(h) for name in norms}
+        weights |= {f"{name}.bias": torch.zeros(width) for name, width in sizes.items()}
     return {name: value.double().requires_grad_() for name, value in weights.items()}
 
 
-def loss(model: Any, w: Weights, tokens_BS: torch.Tensor, labels_BS: torch.Tensor, drop: Any) -> torch.Tensor:
-    """Mean loss of one microbatch."""
+def loss(
+    model: Any,
+    w: Weights,
+    tokens_BS: torch.Tensor,
+    labels_BS: torch.Tensor,
+    drop: Any,
+    capacity_factor: float = 0.0,
+) -> torch.Tensor:
+    """Mean loss of one microbatch; experts with a capacity take the first tokens."""
     s = tokens_BS.size(1)
     x = w["embedding.word.weight"][tokens_BS]
     if model.positions == "learned":
         x = x + w["embedding.position.weight"][:s]
     x = drop.embedded(x, -1, 0)
+    balances = [torch.zeros((), dtype=x.dtype)]
     for i in range(model.layers):
         name = f"layers.{i}"
         context = attention(model, w, f"{name}.attention", norm(model, w, f"{name}.attention_norm", x), drop, i)
         x = x + drop.added(linear(w, f"{name}.attention.projection", context), i, 1)
-        inner = activated(model, linear(w, f"{name}.mlp.up", norm(model, w, f"{name}.mlp_norm", x)))
-        x = x + drop.added(linear(w, f"{name}.mlp.down", inner), i, 2)
+        normed = norm(model, w, f"{name}.mlp_norm", x)
+        if f"{name}.mlp.router.weight" in w:
+            y, balance = serial_experts.mixture(model, w, f"{name}.mlp", normed, activated, capacity_factor)
+            balances.append(balance)
+        else:
+            y = linear(w, f"{name}.mlp.down", activated(model, linear(w, f"{name}.mlp.up", normed)))
+        x = x + drop.added(y, i, 2)
     table = w["embedding.word.weight" if model.tied_embeddings else "output.weight"]
     logits = norm(model, w, "norm", x) @ table.T
-    return functional.cross_entropy(logits.flatten(0, 1), labels_BS.reshape(-1))
+    balance = model.auxiliary_loss * sum(balances)
+    # The load-balancing loss counts in the gradients only.
+    return functional.cross_entropy(logits.flatten(0, 1), labels_BS.reshape(-1)) + balance - balance.detach()
 
 
 def linear(w: Weights, name: str, x: torch.Tensor) -> torch.Tensor:
@@ -70,7 +90,7 @@ def linear(w: Weights, name: str, x: torch.Tensor) -> torch.Tensor:
 
 def norm(model: Any, w: Weights, name: str, x: torch.Tensor) -> torch.Tensor:
     if model.norm == "layernorm":
-        return functional.layer_norm(x, (model.hidden,), w[f"{name}.weight"], w[f"{name}.bias"])
+        return functional.layer_norm(x, w[f"{name}.weight"].shape, w[f"{name}.weight"], w[f"{name}.bias"])
     return x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt() * w[f"{name}.weight"]
 
 
@@ -83,9 +103,11 @@ def activated(model: Any, x: torch.Tensor) -> torch.Tensor:
 
 def attention(model: Any, w: Weights, name: str, x: torch.Tensor, drop: Any, layer: int) -> torch.Tensor:
     b, s, h = x.shape
-    d, groups = h // model.heads, model.kv_heads or model.heads
+    d, groups = model.head_dim or h // model.heads, model.kv_heads or model.heads
     fused = linear(w, f"{name}.qkv", x).view(b, s, groups, -1, d).permute(0, 2, 3, 1, 4)  # group, then head, first
     q, k, v = fused[:, :, :-2].reshape(b, model.heads, s, d), fused[:, :, -2], fused[:, :, -1]
+    if model.qk_norm:
+        q, k = norm(model, w, f"{name}.query_norm", q), norm(model, w, f"{name}.key_norm", k)
     if model.positions == "rotary":
         q, k = turned(model, q), turned(model, k)
     group_of_head = torch.arange(model.heads) // (model.heads // groups)
@@ -93,7 +115,7 @@ def attention(model: Any, w: Weights, name: str, x: torch.Tensor, drop: Any, lay
     causal = torch.ones(s, s, dtype=torch.bool).tril()
     scores = (q @ k.transpose(-1, -2) / math.sqrt(d)).masked_fill(~causal, -torch.inf)
     probs = drop.attention(scores.softmax(-1), layer, 0)
-    return (probs @ v).transpose(1, 2).reshape(b, s, h)
+    return (probs @ v).transpose(1, 2).reshape(b, s, model.heads * d)
 
 
 def turned(model: Any, x_BASD: torch.Tensor) -> torch.Tensor:

@@ -4,28 +4,43 @@ import json
 
 import pytest
 
-from ptdp_core.formulas import parameters
+from ptdp_core.formulas import active_parameters, parameters
 from ptdp_core.simulator import cluster_path
 from reproduce.analysis.planning.models import find, named
 from reproduce.analysis.what_if import evaluate
 from reproduce.cli import main
 from results.records.errors import UsageError
 
-BILLIONS = {  # of the models' reports; of mixtures, those that a token passes through
+BILLIONS = {  # of the models' reports
     "llama-3-405b": 405,
     "mistral-7b": 7.24,
-    "mixtral-8x7b": 12.9,
-    "mixtral-8x22b": 39,
     "qwen2.5-7b": 7.6,
     "qwen2.5-32b": 32.5,
     "qwen2.5-72b": 72.7,
-    "deepseek-v3": 37,
+}
+# Of mixtures of experts: all, and those that a token passes through; of gpt-oss without the word embedding.
+MIXTURES = {
+    "mixtral-8x7b": (46.7, 12.9),
+    "mixtral-8x22b": (140.6, 39.2),
+    "qwen3-30b-a3b": (30.5, 3.35),
+    "qwen3-235b-a22b": (235.1, 22.2),
+    "gpt-oss-120b": (116.8, 5.13),
 }
 
 
 @pytest.mark.parametrize(("name", "billions"), BILLIONS.items())
 def test_a_model_has_the_parameters_of_its_name(name: str, billions: float) -> None:
     assert parameters(named(name)) / 1e9 == pytest.approx(billions, rel=0.05)
+
+
+@pytest.mark.parametrize(("name", "billions"), MIXTURES.items())
+def test_a_mixture_has_the_parameters_of_its_report_and_a_token_passes_through_some(
+    name: str, billions: tuple[float, float]
+) -> None:
+    model = named(name)
+    embedding = model.vocab * model.hidden if name.startswith("gpt-oss") else 0
+    counts = parameters(model), active_parameters(model) - embedding
+    assert [count / 1e9 for count in counts] == pytest.approx(billions, rel=0.005)
 
 
 @pytest.mark.parametrize(
@@ -48,12 +63,14 @@ def test_a_name_on_the_hub_is_a_name_here(name: str, same: str) -> None:
 
 def test_what_is_not_modelled_is_said_in_one_sentence() -> None:
     assert find("llama-3-405b").not_modelled == ""
-    assert "2 of 8 experts of width 14336" in find("mixtral-8x7b").not_modelled
+    assert find("mixtral-8x7b").not_modelled == find("qwen3-30b-a3b").not_modelled == ""
+    assert "3 first layers with an MLP (taken as layers with experts)" in find("deepseek-v3").not_modelled
+    assert "attention over 128 tokens in every second layer" in find("gpt-oss-120b").not_modelled
     assert "multi-head latent attention (taken as 56 heads of 128)" in find("deepseek-v3").not_modelled
     assert "biases of queries, keys and values" in find("qwen2.5-7b").not_modelled
-    point = evaluate({"model": "mixtral-8x7b", "t": 8, "d": 8, "B": 64, "attention": "sdpa"}, 1, "h100")
+    point = evaluate({"model": "gpt-oss-120b", "t": 8, "d": 8, "e": 8, "B": 64, "attention": "sdpa"}, 1, "h100")
     assert point["status"] == "ok"
-    assert point["reason"].startswith("not modelled: mixture of experts")
+    assert point["reason"].startswith("not modelled: biases, and attention")
 
 
 def test_a_config_json_is_a_model(tmp_path, capsys) -> None:

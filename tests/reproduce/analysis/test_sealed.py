@@ -64,8 +64,8 @@ def test_choices_stand_in_the_record(seal):
     ("changes", "reason"),
     [
         ({"precision": "NVFP4"}, "not described: precision NVFP4"),
-        ({"needs": ["MoE/EP", "MLA"]}, "not described: experts, multi-head latent attention"),
-        ({"layout": ROW["layout"] | {"ep": 2}}, "not described: experts"),
+        ({"needs": ["MoE/EP", "MLA"]}, "not described: multi-head latent attention"),
+        ({"layout": ROW["layout"] | {"ep": 2}}, "e=2, etp=0 of a model without experts"),
         ({"layout": ROW["layout"] | {"cp": 2}}, "p*t*c*d=32 is not gpus=16"),
         ({"layout": ROW["layout"] | {"d": 3}}, "needs"),
         ({"model": {"name": "Unheard-Of 9B"}}, "unknown model"),

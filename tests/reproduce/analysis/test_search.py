@@ -35,6 +35,7 @@ from reproduce.analysis.planning.space import (
     configurations,
     context_sizes,
     divisors,
+    expert_sizes,
     families,
     grids,
     most_layers,
@@ -52,6 +53,9 @@ JOBS = [
     TrainingJob(ModelConfig(12, 8192, 32), 12, 24),
     TrainingJob(ModelConfig(8, 12288, 64), 32, 16),
 ]
+EXPERTS = ModelConfig(
+    *(4, 1024, 8, 512), activation="swiglu", bias=False, experts=8, experts_per_token=2, expert_ffn_hidden=512
+)
 SOME: Techniques = {"recompute": ("full", "none"), "sequence_parallel": (True, False)}
 
 
@@ -138,6 +142,38 @@ def test_long_sequences_are_shared_by_context_ranks_with_fused_attention():
     assert {parallel.c for parallel in shared} == {2, 4, 8}
     assert all(parallel.n == 16 and parallel.attention == "sdpa" for parallel in shared)
     assert all(config.parallel.c == 1 for config in configurations(long, PER_NODE, PAPERS_TECHNIQUES))
+
+
+def test_experts_are_shared_in_every_way_that_can_be_made():
+    """Against trying every e and etp; the paper's runs had none to share."""
+    mixture = TrainingJob(EXPERTS, 8, 8)
+    of_e = [config for config in configurations(mixture, PER_NODE) if config.parallel.attention == "sdpa"]
+    assert len(of_e) == len(set(of_e))
+    expected = set()
+    for config in of_e:
+        parallel = config.parallel
+        for e, etp in itertools.product(range(1, 9), {0, 1} if parallel.t > 1 else {0}):
+            try:
+                expected.add(TrainingConfig(mixture.model, replace(parallel, e=e, etp=etp)))
+            except ValueError:
+                continue
+    assert set(of_e) == expected
+    assert {config.parallel.e for config in of_e} == {1, 2, 4, 8}
+    assert {config.parallel.e for config in configurations(mixture, PER_NODE, PAPERS_TECHNIQUES)} == {1}
+    assert expert_sizes(replace(EXPERTS, experts=12), 8, 2, True) == [
+        *({"e": e} for e in (1, 2, 4)),
+        *({"e": e, "etp": 1} for e in (1, 2, 4)),
+    ]
+
+
+def test_shares_of_the_time_of_experts_add_up():
+    mixture = TrainingJob(EXPERTS, 8, 8)
+    for estimate in search(mixture, CLUSTER, 5, prune=False).ranked[::50]:
+        shares, parallel = time_shares(estimate, CLUSTER), estimate.config.parallel
+        assert sum(shares.values()) == pytest.approx(estimate.iteration_time)
+        assert (shares["expert-parallel communication"] > 0) == (parallel.e > 1)
+        assert (shares["tensor-parallel communication"] > 0) == (parallel.t > 1)
+        assert shares["computation"] > 0
 
 
 @pytest.mark.parametrize("head", [0.0, 0.4, 1.2, 2.5])

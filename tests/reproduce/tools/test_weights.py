@@ -1,11 +1,13 @@
-"""Weights in Hugging Face's naming: round trips, and the engine against `transformers`' own GPT-2 and Llama."""
+"""Weights in Hugging Face's naming: round trips, and the engine against `transformers`' own models."""
 
 import json
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -24,7 +26,22 @@ from tests.ptdp_core.engine import jobs, weights_jobs
 from tests.ptdp_core.engine.test_parity import LLAMA, TOLERANCE
 
 SIZES = {"layers": 2, "hidden": 32, "heads": 8, "seq": jobs.SEQ, "vocab": jobs.VOCAB}
-MODELS = {"gpt2": ModelConfig(**SIZES), "llama": ModelConfig(**SIZES | LLAMA)}
+EXPERTS = LLAMA | {"experts": 4, "experts_per_token": 2, "router": "softmax_after"}
+KINDS: dict[str, dict[str, Any]] = {
+    "gpt2": {},
+    "llama": LLAMA,
+    "mixtral": EXPERTS,
+    "qwen3_moe": EXPERTS
+    | {
+        "expert_ffn_hidden": 12,
+        "head_dim": 6,
+        "router": "softmax_before",
+        "dense_layers": 1,
+        "qk_norm": True,
+        "auxiliary_loss": 0.01,
+    },
+}
+MODELS = {kind: ModelConfig(**SIZES | fields) for kind, fields in KINDS.items()}
 
 
 def random_weights(model: ModelConfig) -> dict[str, torch.Tensor]:
@@ -38,7 +55,7 @@ def random_weights(model: ModelConfig) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize(
     "model",
     [*MODELS.values(), replace(MODELS["llama"], tied_embeddings=True, kv_heads=0, bias=True)],
-    ids=["gpt2", "llama", "another llama"],
+    ids=[*MODELS, "another llama"],
 )
 def test_names_and_configuration_there_and_back(model: ModelConfig) -> None:
     weights = random_weights(model)
@@ -70,15 +87,18 @@ def test_queries_keys_values_gate_and_up_are_where_the_engine_takes_them_from() 
 def test_what_the_engine_has_not_is_refused() -> None:
     config = hugging_face.config_of(MODELS["llama"])
     for change, message in (
-        ({"model_type": "bert"}, "model_type='bert' is unknown; needs gpt2 or llama"),
+        ({"model_type": "bert"}, "model_type='bert' is unknown; needs one of gpt2, llama, mixtral, qwen3_moe"),
         ({"rms_norm_eps": 1e-6}, "rms_norm_eps=1e-06 is another computation than ours; needs 1e-05"),
         ({"rope_scaling": {"rope_type": "llama3"}}, "rope_type='llama3' is no plain rotary embedding"),
-        ({"head_dim": 16}, "head_dim=16 is not hidden_size/num_attention_heads"),
+        ({"model_type": "mixtral", "sliding_window": 8}, "sliding_window=8 is another computation than ours"),
     ):
         with pytest.raises(ValueError, match=message):
             hugging_face.model_of(config | change)
     with pytest.raises(ValueError, match="is neither GPT-2 nor Llama"):
         hugging_face.config_of(replace(MODELS["gpt2"], norm="rmsnorm"))
+    for change in ({"router": "sigmoid"}, {"shared_expert_ffn_hidden": 8}, {"dense_layers": 1}, {"bias": True}):
+        with pytest.raises(ValueError, match="is neither Mixtral nor Qwen3-MoE"):
+            hugging_face.config_of(replace(MODELS["mixtral"], **change))
     theirs = hugging_face.to_hugging_face(MODELS["gpt2"], random_weights(MODELS["gpt2"]))
     del theirs["transformer.h.1.mlp.c_fc.bias"]
     with pytest.raises(ValueError, match=r"tensor='transformer.h.1.mlp.c_fc.bias' is missing"):
@@ -179,7 +199,8 @@ def test_loss_and_every_gradient_are_those_of_transformers(kind: str, tmp_path: 
     torch.manual_seed(5)
     config = hugging_face.config_of(MODELS[kind])
     dropout = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0} if kind == "gpt2" else {}
-    settings = transformers.AutoConfig.for_model(**config, **dropout, attn_implementation="sdpa")
+    eager = {"experts_implementation": "eager"} if MODELS[kind].experts else {}
+    settings = transformers.AutoConfig.for_model(**config, **dropout, **eager, attn_implementation="sdpa")
     theirs = transformers.AutoModelForCausalLM.from_config(settings).double()
     theirs.save_pretrained(tmp_path / "theirs")
     in_fp64(theirs)
@@ -189,10 +210,10 @@ def test_loss_and_every_gradient_are_those_of_transformers(kind: str, tmp_path: 
     logits = theirs(tokens[:, :-1]).logits
     loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
     loss.backward()
-    gradients = {name: x.grad for name, x in theirs.named_parameters()}
+    gradients = in_files({name: x.grad for name, x in theirs.named_parameters()}, kind)
     other = {"gradients": hugging_face.from_hugging_face(model, gradients), "weights": weights}
     torch.save(other | {"loss": loss.item(), "tokens": tokens}, tmp_path / "other.pt")
-    common: dict[str, Any] = {"B": 8, "layers": 2} | ({} if kind == "gpt2" else LLAMA) | {"hidden": 32, "heads": 8}
+    common: dict[str, Any] = {"B": 8, "layers": 2} | KINDS[kind] | {"hidden": 32, "heads": 8, "auxiliary_loss": 0.0}
     layouts: list[list[dict[str, Any]]] = [
         [{}, {"attention": "sdpa", "recompute": "none", "b": 4}],
         [
@@ -202,19 +223,47 @@ def test_loss_and_every_gradient_are_those_of_transformers(kind: str, tmp_path: 
             {"p": 2, "t": 2, "schedule": "zb-h1", "exchange": "overlapped", "recompute": "selective"},
         ],
     ]
+    if MODELS[kind].experts:
+        layouts[1] += [{"t": 2, "d": 2, "e": 2, "sequence_parallel": True}, {"p": 2, "d": 2, "e": 2, "b": 2}]
+        layouts[1] += [{"d": 4, "e": 4, "sharded_optimizer": True}]
     for cases in layouts:
         work = [common | case for case in cases]
-        ranks = work[0].get("p", 1) * work[0].get("t", 1)
+        ranks = 4 if len(cases) > 2 else 1
         for rows in launch(weights_jobs.against, ranks, (work, str(tmp_path / "other.pt")), process_group=ranks > 1):
             for case, errors in zip(cases, rows, strict=True):
                 assert max(errors.values()) <= TOLERANCE, (case, errors)
 
 
+def in_files(tensors: dict[str, torch.Tensor], kind: str) -> dict[str, torch.Tensor]:
+    """Tensors by the names in files, which have a matrix for each expert and part, where its modules have stacks."""
+    moved = {}
+    for name, x in tensors.items():
+        stem, _, part = name.rpartition(".")
+        if kind == "mixtral":
+            stem = stem.replace(".mlp.", ".block_sparse_moe.")
+        gate, up, down = ("w1", "w3", "w2") if kind == "mixtral" else ("gate_proj", "up_proj", "down_proj")
+        if part not in ("gate_up_proj", "down_proj"):
+            moved[f"{stem}.{part}"] = x
+            continue
+        for number, matrix in enumerate(x):
+            named = {down: matrix} if part == "down_proj" else dict(zip((gate, up), matrix.chunk(2), strict=True))
+            moved |= {f"{stem}.{number}.{own}.weight": y for own, y in named.items()}
+    return moved
+
+
 def in_fp64(theirs: torch.nn.Module) -> None:
-    """Llama's RMSNorm there computes in fp32 whatever the precision: PyTorch's takes its place, with its weight."""
+    """RMSNorm and routers there compute in fp32 whatever the precision, which is changed here."""
+
+    def route(x: torch.Tensor, forward: Any) -> Any:
+        exact = lambda x, dim, dtype=None: torch.softmax(x.double(), dim)  # noqa: E731
+        with patch.object(torch.nn.functional, "softmax", exact), patch.object(torch.Tensor, "float", lambda x: x):
+            return forward(x)
+
     for module in list(theirs.modules()):
+        if type(module).__name__.endswith("TopKRouter"):
+            module.forward = partial(route, forward=module.forward)
         for name, norm in list(module.named_children()):
-            if type(norm).__name__ == "LlamaRMSNorm":
+            if type(norm).__name__.endswith("RMSNorm"):
                 exact = torch.nn.RMSNorm(norm.weight.numel(), EPSILON, dtype=torch.float64)
                 exact.weight = norm.weight
                 setattr(module, name, exact)

@@ -1,0 +1,267 @@
+"""Mixtures of experts: a router sends each token to k of E experts, which e ranks share.
+
+A layer of experts takes an MLP's place. Like it, it begins with f and ends with g of Figure 5: all tensor ranks route
+all tokens of their replica alike, and hold 1/t of each of their E/e experts. What a tensor rank computes between f and
+g, the router's gradient included, is its part of a sum. Where tensor ranks have whole experts instead (etp = 1, with
+sequence parallelism), there is no f and no g: each routes the tokens of its part of the sequence.
+
+Tokens go to the ranks of their experts and back by all-to-all over the expert-parallel axis, of which every rank has
+other tokens. How many go where depends on the tokens, so that the counts are exchanged first. An expert takes all
+tokens that are sent to it (dropless), or the first ones up to its capacity.
+
+Shapes: S sequence, B microbatch, H hidden, N = S*B tokens, K experts of a token, E experts, L = E/e of them on this
+rank, F an expert's width; P at most N*K pairs of a token and an expert, R such pairs received; `t` after a letter: 1/t.
+"""
+
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from ptdp_core.config import ModelConfig
+from ptdp_core.engine.groups import Axis
+from ptdp_core.engine.parameters import ParameterStore
+from ptdp_core.engine.tensor_parallel import ColumnParallelLinear, RowParallelLinear, f, g
+from ptdp_core.engine.weight_gradients import DeferredWgrad, WeightGradients
+
+
+class Routing:
+    """What all routers of a rank share: its expert-parallel axis, the capacity, and what a batch changes.
+
+    The ranks along each axis of `sharing` route other tokens of the same sequences. `capacity_factor` is an expert's
+    capacity over the mean number of its tokens, 0 for no limit. `scale` is the factor of the auxiliary loss in a
+    microbatch's backward pass. `dropped` counts the pairs of a token and an expert, of this rank's tokens in this
+    batch, that were beyond a capacity.
+    """
+
+    def __init__(
+        self,
+        ep: Axis | None = None,
+        sharing: tuple[Axis, ...] = (),
+        capacity_factor: float = 0.0,
+        scale: float = 1.0,
+    ) -> None:
+        self.ep, self.sharing, self.capacity_factor = ep or Axis("ep"), sharing, capacity_factor
+        self.begin(scale)
+
+    def begin(self, scale: float) -> None:
+        """Begin a batch, of which each microbatch's loss is multiplied by `scale`."""
+        self.scale, self.dropped = scale, 0
+
+
+class _WithLoss(torch.autograd.Function):
+    """x, whose backward pass also begins that of `loss`, with the gradient `scale`."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, loss: torch.Tensor, scale: float) -> torch.Tensor:
+        ctx.gradient = torch.full_like(loss, scale)
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, None]:
+        return grad, ctx.gradient, None
+
+
+class Router(nn.Module):
+    """Chooses the k experts of each token, and how much each of them counts; computed in at least fp32.
+
+    The scores are softmax or sigmoid of a linear's outputs. With 'softmax_before' a chosen expert counts as its score
+    says; otherwise the chosen ones' scores are divided by their sum, which makes softmax one over the chosen outputs.
+    """
+
+    def __init__(self, model: ModelConfig, make: ParameterStore, routing: Routing, name: str, std: float) -> None:
+        super().__init__()
+        self.model, self.routing, self.ranks = model, routing, make.tp.size
+        self.weight = make(f"{name}.weight", std=std)
+
+    def forward(self, x_NH: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return weights and numbers of the tokens' experts, [N, K] each."""
+        model, wide = self.model, torch.promote_types(x_NH.dtype, torch.float32)
+        logits_NE = functional.linear(x_NH.to(wide), self.weight.to(wide))
+        scores_NE = logits_NE.sigmoid() if model.router == "sigmoid" else logits_NE.softmax(-1)
+        weights_NK, experts_NK = scores_NE.topk(model.experts_per_token, -1)
+        if model.router != "softmax_before":
+            weights_NK = weights_NK / weights_NK.sum(-1, keepdim=True)
+        if model.auxiliary_loss and torch.is_grad_enabled():
+            loss = self._balance(scores_NE, experts_NK) * model.auxiliary_loss
+            weights_NK = _WithLoss.apply(weights_NK, loss, self.routing.scale / self.ranks)
+        return weights_NK, experts_NK
+
+    def _balance(self, scores_NE: torch.Tensor, experts_NK: torch.Tensor) -> torch.Tensor:
+        """The load-balancing loss (Fedus et al. 2021, equation 4) of a microbatch, as Mixtral's: k if it is even.
+
+        It is E times the sum over experts of the tokens' share that chose it and its mean score. The share is that of
+        whole sequences, and the score of this rank's tokens: the mean over ranks is the loss.
+        """
+        tokens, experts = scores_NE.shape
+        share_E = experts_NK.flatten().bincount(minlength=experts).to(scores_NE.dtype) / tokens
+        for axis in self.routing.sharing:
+            share_E = axis.all_reduce(share_E) / axis.size
+        if self.model.router == "sigmoid":
+            scores_NE = scores_NE / scores_NE.sum(-1, keepdim=True)
+        return experts * (share_E * scores_NE.mean(0)).sum()
+
+
+@dataclass(frozen=True)
+class Dispatch:
+    """Which rows this rank sends to the ranks of its tokens' experts, and how it orders those that it receives.
+
+    `slots` [P] are numbers of pairs, n*K + k, by expert; `sent` and `received` the rows to and from each rank of the
+    axis. `by_expert` [R] orders the received rows, which lie by rank and then expert, by expert; `counts` has the
+    number of rows of each of the L local experts.
+    """
+
+    slots: torch.Tensor
+    sent: list[int]
+    received: list[int]
+    by_expert: torch.Tensor | None
+    counts: list[int]
+
+    @classmethod
+    def of(cls, experts_NK: torch.Tensor, experts: int, capacity: int | None, ep: Axis) -> "Dispatch":
+        """The dispatch of tokens with these experts, of which one takes the first `capacity` tokens if that is given.
+
+        The host waits for the counts, without which it cannot start the exchange.
+        """
+        chosen_P = experts_NK.flatten()
+        slots_P, counts_E = chosen_P.argsort(stable=True), chosen_P.bincount(minlength=experts)
+        if capacity is not None:
+            places_P = torch.arange(slots_P.numel(), device=slots_P.device)
+            places_P -= (counts_E.cumsum(0) - counts_E).repeat_interleave(counts_E)
+            slots_P, counts_E = slots_P[places_P < capacity], counts_E.clamp(max=capacity)
+        received_eL = ep.all_to_all(counts_E).view(ep.size, -1)
+        sent, received, counts = (
+            torch.cat((counts_E.view(ep.size, -1).sum(1), received_eL.sum(1), received_eL.sum(0)))
+            .cpu()
+            .split((ep.size, ep.size, received_eL.size(1)))
+        )
+        by_expert = None
+        if ep.size > 1:
+            numbers = torch.arange(received_eL.size(1), device=slots_P.device).repeat(ep.size)
+            by_expert = numbers.repeat_interleave(received_eL.flatten()).argsort(stable=True)
+        return cls(slots_P, sent.tolist(), received.tolist(), by_expert, counts.tolist())
+
+
+class _AllToAll(torch.autograd.Function):
+    """`Axis.all_to_all`, whose gradient goes back the same way."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, sent: list[int], received: list[int], ep: Axis) -> torch.Tensor:
+        ctx.sent, ctx.received, ctx.ep = sent, received, ep
+        return ep.all_to_all(x, sent, received)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
+        return ctx.ep.all_to_all(grad, ctx.received, ctx.sent), None, None, None
+
+
+class _GroupedLinear(torch.autograd.Function):
+    """The linears of all local experts: rows of x, by expert, times each one's matrix [F, H] of a stack."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x_RH: torch.Tensor, weight_LFH: torch.Tensor, counts: list[int], gradients: WeightGradients
+    ) -> torch.Tensor:
+        ctx.save_for_backward(x_RH, weight_LFH)
+        ctx.counts, ctx.gradients = counts, gradients
+        return grouped_product(x_RH, weight_LFH.transpose(1, 2), counts)
+
+    @staticmethod
+    def backward(ctx: Any, grad_RF: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        x_RH, weight_LFH = ctx.saved_tensors
+        grad_RF = grad_RF.contiguous()
+        grad_weight = ctx.gradients.compute(DeferredWgrad(weight_LFH, grad_RF, x_RH, ctx.counts))
+        return grouped_product(grad_RF, weight_LFH, ctx.counts), grad_weight, None, None
+
+
+def grouped_product(x_RH: torch.Tensor, matrices_LHF: torch.Tensor, counts: list[int]) -> torch.Tensor:
+    """Multiply `counts[i]` rows of x by matrix i: one grouped GEMM where PyTorch has it, bf16 on a GPU, else L GEMMs.
+
+    (No GPU has run the grouped GEMM yet.)
+    """
+    aligned = all(size % 8 == 0 for size in matrices_LHF.shape[1:])  # it wants rows of 16 bytes
+    if x_RH.is_cuda and x_RH.dtype == torch.bfloat16 and aligned and hasattr(torch, "_grouped_mm"):
+        stops = torch.tensor(counts, device=x_RH.device).cumsum(0, dtype=torch.int32)
+        return torch._grouped_mm(x_RH, matrices_LHF, offs=stops)
+    out_RF = x_RH.new_empty(x_RH.size(0), matrices_LHF.size(2))
+    for x, matrix, out in zip(x_RH.split(counts), matrices_LHF, out_RF.split(counts), strict=True):
+        torch.mm(x, matrix, out=out)
+    return out_RF
+
+
+def activated(x: torch.Tensor, activation: str) -> torch.Tensor:
+    """GELU of x, or of a gated MLP's pairs of columns silu(first) * second (SwiGLU, Shazeer 2020)."""
+    if activation == "gelu":
+        return functional.gelu(x, approximate="tanh")
+    gate, up = x.unflatten(-1, (-1, 2)).unbind(-1)
+    return functional.silu(gate) * up
+
+
+class Experts(nn.Module):
+    """The L experts of a rank: MLPs without biases, in one tensor [L, F/t, H] and one [L, H, F/t]."""
+
+    def __init__(self, model: ModelConfig, make: ParameterStore, name: str, stds: tuple[float, float]) -> None:
+        super().__init__()
+        self.activation, self.gradients = model.activation, make.weight_gradients
+        self.up, self.down = make(f"{name}.up.weight", std=stds[0]), make(f"{name}.down.weight", std=stds[1])
+        self.gradients.linear_weights += [self.up, self.down]
+
+    def forward(self, x_RH: torch.Tensor, counts: list[int]) -> torch.Tensor:
+        """Each expert's output for its rows, [R, H]: this tensor rank's part of the sum."""
+        inner_RFt = activated(_GroupedLinear.apply(x_RH, self.up, counts, self.gradients), self.activation)
+        out: torch.Tensor = _GroupedLinear.apply(inner_RFt, self.down, counts, self.gradients)
+        return out
+
+
+class MixtureOfExperts(nn.Module):
+    """Router, experts, and perhaps an expert that all tokens share, in place of an MLP."""
+
+    def __init__(
+        self,
+        model: ModelConfig,
+        make: ParameterStore,
+        routing: Routing,
+        name: str,
+        stds: tuple[float, float],
+        sequence_parallel: bool,
+    ) -> None:
+        super().__init__()
+        self.model, self.tp, self.routing, self.sequence_parallel = model, make.expert_tp, routing, sequence_parallel
+        self.router = Router(model, make, routing, f"{name}.router", stds[0])
+        self.experts = Experts(model, make, f"{name}.experts", stds)
+        self.has_shared = model.shared_expert_ffn_hidden > 0
+        if self.has_shared:  # inside of f and g of the whole layer, if it has them, so without those of its linears
+            inside = (make.tp if make.expert_tp is not make.tp else Axis("tp"), sequence_parallel, False)
+            self.shared_up = ColumnParallelLinear(make, f"{name}.shared.up", stds[0], *inside)
+            self.shared_down = RowParallelLinear(make, f"{name}.shared.down", stds[1], *inside)
+
+    def forward(self, x_SBH: torch.Tensor) -> torch.Tensor:
+        """The weighted sum of each token's experts; x and the result are [S, B, H], or [S/t, B, H]."""
+        x_SBH = f(x_SBH, self.tp, self.sequence_parallel)
+        y_SBH = self._routed(x_SBH.reshape(-1, x_SBH.size(-1))).view(x_SBH.shape)
+        if self.has_shared:
+            y_SBH = y_SBH + self.shared_down(activated(self.shared_up(x_SBH), self.model.activation))
+        return g(y_SBH, self.tp, self.sequence_parallel)
+
+    def _routed(self, x_NH: torch.Tensor) -> torch.Tensor:
+        """Send the tokens to their experts, and add up what comes back, [N, H]."""
+        model, ep = self.model, self.routing.ep
+        weights_NK, experts_NK = self.router(x_NH)
+        (n, k), factor = experts_NK.shape, self.routing.capacity_factor
+        capacity = ceil(factor * n * k / model.experts) if factor else None
+        way = Dispatch.of(experts_NK, model.experts, capacity, ep)
+        if torch.is_grad_enabled():  # once, also if the layer runs again
+            self.routing.dropped += n * k - way.slots.numel()
+        rows_RH = _AllToAll.apply(x_NH[way.slots // k], way.sent, way.received, ep)
+        if way.by_expert is not None:
+            rows_RH = rows_RH[way.by_expert]
+        rows_RH = self.experts(rows_RH, way.counts)
+        if way.by_expert is not None:
+            rows_RH = torch.empty_like(rows_RH).index_copy(0, way.by_expert, rows_RH)
+        rows_PH = _AllToAll.apply(rows_RH, way.received, way.sent, ep)
+        # A pair has a row of its own, so that the order of summation is always the same; those dropped have zeros.
+        pairs_NKH = rows_PH.new_zeros(n * k, x_NH.size(1)).index_copy(0, way.slots, rows_PH).view(n, k, -1)
+        return torch.bmm(weights_NK.to(x_NH.dtype).unsqueeze(1), pairs_NKH).squeeze(1)

@@ -1,0 +1,274 @@
+"""Mixtures of experts: the serial model's loss, gradients and parameters at every layout; counts; checkpoints."""
+
+from collections import Counter, defaultdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from benchmarks.exact.ranks import Counts
+from ptdp_core.engine.optimizer import learning_rate
+from ptdp_core.formulas import model_flops_per_iteration, parameters
+from ptdp_core.launch.local import launch
+from ptdp_core.layout import RankGrid, chunk_parameters, expert_passes, stage_passes
+from tests.marks import by_default
+from tests.ptdp_core.engine import jobs, serial, serial_later
+from tests.ptdp_core.engine.test_parity import TOLERANCE
+
+MIXTURE = {
+    "hidden": 16, "heads": 4, "kv_heads": 4, "activation": "swiglu", "norm": "rmsnorm", "positions": "rotary",
+    "tied_embeddings": False, "bias": False, "experts": 4, "experts_per_token": 2, "expert_ffn_hidden": 8,
+}  # fmt: skip
+EVERYTHING = MIXTURE | {"layers": 4, "shared_expert_ffn_hidden": 12, "dense_layers": 1, "auxiliary_loss": 0.1}
+GPT = {"activation": "gelu", "norm": "layernorm", "positions": "learned", "tied_embeddings": True, "bias": True}
+
+
+def serial_run(case: dict[str, Any]) -> dict[str, Any]:
+    """The serial model's run with the case's microbatches, to which balance and capacity refer."""
+    s = jobs.settings_of(case)
+    rates = [learning_rate(step, s.optimizer) for step in range(jobs.STEPS)]
+    loss = partial(serial_later.loss, capacity_factor=s.parallel.capacity_factor)
+    drop, data = serial.Dropout(0.0, []), jobs.batches(s.parallel.B)
+    decay, clip = s.optimizer.weight_decay, s.optimizer.clip
+    return serial.train(s.model, data, s.parallel.b, jobs.SEED, drop, rates, decay, clip, serial_later.initial, loss)
+
+
+def check(cases: list[dict[str, Any]], folder: Path) -> None:
+    by_ranks = defaultdict(list)
+    for number, case in enumerate(cases):
+        path = str(folder / f"{number}.pt")
+        torch.save(serial_run(case), path)
+        by_ranks[jobs.settings_of(case).parallel.n].append((case, path))
+    wrong = []
+    for ranks, work in sorted(by_ranks.items()):
+        results = launch(jobs.compare_all, ranks, (work,), timeout=120, process_group=ranks > 1)
+        for i, (case, _) in enumerate(work):
+            wrong += [f"{jobs.merged(case)}: {r[i]}" for r in results if not max(r[i].values()) <= TOLERANCE]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_one_rank(tmp_path: Path) -> None:
+    ways: list[dict[str, Any]] = [
+        {"recompute": "none"},
+        {"recompute": "full"},
+        {"router": "softmax_before"},
+        {"router": "sigmoid"},
+        {"experts_per_token": 1, "router": "softmax_before"},
+        {"capacity_factor": 0.7, "recompute": "full", "b": 2},
+        GPT | {"schedule": "gpipe"},
+    ]
+    check([EVERYTHING | {"B": 4} | way for way in ways], tmp_path)
+
+
+LAYOUTS: list[dict[str, Any]] = [
+    {"d": 2, "e": 2},
+    {"d": 2, "e": 1},
+    {"d": 2, "e": 2, "data_parallel": "torch", "bucket_mib": 0.002},
+    {"d": 2, "e": 2, "data_parallel": "torch", "sharded_optimizer": True, "overlapped_gather": True},
+    {"t": 2, "recompute": "none"},
+    {"t": 2, "sequence_parallel": True, "overlapped_all_reduce": True},
+    {"p": 2, "recompute": "none", "schedule": "zb-h1"},
+    {"p": 2, "t": 1, "d": 2, "e": 2, "exchange": "overlapped", "sharded_optimizer": True},
+    {"t": 2, "d": 2, "e": 2, "sequence_parallel": True, "sharded_optimizer": True},
+    {"t": 2, "d": 2, "e": 2, "data_parallel": "torch", "fused_accumulation": True, "bucket_mib": 0.002},
+    {"d": 4, "e": 4, "capacity_factor": 0.5, "b": 2, "B": 8},
+    {"d": 4, "e": 2, "sharded_optimizer": True, "recompute": "selective"},
+    {"d": 4, "e": 2, "capacity_factor": 1.0, "data_parallel": "torch", "router": "sigmoid"},
+    {"p": 2, "t": 2, "v": 2, "scatter_gather": True, "router": "softmax_before"},
+    {"p": 2, "d": 2, "e": 2, "schedule": "zb-h1", "data_parallel": "torch", "fused_accumulation": True},
+    GPT | {"p": 2, "d": 2, "e": 2, "data_parallel": "torch", "sharded_optimizer": True},
+    GPT | {"p": 2, "d": 2, "e": 1, "sharded_optimizer": True},
+    GPT | {"t": 2, "qk_norm": True, "head_dim": 6, "positions": "rotary"},
+    {"t": 2, "sequence_parallel": True, "qk_norm": True, "head_dim": 6},
+    {"t": 2, "etp": 1, "sequence_parallel": True},
+    {"t": 2, "etp": 1, "e": 2, "sequence_parallel": True, "sharded_optimizer": True},
+    {"t": 2, "d": 2, "etp": 1, "e": 4, "sequence_parallel": True, "data_parallel": "torch", "fused_accumulation": True},
+    {"t": 2, "d": 2, "etp": 1, "e": 2, "sequence_parallel": True, "recompute": "none"},
+    {"c": 2, "e": 2},
+    {"c": 2, "d": 2, "e": 4, "sharded_optimizer": True, "qk_norm": True},
+    {"c": 2, "t": 2, "e": 4, "etp": 1, "sequence_parallel": True, "context_exchange": "all_to_all"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("part", by_default(range(2), 1))
+def test_layouts(part: int, tmp_path: Path) -> None:
+    check([EVERYTHING | {"B": 4} | layout for layout in LAYOUTS[part::2]], tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(4))
+def test_layouts_otherwise(part: int, tmp_path: Path) -> None:
+    """The same layouts with other schedules, with everything overlapped, recomputed in part, and as a GPT."""
+    others: list[dict[str, Any]] = [
+        {"recompute": "selective", "experts_per_token": 3, "router": "softmax_before"},
+        {"fused_accumulation": True, "data_parallel": "torch", "bucket_mib": 0.001, "b": 2, "B": 8},
+        GPT | {"positions": "rotary", "experts_per_token": 1, "router": "sigmoid", "shared_expert_ffn_hidden": 0},
+        {"layers": 5, "dense_layers": 0, "sharded_optimizer": True, "capacity_factor": 4.0, "exchange": "overlapped"},
+    ]
+    check([EVERYTHING | {"B": 4} | layout | others[part] for layout in LAYOUTS], tmp_path)
+
+
+def run(function: Any, case: dict[str, Any], *args: Any) -> list[Any]:
+    ranks = jobs.settings_of(case).parallel.n
+    return launch(function, ranks, (case, *args), timeout=60, process_group=ranks > 1)
+
+
+def test_a_checkpoint_goes_on_at_another_number_of_expert_ranks(tmp_path: Path) -> None:
+    case = EVERYTHING | {"B": 4, "auxiliary_loss": 0.0}
+    saved = case | {"t": 2, "d": 2, "e": 2, "sharded_optimizer": True}
+    expected = run(jobs.save_and_go_on, saved, str(tmp_path), False)[0]
+    assert run(jobs.load_and_go_on, saved, str(tmp_path))[0][0] == expected
+    for layout in ({}, {"d": 4, "e": 4}, {"p": 2, "t": 2, "d": 1}, {"d": 4, "e": 2, "sharded_optimizer": True}):
+        losses, _ = run(jobs.load_and_go_on, case | layout, str(tmp_path))[0]
+        assert losses == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        {"d": 4, "e": 2, "B": 8},
+        {"d": 2, "e": 2, "recompute": "full", "B": 4},
+        {"t": 2, "d": 2, "e": 2, "sequence_parallel": True, "B": 8},
+        {"p": 2, "d": 2, "e": 2, "B": 4},
+    ],
+)
+def test_tokens_are_exchanged_as_the_layout_says(case: dict[str, Any]) -> None:
+    """Calls and bytes of the all-to-alls of every rank, where every token goes to all experts."""
+    case = {"recompute": "none"} | MIXTURE | {"experts_per_token": 4, "layers": 2} | case
+    settings, size = jobs.settings_of(case), 8
+    model, par = settings.model, settings.parallel
+    passes, again = expert_passes(model, par.b, par.e), par.recompute == "full"
+    runs = par.m * model.layers // par.p * (2 if again else 1)  # of a layer's forward pass
+    calls = [*passes.forward * runs, *passes.backward * (runs // (2 if again else 1))]
+    for counted in run(jobs.communicated, case):
+        # Before every dispatch each rank says how many tokens are for each expert, in integers of 8 bytes.
+        assert counted["ep all_to_all calls"] == len(calls) + runs
+        assert counted["ep all_to_all bytes"] == sum(call.elements for call in calls) * size + runs * model.experts * 8
+
+
+@pytest.mark.parametrize("shared", [0, 12])
+@pytest.mark.parametrize(
+    "layout",
+    [
+        {"t": 2},
+        {"t": 2, "sequence_parallel": True, "recompute": "full"},
+        {"t": 2, "etp": 1, "e": 2, "sequence_parallel": True},
+        {"p": 2, "t": 2, "sequence_parallel": True},
+    ],
+)
+def test_tensor_ranks_communicate_as_the_layout_says(layout: dict[str, Any], shared: int) -> None:
+    """Calls on activations; the all-reduces of losses and of partial gradients are counted elsewhere."""
+    case = {"recompute": "none"} | MIXTURE | {"layers": 2, "B": 2, "shared_expert_ffn_hidden": shared} | layout
+    config = jobs.settings_of(case).training
+    for rank, counted in enumerate(run(jobs.communicated, case)):
+        stage = rank // config.parallel.t if config.parallel.p > 1 else 0
+        calls = Counter(call.operation for part in stage_passes(config, stage) for call in part if call.group == "tp")
+        last = stage == config.parallel.p - 1
+        calls["all_reduce"] += 3 * last  # of the cross-entropy
+        expected = {f"tp {name} calls": count * config.parallel.m for name, count in calls.items() if count}
+        expected["tp all_reduce calls"] = expected.get("tp all_reduce calls", 0) + 1  # of partial gradients
+        assert {key: value for key, value in counted.items() if key.startswith("tp") and "calls" in key} == expected
+
+
+def test_no_token_is_lost_on_the_way_however_they_are_routed() -> None:
+    case = MIXTURE | {"layers": 2, "d": 4, "e": 4, "B": 4, "recompute": "none"}
+    model = jobs.settings_of(case).model
+    sent = sum(counted["ep all_to_all bytes"] for counted in run(jobs.communicated, case))
+    each = sum(call.elements for calls in expert_passes(model, 1, 4) for call in calls)
+    assert sent == 4 * model.layers * (each + model.experts) * 8
+
+
+def test_gradients_of_experts_are_reduced_over_the_ranks_that_hold_them() -> None:
+    case = MIXTURE | {"layers": 2, "d": 4, "e": 2, "B": 4, "recompute": "none"}
+    model = jobs.settings_of(case).model
+    parts = chunk_parameters(model, range(2), 1)
+    stacked = sum(part.shard(1, 0, 2, 0).elements for part in parts if part.stacked)
+    others = sum(part.shard(1, 0).elements for part in parts if not part.stacked)
+    for counted in run(jobs.communicated, case):
+        assert counted["edp all_reduce bytes"] == stacked * 8
+        assert counted["dp all_reduce bytes"] == others * 8
+
+
+@pytest.mark.parametrize(
+    "layout", [{}, {"p": 2, "d": 2, "e": 2}, {"t": 2}, {"t": 2, "etp": 1, "e": 2, "sequence_parallel": True}]
+)
+def test_dropped_tokens_are_counted(layout: dict[str, Any]) -> None:
+    """Every token chooses all experts, of which each takes half of a rank's."""
+    case = MIXTURE | {"layers": 4, "experts_per_token": 4, "capacity_factor": 0.5, "B": 4, "dense_layers": 1}
+    microbatches, layers = 4, 3
+    for counts in run(jobs.dropped, case | layout):
+        assert counts == [microbatches * layers * 4 * jobs.SEQ // 2] * jobs.STEPS
+    assert run(jobs.dropped, case | layout | {"capacity_factor": 1.0})[0] == [0] * jobs.STEPS
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
+def test_experts_learn_in_mixed_precision(dtype: str) -> None:
+    """The losses are those of fp32, as far as the precision goes; two ways to add gradients agree."""
+    case = EVERYTHING | {"d": 2, "e": 2, "B": 4}
+    exact = run(jobs.losses_and_norms, case | {"dtype": "fp32"})[0]
+    for fused in (False, True):
+        rows = run(jobs.losses_and_norms, case | {"dtype": dtype, "fused_accumulation": fused})[0]
+        for ours, theirs in zip(rows, exact, strict=True):
+            assert ours == pytest.approx(theirs, rel=2e-2)
+
+
+def test_a_gradient_that_is_not_finite_in_one_expert_stops_all_ranks() -> None:
+    case = EVERYTHING | {"d": 2, "e": 2, "B": 4}
+    for text in run(jobs.poisoned_expert, case):
+        assert "gradient norm nan at step 1" in text
+
+
+def test_groups_of_experts_are_regrouped_data_ranks() -> None:
+    grid = RankGrid.sized(p=2, t=2, d=4)
+    groups = {grid.expert_group(rank, 2, 2) for rank in range(grid.n)}
+    assert (0, 2) in groups  # tensor rank 0 of data ranks 0 and 1
+    assert sorted(rank for group in groups for rank in group) == list(range(grid.n))
+    assert grid.expert_data_group(0, 2, 2) == (0, 4)
+    assert grid.expert_data_group(11, 2, 2) == (11, 15)
+    assert grid.expert_group(5, 4, 1) == (4, 5, 6, 7)  # without tensor parallelism in experts, neighbours
+    assert grid.expert_data_group(5, 4, 1) == (1, 5)
+
+
+@pytest.mark.parametrize(
+    ("case", "message"),
+    [
+        ({"data_parallel": "zero3"}, "data_parallel='zero3' with experts; needs another"),
+        ({"t": 2, "etp": 1}, "etp=1 with t=2, sequence_parallel=False; needs etp=t, or 1 with"),
+        ({"e": 3, "d": 3, "B": 3}, "e=3 does not divide experts=4"),
+        ({"e": 4, "d": 2, "B": 2}, r"e=4 with etp=1 does not divide d\*c\*t=2"),
+    ],
+)
+def test_what_the_engine_cannot_do_with_experts(case: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        jobs.settings_of(MIXTURE | case)
+
+
+def test_the_balance_is_mixtral_s() -> None:
+    """Of one layer; `transformers` takes the mean over all layers before it multiplies, and computes in fp32."""
+    mixtral = pytest.importorskip("transformers.models.mixtral.modeling_mixtral", reason="needs transformers")
+    trainer = jobs.make(MIXTURE)[2]
+    router = trainer.chunks[0].layers[0].mlp.router
+    x = torch.randn(64, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    logits = x @ router.weight.T
+    expected = mixtral.load_balancing_loss_func((logits,), 4, 2)
+    scores = logits.softmax(-1)
+    assert router._balance(scores, scores.topk(2).indices).item() == pytest.approx(expected.item(), rel=1e-6)
+
+
+@pytest.mark.parametrize("case", [MIXTURE, EVERYTHING, EVERYTHING | GPT])
+def test_parameters_are_those_of_the_layout(case: dict[str, Any]) -> None:
+    model = jobs.settings_of(case | {"qk_norm": True}).model
+    assert parameters(model) == sum(part.elements for part in chunk_parameters(model, range(model.layers), 1))
+
+
+def test_flops_are_those_of_the_gemms_that_run() -> None:
+    """Forward and backward of one batch, counted; every token has k experts, whichever they are."""
+    settings, groups, trainer = jobs.make(EVERYTHING | {"B": 2, "recompute": "none"})
+    with Counts(groups) as counts:
+        trainer.forward_backward(jobs.feed(settings, groups, jobs.batches(2)[0]))
+    model = settings.model
+    padding = 6 * 2 * jobs.SEQ * model.hidden * (128 - model.vocab)  # of the vocabulary
+    weighted = 3 * 2 * 2 * jobs.SEQ * model.experts_per_token * model.hidden * 3  # sums of experts, three layers
+    assert counts.flops == model_flops_per_iteration(model, 2) + padding + weighted

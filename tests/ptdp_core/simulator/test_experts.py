@@ -1,0 +1,208 @@
+"""Experts in the simulator: products, bytes sent, memory and time against counts made another way."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.errors import ConfigurationError
+from ptdp_core.formulas import attention_core_flops, layer_forward_flops
+from ptdp_core.layout import expert_elements, rank_elements
+from ptdp_core.simulator import experts, fp8, load_cluster, operators, simulate
+from ptdp_core.simulator.bounds import family_least_memory, family_least_time, least_time
+from ptdp_core.simulator.costs import CostModel
+from ptdp_core.simulator.memory import deferred_bytes, layer_intermediate_bytes
+
+H100 = load_cluster("h100")
+MODEL = ModelConfig(
+    *(4, 2048, 16, 4096, 32000),
+    kv_heads=8,
+    ffn_hidden=4096,
+    activation="swiglu",
+    norm="rmsnorm",
+    positions="rotary",
+    tied_embeddings=False,
+    bias=False,
+    experts=32,
+    experts_per_token=4,
+    expert_ffn_hidden=1024,
+)
+SHARED = replace(MODEL, shared_expert_ffn_hidden=2048)
+EXPERT = 3 * 2048 * 1024  # elements: gate, up and down
+
+
+def configured(model: ModelConfig = MODEL, **parallel: object) -> TrainingConfig:
+    chosen = {"d": 8, "B": 64, "recompute": "none", "attention": "sdpa", "sharded_optimizer": True} | parallel
+    return TrainingConfig(model, ParallelConfig(**chosen))  # type: ignore[arg-type]
+
+
+def flops(work: operators.Work) -> float:
+    return sum(2 * m * n * k * count for m, n, k, count in work.gemms)
+
+
+@pytest.mark.parametrize("model", [MODEL, SHARED])
+@pytest.mark.parametrize("e", [1, 4, 8, 32])
+def test_a_layer_s_products_are_those_of_the_weights_that_a_token_goes_through(model: ModelConfig, e: int) -> None:
+    """Wherever the experts are; the backward pass has twice the products of the forward pass."""
+    config = configured(model, d=32, e=e)
+    forward = operators.layer_forward(model, 1, 1, scores=False) + experts.forward(config)
+    backward = operators.layer_backward(model, 1, 1, scores=False) + experts.backward(config)
+    assert flops(forward) == layer_forward_flops(model, 1) - attention_core_flops(model, 1)
+    assert flops(backward) == 2 * flops(forward)
+
+
+@pytest.mark.parametrize(("t", "etp", "share"), [(1, 0, 1), (4, 4, 4), (4, 1, 4)])
+def test_tensor_ranks_share_the_products_of_experts_by_width_or_by_token(t: int, etp: int, share: int) -> None:
+    whole = configured(d=16)
+    config = configured(d=16, t=t, etp=etp, sequence_parallel=t > 1, e=4)
+    linears = slice(0, 2)
+    assert flops(operators.Work(experts.forward(config).gemms[linears])) * share == flops(
+        operators.Work(experts.forward(whole).gemms[linears])
+    )
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"d": 8, "e": 4},
+        {"d": 8, "e": 8, "t": 2, "sequence_parallel": True},
+        {"d": 8, "e": 16, "t": 2, "etp": 1, "sequence_parallel": True},
+        {"d": 4, "e": 2, "c": 2, "p": 2},
+    ],
+)
+def test_every_gpu_s_experts_are_all_of_them_as_often_as_there_are_replicas(sizes: dict[str, int]) -> None:
+    parallel = configured(**sizes).parallel
+    held = expert_elements(configured(**sizes))
+    gpus = parallel.d * parallel.c * parallel.t
+    assert sum(held) * gpus == MODEL.layers * MODEL.experts * EXPERT * parallel.expert_replicas
+    assert all(some < every for some, every in zip(held, rank_elements(configured(**sizes)), strict=True))
+
+
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_all_to_all_carries_k_rows_of_every_token_but_those_of_the_rank_s_own_experts(recompute: str) -> None:
+    """Dispatch and combine, forward and backward, and forward once more if layers are computed again."""
+    config = configured(e=8, recompute=recompute)
+    exchanges = 6 if recompute == "full" else 4
+    rows = 4096 * 4 * 7 // 8
+    assert simulate(config, H100).traffic["experts"] == exchanges * config.parallel.m * 4 * 2 * rows * 2048
+
+
+@pytest.mark.parametrize("etp", [1, 4])
+def test_whole_experts_of_tensor_ranks_are_sent_a_part_of_the_tokens(etp: int) -> None:
+    alone = simulate(configured(e=4), H100).traffic["experts"]
+    sent = simulate(configured(t=4, etp=etp, e=4, sequence_parallel=True), H100).traffic["experts"]
+    assert sent * (4 if etp == 1 else 1) == alone
+
+
+def test_without_expert_parallelism_nothing_is_sent_to_experts() -> None:
+    assert "experts" not in simulate(configured(), H100).traffic
+    assert CostModel(H100).expert_exchange(configured()) == 0.0
+
+
+def test_across_nodes_the_exchange_takes_the_nodes_links() -> None:
+    """Of 16 GPUs on two nodes half of what each sends leaves its node, 8 GPUs' worth over the node's links."""
+    model, size = CostModel(H100), 2 * 4096 * 4 * 2048
+    inside, across = (model.expert_exchange(configured(d=e, e=e)) / 2 for e in (8, 16))
+    node = H100.tensor_hca_bandwidth * H100.gpus_per_node / H100.gpus_per_hca
+    assert across > 8 * 8 / 16 * size / node > inside
+
+
+def test_a_sharded_optimizer_shards_experts_over_the_ranks_that_hold_the_same() -> None:
+    """Of E experts a GPU holds E/e, and updates 1/(d/e) of them; of all else it updates 1/d. fp16: 2, 12 bytes."""
+    config = configured(d=8, e=4)
+    memory = simulate(config, H100).memory_bytes
+    of_experts = MODEL.layers * MODEL.experts * EXPERT // 4
+    others = rank_elements(config)[0] - of_experts
+    states = 12 if H100.element_bytes == 2 else 8
+    assert memory["weights"] == H100.element_bytes * (others + of_experts)
+    assert memory["optimizer"] == states * (others // 8 + of_experts // 2)
+
+
+def test_experts_of_tensor_ranks_are_reduced_where_nothing_else_has_replicas() -> None:
+    """t = 4, e = 2: two tensor ranks have the same whole experts."""
+    two, four = (configured(d=1, t=4, e=e, etp=1, sequence_parallel=True) for e in (2, 4))
+    assert (two.parallel.expert_replicas, four.parallel.expert_replicas) == (2, 1)
+    model = CostModel(H100)
+    of_experts = expert_elements(two)[0]
+    assert model.data_parallel(two, of_experts, 0.0, of_experts) > 0 == model.data_parallel(four, 1e9, 0.0, 1e9)
+    assert model.weight_gather(two, of_experts, of_experts) > 0
+
+
+def test_time_and_activations_grow_smoothly_with_imbalance() -> None:
+    """A product's rows are filled up to whole loads, so that no number of tokens is slower than the next larger one."""
+    estimates = [simulate(configured(e=8, expert_imbalance=1 + step / 100), H100) for step in range(0, 31, 3)]
+    times = [estimate.iteration_time for estimate in estimates]
+    kept = [estimate.memory_bytes["stashed_activations"] for estimate in estimates]
+    assert times == sorted(times)
+    assert kept == sorted(kept)
+    assert max(after / before for before, after in pairwise(times)) < 1.03
+
+
+def test_a_capacity_bounds_what_the_busiest_rank_computes_and_receives() -> None:
+    balanced, bounded, free = (
+        simulate(configured(e=8, **more), H100).iteration_time
+        for more in ({}, {"expert_imbalance": 1.3, "capacity_factor": 1.0}, {"expert_imbalance": 1.3})
+    )
+    assert bounded == balanced < free
+
+
+@pytest.mark.parametrize("model", [MODEL, SHARED])
+@pytest.mark.parametrize("sizes", [{"e": 8}, {"e": 4, "p": 2, "d": 4}, {"e": 2, "t": 4, "etp": 1}])
+def test_bounds_of_the_search_stay_below(model: ModelConfig, sizes: dict[str, int]) -> None:
+    config = configured(model, **sizes, sequence_parallel=sizes.get("t", 1) > 1)
+    costs, estimate = CostModel(H100), simulate(config, H100)
+    assert family_least_time(config, costs) <= estimate.iteration_time
+    assert least_time(config, costs) <= estimate.iteration_time
+    assert family_least_memory(config, costs) <= sum(estimate.memory_bytes.values())
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"e": 3, "d": 3}, "e=3 does not divide experts=32; needs as many on every rank; try e=2"),
+        ({"e": 16}, "e=16 with etp=1 does not divide d*c*t=8 ranks; needs whole groups; try e=8"),
+        ({"t": 4, "etp": 2}, "etp=2 with t=4"),
+        ({"t": 2, "etp": 1}, "etp=1 with t=2, sequence_parallel=False"),
+    ],
+)
+def test_layouts_that_do_not_divide_experts_get_one_line(sizes: dict[str, int], message: str) -> None:
+    with pytest.raises(ConfigurationError, match="^" + message.replace("*", r"\*")):
+        configured(B=192, **sizes)
+
+
+def test_experts_do_not_show_in_a_dense_model_s_values() -> None:
+    dense = replace(MODEL, experts=0, experts_per_token=0, expert_ffn_hidden=0)
+    shown = configured(dense).to_plain()
+    assert not {"experts", "e", "etp", "head_dim", "capacity_factor", "expert_imbalance"} & shown.keys()
+    with pytest.raises(ConfigurationError, match="without experts; needs experts; try e=1"):
+        configured(dense, e=2)
+
+
+@pytest.mark.parametrize(("recipe", "wide"), [("none", 2), ("delayed", 1)])
+def test_of_every_row_the_linears_inputs_and_the_first_one_s_output_are_kept(recipe: str, wide: int) -> None:
+    """Outputs are summed as they come, so that none are kept."""
+    config = configured(e=8, b=2, fp8_recipe=recipe)
+    tokens, rows = experts.tokens_and_rows(config)
+    assert (tokens, rows) == (2 * 4096, 2 * 4096 * 4)
+    assert experts.kept_bytes(config) == rows * (wide * (2048 + 1024) + 2 * 2 * 1024) + 4 * tokens * 32
+    dense = configured(replace(MODEL, experts=0, experts_per_token=0), b=2, fp8_recipe=recipe)
+    without = layer_intermediate_bytes(config) - experts.kept_bytes(config)
+    mlp = tokens * (wide * 4096 + 2 * 2 * 4096)
+    # The router keeps its input in bf16, where an MLP's first linear keeps it in FP8.
+    assert layer_intermediate_bytes(dense) - without == mlp - (2 - wide) * tokens * 2048
+
+
+def test_what_is_put_off_are_inputs_and_output_gradients_of_the_rows() -> None:
+    config = configured(p=2, d=4, e=4, schedule="zb-h1")
+    rows = 4096 * 4
+    of_experts = 2 * rows * (2048 + 2 * 1024 + 1024 + 2048)
+    attention = 2 * 4096 * (2 * 2048 + MODEL.qkv_width + MODEL.attention_width)
+    assert deferred_bytes(config, H100, 2, False) == round(2 * (of_experts + attention) / H100.allocator_efficiency)
+
+
+def test_layers_without_a_common_mlp_cast_two_linears_to_fp8() -> None:
+    """The delayed recipe reads 2 bytes of an element and writes 2, in a kernel for each tensor."""
+    alone, with_shared = (fp8.input_casting(configured(model, fp8_recipe="delayed")) for model in (MODEL, SHARED))
+    assert (alone.kernels, alone.traffic_bytes) == (2, 4 * 4096 * (2048 + 2048))
+    assert (with_shared.kernels, with_shared.traffic_bytes) == (4, 4 * 4096 * (2048 + 2048 + 2048 + 2048))
