@@ -75,17 +75,17 @@ def check_fields(part: Any) -> None:
 
     What several fields must be together is checked by the classes themselves.
     """
-    for item in _fields(cast(Hashable, type(part))):
-        value = getattr(part, item.name)
-        is_default = type(value) is type(item.default) and value == item.default
+    for item, name, default in _fields(cast(Hashable, type(part))):
+        value = getattr(part, name)
+        is_default = value is default or (type(value) is type(default) and value == default)
         if not is_default and (problem := _problem(item, value)):
-            raise ConfigurationError(f"{item.name}={value!r} is {problem}")
+            raise ConfigurationError(f"{name}={value!r} is {problem}")
 
 
 @lru_cache(maxsize=64)
-def _fields(part: Hashable) -> tuple[Field[Any], ...]:
-    """The fields of a configuration class."""
-    return fields(cast(Any, part))
+def _fields(part: Hashable) -> tuple[tuple[Field[Any], str, Any], ...]:
+    """The fields of a configuration class, each with its name and default, which every configuration is asked for."""
+    return tuple((item, item.name, item.default) for item in fields(cast(Any, part)))
 
 
 def _problem(item: Field[Any], value: object) -> str:

@@ -253,6 +253,8 @@ def layer_expert_elements(config: TrainingConfig) -> int:
 
 def expert_elements(config: TrainingConfig) -> list[int]:
     """The number of parameters of experts on one GPU of each pipeline rank, which are among `rank_elements`."""
+    if not config.model.experts:
+        return [0] * config.parallel.p
     kinds = rank_kinds(config.model.layers, config.parallel.placement, config.parallel.pipeline_layout)
     layer = layer_expert_elements(config)
     return [layer * sum(kinds.chunks[kind]) for kind in kinds.of]

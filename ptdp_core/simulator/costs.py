@@ -38,9 +38,9 @@ from ptdp_core.simulator.network import Group, NetworkModel, data_group, tensor_
 from ptdp_core.simulator.software import Software
 
 # What does not matter to the times of passes: the fields that only the schedule and the gradients' reduction know.
-NOT_IN_PASSES = ("d", "B", "schedule", "data_parallel", "sharded_optimizer")
+NOT_IN_PASSES = frozenset(("d", "B", "schedule", "data_parallel", "sharded_optimizer"))
 # Nor do these to the times of a layer, of the embedding and of the logits.
-NOT_IN_PARTS = (*NOT_IN_PASSES, "p", "v", "pipeline_layout")
+NOT_IN_PARTS = NOT_IN_PASSES | {"p", "v", "pipeline_layout"}
 # The bytes moved per parameter to flatten gradients into the all-reduce's buffer and back.
 GRADIENT_COPY_BYTES = 12
 
@@ -145,7 +145,7 @@ class Stages(tuple[StageTimes, ...]):
         return {phase: fsum(self.each(part)) for phase, part in parts.items()}
 
 
-def fields_but(config: TrainingConfig, names: tuple[str, ...]) -> tuple[object, ...]:
+def fields_but(config: TrainingConfig, names: frozenset[str]) -> tuple[object, ...]:
     """The model, whether gradients are summed over microbatches, and all fields of the parallelism but some."""
     parallel = config.parallel
     return (config.model, parallel.m == 1, *[value for name, value in vars(parallel).items() if name not in names])
