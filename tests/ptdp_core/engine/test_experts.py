@@ -164,6 +164,12 @@ def test_ranks_of_experts_communicate_as_the_layout_says(number: int) -> None:
             step = step_collectives(config)[RankGrid.of(par).coordinates(rank)["pp"]]
             reduced = {call.group: call.elements * size for call in step if call.group in ("dp", "edp")}
             assert reduced == {group: counted[f"{group} all_reduce bytes"] for group in reduced}
+            partial = [call.elements * size for call in step if call.group == "tp"]
+            if not par.sequence_parallel and par.t > 1:  # otherwise compared with all calls of tensor ranks
+                calls_per_token = 3 * par.m * model.seq * par.b * size
+                activations = [call for part in stage_passes(config, 0) for call in part if call.group == "tp"]
+                sent = par.m * sum(call.elements for call in activations) * size
+                assert counted["tp all_reduce bytes"] == sent + calls_per_token + sum(partial)
 
 
 @pytest.mark.parametrize("shared", [0, 12])
