@@ -139,8 +139,8 @@ def kept_bytes(config: TrainingConfig) -> int:
     """Bytes that the experts of a layer keep of one microbatch for their backward pass; 0 without experts.
 
     Of every row the inputs of both linears, in FP8 if these are, and the first one's output; of every token the scores
-    in fp32. Outputs are not kept: a token's weights multiply its rows before the second linear, as in Megatron-Core
-    since 0.12, so that combining them needs no more than a sum.
+    in fp32. Outputs are not kept: a token's weights multiply its rows before the second linear, as in
+    Megatron-Core (`weighted_bias_swiglu_impl`), so that combining them needs no more than a sum.
     """
     if not config.model.experts:
         return 0

@@ -166,9 +166,11 @@ def test_experts_are_shared_in_every_way_that_can_be_made():
     ]
 
 
-def test_shares_of_the_time_of_experts_add_up():
+def test_shares_of_the_time_of_experts_add_up_and_pruning_changes_nothing():
     mixture = TrainingJob(EXPERTS, 8, 8)
-    for estimate in search(mixture, CLUSTER, 5, prune=False).ranked[::50]:
+    unpruned = search(mixture, CLUSTER, 5, prune=False)
+    assert search(mixture, CLUSTER, 5).ranked[:5] == unpruned.ranked[:5]
+    for estimate in unpruned.ranked[::50]:
         shares, parallel = time_shares(estimate, CLUSTER), estimate.config.parallel
         assert sum(shares.values()) == pytest.approx(estimate.iteration_time)
         assert (shares["expert-parallel communication"] > 0) == (parallel.e > 1)
