@@ -494,8 +494,8 @@ class TrainingConfig:
         if not model.experts:
             if parallel.e > 1 or parallel.etp or parallel.capacity_factor:
                 raise ConfigurationError(
-                    f"e={parallel.e}, etp={parallel.etp}, capacity_factor={parallel.capacity_factor} of a model without "
-                    "experts; needs experts; try e=1"
+                    f"e={parallel.e}, etp={parallel.etp}, capacity_factor={parallel.capacity_factor} of a model "
+                    "without experts; needs experts; try e=1"
                 )
             return
         e, etp, ranks = parallel.e, parallel.expert_tensor_ranks, parallel.weight_replicas * parallel.t

@@ -17,10 +17,10 @@ from ptdp_core.layout.parameters import (
     ROW,
     Parameter,
     expert_elements,
+    partial_elements,
     rank_elements,
     table_elements,
     usual_layer,
-    whole_elements,
 )
 from ptdp_core.layout.stages import rank_kinds, stage_layers
 
@@ -289,7 +289,8 @@ def step_collectives(config: TrainingConfig) -> tuple[tuple[Collective, ...], ..
     weights; with ZeRO-2 it keeps that part only, and reduces the gradients of every microbatch. Experts' gradients are
     reduced over the ranks that hold the same ones. With sequence
     parallelism a tensor rank has the gradients of whole parameters (of layer norms, biases, positions) from its part of
-    the sequence only, and the tensor-parallel group sums them.
+    the sequence only, and the tensor-parallel group sums them; also otherwise those of what only parts of its work
+    use (`partial_elements`).
     """
     parallel, tied = config.parallel, set(config.tied_ranks or ())
     reductions = parallel.m if parallel.data_parallel == "zero2" else 1
@@ -307,12 +308,12 @@ def step_collectives(config: TrainingConfig) -> tuple[tuple[Collective, ...], ..
         return (Collective(ALL_REDUCE, group, elements, GRADIENT),)
 
     kinds = rank_kinds(config.model.layers, parallel.placement, parallel.pipeline_layout)
-    elements, experts, whole = rank_elements(config), expert_elements(config), whole_elements(config)
+    elements, experts, partial = rank_elements(config), expert_elements(config), partial_elements(config)
     by_kind = [
         (
             *data_parallel(elements[pp] - experts[pp], "dp", parallel.weight_replicas),
             *data_parallel(experts[pp], "edp", parallel.expert_replicas),
-            *((Collective(ALL_REDUCE, "tp", whole[pp], GRADIENT),) if parallel.sequence_shards > 1 else ()),
+            *((Collective(ALL_REDUCE, "tp", partial[pp], GRADIENT),) if partial[pp] else ()),
             *((embedding,) if pp in reducing else ()),
         )
         for pp in kinds.ranks

@@ -288,6 +288,21 @@ def whole_elements(config: TrainingConfig) -> list[int]:
     return ranks
 
 
+def partial_elements(config: TrainingConfig) -> list[int]:
+    """The number of parameters of each pipeline rank of which every tensor rank has a part of the gradients.
+
+    With sequence parallelism these are all `whole_elements`, otherwise routers and the norms of queries and keys.
+    """
+    model, parallel = config.model, config.parallel
+    if parallel.sequence_shards > 1:
+        return whole_elements(config)
+    if parallel.t == 1 or not (model.experts or model.qk_norm):
+        return [0] * parallel.p
+    layer = sum(item.elements for item in usual_layer(model) if item.partial)
+    kinds = rank_kinds(model.layers, parallel.placement, parallel.pipeline_layout)
+    return [layer * sum(kinds.chunks[kind]) for kind in kinds.of]
+
+
 def table_elements(config: TrainingConfig) -> int:
     """The elements of the word table on a tensor rank, and of the output layer's.
 

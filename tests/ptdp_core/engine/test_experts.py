@@ -1,5 +1,6 @@
 """Mixtures of experts: the serial model's loss, gradients and parameters at every layout; counts; checkpoints."""
 
+import itertools
 from collections import Counter, defaultdict
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ from benchmarks.exact.ranks import Counts
 from ptdp_core.engine.optimizer import learning_rate
 from ptdp_core.formulas import model_flops_per_iteration, parameters
 from ptdp_core.launch.local import launch
-from ptdp_core.layout import RankGrid, chunk_parameters, expert_passes, stage_passes
+from ptdp_core.layout import RankGrid, chunk_parameters, expert_passes, stage_passes, step_collectives
 from tests.marks import by_default
 from tests.ptdp_core.engine import jobs, serial, serial_later
 from tests.ptdp_core.engine.test_parity import TOLERANCE
@@ -125,27 +126,50 @@ def test_a_checkpoint_goes_on_at_another_number_of_expert_ranks(tmp_path: Path) 
         assert losses == pytest.approx(expected, rel=1e-10)
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        {"d": 4, "e": 2, "B": 8},
-        {"d": 2, "e": 2, "recompute": "full", "B": 4},
-        {"t": 2, "d": 2, "e": 2, "sequence_parallel": True, "B": 8},
-        {"p": 2, "d": 2, "e": 2, "B": 4},
-    ],
-)
-def test_tokens_are_exchanged_as_the_layout_says(case: dict[str, Any]) -> None:
-    """Calls and bytes of the all-to-alls of every rank, where every token goes to all experts."""
-    case = {"recompute": "none"} | MIXTURE | {"experts_per_token": 4, "layers": 2} | case
-    settings, size = jobs.settings_of(case), 8
-    model, par = settings.model, settings.parallel
-    passes, again = expert_passes(model, par.b, par.e), par.recompute == "full"
-    runs = par.m * model.layers // par.p * (2 if again else 1)  # of a layer's forward pass
-    calls = [*passes.forward * runs, *passes.backward * (runs // (2 if again else 1))]
-    for counted in run(jobs.communicated, case):
-        # Before every dispatch each rank says how many tokens are for each expert, in integers of 8 bytes.
-        assert counted["ep all_to_all calls"] == len(calls) + runs
-        assert counted["ep all_to_all bytes"] == sum(call.elements for call in calls) * size + runs * model.experts * 8
+EXCHANGING: list[dict[str, Any]] = [
+    {"d": 2, "e": 2},
+    {"d": 4, "e": 2},
+    {"d": 4, "e": 4},
+    {"t": 2, "d": 2, "e": 2},
+    {"t": 2, "d": 2, "e": 2, "sequence_parallel": True},
+    {"t": 2, "d": 2, "e": 4, "etp": 1, "sequence_parallel": True},
+    {"p": 2, "d": 2, "e": 2},
+    {"c": 2, "d": 2, "e": 4},
+]
+
+
+@pytest.mark.parametrize("number", by_default(range(len(EXCHANGING)), 1, 5))
+def test_ranks_of_experts_communicate_as_the_layout_says(number: int) -> None:
+    """Calls and bytes of every rank's all-to-alls, and bytes of its gradients; every token goes to all experts.
+
+    32 configurations with and without recomputation and a shared expert.
+    """
+    base = MIXTURE | EXCHANGING[number] | {"layers": 2, "experts_per_token": 4, "B": 8}
+    cases = [
+        base | {"recompute": recompute, "shared_expert_ffn_hidden": shared}
+        for recompute, shared in itertools.product(("none", "full"), (0, 12))
+    ]
+    ranks = jobs.settings_of(base).parallel.n
+    for case, *rows in zip(cases, *launch(jobs.all_communicated, ranks, (cases,), timeout=120), strict=True):
+        config, size = jobs.settings_of(case).training, 8
+        model, par = config.local_model, config.parallel
+        forward, backward = expert_passes(model, par.b, par.e, par.t if par.whole_experts else 1)
+        layers = par.m * model.layers // par.p
+        runs = layers * (2 if par.recompute == "full" else 1)  # of forward passes
+        calls = [*forward * runs, *backward * layers]
+        for rank, counted in enumerate(rows):
+            # Before every dispatch each rank says how many tokens are for each expert, in integers of 8 bytes.
+            assert counted["ep all_to_all calls"] == len(calls) + runs
+            assert counted["ep all_to_all bytes"] == (sum(c.elements for c in calls) + runs * model.experts) * size
+            step = step_collectives(config)[RankGrid.of(par).coordinates(rank)["pp"]]
+            reduced = {call.group: call.elements * size for call in step if call.group in ("dp", "edp")}
+            assert reduced == {group: counted[f"{group} all_reduce bytes"] for group in reduced}
+            partial = [call.elements * size for call in step if call.group == "tp"]
+            if not par.sequence_parallel and par.t > 1:  # otherwise compared with all calls of tensor ranks
+                calls_per_token = 3 * par.m * model.seq * par.b * size
+                activations = [call for part in stage_passes(config, 0) for call in part if call.group == "tp"]
+                sent = par.m * sum(call.elements for call in activations) * size
+                assert counted["tp all_reduce bytes"] == sent + calls_per_token + sum(partial)
 
 
 @pytest.mark.parametrize("shared", [0, 12])
