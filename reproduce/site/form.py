@@ -31,6 +31,9 @@ GROUPS: Mapping[str, Mapping[str, Label]] = {
         "d": Label("Data parallelism", "d", "replicas"),
         "B": Label("Batch size", "B", "sequences"),
         "b": Label("Microbatch size", "b", "sequences"),
+        "c": Label("Context parallelism", "c", "GPUs"),
+        "e": Label("Expert parallelism", "e", "GPUs"),
+        "etp": Label("Tensor ranks of an expert", "", "GPUs"),
     },
     "Schedule": {
         "schedule": Label("Pipeline schedule"),
@@ -48,6 +51,9 @@ GROUPS: Mapping[str, Mapping[str, Label]] = {
         "fused": Label("Fused operators"),
         "attention": Label("Attention"),
         "fp8_recipe": Label("FP8 for linears"),
+        "context_exchange": Label("Exchange of context parallelism"),
+        "capacity_factor": Label("Capacity of an expert"),
+        "expert_imbalance": Label("Imbalance of experts"),
     },
     "Model": {
         "layers": Label("Layers", "l"),
@@ -63,6 +69,15 @@ GROUPS: Mapping[str, Mapping[str, Label]] = {
         "rope_theta": Label("Rotary base", "θ"),
         "tied_embeddings": Label("Tied embeddings"),
         "bias": Label("Biases"),
+        "head_dim": Label("Size of a head"),
+        "qk_norm": Label("Normalised queries and keys"),
+        "experts": Label("Experts", "E"),
+        "experts_per_token": Label("Experts of a token", "k"),
+        "expert_ffn_hidden": Label("Width of an expert"),
+        "shared_expert_ffn_hidden": Label("Width of the shared expert"),
+        "dense_layers": Label("Layers without experts"),
+        "router": Label("Router"),
+        "auxiliary_loss": Label("Balancing loss"),
     },
 }
 ACRONYMS = {

@@ -150,8 +150,9 @@ def test_a_swapped_action_that_deadlocks(mutant: Mutant) -> None:
 def test_an_all_reduce_in_the_simulator(mutant: Mutant) -> None:
     edit = (
         "ptdp_core/simulator/operators.py",
-        "collectives = layer_passes(model, b, t, sequence_parallel).forward",
-        "collectives = layer_passes(model, b, t, sequence_parallel).forward + layer_passes(model, b, 2).backward[:1]",
+        "collectives = layer_passes(model, b, t, sequence_parallel, whole_experts).forward",
+        "collectives = layer_passes(model, b, t, sequence_parallel, whole_experts).forward"
+        " + layer_passes(model, b, 2).backward[:1]",
     )
     (difference,) = mutant("simulated", edit)
     assert difference["headline"].startswith("communication (simulated): more layer forward all-reduces: +1 (in ")

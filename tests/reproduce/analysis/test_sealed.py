@@ -65,7 +65,7 @@ def test_choices_stand_in_the_record(seal):
     [
         ({"precision": "NVFP4"}, "not described: precision NVFP4"),
         ({"needs": ["MoE/EP", "MLA"]}, "not described: multi-head latent attention"),
-        ({"layout": ROW["layout"] | {"ep": 2}}, "e=2, etp=0 of a model without experts"),
+        ({"layout": ROW["layout"] | {"ep": 2}}, "e=2, etp=0, capacity_factor=0.0 of a model without experts"),
         ({"layout": ROW["layout"] | {"cp": 2}}, "p*t*c*d=32 is not gpus=16"),
         ({"layout": ROW["layout"] | {"d": 3}}, "needs"),
         ({"model": {"name": "Unheard-Of 9B"}}, "unknown model"),

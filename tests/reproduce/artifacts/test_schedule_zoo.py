@@ -59,9 +59,10 @@ def test_predictions_are_marked():
     assert list(marks.get_xdata()) == [100.0] * sum(point.status == "ok" for point in points)
 
 
-def test_points_of_another_cluster_have_no_interval():
-    """Nothing is known of the simulator's errors there."""
+def test_points_of_another_cluster_have_its_wider_interval():
+    widths = {"selene": set(), "h100": set()}
     for point in RECORD.points:
         if point.status == "ok":
-            known = point.metrics[RATE].interval is not None
-            assert known == ("cluster" not in point.parameters)
+            interval = point.metrics[RATE].interval
+            widths[point.parameters.get("cluster", "selene")].add(round(interval.high / interval.low, 3))
+    assert max(widths["selene"]) < min(widths["h100"])

@@ -151,7 +151,7 @@ def test_a_number_of_a_cluster_that_is_not_plausible_is_a_line_before_the_result
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"cp": 2}, "unknown key 'cp'; context parallelism is not modelled; p, t, d and sequence_parallel are"),
+        ({"cp": 2}, "unknown key 'cp'; context parallelism is the letter c here; try c"),
         ({"ep": 8}, "unknown key 'ep'; expert parallelism is the letter e here"),
         ({"dp": 2}, "unknown key 'dp'; the paper's letter is d; try d"),
         ({"sequence_paralel": True}, "unknown key 'sequence_paralel'; did you mean 'sequence_parallel'?"),
