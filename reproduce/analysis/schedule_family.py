@@ -72,7 +72,7 @@ def simulated(members: Sequence[Member], p: int, m: int, settings: Mapping[str, 
         values["B"] = m * int(values.get("d", 1)) * int(values["b"])
         try:
             estimate = simulate(TrainingConfig.from_plain(values), cluster)
-        except (ConfigurationError, TypeError) as error:
+        except ConfigurationError as error:
             raise UsageError(f"{member.title}: {error}") from None
         metrics = simulated_metrics(estimate, cluster, SIMULATED)
         with_estimates.append(member._replace(metrics={**member.metrics, **metrics}, fits=estimate.fits))

@@ -72,13 +72,16 @@ class Margins:
     memory: Margin | None
 
     def of(self, metric: str, parameters: Mapping[str, Any]) -> Margin | None:
-        """The margin of a metric of a point; None if it has none. A point on another cluster has that one's."""
+        """The margin of a metric of a point; None if it has none.
+
+        A point on another cluster has that one's. No runs with experts or context parallelism made any margin.
+        """
         if CLUSTER in parameters:
             others = read(str(parameters[CLUSTER]))
             rest = {name: value for name, value in parameters.items() if name != CLUSTER}
             return others.of(metric, rest) if others else None
         kind = METRICS[metric].margin if metric in METRICS else None
-        if kind is None:
+        if kind is None or parameters.get("experts") or parameters.get("c", 1) > 1:
             return None
         margin: Margin | None = getattr(self, "zero3" if kind == "throughput" and _is_zero3(parameters) else kind)
         return margin

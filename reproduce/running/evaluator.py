@@ -69,7 +69,7 @@ class PointEvaluator:
         """The point's parameters with the training configuration's defaults filled in, if they make one."""
         try:
             return {**point.parameters, **TrainingConfig.from_plain(point.parameters).to_plain()}
-        except (ConfigurationError, TypeError):
+        except ConfigurationError:
             return point.parameters
 
     def order(self) -> Sequence[Point]:

@@ -105,7 +105,7 @@ def _incomparable(record: Record, point: PointResult, cluster: Cluster, host: st
             return f"with {name}={parameters[name]}, where the engine was calibrated with {like_calibrated[0]}"
     try:
         TrainingConfig.from_plain(parameters)
-    except (ConfigurationError, TypeError):
+    except ConfigurationError:
         return "whose parameters are no training configuration"
     return None
 

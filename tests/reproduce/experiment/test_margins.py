@@ -60,6 +60,11 @@ def test_a_point_on_another_cluster_has_that_one_s_margin():
     assert MARGINS.applied(point("a", 1, 11.0, cluster="b200")).metrics["throughput_per_gpu"].interval is None
 
 
+@pytest.mark.parametrize("axis", [{"c": 2}, {"experts": 8}])
+def test_context_and_experts_have_none(axis):
+    assert MARGINS.applied(point("a", 1, 11.0, **axis)).metrics["throughput_per_gpu"].interval is None
+
+
 def test_numbers_that_are_not_simulated_have_none():
     derived = replace(point("a", 1, 11.0), metrics={"throughput_per_gpu": Metric(1.0, "FLOP/s", "derived")})
     assert MARGINS.applied(derived) == derived
