@@ -12,6 +12,7 @@ from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import Results, listed
 from reproduce.experiment.sweep import Level, Sweep, levels
 from reproduce.output.figures import line_plot
+from reproduce.papers.shared.models import LLAMA
 
 if TYPE_CHECKING:
     from results.records import Record
@@ -58,11 +59,7 @@ ARTIFACT = Artifact(
             kv_heads=8,
             ffn_hidden=14336,
             vocab=128256,
-            activation="swiglu",
-            norm="rmsnorm",
-            positions="rotary",
-            tied_embeddings=False,
-            bias=False,
+            **LLAMA,
             p=1,
             d=GPUS // SHARING,
             b=1,

@@ -12,14 +12,12 @@ from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import Results, listed
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output.figures import line_plot
+from reproduce.papers.shared.models import LLAMA
 
 if TYPE_CHECKING:
     from results.records import Record
 
 GPUS, NODE = 64, 8
-LLAMA: dict[str, Any] = {
-    "activation": "swiglu", "norm": "rmsnorm", "positions": "rotary", "tied_embeddings": False, "bias": False,
-}  # fmt: skip
 MODELS: dict[str, dict[str, Any]] = {
     "Mixtral 8x7B": {
         "layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "ffn_hidden": 14336, "vocab": 32000,

@@ -16,6 +16,11 @@ SIZES = ("layers", "hidden", "heads", "seq", "vocab")
 TOLERANCE = "the number printed is eq. (2), rounded or cut off to the digits printed"
 GPT_3 = "fig_interleaved"  # whose entry in `published.json` has the 175-billion model
 
+# What models of Llama's kind share.
+LLAMA: dict[str, Any] = {
+    "activation": "swiglu", "norm": "rmsnorm", "positions": "rotary", "tied_embeddings": False, "bias": False,
+}  # fmt: skip
+
 
 def table_1() -> list[Level]:
     """Table 1's models, smallest first: size as printed ('1008B'), and the configuration of its run, d = n/(p*t)."""
