@@ -20,9 +20,9 @@ from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import measure, wall_timer
 from benchmarks.harness.training import build, fastest_product, parameters_of
 from ptdp_core.config import ModelConfig, ParallelConfig
-from ptdp_core.engine.report import peak_memory
 from ptdp_core.engine.settings import EngineSettings
 from ptdp_core.formulas import flops_per_iteration, model_flops_per_iteration
+from ptdp_core.launch.report import peak_memory
 from results.records import Metric, PointResult
 
 LIMIT_S = 8.0  # of samples of a point

@@ -17,11 +17,11 @@ from ptdp_core.engine.checkpoint import Checkpoints
 from ptdp_core.engine.data import Batches, Sequences, fingerprint, open_tokens
 from ptdp_core.engine.groups import Groups, local_device
 from ptdp_core.engine.optimizer import on_host
-from ptdp_core.engine.report import TrainingLog
 from ptdp_core.engine.settings import RunSettings, Settings
 from ptdp_core.engine.trainer import Trainer
 from ptdp_core.launch.defaults import decided, fitted, set_up, smallest_memory
 from ptdp_core.launch.outcome import Trained
+from ptdp_core.launch.report import TrainingLog
 
 if TYPE_CHECKING:
     from ptdp_core.engine.zero3 import Zero3Trainer

@@ -40,9 +40,9 @@ from ptdp_core.engine.data import Sequences, open_tokens, write_tokens
 from ptdp_core.engine.groups import local_device
 from ptdp_core.engine.model import EPSILON, Operators
 from ptdp_core.engine.parameters import TORCH_DTYPES
-from ptdp_core.engine.report import peak_memory
 from ptdp_core.engine.settings import EngineSettings
 from ptdp_core.launch.local import RankError
+from ptdp_core.launch.report import peak_memory
 from ptdp_core.simulator.operators import Gemm
 from reproduce.analysis.calibration.timings import DeviceTimings, LayerSize, Timings, gemms_of, layers_for
 from reproduce.analysis.calibration.write import machine
