@@ -6,6 +6,7 @@ from math import log
 import pytest
 from pandas import Series
 
+from ptdp_core.simulator import read_parameters
 from reproduce.analysis.scoring import intervals, refit
 from reproduce.analysis.scoring.published_points import published_points
 from reproduce.experiment import catalog, margins
@@ -43,14 +44,27 @@ def test_values_left_out_are_inside_as_often_as_said(recomputed, name):
     assert low <= recomputed["margins"][name]["tested"] <= high
 
 
-def test_other_people_s_runs_are_inside_the_worst_of_other_sources_as_often_as_said(recomputed):
-    committed = json.loads(margins.FILE.read_text())["others"]
-    assert committed.keys() == recomputed["others"].keys() == set(intervals.OTHERS)
-    for cluster, known in committed.items():
-        low, high = EXPECTED
-        assert low <= known["throughput"]["tested"] <= high
-        assert known["throughput"] == pytest.approx(recomputed["others"][cluster]["throughput"])
-        assert margins.read(cluster).memory is None
+@pytest.mark.parametrize("cluster", [*intervals.OTHERS, *intervals.DIFFERING])
+def test_other_people_s_runs_are_inside_as_often_as_said(recomputed, cluster):
+    low, high = EXPECTED
+    known = json.loads(margins.FILE.read_text())["others"][cluster]["throughput"]
+    assert low <= known["tested"] <= high
+    assert known == pytest.approx(recomputed["others"][cluster]["throughput"])
+    assert margins.read(cluster).memory is None
+
+
+def test_no_source_is_less_often_inside_the_margin_of_the_others_than_said():
+    errors = intervals.todays_errors(intervals.OTHERS)
+    assert errors.index.nunique() == 4
+    for source in errors.index.unique():
+        assert (errors[[source]] <= intervals.widest(errors.drop(source))).mean() >= EXPECTED[0]
+
+
+def test_where_machines_of_a_name_differ_the_range_of_the_number_widens_the_margin(recomputed):
+    others = recomputed["others"]
+    plateau = read_parameters("b200")["gemm_plateau"]
+    widened = others["h100"]["throughput"]["factor"] * plateau.value / plateau.low
+    assert others["b200"]["throughput"]["factor"] == pytest.approx(widened)
 
 
 def test_a_source_s_margin_is_the_widest_of_the_others():
