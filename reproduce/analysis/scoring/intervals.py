@@ -7,6 +7,7 @@ tested by leaving out: the errors of each artifact (of memory: each study) again
 
 from collections.abc import Collection, Mapping, Sequence
 from math import ceil, exp, log
+from pathlib import Path
 from typing import Any
 
 from pandas import DataFrame, Series, concat
@@ -14,13 +15,17 @@ from pandas import DataFrame, Series, concat
 from ptdp_core.simulator import load_cluster, read_parameters
 from reproduce.analysis.scoring import refit
 from reproduce.analysis.scoring.ledger import TODAY, first_rank_bytes, measured_over_predicted, studies
+from reproduce.experiment import catalog
 from reproduce.experiment.margins import signs
+from reproduce.experiment.quantities import PEAK_MEMORY
+from reproduce.running import runner, simulated
 
 COVERAGE = 0.9
 # Clusters that share the margin of `ledger.TODAY`'s runs on them, and those whose machines differ, though they have one
 # name, with the number in whose range they do: it widens the margin.
 OTHERS = ("a100-80", "a100-80-4hca", "h100")
 DIFFERING = {"b200": "gemm_plateau"}
+MEMORY_TABLES = "zerobubble/table_4"  # Tables 4, 6, 7 and 12
 
 # Errors are columns of |log(simulated/measured)|, whose index is the artifact or study that is left out as a whole.
 
@@ -57,7 +62,7 @@ def margins(published: DataFrame, refitted: Mapping[str, Any]) -> dict[str, Any]
             "throughput": _margin(usual.log.abs(), "throughputs of the paper, each artifact left out of the fit"),
             "ratio": _margin(_ratios(usual), "ratios of two of them: neighbours in a series, series at one x"),
             "zero3": _margin(zero3.log.abs(), "throughputs of Table 2 with ZeRO-3, the table left out of the fit"),
-            "memory": _margin(memory_errors(), "memory of the first rank in BigScience's trials, never fitted"),
+            "memory": _margin(memory_errors(), "memory of BigScience's trials and Zero Bubble's runs, never fitted"),
         },
         "others": _of_others(todays_errors(OTHERS)) | _of_differing(),
     }
@@ -130,12 +135,19 @@ def _ratios(values: DataFrame) -> Series:
 
 
 def memory_errors() -> Series:
-    """The errors of a GPU's memory, of the studies that publish it."""
-    errors = [
-        (study.id, abs(log(first_rank_bytes(point.config, load_cluster(study.cluster), study.software) / published)))
+    """The errors of a GPU's memory: of the studies that publish it, and of Zero Bubble's tables."""
+    errors: list[tuple[str, Any, float]] = [
+        (study.id, first_rank_bytes(point.config, load_cluster(study.cluster), study.software), published)
         for study in studies()
         for point in study.points.itertuples()
         if (published := point.first_rank_bytes) is not None
     ]
-    ids, values = zip(*errors, strict=True)
-    return Series(values, index=ids)
+    artifact, name = catalog.load(MEMORY_TABLES), PEAK_MEMORY.name
+    evaluator = simulated.make(runner.plan(artifact, Path(), "simulated"), debug=False)
+    errors += [
+        (MEMORY_TABLES, evaluator.evaluate(point).metrics[name].value, float(point.paper[name].value))
+        for point in artifact.points(artifact.scales[0])
+        if name in point.paper
+    ]
+    ids, ours, published = zip(*errors, strict=True)
+    return Series(map(log, ours), index=ids).sub([log(value) for value in published]).abs()
