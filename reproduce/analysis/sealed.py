@@ -21,7 +21,8 @@ from ptdp_core.simulator import simulate
 from ptdp_core.simulator.cluster import CLUSTER_FOLDER, SOFTWARE
 from ptdp_core.simulator.software import software_of
 from reproduce.analysis.planning.models import with_model_fields
-from reproduce.analysis.scoring.ledger import measured_over_predicted
+from reproduce.analysis.scoring.ledger import range_of_today
+from reproduce.experiment import margins
 from reproduce.experiment.parameters import check_keys
 from reproduce.running import simulated
 from reproduce.running.evaluator import sources_digest
@@ -168,14 +169,24 @@ def predict(row: Mapping[str, Any]) -> PointResult:
     if chosen is not None:
         parameters[SOFTWARE] = ", ".join(chosen)
     tokens = config.parallel.B * config.model.seq / config.parallel.n
-    low, high = (share * estimate.iteration_time for share in measured_over_predicted(name))
+    interval = interval_of(config, name, estimate.iteration_time)
     metric, unit = METRICS[row["metric"]]
-    value, ends = estimate.iteration_time, (low, high)
+    value, ends = estimate.iteration_time, (interval.low, interval.high)
     if metric != "iteration_time":
-        value, ends = tokens / value, (tokens / high, tokens / low)
+        value, ends = tokens / value, (tokens / interval.high, tokens / interval.low)
     status, reason = ("ok", None) if estimate.fits else ("oom", simulated.oom_reason(estimate, cluster))
-    metrics = {metric: Metric(value, unit, "simulated", interval=Interval(*ends, 0.9))}
+    metrics = {metric: Metric(value, unit, "simulated", interval=Interval(*ends, interval.coverage))}
     return _point(row, parameters, status, reason, metrics)
+
+
+def interval_of(config: TrainingConfig, cluster: str, seconds: float) -> Interval:
+    """The interval of an iteration time: the cluster's margin, or where all of today's runs lie if it has none."""
+    known = margins.read(cluster)
+    margin = known and known.of("iteration_time", config.to_plain())
+    if margin:
+        return margin.interval(seconds)
+    low, high = range_of_today()
+    return Interval(min(1.0, low) * seconds, max(1.0, high) * seconds, 0.9)
 
 
 def _point(
@@ -266,8 +277,8 @@ def seal(rows: Sequence[Any], file: Path, folder: Path, command: Sequence[str], 
         notes=(
             f"{made} of {len(points)} rows predicted; of the others the reason says what cannot be described.",
             f"The points file's SHA-256 is {digest_file(file)}.",
-            "An interval holds nine in ten of the open runs' measured over predicted times, of the same cluster if "
-            "there are twenty of it, else of all, and always the prediction (reproduce accuracy --ledger).",
+            "An interval is the cluster's margin (docs/margins.md); where it has none, nine in ten of the open runs' "
+            "measured over predicted times on all clusters, and the prediction (reproduce accuracy --ledger).",
             " ".join((configuration.__doc__ or "").split("Raises")[0].split()),
             *(f"{source}: {why}" for why, source in chosen.items()),
         ),

@@ -29,7 +29,8 @@ with one device everything between devices. Run it on one node of a cluster to p
 
 With tables that were measured before, by whatever means, nothing is measured here: --gemm (CSV: m, n, k, perhaps
 batch, and seconds, ms, us or tflops), --attention (CSV: batch, seq, heads, head_size, pass, and a time), --collectives
-(what nccl-tests' all_reduce_perf prints). The file then says how the machine differs from --base.
+(what nccl-tests prints of all_reduce_perf, or, for sequence parallelism, of all_gather_perf and reduce_scatter_perf, in
+two files). The file then says how the machine differs from --base.
 
 examples:
   reproduce calibrate --out my.toml --check
@@ -56,7 +57,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="nccl-tests' all_reduce_perf on 2, 4 or 8 GPUs of a node; repeatable",
+        help="what nccl-tests prints on 2, 4 or 8 GPUs of a node; repeatable",
     )
     parser.add_argument("--check", action="store_true", help="also train tiny GPTs, and compare with the predictions")
     options.add_json(parser)

@@ -130,7 +130,7 @@ def lines(margins: Margins | None) -> list[str]:
     if margins is None:
         return ["no intervals: the simulator's errors on this cluster are not known"]
     throughput, memory = margins.throughput, margins.memory
-    known = f"; memory to {memory} ({memory.n} values of one other cluster)" if memory else ""
+    known = f"; memory to {memory} ({memory.n} values of other clusters)" if memory else ""
     without = "bubble, phases and traffic" if memory else "memory, bubble, phases and traffic"
     return [
         f"a simulated throughput or time is sure to {throughput}, a ratio of two to {margins.ratio} "

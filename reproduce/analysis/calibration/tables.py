@@ -2,7 +2,8 @@
 
     GEMM table        CSV: m, n, k, perhaps batch, and seconds, ms, us or tflops
     attention table   CSV: batch, seq, heads, head_size, pass (forward or backward), and seconds, ms, us; a causal mask
-    collectives       what nccl-tests' all_reduce_perf prints, for one number of GPUs
+    collectives       what nccl-tests prints, for one number of GPUs: an all-reduce, or an all-gather and a
+                      reduce-scatter, of which a program with sequence parallelism has both in its place
 
 The numbers that these decide are fitted as those of a calibration are (`fit.py`); all others are the base's.
 """
@@ -31,7 +32,8 @@ TIMES = {"seconds": 1.0, "ms": 1e-3, "us": 1e-6}
 LEAST_ROWS = 3
 PRODUCTS = {"forward": 2, "backward": 5}  # of fused attention, each of 2 FLOPs for a query, a key and an element
 # A line of nccl-tests: size, count, type, redop, root, then time (us), algbw, busbw (GB/s) out of place.
-NCCL_LINE = re.compile(r"^\s*(\d+)\s+\d+\s+\w+\s+\w+\s+-?\d+\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)\s", re.MULTILINE)
+NCCL_LINE = re.compile(r"^\s*(\d+)\s+\d+\s+\w+\s+(\w+)\s+-?\d+\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)\s", re.MULTILINE)
+ALL_REDUCE, HALVES = "all_reduce", ("all_gather", "reduce_scatter")
 NCCL_RANK = re.compile(r"^#\s+Rank\s+\d+", re.MULTILINE)
 
 
@@ -43,6 +45,15 @@ class TimedAttention(NamedTuple):
     head: int
     backward: bool
     seconds: float
+
+
+class TimedCollective(NamedTuple):
+    """A collective of `ranks` GPUs as nccl-tests printed it: bytes on the bus and seconds by size."""
+
+    file: str
+    name: str
+    ranks: int
+    rows: list[FitPoint]
 
 
 @dataclass(frozen=True)
@@ -115,24 +126,63 @@ def attention(path: Path) -> list[TimedAttention]:
     return passes
 
 
-def all_reduces(path: Path) -> tuple[int, list[FitPoint]]:
-    """The number of GPUs, and bytes on the bus and seconds by size, of all_reduce_perf. Raises `UsageError`."""
+def collective(path: Path) -> TimedCollective:
+    """The collective of a file that nccl-tests printed. Raises `UsageError`."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {path}: {error}; needs what all_reduce_perf prints") from None
-    rows = [(float(size), 1e-6 * float(us), float(alg), float(bus)) for size, us, alg, bus in NCCL_LINE.findall(text)]
-    rows = [row for row in rows if row[1] > 0 and row[2] > 0]
+        raise UsageError(f"cannot read {path}: {error}; needs what nccl-tests prints") from None
+    found = [(float(size), operation, *map(float, rest)) for size, operation, *rest in NCCL_LINE.findall(text)]
+    rows = [row for row in found if row[2] > 0 and row[3] > 0]
     if len(rows) < LEAST_ROWS:
-        raise UsageError(f"{path} has {len(rows)} lines with a size and a time; needs what all_reduce_perf prints")
-    largest = max(rows)
-    ranks = len(NCCL_RANK.findall(text)) or round(2 / (2 - largest[3] / largest[2]))
-    if abs(largest[3] / largest[2] - 2 * (ranks - 1) / ranks) > 0.02:  # as rounded there
+        raise UsageError(f"{path} has {len(rows)} lines with a size and a time; needs what nccl-tests prints")
+    _, operation, _, algorithm, bus = max(rows)
+    factor = bus / algorithm  # 2(n-1)/n of an all-reduce, which is at least 1, (n-1)/n of the others
+    name = ALL_REDUCE if factor > 0.99 else HALVES[operation != "none"]
+    passes = 2 if name == ALL_REDUCE else 1
+    ranks = len(NCCL_RANK.findall(text)) or round(passes / (passes - factor))
+    if abs(factor - passes * (ranks - 1) / ranks) > 0.02:  # as rounded there
         raise UsageError(
-            f"{path}: bus over algorithm bandwidth is {largest[3] / largest[2]:.3g} on {ranks} GPUs; needs an "
-            f"all-reduce, with {2 * (ranks - 1) / ranks:.3g}; try all_reduce_perf"
+            f"{path}: bus over algorithm bandwidth is {factor:.3g} on {ranks} GPUs; needs that of an all-reduce, "
+            "all-gather or reduce-scatter; try all_reduce_perf"
         )
-    return ranks, [FitPoint(1, 2 * (ranks - 1) / ranks * size, seconds) for size, seconds, _, _ in rows]
+    return TimedCollective(path.name, name, ranks, [FitPoint(1, factor * row[0], 1e-6 * row[2]) for row in rows])
+
+
+def _links(files: Iterable[Path], gpus_per_node: int) -> tuple[dict[str, tuple[Fitted, str]], dict[str, float]]:
+    """Latency and bandwidth by number of GPUs, and the errors. Raises `UsageError`."""
+    numbers: dict[str, tuple[Fitted, str]] = {}
+    errors: dict[str, float] = {}
+    by_ranks: dict[int, dict[str, TimedCollective]] = defaultdict(dict)
+    for path in files:
+        timed = collective(path)
+        if timed.ranks not in GROUPS or timed.ranks > gpus_per_node:
+            raise UsageError(f"{path} is of {timed.ranks} GPUs; needs 2, 4 or 8 of one node")
+        by_ranks[timed.ranks][timed.name] = timed
+    for ranks, named in by_ranks.items():
+        if set(named) not in ({ALL_REDUCE}, set(HALVES)):
+            given = " and ".join(named)
+            raise UsageError(
+                f"collectives of {ranks} GPUs are {given}; needs an {ALL_REDUCE}, or both {' and '.join(HALVES)}"
+            )
+        fitted = [line(each.rows) for each in named.values()]
+        source = " and ".join(each.file for each in named.values())
+        latency, bandwidth = _added([each[0] for each in fitted]), _mean_rate([each[1] for each in fitted])
+        numbers[f"nvlink_latency_{ranks}"] = latency, f"{source}: what does not depend on the size"
+        numbers[f"nvlink_bandwidth_{ranks}"] = bandwidth, f"{source}: bus bandwidth over the rest"
+        for each, (constant, rate) in zip(named.values(), fitted, strict=True):
+            errors[f"{each.name} of {ranks}"] = expm1(line_error(each.rows, constant.value, rate.value))
+    return numbers, errors
+
+
+def _added(latencies: Sequence[Fitted]) -> Fitted:
+    """The latency of one collective after the other."""
+    return Fitted(*map(sum, zip(*latencies, strict=True)))
+
+
+def _mean_rate(rates: Sequence[Fitted]) -> Fitted:
+    """The rate of as many bytes by each: their harmonic mean."""
+    return Fitted(*(len(rates) / sum(1 / rate for rate in of_each) for of_each in zip(*rates, strict=True)))
 
 
 def fit_tables(
@@ -156,14 +206,9 @@ def fit_tables(
                 numbers[name] = _share(own, cluster, name), f"median of {len(own)} passes of {attention_file.name}"
                 cluster = replace(cluster, **{name: numbers[name][0].value})  # type: ignore[arg-type]
         errors["attention"] = expm1(_attention_error(passes, cluster))
-    for path in collectives:
-        ranks, rows = all_reduces(path)
-        if ranks not in GROUPS or ranks > cluster.gpus_per_node:
-            raise UsageError(f"{path} is of {ranks} GPUs; needs 2, 4 or 8 of one node")
-        latency, bandwidth = line(rows)
-        numbers[f"nvlink_latency_{ranks}"] = latency, f"{path.name}: what does not depend on the size"
-        numbers[f"nvlink_bandwidth_{ranks}"] = bandwidth, f"{path.name}: bus bandwidth over the rest"
-        errors[f"all-reduces of {ranks}"] = expm1(line_error(rows, latency.value, bandwidth.value))
+    links, link_errors = _links(collectives, cluster.gpus_per_node)
+    numbers |= links
+    errors |= link_errors
     after = {name: as_parameter(name, known, value, source, MEASURED) for name, (value, source) in numbers.items()}
     return FromTables(base, {name: known[name] for name in after}, after, errors)
 

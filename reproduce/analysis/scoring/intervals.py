@@ -5,19 +5,27 @@ error of the same kind is smaller with a probability of at least 90%; of fewer t
 tested by leaving out: the errors of each artifact (of memory: each study) against the quantile of all others.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import ceil, exp, log
+from pathlib import Path
 from typing import Any
 
 from pandas import DataFrame, Series, concat
 
-from ptdp_core.simulator import load_cluster
+from ptdp_core.simulator import load_cluster, read_parameters
 from reproduce.analysis.scoring import refit
-from reproduce.analysis.scoring.ledger import TODAY, first_rank_bytes, predicted, studies
+from reproduce.analysis.scoring.ledger import TODAY, first_rank_bytes, measured_over_predicted, studies
+from reproduce.experiment import catalog
 from reproduce.experiment.margins import signs
+from reproduce.experiment.quantities import PEAK_MEMORY
+from reproduce.running import runner, simulated
 
 COVERAGE = 0.9
-OTHERS = ("a100-80", "h100")  # clusters of which the runs of several sources are scored (`ledger.TODAY`)
+# Clusters that share the margin of `ledger.TODAY`'s runs on them, and those whose machines differ, though they have one
+# name, with the number in whose range they do: it widens the margin.
+OTHERS = ("a100-80", "a100-80-4hca", "h100")
+DIFFERING = {"b200": "gemm_plateau"}
+MEMORY_TABLES = "zerobubble/table_4"  # Tables 4, 6, 7 and 12
 
 # Errors are columns of |log(simulated/measured)|, whose index is the artifact or study that is left out as a whole.
 
@@ -54,9 +62,9 @@ def margins(published: DataFrame, refitted: Mapping[str, Any]) -> dict[str, Any]
             "throughput": _margin(usual.log.abs(), "throughputs of the paper, each artifact left out of the fit"),
             "ratio": _margin(_ratios(usual), "ratios of two of them: neighbours in a series, series at one x"),
             "zero3": _margin(zero3.log.abs(), "throughputs of Table 2 with ZeRO-3, the table left out of the fit"),
-            "memory": _margin(memory_errors(), "memory of the first rank in BigScience's trials, never fitted"),
+            "memory": _margin(memory_errors(), "memory of BigScience's trials and Zero Bubble's runs, never fitted"),
         },
-        "others": dict.fromkeys(OTHERS, _of_others(todays_errors())),
+        "others": _of_others(todays_errors(OTHERS)) | _of_differing(),
     }
 
 
@@ -65,15 +73,14 @@ def _margin(errors: Series, source: str) -> dict[str, Any]:
     return {"factor": exp(width), "coverage": coverage, "n": len(errors), "tested": tested(errors), "source": source}
 
 
-def todays_errors() -> Series:
-    """The errors of iteration times of public runs on `OTHERS`, none of which set a parameter, by study."""
-    logs = []
-    for study in studies():
-        if study.id in TODAY and study.cluster in OTHERS:
-            points = predicted(study)
-            ratios = points.iteration_time.astype(float) / points.seconds
-            logs.append(Series(ratios.map(log).abs().to_numpy(), index=[study.id] * len(points)))
-    return concat(logs)
+def todays_errors(clusters: Collection[str]) -> Series:
+    """The errors of iteration times of public runs on these clusters, none of which set a parameter, by study."""
+    ratios = {
+        study.id: measured_over_predicted(study)
+        for study in studies()
+        if study.id in TODAY and study.cluster in clusters
+    }
+    return concat(ratios).droplevel(1).map(log).abs()
 
 
 def widest(errors: Series) -> float:
@@ -88,12 +95,28 @@ def tested_by_source(errors: Series) -> float:
 
 
 def _of_others(errors: Series) -> dict[str, Any]:
-    """The margins of a cluster of which other programs' runs are known: of times and throughputs alone."""
-    source = (
-        f"iterations of {len(errors.index.unique())} public sources on {' and '.join(OTHERS)}, each source left out"
-    )
-    speed = {"factor": exp(widest(errors)), "coverage": COVERAGE, "n": len(errors), "source": source}
-    speed["tested"] = tested_by_source(errors)
+    """The margins of the clusters of which other programs' runs are known."""
+    source = f"iterations of {errors.index.nunique()} public sources on {', '.join(OTHERS)}, each source left out"
+    return dict.fromkeys(OTHERS, _of_speed(widest(errors), errors, tested_by_source(errors), source))
+
+
+def _of_differing() -> dict[str, Any]:
+    """The margins of the clusters whose machines differ: what `OTHERS` have, and the range of one number.
+
+    They are made without the cluster's own runs, which test them.
+    """
+    others, known = widest(todays_errors(OTHERS)), {}
+    for cluster, name in DIFFERING.items():
+        number, errors = read_parameters(cluster)[name], todays_errors([cluster])
+        width = others + log(max(number.value / number.low, number.high / number.value))
+        source = f"the worst source on {', '.join(OTHERS)}, and the range of {name}; tested with runs of one machine"
+        known[cluster] = _of_speed(width, errors, float((errors <= width).mean()), source)
+    return known
+
+
+def _of_speed(width: float, errors: Series, tested: float, source: str) -> dict[str, Any]:
+    """The margins of a cluster of which times and throughputs alone are known, as a ratio's, and no memory."""
+    speed = {"factor": exp(width), "coverage": COVERAGE, "n": len(errors), "tested": tested, "source": source}
     return {"throughput": speed, "ratio": speed, "zero3": speed, "memory": None}
 
 
@@ -112,12 +135,19 @@ def _ratios(values: DataFrame) -> Series:
 
 
 def memory_errors() -> Series:
-    """The errors of a GPU's memory, of the studies that publish it."""
-    errors = [
-        (study.id, abs(log(first_rank_bytes(point.config, load_cluster(study.cluster), study.software) / published)))
+    """The errors of a GPU's memory: of the studies that publish it, and of Zero Bubble's tables."""
+    errors: list[tuple[str, Any, float]] = [
+        (study.id, first_rank_bytes(point.config, load_cluster(study.cluster), study.software), published)
         for study in studies()
         for point in study.points.itertuples()
         if (published := point.first_rank_bytes) is not None
     ]
-    ids, values = zip(*errors, strict=True)
-    return Series(values, index=ids)
+    artifact, name = catalog.load(MEMORY_TABLES), PEAK_MEMORY.name
+    evaluator = simulated.make(runner.plan(artifact, Path(), "simulated"), debug=False)
+    errors += [
+        (MEMORY_TABLES, evaluator.evaluate(point).metrics[name].value, float(point.paper[name].value))
+        for point in artifact.points(artifact.scales[0])
+        if name in point.paper
+    ]
+    ids, ours, published = zip(*errors, strict=True)
+    return Series(map(log, ours), index=ids).sub([log(value) for value in published]).abs()

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pandas import DataFrame, Series
+from pandas import DataFrame, Series, concat
 
 from ptdp_core.config import TrainingConfig
 from ptdp_core.formulas import flops_per_iteration
@@ -21,9 +21,8 @@ from reproduce.experiment.margins import read
 
 FILE = Path(__file__).with_name("ledger.json")
 GIB = 2**30
-# The studies of today's programs on A100, H100 and B200, and how many runs make an interval.
+# The studies of today's programs on A100, H100 and B200.
 TODAY = ("dgxc_h100", "mosaic_a100_80", "mosaic_h100", "zero_bubble_a100", "simumax_b200")
-FEWEST = 20
 TEXTS = ("id", "title", "source", "measured", "cluster", "caveat")
 
 
@@ -121,20 +120,17 @@ def throughput_score(points: DataFrame) -> dict[str, Any]:
     return {**vars(score(speeds)), "median": float(speeds.error.abs().median())}
 
 
-@cache
-def measured_over_predicted(cluster: str) -> tuple[float, float]:
-    """Where nine in ten of today's measured iteration times lie, over the predicted ones: the lower and upper end.
+def measured_over_predicted(study: Study) -> Series:
+    """A study's measured iteration times over the predicted ones."""
+    points = predicted(study)
+    return points.iteration_time.astype(float) / points.seconds
 
-    They are the runs of `TODAY` on that cluster, or on all where it has fewer than twenty. 1 is always inside.
-    """
-    ratios: dict[str, list[float]] = {}
-    for study in studies():
-        if study.id in TODAY:
-            points = predicted(study)
-            ratios.setdefault(study.cluster, []).extend(points.iteration_time.astype(float) / points.seconds)
-    known = ratios.get(cluster, [])
-    values = Series(known if len(known) >= FEWEST else [ratio for some in ratios.values() for ratio in some])
-    return min(1.0, values.quantile(0.05)), max(1.0, values.quantile(0.95))
+
+@cache
+def range_of_today() -> tuple[float, float]:
+    """Where nine in ten of `TODAY`'s measured iteration times lie, over the predicted ones: lower and upper end."""
+    values = concat([measured_over_predicted(study) for study in studies() if study.id in TODAY])
+    return values.quantile(0.05), values.quantile(0.95)
 
 
 def memory_score(points: DataFrame) -> Score | None:

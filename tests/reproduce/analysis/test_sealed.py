@@ -7,8 +7,9 @@ import pytest
 from ptdp_core.config import TrainingConfig
 from ptdp_core.simulator import load_cluster, simulate
 from reproduce.analysis import sealed
-from reproduce.analysis.scoring.ledger import measured_over_predicted
+from reproduce.analysis.scoring.ledger import range_of_today
 from reproduce.cli import main
+from reproduce.experiment import margins
 from results import ROOT
 from results.records import digest_file, read_record
 
@@ -45,13 +46,20 @@ def test_a_row_is_predicted_as_its_configuration(seal, tmp_path):
     tokens = point.metrics["tokens_per_s_per_gpu"]
     assert code == 0
     assert tokens.value == pytest.approx(64 * 2048 / 16 / estimate.iteration_time)
-    low, high = measured_over_predicted("h100")
-    assert tokens.interval.low == pytest.approx(tokens.value / high)
-    assert tokens.interval.high == pytest.approx(tokens.value / low)
-    assert low <= 1 <= high
+    factor = margins.read("h100").throughput.factor
+    assert (tokens.interval.low, tokens.interval.high) == pytest.approx((tokens.value / factor, tokens.value * factor))
     assert config.parallel.sequence_parallel
     assert config.parallel.sharded_optimizer
     assert digest_file(tmp_path / "points.json") in record.notes[1]
+
+
+def test_on_a_cluster_without_margins_the_interval_is_where_all_open_runs_lie(seal):
+    _, _, record = seal(ROW | {"hardware": "GB200 NVL72", "metric": "iteration_s"})
+    seconds = record.points[0].metrics["iteration_time"]
+    low, high = range_of_today()
+    assert margins.read("gb200") is None
+    assert (seconds.interval.low, seconds.interval.high) == pytest.approx((seconds.value * low, seconds.value * high))
+    assert low < 1 < high
 
 
 def test_choices_stand_in_the_record(seal):

@@ -57,7 +57,7 @@ def test_a_point_on_another_cluster_has_that_one_s_margin():
     known = margins.read("h100").throughput.factor
     metrics = MARGINS.applied(point("a", 1, 11.0, cluster="h100")).metrics
     assert metrics["throughput_per_gpu"].interval == Interval(11 / known, 11 * known, 0.9)
-    assert MARGINS.applied(point("a", 1, 11.0, cluster="b200")).metrics["throughput_per_gpu"].interval is None
+    assert MARGINS.applied(point("a", 1, 11.0, cluster="h200")).metrics["throughput_per_gpu"].interval is None
 
 
 @pytest.mark.parametrize("axis", [{"c": 2}, {"experts": 8}])
