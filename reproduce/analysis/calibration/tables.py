@@ -32,7 +32,7 @@ TIMES = {"seconds": 1.0, "ms": 1e-3, "us": 1e-6}
 LEAST_ROWS = 3
 PRODUCTS = {"forward": 2, "backward": 5}  # of fused attention, each of 2 FLOPs for a query, a key and an element
 # A line of nccl-tests: size, count, type, redop, root, then time (us), algbw, busbw (GB/s) out of place.
-NCCL_LINE = re.compile(r"^\s*(\d+)\s+\d+\s+\w+\s+(\w+)\s+-?\d+\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)\s", re.MULTILINE)
+NCCL_LINE = re.compile(r"^\s*(\d+)\s+\d+\s+\w+\s+(\w+)\s+-?\d+" + 3 * r"\s+(\d+\.?\d*)" + r"\s", re.MULTILINE)
 ALL_REDUCE, HALVES = "all_reduce", ("all_gather", "reduce_scatter")
 NCCL_RANK = re.compile(r"^#\s+Rank\s+\d+", re.MULTILINE)
 
@@ -139,9 +139,9 @@ def collective(path: Path) -> TimedCollective:
     _, operation, _, algorithm, bus = max(rows)
     factor = bus / algorithm  # 2(n-1)/n of an all-reduce, which is at least 1, (n-1)/n of the others
     name = ALL_REDUCE if factor > 0.99 else HALVES[operation != "none"]
-    passes = 2 if name == ALL_REDUCE else 1
-    ranks = len(NCCL_RANK.findall(text)) or round(passes / (passes - factor))
-    if abs(factor - passes * (ranks - 1) / ranks) > 0.02:  # as rounded there
+    share = factor / 2 if name == ALL_REDUCE else factor
+    ranks = len(NCCL_RANK.findall(text)) or round(1 / max(0.01, 1 - share))
+    if abs(share - (ranks - 1) / ranks) > 0.01:  # as rounded there
         raise UsageError(
             f"{path}: bus over algorithm bandwidth is {factor:.3g} on {ranks} GPUs; needs that of an all-reduce, "
             "all-gather or reduce-scatter; try all_reduce_perf"
@@ -158,6 +158,8 @@ def _links(files: Iterable[Path], gpus_per_node: int) -> tuple[dict[str, tuple[F
         timed = collective(path)
         if timed.ranks not in GROUPS or timed.ranks > gpus_per_node:
             raise UsageError(f"{path} is of {timed.ranks} GPUs; needs 2, 4 or 8 of one node")
+        if timed.name in by_ranks[timed.ranks]:
+            raise UsageError(f"{path} is a second {timed.name} of {timed.ranks} GPUs; needs one")
         by_ranks[timed.ranks][timed.name] = timed
     for ranks, named in by_ranks.items():
         if set(named) not in ({ALL_REDUCE}, set(HALVES)):

@@ -108,6 +108,7 @@ def test_a_gather_and_a_scatter_take_the_place_of_an_all_reduce(tmp_path: Path) 
     [
         (["reduce_scatter"], "collectives of 8 GPUs are reduce_scatter; needs an all_reduce, or both"),
         (["all_reduce", "all_gather"], "are all_reduce and all_gather; needs an all_reduce, or both"),
+        (["all_reduce", "all_reduce"], "is a second all_reduce of 8 GPUs; needs one"),
         (["broadcast"], "bus over algorithm bandwidth is 0.438 on 8 GPUs"),
     ],
 )
@@ -120,6 +121,16 @@ def test_collectives_that_do_not_make_an_all_reduce_are_refused(
     assert message in error
     assert error.count("\n") == 1
     assert not (tmp_path / "m.toml").exists()
+
+
+@pytest.mark.parametrize("bus", [200.0, 1000.0])
+def test_bandwidths_that_no_number_of_gpus_has_are_refused(
+    bus: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [f" {size} {size // 4} float sum -1 10.0 100.0 {bus} 0 10.0 100.0 {bus} 0" for size in (1024, 2048, 4096)]
+    (tmp_path / "odd").write_text("\n".join(lines))
+    assert cli.main(["calibrate", "--out", str(tmp_path / "m.toml"), f"--collectives={tmp_path / 'odd'}"]) == 2
+    assert "bus over algorithm bandwidth is" in capsys.readouterr().err
 
 
 def test_tables_and_measuring_do_not_mix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
