@@ -133,7 +133,7 @@ def quick(monkeypatch: pytest.MonkeyPatch, assessment: Assessment) -> None:
         start(3)("a step")
         return assessment
 
-    monkeypatch.setattr("reproduce.experiment.catalog.ids", lambda: IDS)
+    monkeypatch.setattr("reproduce.experiment.catalog.ids", lambda *paper: IDS)
     monkeypatch.setattr("reproduce.analysis.scoring.accuracy.assess", assess)
 
 
