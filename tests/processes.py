@@ -35,8 +35,8 @@ class Program:
     """`python *arguments` from the project's root, in a session of its own; leaving the `with` ends all of it.
 
     What it writes goes to files in `folder`; its temporary files go to the folder `temporary`, which goes with it.
-    Ctrl-C works in it, also where this process ignores it, as in the background of a shell. With a `terminal`, the
-    descriptor of a pseudo-terminal's end, that is its controlling terminal, and gets what it writes.
+    Ctrl-C and the loss of its terminal end it, also where this process ignores them, as under nohup. With a `terminal`,
+    the descriptor of a pseudo-terminal's end, that is its controlling terminal, and gets what it writes.
     """
 
     def __init__(
@@ -49,7 +49,8 @@ class Program:
         marks = {MARK: self.mark.partition("=")[2], "TMPDIR": str(self.temporary)}
 
         def prepare() -> None:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            for number in (signal.SIGINT, signal.SIGHUP):
+                signal.signal(number, signal.SIG_DFL)
             if terminal is not None:
                 fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
 

@@ -23,6 +23,7 @@ from ptdp_core.launch.local import (
     FAILED_RANK_EXIT,
     RankError,
     await_server,
+    call_on_rank,
     follow_launcher,
     fork_server,
     is_consequence,
@@ -168,21 +169,12 @@ def _run_rank(
     temporary: Sequence[str],
 ) -> bytes:
     """Live as a rank, in a process group if there is a `timeout`; returns the pickled result, which copies tensors."""
-    import torch
     from torch.distributed.elastic.multiprocessing.errors import ErrorHandler
-
-    from ptdp_core.engine.groups import initialise, local_device
 
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # by which the agent ends a rank
     threading.Thread(target=follow_launcher, args=(follow, temporary), daemon=True).start()
-    torch.set_num_threads(1)
     try:
-        if timeout is not None:
-            initialise(local_device(device), timeout)
-        result = function(lambda: None, *args)
-        if timeout is not None:
-            torch.distributed.barrier()  # no rank ends while another one still receives from it
-        return pickle.dumps(result)
+        return pickle.dumps(call_on_rank(function, args, device=device, timeout=timeout))
     except BaseException as error:
         if is_consequence(type(error).__name__, str(error)):
             time.sleep(CAUSE_FIRST_S)

@@ -320,28 +320,26 @@ def _run_rank(setup: _Setup, pipe: Connection, follow: Connection, function: Cal
 
     It ends by `os._exit`: there is nothing to clean up then, and gloo's threads must not outlive their objects.
     """
-    import torch
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the launcher gets it too, and ends us
     with open(Path(setup.folder) / f"stacks-{setup.index}", "w") as stacks:
         faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=False)
         index, ranks = str(setup.index), str(setup.ranks)
         os.environ.update(RANK=index, LOCAL_RANK=index, WORLD_SIZE=ranks, LOCAL_WORLD_SIZE=ranks)
-        torch.set_num_threads(setup.threads)
         code = 0
         try:
             if setup.enter is not None:
                 setup.enter(setup.index)
             threading.Thread(target=follow_launcher, args=(follow, setup.temporary), daemon=True).start()
-            if setup.process_group:
-                from ptdp_core.engine.groups import initialise, local_device
-
+            result = call_on_rank(
+                function,
+                args,
+                beat=lambda: pipe.send(("beat", None)),
+                device=setup.device,
+                threads=setup.threads,
                 # Longer than the launcher's, which can tell who hangs; ranks that wait for the hanging one cannot.
-                patience = 2 * setup.timeout + 60
-                initialise(local_device(setup.device), patience, store=f"{setup.folder}/store")
-            result = function(lambda: pipe.send(("beat", None)), *args)
-            if setup.process_group:
-                torch.distributed.barrier()  # nobody leaves while others still read from it
+                timeout=2 * setup.timeout + 60 if setup.process_group else None,
+                store=f"{setup.folder}/store",
+            )
             # Pickled here, which copies tensors: `send` would share the memory of this rank, which is about to end.
             pipe.send_bytes(pickle.dumps(("result", result)))
         except BaseException as error:
@@ -351,6 +349,34 @@ def _run_rank(setup: _Setup, pipe: Connection, follow: Connection, function: Cal
         finally:
             pipe.close()
             os._exit(code)
+
+
+def call_on_rank(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    *,
+    device: str,
+    timeout: float | None,
+    beat: Callable[[], None] = lambda: None,
+    threads: int = 1,
+    store: str | None = None,
+) -> Any:
+    """What `function(beat, *args)` returns on this rank, which computes with `threads` threads.
+
+    With a `timeout` it runs in a process group with the other ranks, which meet through the file `store`, or else as
+    the environment says, and wait for each other for that many seconds.
+    """
+    import torch
+
+    torch.set_num_threads(threads)
+    if timeout is None:
+        return function(beat, *args)
+    from ptdp_core.engine.groups import initialise, local_device
+
+    initialise(local_device(device), timeout, store=store)
+    result = function(beat, *args)
+    torch.distributed.barrier()  # no rank ends while another one still receives from it
+    return result
 
 
 def follow_launcher(launcher: Connection, temporary: Sequence[str]) -> None:

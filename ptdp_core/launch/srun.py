@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ptdp_core.interrupts import allowed, held
-from ptdp_core.launch.local import FAILED_RANK_EXIT, RankError, is_consequence
+from ptdp_core.launch.local import FAILED_RANK_EXIT, RankError, call_on_rank, is_consequence
 from ptdp_core.launch.slurm import as_rank
 from results import ROOT
 from results.records.errors import UnavailableError
@@ -130,20 +130,8 @@ def _file(folder: Path, rank: int) -> Path:
 
 def _run_rank(folder: Path) -> Any:
     """Call the job's function on this rank, and return what it returns."""
-    import torch
-    import torch.distributed as dist
-
-    from ptdp_core.engine.groups import initialise, local_device
-
     function, args, device, timeout = pickle.loads((folder / "job").read_bytes())
-    torch.set_num_threads(1)
-    together = int(os.environ["WORLD_SIZE"]) > 1
-    if together:
-        initialise(local_device(device), timeout)
-    result = function(lambda: None, *args)
-    if together:
-        dist.barrier()  # no rank ends while another one still receives from it
-    return result
+    return call_on_rank(function, args, device=device, timeout=timeout if int(os.environ["WORLD_SIZE"]) > 1 else None)
 
 
 def _follow_parent(parent: int, folder: Path) -> None:

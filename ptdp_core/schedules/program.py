@@ -26,11 +26,6 @@ class Message(NamedTuple):
         """The pass whose output this is (`Action.output`)."""
         return Action(self.kind, self.stage, self.microbatch)
 
-    @property
-    def used_by(self) -> Action:
-        """The passes whose input this may be; for a gradient, the unsplit one and the split one."""
-        return Action(self.kind, self.stage + (1 if self.kind == "F" else -1), self.microbatch)
-
     def __str__(self) -> str:
         return f"{self.made_by} (rank {self.source} to {self.destination})"
 

@@ -151,16 +151,14 @@ def _alternatives(
     """What may be in place of simulated results: one thing at a time moved to either end of its margin.
 
     All throughputs by the margin of a throughput; some of the series, or a point, by that of a ratio; all memory.
-    Points on another cluster are moved, too: the simulator is no surer of them.
+    A point on another cluster is moved by that one's margins, or by these if its predictions were not scored.
     """
     of_speed = signs("throughput", "ratio")
     points = [point for point in results.points if of_speed.keys() & point.metrics.keys()]
-    moves = [("every throughput", points, margins.throughput, "")]
-    moves += [
-        (f"the throughput of {name}", group, margins.ratio, " against the rest") for name, group in _groups(points)
-    ]
-    for name, group, margin, suffix in moves if points else ():
-        sizes = {p.key: log((margins.zero3 if _is_zero3(p.parameters) else margin).factor) for p in group}
+    moves = [("every throughput", points, "throughput", "")]
+    moves += [(f"the throughput of {name}", group, "ratio", " against the rest") for name, group in _groups(points)]
+    for name, group, kind, suffix in moves if points else ():
+        sizes = {p.key: log(_margin_of(p.parameters, kind, margins).factor) for p in group}
         for sign in (1, -1):
             shifts = {key: sign * size for key, size in sizes.items()}
             yield Alternative(name, exp(sign * max(sizes.values())), partial(_moved, results, shifts), suffix)
@@ -168,6 +166,13 @@ def _alternatives(
         for sign in (1, -1):
             move = partial(_moved_memory, results, sign * log(margins.memory.factor), usable_memory)
             yield Alternative("memory", margins.memory.factor**sign, move)
+
+
+def _margin_of(parameters: Mapping[str, Any], kind: str, otherwise: Margins) -> Margin:
+    """The margin of a throughput or a ratio on a point's cluster, or `otherwise`'s where that one has none."""
+    known = read(str(parameters[CLUSTER])) if CLUSTER in parameters else None
+    margin: Margin = getattr(known or otherwise, "zero3" if _is_zero3(parameters) else kind)
+    return margin
 
 
 def _is_zero3(parameters: Mapping[str, Any]) -> bool:

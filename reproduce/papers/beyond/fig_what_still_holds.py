@@ -334,7 +334,7 @@ def notes(results: Results) -> tuple[str, ...]:
         f"{A100}: Selene and the paper's program. {H100}: h100 with sequence parallelism, fused attention, no "
         "recomputation unless a figure needs it, and overlapped all-reduces; its numbers were not fitted to any run.",
         "The judges are those of the figures: a number of the paper, such as 'up to 11%', is judged as that number.",
-        "No run on H100s has scored the simulator. Its margins there are taken to be those on Selene: it is no surer.",
+        "Margins on H100s are from runs of other people's programs there, and wider than those on Selene.",
         "Interleaving was seen to gain 9 to 10% on GPUs of today (AMD Primus, without its configuration).",
     ]
     for row in ROWS:

@@ -171,11 +171,19 @@ def test_a_value_alone_replaces_the_base_s_and_keeps_what_is_known_of_it(own):
     }
 
 
-def test_a_value_alone_that_is_not_plausible_is_taken_and_said(own):
-    file = own('base = "h100"\nmemory_bytes = 1e9\n')
-    said = r"memory_bytes=1e\+09 lies outside its plausible range, 8.49e\+10 to 8.59e\+10 B; it is taken as it is"
-    with pytest.warns(UserWarning, match=said):
-        assert not simulate(GPT, load_cluster(file)).fits
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("memory_bytes = 1e9", r"memory_bytes=1e\+09 lies outside its plausible range, 8.49e\+10 to 8.59e\+10 B; it"),
+        ("gemm_plateau = 0.95", r"gemm_plateau=0.95 lies outside its plausible range, [\d.]+ to [\d.]+; it"),
+    ],
+)
+def test_a_value_alone_that_is_not_plausible_is_taken_and_said(own, line, said):
+    file = own(f'base = "h100"\n{line}\n')
+    with pytest.warns(UserWarning, match=f"{said} is taken as it is"):
+        cluster = load_cluster(file)
+    name, value = line.split(" = ")
+    assert getattr(cluster, name) == float(value)
 
 
 WHOLE = '[memory_bytes]\nvalue = 85e9\nunit = "B"\nrange = [84e9, 86e9]\nsource = "-"\nset_with = "-"\n'

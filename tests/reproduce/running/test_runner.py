@@ -276,6 +276,8 @@ def test_a_configuration_that_does_not_fit(figure_12):
     result = evaluate.evaluate(replace(point, parameters={**point.parameters, "p": 1}))
     assert (result.status, list(result.metrics)) == ("oom", ["peak_memory"])
     assert re.search(r"\d+ bytes\) of memory on the fullest GPU; selene has \d+\.\d GB", result.reason)
+    without = replace(evaluate, cluster=replace(evaluate.cluster, memory_bytes=1e9))  # less than is reserved
+    assert "selene has 0.0 GB (0 bytes) to fill" in without.evaluate(point).reason
     result = evaluate.evaluate(replace(point, parameters={**point.parameters, "p": 97}))
     assert result.status == "invalid"
     assert "layers=96 for p*v=97*1=97 stages" in result.reason
