@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ptdp_core import interrupts
@@ -17,6 +17,8 @@ from results.records.errors import ReproduceError, UsageError, did_you_mean
 from results.records.storage import StorageError
 
 DESCRIPTION = "Reproduce the figures and tables of the SC'21 Megatron-LM paper, and judge its claims."
+
+NUMBERS: Mapping[Any, str] = {float: "a number, such as 2.5", int: "a whole number, such as 8"}
 
 
 class Parser(argparse.ArgumentParser):
@@ -38,6 +40,14 @@ class Parser(argparse.ArgumentParser):
         # Without the dashes, which would make any two short options alike.
         near = did_you_mean(word.partition("=")[0].lstrip("-"), [option.lstrip("-") for option in options])
         return near.replace("'", "'--", 1) or f"; there are {', '.join(options)}"
+
+    def _get_value(self, action: argparse.Action, text: str) -> Any:
+        try:
+            return super()._get_value(action, text)  # type: ignore[misc]
+        except argparse.ArgumentError:
+            if action.type not in NUMBERS:
+                raise
+            raise argparse.ArgumentError(action, f"{text!r} is not {NUMBERS[action.type]}") from None
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:

@@ -258,7 +258,7 @@ def _replaced(path: Path, name: str, entry: Any, base: ClusterParameter | None) 
         )
     if not base.low <= value <= base.high:
         outside = f"{where}: {name}={value:g} lies outside its plausible range, {base.low:g} to {base.high:g}"
-        unit = "" if base.unit == "1" else f" {base.unit}"
+        unit = "" if base.unit in ("1", "count") else f" {base.unit}"
         warnings.warn(f"{outside}{unit}; it is taken as it is", stacklevel=2)
     source = f"{path.name}, in place of {base.value:g} ({base.source})"
     return replace(base, value=value, source=source, set_with="nothing")

@@ -74,14 +74,14 @@ class Margins:
     def of(self, metric: str, parameters: Mapping[str, Any]) -> Margin | None:
         """The margin of a metric of a point; None if it has none.
 
-        A point on another cluster has that one's. No runs with experts or context parallelism made any margin.
+        A point on another cluster has that one's. What is unscored has none.
         """
         if CLUSTER in parameters:
             others = read(str(parameters[CLUSTER]))
             rest = {name: value for name, value in parameters.items() if name != CLUSTER}
             return others.of(metric, rest) if others else None
         kind = METRICS[metric].margin if metric in METRICS else None
-        if kind is None or parameters.get("experts") or parameters.get("c", 1) > 1:
+        if kind is None or is_unscored(parameters):
             return None
         margin: Margin | None = getattr(self, "zero3" if kind == "throughput" and _is_zero3(parameters) else kind)
         return margin
@@ -95,6 +95,11 @@ class Margins:
                 metric = replace(metric, interval=margin.interval(metric.value))
             metrics[name] = metric
         return replace(point, metrics=metrics)
+
+
+def is_unscored(parameters: Mapping[str, Any]) -> bool:
+    """Whether a point has what no run that made a margin has: experts or context parallelism."""
+    return bool(parameters.get("experts")) or parameters.get("c", 1) > 1
 
 
 @cache

@@ -91,8 +91,8 @@ def ranking(plan: TrainingPlan, columns: Sequence[str] = ()) -> Table:
         row |= {size: getattr(parallel, size) for size in SIZES}
         row |= {"iteration": estimate.iteration_time, "MFU": estimate.model_flops_utilization}
         row["slower by"] = slower(estimate, plan.best)
-        if known:
-            interval = known.throughput.interval(estimate.iteration_time)
+        if known and (margin := known.of("iteration_time", estimate.config.to_plain())):
+            interval = margin.interval(estimate.iteration_time)
             row["sure to"] = f"{interval.low:.2f} to {interval.high:.2f}"
         row["tokens/s"] = METRICS["tokens_per_s_per_gpu"].simulated(estimate, plan.cluster)
         row |= {"memory": estimate.peak_memory, "free": free(plan, estimate), "bubble": estimate.bubble_fraction}
@@ -263,6 +263,8 @@ def note_lines(plan: TrainingPlan) -> list[str]:
         *_risk_lines(plan),
         *margins.lines(known),
     ]
+    if known and margins.is_unscored(plan.best.config.to_plain()):
+        notes.append("the best has no interval: no run with context parallelism or experts has been scored")
     if known and known.memory and plan.papers_best and plan.best.config != plan.papers_best.config:
         notes.append(
             "these margins come from runs with the paper's techniques; what came after them has been scored less"

@@ -176,6 +176,7 @@ def test_a_value_alone_replaces_the_base_s_and_keeps_what_is_known_of_it(own):
     [
         ("memory_bytes = 1e9", r"memory_bytes=1e\+09 lies outside its plausible range, 8.49e\+10 to 8.59e\+10 B; it"),
         ("gemm_plateau = 0.95", r"gemm_plateau=0.95 lies outside its plausible range, [\d.]+ to [\d.]+; it"),
+        ("gpus_per_node = 4", "gpus_per_node=4 lies outside its plausible range, 8 to 8; it"),
     ],
 )
 def test_a_value_alone_that_is_not_plausible_is_taken_and_said(own, line, said):

@@ -97,6 +97,16 @@ def test_the_best_by_the_papers_means_is_shown(answer_of):
     assert sum(marked["memory_bytes"].values()) == marked["peak_memory"]
 
 
+def test_only_what_runs_were_like_is_said_to_be_sure(ask, answer_of):
+    """No run with experts has been scored: the table says no more of them than the intervals of the answer."""
+    experts = ("--model", "mixtral-8x7b", "--gpus", "16", "--batch", "64", "--cluster", "h100")
+    assert not any(entry["intervals"] for entry in answer_of(*experts)["configurations"])
+    _, text = ask(*experts, "--columns", "rank,iteration,sure to")
+    assert re.search(r"^ +1 +[\d.]+ +-", text, re.MULTILINE)
+    assert "the best has no interval: no run with context parallelism or experts has been scored" in text
+    assert "the best has no interval" not in ask(*SMALL)[1]
+
+
 def test_numbers_are_the_simulators(answer_of):
     best = answer_of(*SMALL)["configurations"][0]
     sizes = {name: best[name] for name in PARAMETERS}
@@ -252,7 +262,8 @@ def test_tensor_parallelism_ends_with_the_key_value_heads(ask):
         ([*SMALL, "--top", "0"], "top=0 is out of range"),
         ([*SMALL, "--heads", "7"], "hidden=2304 is not divisible by heads=7; needs equal heads; try heads=6"),
         ([*SMALL, "--seq", "0"], "seq=0 is not a positive whole number"),
-        ([*SMALL, "--gpus", "many"], "invalid int value"),
+        ([*SMALL, "--gpus", "many"], "argument --gpus: 'many' is not a whole number, such as 8"),
+        ([*SMALL, "--price", "abc"], "argument --price: 'abc' is not a number, such as 2.5"),
         ([*SMALL, "--cluster", "moon"], "cluster='moon' is unknown"),
     ],
 )
