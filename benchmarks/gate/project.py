@@ -23,7 +23,7 @@ class Project:
 
     With `exact`, a module and its arguments, head's own exact checks are run; else base's and head's `counts` are
     compared, unless False. With `slowed`, a patch, trials measure a head that it slows down, else one whose iterations
-    are stretched. Only files of `sources` have to be committed.
+    are stretched. Only files of `sources` have to be committed, if any are named.
     """
 
     folder: Path
@@ -32,7 +32,7 @@ class Project:
     counts: bool = True
     exact: str = ""
     slowed: str = ""
-    sources: tuple[str, ...] = (".",)
+    sources: tuple[str, ...] = ()
 
 
 def read(folder: Path) -> Project:
@@ -52,7 +52,7 @@ def read(folder: Path) -> Project:
     if not isinstance(entries, dict):
         raise UsageError(f'{file}: workloads={entries!r}; needs a table, name = "module:function"')
     made = {name: _workload(entry, f"{file}: workload {name}") for name, entry in entries.items()}
-    suite, sources = tuple(table.get("suite", made)), tuple(table.get("sources", (".",)))
+    suite, sources = tuple(table.get("suite", made)), tuple(table.get("sources", ()))
     if unknown := [name for name in suite if name not in made]:
         raise UsageError(f"{file}: suite: {unknown[0]!r} is no workload{did_you_mean(unknown[0], list(made))}")
     workloads = {name: {"packages": table.get("packages", []), **workload} for name, workload in made.items()}

@@ -63,12 +63,15 @@ def require_linux() -> None:
 def require_different(project: Path, sources: Sequence[str], base: str, head: str | None) -> None:
     """Raise `NothingSelectedError` if base and head are the same commit, and `UsageError` if one does not exist.
 
-    Without `head` it is HEAD, and files of `sources` that differ from it raise `UsageError`, too: the result could not
-    name what was measured.
+    Without `head` it is HEAD, and files that differ from it raise `UsageError`, too, as the result could not name what
+    was measured: all that git tracks, or in `sources`, if there are any, also new ones.
     """
     commit = resolve(project, base)
     same = commit == resolve(project, head or "HEAD")
-    if head is None and _git(project, "status", "--porcelain", "--", *sources).stdout:
+    if (
+        head is None
+        and _git(project, "status", "--porcelain", *(("--", *sources) if sources else ("--untracked-files=no",))).stdout
+    ):
         raise UsageError(
             "the working tree has changes that no commit holds, so that head is not what is in front of you; "
             "needs a clean tree; try git commit, or --head HEAD to measure the last commit without the changes"
