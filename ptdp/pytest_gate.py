@@ -8,6 +8,7 @@ tests run as always.
 
 import json
 import random
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,8 @@ import pytest
 from ptdp import find_packages
 
 if TYPE_CHECKING:
-    from benchmarks.gate.run import Compared
+    from benchmarks.gate.project import Project
+    from benchmarks.gate.run import CheckResult, ExactResult
 
 FIXTURE = "benchmark"
 
@@ -46,7 +48,7 @@ class Gate:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.tests: list[str] = []
-        self.comparison: Compared | None = None
+        self.comparison: tuple[ExactResult, CheckResult] | None = None
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -57,21 +59,45 @@ class Gate:
                 self.tests.append(item.nodeid)
                 items[place] = GateItem.from_parent(item.parent, name=item.name, gate=self)
 
-    def compared(self) -> "Compared":
-        """What the gate found; it measures all tests together, when the first of them is asked for."""
+    def compared(self) -> "tuple[ExactResult, CheckResult]":
+        """Counts and times; the gate measures all tests together, when the first of them is asked for."""
         if self.comparison is None:
             find_packages()
-            from benchmarks.gate import project, run
+            from benchmarks.gate import project
             from reproduce.commands.gate import budget
             from results.records.errors import ReproduceError
 
-            measured = project.tests(self.config.rootpath, {test: test for test in self.tests})
-            seed, seconds = random.SystemRandom().randrange(2**31), budget(self.config.getoption("--gate-budget"))
             try:
-                self.comparison = run.compare(measured, self.config.getoption("--base"), seed, seconds)
+                seconds = budget(self.config.getoption("--gate-budget"))
+                self.comparison = self._compare(project.tests(self.config.rootpath, self.tests), seconds)
             except ReproduceError as error:
                 pytest.exit(str(error), returncode=error.code)
         return self.comparison
+
+    def _compare(self, measured: "Project", seconds: float) -> "tuple[ExactResult, CheckResult]":
+        """Measure in these seconds. Other than `reproduce gate` it takes times after more work, too: other tests'."""
+        from benchmarks.gate import run, trees
+
+        trees.require_linux()
+        started, base = time.monotonic(), self.config.getoption("--base")
+        trees.require_different(measured.folder, measured.sources, base, None)
+        with trees.built(measured.folder, {trees.BASE: base, trees.HEAD: "HEAD"}) as sides:
+            benchmarks, seed = run.select(measured, ()), random.SystemRandom().randrange(2**31)
+            exact = run.exact(measured, sides, benchmarks)
+            return exact, run.check(sides, [benchmarks], seed, seconds, lambda text: None, started, exact.lacking)
+
+    def found(self, test: str) -> tuple[str, bool, bool]:
+        """What was found of a test: in words, whether it failed, and whether anything could be told."""
+        from benchmarks.gate.procedure import INCONCLUSIVE, REGRESSED
+
+        exact, result = self.compared()
+        if test in result.lacking:
+            return f"not compared: {result.lacking[test]}", False, False
+        finding = next(finding for finding in result.findings if finding.name == test)
+        grown = [str(change) for change in exact.changes.get(test, ()) if change.grown]
+        slower = f"{finding.slowdown:+.1%}" if finding.rounds else "not measured"
+        lines = [f"{finding.verdict}: {slower}{f', {finding.reason}' if finding.reason else ''}", *grown]
+        return "\n".join(lines), bool(grown) or finding.verdict == REGRESSED, finding.verdict != INCONCLUSIVE
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """The verdict lines."""
@@ -79,8 +105,9 @@ class Gate:
             from benchmarks.gate import report
 
             terminalreporter.section("performance gate")
-            terminalreporter.write_line(report.headline(self.comparison.result))
-            terminalreporter.write_line(report.body(self.comparison.result))
+            exact, result = self.comparison
+            for text in (report.headline(result), report.body(result), exact.text):
+                terminalreporter.write_line(text)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -88,13 +115,17 @@ class Gate:
         if self.comparison is None:
             return
         from benchmarks.gate import report
+        from results.records.errors import REGRESSED
 
+        exact, result = self.comparison
         if file := self.config.getoption("--gate-json"):
-            document = report.document(self.comparison.result) | {"counts": self.comparison.told}
+            document = report.document(result) | {
+                "counts": {name: list(map(str, changes)) for name, changes in exact.changes.items()}
+            }
             Path(file).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
         usual = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
         if usual and not self._others_failed():
-            session.exitstatus = self.comparison.code
+            session.exitstatus = REGRESSED if exact.failed else result.code
 
     def _others_failed(self) -> bool:
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")
@@ -111,12 +142,12 @@ class GateItem(pytest.Item):
 
     def runtest(self) -> None:
         """Fail, skip or pass by the gate's verdict."""
-        found = self.gate.compared().of(self.nodeid)
-        if found.failed:
-            pytest.fail(found.text, pytrace=False)
-        if not found.decided:
-            pytest.skip(found.text)
-        self.add_report_section("call", "gate", found.text)
+        text, failed, decided = self.gate.found(self.nodeid)
+        if failed:
+            pytest.fail(text, pytrace=False)
+        if not decided:
+            pytest.skip(text)
+        self.add_report_section("call", "gate", text)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Where the test stands."""

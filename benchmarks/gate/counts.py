@@ -13,8 +13,6 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-_OPENED: list[str] | None = None  # the files that were opened, while they are counted: an audit hook cannot be removed
-
 
 def counted(step: Callable[[], object], tree: Path, modules: Iterable[str]) -> dict[str, int]:
     """Counts by name of one more run of `step`; `modules` are those that setting it up imported."""
@@ -67,21 +65,19 @@ def _calls(tree: Path) -> Iterator[Counter[str]]:
 
 @contextmanager
 def _files() -> Iterator[list[str]]:
-    """The names of the files that are opened."""
-    global _OPENED
-    if _OPENED is None:
-        sys.addaudithook(_audit)
-    _OPENED = []
-    opened = _OPENED
+    """The names of the files that are opened; an audit hook cannot be removed, but hears only while it listens."""
+    opened: list[str] = []
+    listens = True
+
+    def audit(event: str, arguments: tuple[Any, ...]) -> None:
+        if listens and event == "open" and isinstance(arguments[0], str):
+            opened.append(arguments[0])
+
+    sys.addaudithook(audit)
     try:
         yield opened
     finally:
-        _OPENED = []
-
-
-def _audit(event: str, arguments: tuple[Any, ...]) -> None:
-    if event == "open" and isinstance(arguments[0], str) and _OPENED is not None:
-        _OPENED.append(arguments[0])
+        listens = False
 
 
 def _operators(step: Callable[[], object]) -> Counter[str]:

@@ -9,9 +9,9 @@ import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from benchmarks.gate.guard import measured_core
 from benchmarks.gate.trees import BASE, HEAD, Tree, last_line
@@ -19,6 +19,7 @@ from results.records.errors import UnavailableError
 
 WORKLOAD = Path(__file__).with_name("workload.py")
 STARTS = 3  # measuring processes that one parent process starts, one after another, before it is replaced
+GROWTH = ", more from size "  # in the name of a count at two sizes
 ANSWER_LIMIT_S = 120.0  # a process answers within seconds; after this it counts as hung
 
 
@@ -29,6 +30,14 @@ class GateBenchmark:
     name: str
     workload: Mapping[str, Any]
     injected: float = 0.0
+
+
+class Counts(NamedTuple):
+    """What a step does on base and on head, by what is counted, without `varying`, what differs in two runs of head."""
+
+    base: dict[str, int]
+    head: dict[str, int]
+    varying: list[str]
 
 
 class SideLauncher(Protocol):
@@ -102,13 +111,24 @@ class ProcessLauncher:
         steady = [name for name in changed if again.get(name) == head[name]]
         return dict.fromkeys(steady, "its result differs between base and head, so that it does other work")
 
-    def counts(self, name: str) -> tuple[dict[str, int], dict[str, int]]:
-        """What one step of a benchmark does on base and on head, by what is counted, without what varies on head."""
-        sides = (self.trees[BASE], self.trees[HEAD], self.trees[HEAD])
-        base, head, again = (self._ask(tree, [self.benchmarks[name]], name) for tree in sides)
+    def counts(self, name: str) -> Counts:
+        """What one step of a benchmark does on each side; with two sizes also how much more it does at the second."""
+        benchmark = self.benchmarks[name]
+        sizes = benchmark.workload.get("sizes", ())
+        by_size = [
+            replace(benchmark, workload={**benchmark.workload, "sizes": sizes[place:]})
+            for place in range(len(sizes) or 1)
+        ]
+        base, head, again = (
+            _with_growth([self._ask(self.trees[side], [sized], name) for sized in by_size], sizes)
+            for side in (BASE, HEAD, HEAD)
+        )
         varying = {what for what in head.keys() | again.keys() if head.get(what) != again.get(what)}
-        steady = [{what: counts[what] for what in counts.keys() - varying} for counts in (base, head)]
-        return steady[0], steady[1]
+
+        def steady(counts: Mapping[str, int]) -> dict[str, int]:
+            return {what: count for what, count in counts.items() if not {what, what.partition(GROWTH)[0]} & varying}
+
+        return Counts(steady(base), steady(head), sorted(what for what in varying if GROWTH not in what))
 
     def _try(self, tree: Tree, benchmarks: Sequence[GateBenchmark]) -> tuple[str, dict[str, str]]:
         """Set the benchmarks up, which also runs each once: why the tree cannot run them, or '', and their outputs."""
@@ -130,6 +150,13 @@ class ProcessLauncher:
             return loaded.answer("counts")
         finally:
             loaded.stop()
+
+
+def _with_growth(by_size: Sequence[Mapping[str, int]], sizes: Sequence[int]) -> dict[str, int]:
+    """The counts at the first size, and of each how much more there is at the second, if there is one."""
+    first, second = by_size[0], by_size[-1]
+    growth = {what: second.get(what, 0) - first.get(what, 0) for what in first.keys() | second.keys()}
+    return {**first, **({f"{what}{GROWTH}{sizes[0]} to {sizes[1]}": n for what, n in growth.items()} if sizes else {})}
 
 
 def _packages(benchmarks: Iterable[GateBenchmark]) -> tuple[str, ...]:

@@ -1,37 +1,38 @@
-"""What a project has the gate measure: `[tool.ptdp.gate]` of its pyproject.toml, or this project's own workloads."""
+"""What a project has the gate measure: `[tool.ptdp.gate]` of its pyproject.toml."""
 
 import re
+import runpy
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gate.workloads import SUITE, WORKLOADS
-from results import ROOT
 from results.records.errors import UsageError, did_you_mean
 
-KEYS = ("workloads", "packages", "counts")
-KINDS = {"function": "module:name", "command": "a line for the shell", "pytest": "a test's id"}
+LISTS = {"packages": "modules to import first", "suite": "the usual workloads", "sources": "what must be committed"}
+TEXTS = {"exact": "a module to run with its arguments", "slowed": "a patch that makes head slower"}
+KEYS = ("workloads", "counts", *LISTS, *TEXTS)
+KINDS = {"function": "module:name", "command": "a line for the shell", "pytest": "a test's id", "adapter": "module"}
 FUNCTION = re.compile(r"[\w.]+:[\w.]+")
 
 
 @dataclass(frozen=True)
 class Project:
-    """A git checkout, its workloads by name, the usual ones of them, and how its exact counts are found.
+    """A git checkout, its workloads by name, the usual ones of them, and what else the gate does there.
 
-    With `own_checks` head has exact checks of its own (`reproduce gate exact`); else `counts` says whether
-    base's and head's are compared.
+    With `exact`, a module and its arguments, head's own exact checks are run; else base's and head's `counts` are
+    compared, unless False. With `slowed`, a patch, trials measure a head that it slows down, else one whose iterations
+    are stretched. Only files of `sources` have to be committed, if any are named.
     """
 
     folder: Path
-    workloads: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    suite: tuple[str, ...] = ()
+    workloads: Mapping[str, Mapping[str, Any]]
+    suite: tuple[str, ...]
     counts: bool = True
-    own_checks: bool = False
-
-
-OWN = Project(ROOT, WORKLOADS, SUITE, counts=False, own_checks=True)
+    exact: str = ""
+    slowed: str = ""
+    sources: tuple[str, ...] = ()
 
 
 def read(folder: Path) -> Project:
@@ -41,40 +42,70 @@ def read(folder: Path) -> Project:
         document = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(f"{file} cannot be read: {error}; needs [tool.ptdp.gate.workloads]") from None
-    if document.get("project", {}).get("name") == "ptdp":
-        return OWN
     table = document.get("tool", {}).get("ptdp", {}).get("gate")
     if not isinstance(table, dict) or not table.get("workloads"):
         raise UsageError(f'{file} has no [tool.ptdp.gate.workloads]; needs one line for each: name = "module:function"')
-    for key in table:
-        if key not in KEYS:
-            hint = did_you_mean(key, KEYS)
-            raise UsageError(f"{file}: tool.ptdp.gate.{key} is unknown{hint}; known: {', '.join(KEYS)}")
-    packages, counts = table.get("packages", []), table.get("counts", True)
-    if not isinstance(packages, list) or not all(isinstance(name, str) for name in packages):
-        raise UsageError(f'{file}: packages={packages!r}; needs a list of modules to import first, such as ["numpy"]')
-    if not isinstance(counts, bool):
-        raise UsageError(f"{file}: counts={counts!r}; needs true or false")
+    _require_keys(table, file)
     entries = table["workloads"]
+    if isinstance(entries, str):
+        entries = _made(folder / entries, file)
     if not isinstance(entries, dict):
         raise UsageError(f'{file}: workloads={entries!r}; needs a table, name = "module:function"')
     made = {name: _workload(entry, f"{file}: workload {name}") for name, entry in entries.items()}
-    return Project(folder, {name: {**each, "packages": packages} for name, each in made.items()}, tuple(made), counts)
+    suite, sources = tuple(table.get("suite", made)), tuple(table.get("sources", ()))
+    if unknown := [name for name in suite if name not in made]:
+        raise UsageError(f"{file}: suite: {unknown[0]!r} is no workload{did_you_mean(unknown[0], list(made))}")
+    workloads = {name: {"packages": table.get("packages", []), **workload} for name, workload in made.items()}
+    others = (table.get("counts", True), table.get("exact", ""), table.get("slowed", ""))
+    return Project(folder, workloads, suite, *others, sources)
 
 
-def tests(folder: Path, ids: Mapping[str, str]) -> Project:
-    """The project in a folder whose workloads are tests with a `benchmark` fixture, by name."""
-    workloads = {name: {"kind": "pytest", "test": test} for name, test in ids.items()}
+def tests(folder: Path, ids: Iterable[str]) -> Project:
+    """The project in a folder whose workloads are tests with a `benchmark` fixture, by their ids."""
+    workloads = {test: {"kind": "pytest", "test": test} for test in ids}
     return Project(folder, workloads, tuple(workloads))
 
 
+def _require_keys(table: Mapping[str, Any], file: Path) -> None:
+    """Raise `UsageError` for a key that is unknown, or whose value is none."""
+    for key, value in table.items():
+        if key not in KEYS:
+            raise UsageError(
+                f"{file}: tool.ptdp.gate.{key} is unknown{did_you_mean(key, KEYS)}; known: {', '.join(KEYS)}"
+            )
+        if key in LISTS and not (isinstance(value, list) and value and all(isinstance(each, str) for each in value)):
+            raise UsageError(f'{file}: {key}={value!r}; needs a list of {LISTS[key]}, such as ["a"]')
+        if key in TEXTS and not isinstance(value, str):
+            raise UsageError(f"{file}: {key}={value!r}; needs a text, {TEXTS[key]}")
+        if key == "counts" and not isinstance(value, bool):
+            raise UsageError(f"{file}: counts={value!r}; needs true or false")
+
+
+def _made(script: Path, file: Path) -> Any:
+    """The workloads that a script of the project makes, as its `WORKLOADS`."""
+    try:
+        return runpy.run_path(str(script))["WORKLOADS"]
+    except Exception as error:
+        raise UsageError(
+            f"{file}: workloads={script.name!r} cannot be run: {error!r}; needs a script with WORKLOADS"
+        ) from None
+
+
 def _workload(entry: Any, where: str) -> dict[str, Any]:
+    """A workload as `workload.py` takes it."""
     if isinstance(entry, str):
         entry = {"function": entry}
-    if not isinstance(entry, dict) or len(entry) != 1 or next(iter(entry)) not in KINDS:
-        kinds = ", or ".join(f'{{{kind} = "{what}"}}' for kind, what in KINDS.items())
-        raise UsageError(f'{where} is {entry!r}; needs "module:function", or {kinds}')
-    ((kind, text),) = entry.items()
-    if not isinstance(text, str) or (kind == "function" and not FUNCTION.fullmatch(text)):
-        raise UsageError(f"{where}: {kind}={text!r}; needs {KINDS[kind]}")
-    return {"kind": kind, ("test" if kind == "pytest" else kind): text}
+    kinds = [kind for kind in KINDS if isinstance(entry, dict) and kind in entry]
+    further = {"function": {"sizes"}, "adapter": set(entry)}.get(kinds[0], set()) if kinds else set()
+    if len(kinds) != 1 or not entry.keys() <= {*kinds, *further}:
+        known = ", or ".join(f'{{{kind} = "{what}"}}' for kind, what in KINDS.items())
+        raise UsageError(f'{where} is {entry!r}; needs "module:function", or {known}')
+    (kind,) = kinds
+    if not isinstance(entry[kind], str) or (kind == "function" and not FUNCTION.fullmatch(entry[kind])):
+        raise UsageError(f"{where}: {kind}={entry[kind]!r}; needs {KINDS[kind]}")
+    sizes = entry.get("sizes", [1, 2])
+    if kind == "function" and not (
+        isinstance(sizes, list) and [*map(type, sizes)] == [int, int] and sizes[0] < sizes[1]
+    ):
+        raise UsageError(f"{where}: sizes={sizes!r}; needs two whole numbers, the second larger, such as [1000, 2000]")
+    return {"kind": kind, **({"test": entry[kind]} if kind == "pytest" else entry)}

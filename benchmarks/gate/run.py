@@ -1,10 +1,11 @@
 """Runs a check from start to end: trees, launches, session, result; and the self-test, which checks the gate itself."""
 
-import tempfile
+import os
+import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 from benchmarks.gate import procedure
 from benchmarks.gate.guard import canary
@@ -12,14 +13,14 @@ from benchmarks.gate.launcher import GateBenchmark, ProcessLauncher
 from benchmarks.gate.procedure import Procedure, overall, swap_tables
 from benchmarks.gate.project import Project
 from benchmarks.gate.session import Finding, Session, SessionResult
-from benchmarks.gate.trees import BASE, HEAD, Tree, build, require_clean, require_linux, resolve
+from benchmarks.gate.trees import HEAD, Tree, last_line
 from results.records.errors import (
     DONE,
     INCONCLUSIVE,
     INTERNAL,
     NOTHING_SELECTED,
     REGRESSED,
-    NothingSelectedError,
+    UnavailableError,
     UsageError,
     did_you_mean,
 )
@@ -81,35 +82,36 @@ def select(project: Project, names: Sequence[str]) -> list[GateBenchmark]:
     return [GateBenchmark(name, known[name]) for name in dict.fromkeys(names) or project.suite]
 
 
+def stretched(benchmarks: Sequence[GateBenchmark]) -> list[GateBenchmark]:
+    """The suite of the self-test whose iterations are stretched on head, by 15%."""
+    return [replace(each, name=f"{each.name}{SLOWED}", injected=INJECTED) for each in benchmarks]
+
+
 def check(
     trees: dict[str, Tree],
-    benchmarks: Sequence[GateBenchmark],
+    suites: Sequence[Sequence[GateBenchmark]],
     seed: int,
     budget_s: float,
     progress: Callable[[str], None],
     started: float | None = None,
+    lacking: Mapping[str, str] | None = None,
 ) -> CheckResult:
-    """Measure both trees and decide. Raises `UnavailableError` for what head cannot run.
+    """Measure what both trees can run in one session, and decide. Raises `UnavailableError` for what head cannot run.
 
     The budget counts from `started`, a time of the monotonic clock, by default from now; `progress` gets messages.
+    `lacking` says why base cannot run some benchmarks, where that is known; else all are tried.
     """
-    return _measure(trees, [benchmarks], seed, budget_s, progress, started)
-
-
-def self_test(
-    trees: dict[str, Tree],
-    benchmarks: Sequence[GateBenchmark],
-    seed: int,
-    budget_s: float,
-    progress: Callable[[str], None],
-    started: float | None = None,
-) -> CheckResult:
-    """Measure two suites on trees of the same commit: one as it is, one with head's iterations stretched by 15%.
-
-    The other arguments are those of `check`.
-    """
-    slowed = [replace(each, name=f"{each.name}{SLOWED}", injected=INJECTED) for each in benchmarks]
-    return _measure(trees, [benchmarks, slowed], seed, budget_s, progress, started)
+    launcher = ProcessLauncher(trees, [benchmark for suite in suites for benchmark in suite])
+    started = time.monotonic() if started is None else started
+    progress("trying both sides")
+    lacks = launcher.lacking() if lacking is None else dict(lacking)
+    tables = swap_tables(seed)
+    measurable = [[benchmark.name for benchmark in suite if benchmark.name not in lacks] for suite in suites]
+    if not any(measurable):
+        return CheckResult(trees, seed, budget_s, lacks, None)
+    procedures = [Procedure(names, tables) for names in measurable]
+    session = Session(procedures, launcher, canary, seed, budget_s, started=started, progress=progress)
+    return CheckResult(trees, seed, budget_s, lacks, session.run())
 
 
 def self_test_code(result: CheckResult) -> int:
@@ -128,8 +130,7 @@ def self_test_code(result: CheckResult) -> int:
     return DONE if decided else INCONCLUSIVE
 
 
-@dataclass(frozen=True, order=True)
-class CountChange:
+class CountChange(NamedTuple):
     """A count of a step that is another one on head."""
 
     what: str
@@ -146,91 +147,68 @@ class CountChange:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What the gate says of one benchmark: in words, whether it failed, and whether anything could be told."""
+class ExactResult:
+    """What was compared at zero tolerance before any time is taken.
 
-    text: str
-    failed: bool
-    decided: bool
-
-
-@dataclass(frozen=True)
-class Compared:
-    """Times of base and head, and what a step does more or less often on head."""
-
-    result: CheckResult
-    counts: Mapping[str, Sequence[CountChange]]
-
-    @property
-    def told(self) -> dict[str, list[str]]:
-        """The changed counts in words."""
-        return {name: list(map(str, changes)) for name, changes in self.counts.items()}
-
-    @property
-    def code(self) -> int:
-        """The exit code."""
-        grown = any(change.grown for changes in self.counts.values() for change in changes)
-        return REGRESSED if grown else self.result.code
-
-    def of(self, name: str) -> Found:
-        """What was found of a benchmark."""
-        if name in self.result.lacking:
-            return Found(f"{NOT_COMPARED}: {self.result.lacking[name]}", failed=False, decided=False)
-        finding = next(finding for finding in self.result.findings if finding.name == name)
-        grown = [str(change) for change in self.counts.get(name, ()) if change.grown]
-        slower = f"{finding.slowdown:+.1%}" if finding.rounds else "not measured"
-        lines = [f"{finding.verdict}: {slower}{f', {finding.reason}' if finding.reason else ''}", *grown]
-        failed = bool(grown) or finding.verdict == procedure.REGRESSED
-        return Found("\n".join(lines), failed, finding.verdict != procedure.INCONCLUSIVE)
-
-
-def compare(project: Project, base: str, seed: int, budget_s: float) -> Compared:
-    """Compare a project's suite at HEAD with a base: counts, then times. Raises `ReproduceError` for what cannot be."""
-    require_linux()
-    refs = [(BASE, base, resolve(project.folder, base)), (HEAD, "HEAD", resolve(project.folder, "HEAD"))]
-    require_clean(project.folder)
-    if refs[0][2] == refs[1][2]:
-        raise NothingSelectedError(f"base {base} and head are the same commit; name an older commit as --base")
-    started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="ptdp-gate-") as folder:
-        trees, benchmarks = build(project.folder, refs, Path(folder)), select(project, ())
-        counts = counted(trees, benchmarks) if project.counts else {}
-        return Compared(check(trees, benchmarks, seed, budget_s, lambda text: None, started), counts)
-
-
-def counted(trees: dict[str, Tree], benchmarks: Sequence[GateBenchmark]) -> dict[str, list[CountChange]]:
-    """What a step of each benchmark does more or less often on head than on base, growth first; [] if all is the same.
-
-    Benchmarks that base cannot run are left out.
+    `status` is 'same', 'different' or 'absent', `failed` whether that is a regression, `text` says it. `changes` are
+    the changed counts by benchmark, growth first, and `lacking` why base cannot run a benchmark; None if not tried.
     """
+
+    status: str
+    failed: bool
+    text: str
+    headline: str = "does more than base"
+    changes: Mapping[str, Sequence[CountChange]] = field(default_factory=dict)
+    lacking: Mapping[str, str] | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The result in a document."""
+        return {"exit_code": REGRESSED if self.failed else DONE, "status": self.status, "text": self.text}
+
+
+def exact(project: Project, trees: dict[str, Tree], benchmarks: Sequence[GateBenchmark]) -> ExactResult:
+    """The project's own exact checks of head, or else counts of a step, if it wants any.
+
+    Raises `UnavailableError` for checks that do not run, and for what head cannot run.
+    """
+    if project.exact:
+        return _own_checks(project.exact, trees[HEAD])
+    if not project.counts:
+        return ExactResult("absent", False, "counts: the project wants none")
     launcher = ProcessLauncher(trees, benchmarks)
     lacking = launcher.lacking()
-    return {each.name: differing(*launcher.counts(each.name)) for each in benchmarks if each.name not in lacking}
+    counts = {each.name: launcher.counts(each.name) for each in benchmarks if each.name not in lacking}
+    changes = {name: differing(each.base, each.head) for name, each in counts.items()}
+    lines = ["counts of a step:"]
+    for name, each in counts.items():
+        lines += [f"{name}: {change}" for change in changes[name]] or [f"{name}: as on base"]
+        lines += [f"{name}: left out, as it varies from run to run: {what}" for what in each.varying]
+    failed = any(change.grown for found in changes.values() for change in found)
+    status = "different" if any(changes.values()) else "same"
+    return ExactResult(status, failed, "\n".join(lines) if counts else "", changes=changes, lacking=lacking)
 
 
-def differing(base: dict[str, int], head: dict[str, int]) -> list[CountChange]:
+def _own_checks(module: str, head: Tree) -> ExactResult:
+    """What head's own exact checks say, a module run in its tree; or that its pyproject.toml names none."""
+    file = head.folder / "pyproject.toml"
+    if not file.is_file() or module not in file.read_text(encoding="utf-8"):
+        return ExactResult("absent", False, f"exact checks: {head} has none")
+    done = subprocess.run(
+        [str(head.python), "-m", *module.split()],
+        cwd=head.folder,
+        env={**os.environ, "PYTHONPATH": str(head.folder)},
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    if done.returncode not in (DONE, REGRESSED):
+        raise UnavailableError(f"the exact checks of {head} do not run: {last_line(done.stderr)}")
+    failed = done.returncode == REGRESSED
+    text = done.stdout.decode("utf-8", "replace").strip()
+    return ExactResult("different" if failed else "same", failed, text, "differs from its own committed reference")
+
+
+def differing(base: Mapping[str, int], head: Mapping[str, int]) -> list[CountChange]:
     """The counts that differ, those that grew first."""
     changes = [CountChange(what, base.get(what, 0), head.get(what, 0)) for what in sorted(base.keys() | head.keys())]
     return sorted((each for each in changes if each.base != each.head), key=lambda each: (not each.grown, each))
-
-
-def _measure(
-    trees: dict[str, Tree],
-    suites: Sequence[Sequence[GateBenchmark]],
-    seed: int,
-    budget_s: float,
-    progress: Callable[[str], None],
-    started: float | None,
-) -> CheckResult:
-    """Try all benchmarks, and measure those that both sides can run in one session."""
-    launcher = ProcessLauncher(trees, [benchmark for suite in suites for benchmark in suite])
-    started = time.monotonic() if started is None else started
-    progress("trying both sides")
-    lacking = launcher.lacking()
-    tables = swap_tables(seed)
-    measurable = [[benchmark.name for benchmark in suite if benchmark.name not in lacking] for suite in suites]
-    if not any(measurable):
-        return CheckResult(trees, seed, budget_s, lacking, None)
-    procedures = [Procedure(names, tables) for names in measurable]
-    session = Session(procedures, launcher, canary, seed, budget_s, started=started, progress=progress)
-    return CheckResult(trees, seed, budget_s, lacking, session.run())

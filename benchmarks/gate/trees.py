@@ -8,12 +8,14 @@ import io
 import subprocess
 import sys
 import tarfile
+import tempfile
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from results.records.errors import UnavailableError, UsageError
+from results.records.errors import NothingSelectedError, UnavailableError, UsageError
 from results.records.provenance import git_state
 
 BASE, HEAD = "base", "head"
@@ -58,12 +60,26 @@ def require_linux() -> None:
         )
 
 
-def require_clean(project: Path) -> None:
-    """Raise `UsageError` if the sources differ from the commit HEAD: the result could not name what was measured."""
-    if git_state(project)[1]:
+def require_different(project: Path, sources: Sequence[str], base: str, head: str | None) -> None:
+    """Raise `NothingSelectedError` if base and head are the same commit, and `UsageError` if one does not exist.
+
+    Without `head` it is HEAD, and files that differ from it raise `UsageError`, too, as the result could not name what
+    was measured: all that git tracks, or in `sources`, if there are any, also new ones.
+    """
+    commit = resolve(project, base)
+    same = commit == resolve(project, head or "HEAD")
+    if (
+        head is None
+        and _git(project, "status", "--porcelain", *(("--", *sources) if sources else ("--untracked-files=no",))).stdout
+    ):
         raise UsageError(
             "the working tree has changes that no commit holds, so that head is not what is in front of you; "
             "needs a clean tree; try git commit, or --head HEAD to measure the last commit without the changes"
+        )
+    if same:
+        raise NothingSelectedError(
+            f"nothing to measure: base {base} and head are the same commit, {commit[:10]}; "
+            "name an older commit as --base, or test the gate itself with --self-test"
         )
 
 
@@ -74,6 +90,14 @@ def export(project: Path, commit: str, folder: Path) -> None:
         raise UnavailableError(f"cannot export commit {commit[:10]}: {last_line(archive.stderr)}")
     with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
         tar.extractall(folder, filter="data")
+
+
+@contextmanager
+def built(project: Path, refs: Mapping[str, str]) -> Iterator[dict[str, Tree]]:
+    """The trees of refs by side, in a folder that is gone at the end. Raises as `resolve` and `build` do."""
+    resolved = [(side, ref, resolve(project, ref)) for side, ref in refs.items()]
+    with tempfile.TemporaryDirectory(prefix="ptdp-gate-") as folder:
+        yield build(project, resolved, Path(folder))
 
 
 def build(project: Path, refs: Sequence[tuple[str, str, str]], folder: Path) -> dict[str, Tree]:

@@ -8,7 +8,6 @@ the gate is wrong and how often it does not decide.
 
 import random
 import subprocess
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -29,8 +28,7 @@ from results.records import Metric, PointResult, fingerprint, provenance, read_r
 from results.records.errors import DONE, INTERNAL, UnavailableError
 
 ID = "gate_trials"
-PATCH = Path(__file__).with_name("slowed.patch")
-STRETCHED = 0.10  # of the iterations of another project's head, for which there is no patch
+STRETCHED = 0.10  # of the iterations of a project's head, for which there is no patch
 RIGHT = {"identical": OK, "slowed": REGRESSED}  # the right verdict on each kind of head
 UNDECIDED = 4  # trials without any verdict after which a machine counts as one that never decides
 
@@ -84,17 +82,18 @@ def built(project: Project, commit: str) -> Iterator[dict[str, dict[str, Tree]]]
 
     Raises `UnavailableError` if a tree does not build, or the patch does not fit.
     """
-    with tempfile.TemporaryDirectory(prefix="ptdp-gate-") as folder:
-        sides = [(BASE, "HEAD", commit), (HEAD, "HEAD", commit)]
-        identical = trees.build(project.folder, sides, Path(folder))
-        if not project.own_checks:
+    with trees.built(project.folder, {BASE: commit, HEAD: commit}) as identical:
+        if not project.slowed:
             yield {"identical": identical, "slowed": identical}
             return
-        slowed = replace(identical[HEAD], ref="HEAD with slowed.patch", folder=Path(folder) / "slowed")
+        patch = (project.folder / project.slowed).resolve()
+        slowed = replace(
+            identical[HEAD], ref=f"HEAD with {patch.name}", folder=identical[HEAD].folder.with_name("slowed")
+        )
         trees.export(project.folder, commit, slowed.folder)
-        patched = subprocess.run(["git", "apply", str(PATCH)], cwd=slowed.folder, capture_output=True, check=False)
+        patched = subprocess.run(["git", "apply", str(patch)], cwd=slowed.folder, capture_output=True, check=False)
         if patched.returncode:
-            raise UnavailableError(f"slowed.patch does not fit {commit[:10]}: {last_line(patched.stderr)}")
+            raise UnavailableError(f"{project.slowed} does not fit {commit[:10]}: {last_line(patched.stderr)}")
         yield {"identical": identical, "slowed": {**identical, HEAD: slowed}}
 
 
@@ -107,10 +106,10 @@ def trial(
     progress: Callable[[str], None],
 ) -> list[PointResult]:
     """Run one session of the gate, and return a point for each benchmark."""
-    if kind == "slowed" and not project.own_checks:
+    if kind == "slowed" and not project.slowed:
         benchmarks = [replace(each, injected=STRETCHED) for each in benchmarks]
     started, clock, seed = datetime.now(UTC), time.monotonic(), random.SystemRandom().randrange(2**31)
-    result = run.check(sides, benchmarks, seed, budget_s, progress)
+    result = run.check(sides, [benchmarks], seed, budget_s, progress)
     seconds = time.monotonic() - clock
     return [_point(kind, result, finding, provenance.timestamp(started), seconds) for finding in result.findings]
 
@@ -189,15 +188,14 @@ def table(points: Sequence[PointResult]) -> list[str]:
     return lines
 
 
-def badge(points: Sequence[PointResult]) -> dict[str, str | int]:
+def badge(points: Sequence[PointResult], project: Project) -> dict[str, str | int]:
     """The error rates of these trials as shields.io reads them (https://shields.io/badges/endpoint-badge)."""
     kinds = {kind: [point for point in points if point.series == kind] for kind in RIGHT}
     alarms, slowed = wrong(kinds["identical"]), kinds["slowed"]
     message = f"{alarms} of {len(kinds['identical'])} false"
     if slowed:
-        message += (
-            f", {STRETCHED:+.0%} found in {sum(verdict_of(point) == REGRESSED for point in slowed) / len(slowed):.0%}"
-        )
+        found = sum(verdict_of(point) == REGRESSED for point in slowed) / len(slowed)
+        message += f", {'slowed code' if project.slowed else f'{STRETCHED:+.0%}'} found in {found:.0%}"
     return {"schemaVersion": 1, "label": "gate", "message": message, "color": "red" if alarms else "green"}
 
 

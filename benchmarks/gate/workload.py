@@ -12,21 +12,21 @@ JSON each:
 
 An empty CORE leaves the core open. A forked process waits for commands without using a core. It has loaded nothing of
 the tree when it starts. This script does the timing, for base and head alike. Every iteration of a rank is stretched by
-the ratio `slowdown`, which the self-test sets. What a workload prints goes to standard error.
+the ratio `slowdown`, which the self-test sets. What a workload prints goes to standard error, and it reads nothing.
 
 A workload's step is made by its `kind`: a 'function' of the tree (`function`, as 'module:name': called once to set up,
-it returns the step, or is the step itself if it returns nothing that can be called), a 'command' of the shell, a
-'pytest' test with a `benchmark` fixture, or anything that the tree's own `adapter` knows. Without `iterations` a slice
-has as many as fit in a tenth of a second.
+with the first of `sizes` if there are any, it returns the step, or is the step itself if it returns nothing that can be
+called), a 'command' of the shell, a 'pytest' test with a `benchmark` fixture, or anything that the tree's own `adapter`
+knows. Without `iterations` a slice has as many as fit in a tenth of a second.
 """
 
 import hashlib
-import importlib.util
 import json
 import multiprocessing
 import os
 import queue
 import re
+import runpy
 import subprocess
 import sys
 import tempfile
@@ -43,9 +43,10 @@ Slices = Iterator[list[float]]  # yields a slice at a time: the seconds of its i
 
 SLICE_S, SHORTEST_S = 0.1, 1e-3  # of a slice, and of an iteration that can be timed; a shorter step is repeated in it
 MOST_REPEATED = 100_000
+ENDED = 77  # exit status of a forked process that the gate has ended, which a workload cannot know
 ANSWERS = os.fdopen(os.dup(1), "w")  # where the gate listens; `main` gives standard output to what workloads print
 # Unbuffered, so that parent and child each read whole lines.
-COMMANDS = open(0, "rb", buffering=0, closefd=False)  # noqa: SIM115
+COMMANDS = open(os.dup(0), "rb", buffering=0)  # noqa: SIM115
 
 
 class WorkloadError(RuntimeError):
@@ -80,7 +81,7 @@ def _function(workload: dict[str, Any]) -> Callable[[], object]:
     function: Any = import_module(module)
     for part in name.split("."):
         function = getattr(function, part)
-    made = function()
+    made = function(*workload.get("sizes", ())[:1])
     step: Callable[[], object] = made if callable(made) else function
     return step
 
@@ -248,9 +249,9 @@ def serve_rank(workload: dict[str, Any], rank: int, store: str, slowdown: float,
         pipe.send(said(error))
 
 
-def said(error: Exception) -> str:
+def said(error: BaseException) -> str:
     """An error in one line, as at the end of a traceback."""
-    return " ".join("".join(traceback.format_exception_only(error)).strip().splitlines()[-1:])
+    return " ".join("".join(traceback.format_exception_only(error)).split())
 
 
 def prepare(workload: dict[str, Any], slowdown: float) -> Slices:
@@ -266,7 +267,7 @@ def serve(tree: Path, core: str, benchmarks: list[dict[str, Any]]) -> None:
         os.sched_setaffinity(0, {int(core)})
     try:
         slices = {b["name"]: prepare(b["workload"], b["slowdown"]) for b in benchmarks}
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         say({"cannot": str(error) if isinstance(error, WorkloadError) else said(error)})
         return
     require_own(tree)
@@ -275,32 +276,24 @@ def serve(tree: Path, core: str, benchmarks: list[dict[str, Any]]) -> None:
         if "count" in command:
             counted = slices[command["count"]]
             assert isinstance(counted, InThisProcess)
-            say({"counts": sibling("counts").counted(counted.step, tree, counted.modules)})
+            count = runpy.run_path(str(Path(__file__).with_name("counts.py")))["counted"]
+            say({"counts": count(counted.step, tree, counted.modules)})
         else:
             say({"seconds": next(slices[command["slice"]])})
-
-
-def sibling(name: str) -> Any:
-    """A module of this script's folder, which is on nobody's path."""
-    spec = importlib.util.spec_from_file_location(f"_gate_{name}", Path(__file__).with_name(f"{name}.py"))
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def fork(tree: Path, core: str, benchmarks: list[dict[str, Any]]) -> None:
     """Serve in a fresh process and wait for its end. If it fails, this process ends, too."""
     if child := os.fork():
-        if os.waitpid(child, 0)[1]:
-            sys.exit(1)
-        return
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if code == ENDED:
+            return
+        sys.exit(1 if code == 1 else f"its process ended by itself, with {code}")
     status = 1
     try:
         serve(tree, core, benchmarks)
-        status = 0
-    except Exception:
+        status = ENDED
+    except (Exception, SystemExit):
         traceback.print_exc()
     finally:
         for rank in multiprocessing.active_children():
@@ -324,6 +317,7 @@ def main() -> None:
     """Import what is slow, and fork a process for every "start" command."""
     tree, core, *packages = sys.argv[1:]
     os.dup2(2, 1)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     # An editable install of another checkout would fill in the modules that this tree lacks.
     sys.meta_path[:] = [f for f in sys.meta_path if not getattr(f, "__module__", "").startswith("__editable__")]
     for name in packages:

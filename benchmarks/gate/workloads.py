@@ -1,4 +1,4 @@
-"""What the gate measures, as plain data that base's and head's adapters (`adapter.py`) both read.
+"""What the gate measures of this project, as plain data that base's and head's adapters (`adapter.py`) both read.
 
 Everything is small, so that a slice of a tenth of a second holds several iterations.
 """
@@ -31,7 +31,7 @@ def _simulator(iterations: int, cold: bool) -> dict[str, Any]:
 
 
 # Workloads by name: the kind of work, the number of processes besides the measuring one, the iterations of a slice, and
-# further keys, which the adapter reads. Those of other projects are in their pyproject.toml (`project.py`).
+# further keys, which the adapter reads.
 WORKLOADS: dict[str, dict[str, Any]] = {
     "pipeline_step": _training(2, p=2),
     "interleaved_step": _training(2, layers=4, p=2, v=2),
@@ -41,4 +41,3 @@ WORKLOADS: dict[str, dict[str, Any]] = {
     "simulator": _simulator(iterations=6, cold=False),
     "cold_simulator": _simulator(iterations=1, cold=True),
 }
-SUITE = ("pipeline_step", "simulator")  # engine and simulator; every further one takes power from the others

@@ -1,40 +1,26 @@
 """`reproduce gate`: has head changed what is exact, and is it slower than base? (`benchmarks.gate`)"""
 
 import argparse
-import os
 import random
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from benchmarks.gate import project as projects
-from benchmarks.gate import report, trees
-from benchmarks.gate import run as gate
-from benchmarks.gate.launcher import GateBenchmark
-from benchmarks.gate.project import OWN, Project
+from benchmarks.gate import trees
 from benchmarks.gate.trees import BASE, HEAD, Tree
-from benchmarks.gate.workloads import SUITE, WORKLOADS
 from reproduce.commands import options
 from results import ROOT
 from results.records import write_record
 from results.records.documents import print_document
-from results.records.errors import (
-    DONE,
-    INCONCLUSIVE,
-    INTERNAL,
-    NOTHING_SELECTED,
-    REGRESSED,
-    NothingSelectedError,
-    UnavailableError,
-    UsageError,
-)
+from results.records.errors import DONE, INCONCLUSIVE, INTERNAL, NOTHING_SELECTED, REGRESSED, UsageError
 from results.records.storage import atomic_write_bytes
+
+if TYPE_CHECKING:
+    from benchmarks.gate.run import CheckResult, ExactResult
 
 # What a self-test says, by its exit code: in a word, and in a sentence.
 SELF_TEST = {
@@ -43,14 +29,14 @@ SELF_TEST = {
     INCONCLUSIVE: ("inconclusive", "whether the gate works here could not be told"),
     NOTHING_SELECTED: ("nothing measured", "no pair was measured"),
 }
-COUNTS = "counts of a step:"
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
-HELP = f"""First the exact checks of head against its own committed reference (reproduce gate exact); a
+HELP = """First the exact checks of head against its own committed reference (reproduce gate exact); a
 difference ends the check with 6. Then times: base and head run side by side in this session, in pairs of launches in
-random order, at most as long as the budget. Benchmarks: {", ".join(WORKLOADS)}.
+random order, at most as long as the budget.
 
---project checks any git checkout whose pyproject.toml names workloads (docs/gate.md). Its exact checks are counts of
-what a step does on base and on head (calls, allocations, files, imports): more of anything ends the check with 6.
+--project checks any git checkout whose pyproject.toml names workloads (docs/gate.md); without it, this project's own.
+Exact checks are a command of the project's, or counts of what a step does on base and on head (calls, allocations,
+files, imports): more of anything ends the check with 6.
 
 verdicts:
   regressed      slower by more than 3%: exit code 6
@@ -60,11 +46,10 @@ verdicts:
 
 Base and head are commits. Without --head it is HEAD, and sources that differ from it are refused with 2: commit them,
 or pass --head HEAD. A REF that is no commit: 2. A side that does not build, or a head that does not run, or a system
-other than Linux: 3. The same commit twice, or a budget too short for anything: 9. Each side runs its own adapter
-(benchmarks/gate/adapter.py); what base cannot run is "not compared", with the reason, and no failure. Both run under
-this interpreter, unless their dependencies differ.
+other than Linux: 3. The same commit twice, or a budget too short for anything: 9. What base cannot run is
+"not compared", with the reason, and no failure. Both run under this interpreter, unless their dependencies differ.
 
---self-test measures base against itself, and against itself with every iteration stretched by {gate.INJECTED:.0%}: 0 if
+--self-test measures base against itself, and against itself with every iteration stretched by 15%: 0 if
 the first is ok and the second regressed, 7 if that could not be told, 1 if the gate errs on this machine.
 
 """
@@ -79,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--budget", default="10m", metavar="TIME", help="such as 90s or 10m (default), all included")
     parser.add_argument(
-        "--benchmark", action="append", default=[], metavar="NAME", help=f"default: {', '.join(SUITE)}; repeatable"
+        "--benchmark", action="append", default=[], metavar="NAME", help="default: the suite of the project; repeatable"
     )
     parser.add_argument("--seed", type=int, help="of the random orders and swaps (default: random, and said)")
     parser.add_argument("--self-test", action="store_true", help="does the gate work here? Needs --base only")
@@ -94,25 +79,25 @@ def run(parsed: argparse.Namespace, project: Path = ROOT) -> int:
     """Check, print, write the record; the exit code. Raises `ReproduceError` for what cannot be checked."""
     trees.require_linux()
     clock, started = time.monotonic(), datetime.now(UTC)
-    measured = projects.read(parsed.project) if parsed.project else replace(OWN, folder=project)
+    from benchmarks.gate import run as gate  # imported here, as numpy takes a while
+
+    measured = projects.read(parsed.project or project)
     project, budget_s, benchmarks = measured.folder, budget(parsed.budget), gate.select(measured, parsed.benchmark)
     if parsed.self_test and parsed.head:
         raise UsageError("--head has no part in --self-test, which measures base against itself; leave one out")
     seed = random.SystemRandom().randrange(2**31) if parsed.seed is None else parsed.seed
-    base = trees.resolve(project, parsed.base)
-    head_ref = parsed.base if parsed.self_test else parsed.head or "HEAD"
-    head = trees.resolve(project, head_ref)
+    refs = {BASE: parsed.base, HEAD: parsed.base if parsed.self_test else parsed.head or "HEAD"}
     if not parsed.self_test:
-        _require_difference(parsed, base, head, project)
-    with tempfile.TemporaryDirectory(prefix="ptdp-gate-") as folder:
-        built = trees.build(project, [(BASE, parsed.base, base), (HEAD, head_ref, head)], Path(folder))
+        trees.require_different(project, measured.sources, parsed.base, parsed.head)
+    with trees.built(project, refs) as built:
+        session = (seed, budget_s, progress_line(parsed.quiet), clock)
         if parsed.self_test:
-            result = gate.self_test(built, benchmarks, seed, budget_s, progress_line(parsed.quiet), clock)
+            result = gate.check(built, [benchmarks, gate.stretched(benchmarks)], *session)
             return _print(parsed, result, gate.self_test_code(result), None, started)
-        exact = exact_checks(built[HEAD]) if measured.own_checks else compared_counts(measured, built, benchmarks)
-        if exact["exit_code"] == REGRESSED:
+        exact = gate.exact(measured, built, benchmarks)
+        if exact.failed:
             return _print_exact(parsed, built, exact)
-        result = gate.check(built, benchmarks, seed, budget_s, progress_line(parsed.quiet), clock)
+        result = gate.check(built, [benchmarks], *session, exact.lacking)
     return _print(parsed, result, result.code, exact, started)
 
 
@@ -128,50 +113,6 @@ def budget(text: str) -> float:
     return seconds
 
 
-def exact_checks(head: Tree) -> dict[str, Any]:
-    """What head's own exact checks say, in its tree; or that it has none. Raises `UnavailableError` if they fail."""
-    if not (head.folder / "reproduce" / "commands" / "gate_exact.py").is_file():
-        return {"exit_code": DONE, "status": "absent", "text": f"exact checks: {head} has none"}
-    done = subprocess.run(
-        [str(head.python), "-m", "reproduce", "gate", "exact"],
-        cwd=head.folder,
-        env={**os.environ, "PYTHONPATH": str(head.folder)},
-        capture_output=True,
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
-    text = done.stdout.decode("utf-8", "replace").strip()
-    if done.returncode not in (DONE, REGRESSED):
-        raise UnavailableError(f"the exact checks of {head} do not run: {trees.last_line(done.stderr)}")
-    return {"exit_code": done.returncode, "status": "different" if done.returncode else "same", "text": text}
-
-
-def compared_counts(project: Project, built: dict[str, Tree], benchmarks: Sequence[GateBenchmark]) -> dict[str, Any]:
-    """What a step of each benchmark does more or less often on head than on base, if the project wants counts."""
-    if not project.counts:
-        return {"exit_code": DONE, "status": "absent", "text": "counts: the project wants none"}
-    found = gate.counted(built, benchmarks)
-    lines = [
-        f"{name}: {line}"
-        for name, changes in found.items()
-        for line in (map(str, changes) if changes else ["as on base"])
-    ]
-    grown = any(change.grown for changes in found.values() for change in changes)
-    status = "different" if any(found.values()) else "same"
-    text = "\n".join([COUNTS, *lines])
-    return {"exit_code": REGRESSED if grown else DONE, "status": status, "text": text}
-
-
-def _require_difference(parsed: argparse.Namespace, base: str, head: str, project: Path) -> None:
-    if not parsed.head:
-        trees.require_clean(project)
-    if base == head:
-        raise NothingSelectedError(
-            f"nothing to measure: base {parsed.base} and head are the same commit, {base[:10]}; "
-            "name an older commit as --base, or test the gate itself with --self-test"
-        )
-
-
 def progress_line(quiet: bool) -> Callable[[str], None]:
     """One line that changes, on a terminal; nothing in a log."""
     if quiet or not sys.stderr.isatty():
@@ -179,13 +120,13 @@ def progress_line(quiet: bool) -> Callable[[str], None]:
     return lambda text: print(f"\r\x1b[Kcheck: {text} ", end="", file=sys.stderr, flush=True)
 
 
-def _print_exact(parsed: argparse.Namespace, built: dict[str, Tree], exact: dict[str, Any]) -> int:
+def _print_exact(parsed: argparse.Namespace, built: dict[str, Tree], exact: "ExactResult") -> int:
     """What the exact checks found, which ends the check: times would add nothing."""
-    what = "differs from its own committed reference" if not exact["text"].startswith(COUNTS) else "does more than base"
-    text = f"**regressed**: {built[HEAD]} {what}\n\n{exact['text']}"
+    text = f"**regressed**: {built[HEAD]} {exact.headline}\n\n{exact.text}"
     if parsed.json:
         sides = {side: {"ref": tree.ref, "commit": tree.commit} for side, tree in built.items()}
-        print_document("gate", 1, {"verdict": "regressed", "exit_code": REGRESSED, **sides, "exact": exact})
+        document = {"verdict": "regressed", "exit_code": REGRESSED, **sides, "exact": exact.as_json()}
+        print_document("gate", 1, document)
     else:
         print(text)
     append_summary(parsed.summary, text)
@@ -193,23 +134,25 @@ def _print_exact(parsed: argparse.Namespace, built: dict[str, Tree], exact: dict
 
 
 def _print(
-    parsed: argparse.Namespace,
-    result: gate.CheckResult,
-    code: int,
-    exact: dict[str, Any] | None,
-    started: datetime,
+    parsed: argparse.Namespace, result: "CheckResult", code: int, exact: "ExactResult | None", started: datetime
 ) -> int:
+    from benchmarks.gate import report
+
     if sys.stderr.isatty():
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
     verdict, head = {}, report.headline(result)
     if parsed.self_test:
         word, outcome = SELF_TEST[code]
         verdict, head = {"verdict": word}, f"**{word}**: {outcome} (self-test of {result.trees[BASE]})"
-    text = "\n\n".join([head, report.body(result), *([exact["text"]] if exact else [])])
+    text = "\n\n".join([head, report.body(result), *([exact.text] if exact and exact.text else [])])
     path = parsed.results / report.ID / "measured" / "record.json"
     write_record(report.record(result, parsed.command, started), path)
     if parsed.json:
-        document = report.document(result) | verdict | {"exit_code": code, "exact": exact, "record": str(path)}
+        document = (
+            report.document(result)
+            | verdict
+            | {"exit_code": code, "exact": exact and exact.as_json(), "record": str(path)}
+        )
         print_document("gate", 1, document)
     else:
         print(f"{text}\n\nrecord: {path}")

@@ -12,6 +12,19 @@ from results import ROOT
 Commit = Callable[..., str]
 
 
+PYPROJECT = """\
+[project]
+name = "x"
+version = "1"
+dependencies = ["numpy>=1"]
+[tool.ptdp.gate]
+workloads = "benchmarks/gate/workloads.py"
+suite = ["pipeline_step", "simulator"]
+slowed = "benchmarks/gate/slowed.patch"
+counts = false
+"""
+
+
 @pytest.fixture(scope="session")
 def first_commit(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkout with one commit, tagged 'first', of what the workload imports; to be copied only."""
@@ -19,7 +32,7 @@ def first_commit(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for package in ("kernels", "ptdp_core", "benchmarks/gate"):
         shutil.copytree(ROOT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
     (root / "benchmarks/__init__.py").touch()
-    (root / "pyproject.toml").write_text('[project]\nname = "x"\nversion = "1"\ndependencies = ["numpy>=1"]\n')
+    (root / "pyproject.toml").write_text(PYPROJECT)
     git(root, "init", "--quiet", "--template=")
     git(root, "add", "--all")
     git(root, "commit", "--quiet", "--message", "first")

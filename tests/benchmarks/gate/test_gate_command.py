@@ -8,12 +8,13 @@ import pytest
 
 from benchmarks.gate import run
 from benchmarks.gate.guard import Reading
-from benchmarks.gate.workloads import SUITE
 from reproduce import cli
 from reproduce.commands import gate
 from results.records import read_record
-from tests.benchmarks.gate.conftest import Commit, git
+from tests.benchmarks.gate.conftest import PYPROJECT, Commit, git
 from tests.marks import by_default
+
+SUITE = ("pipeline_step", "simulator")
 
 
 class Fake:
@@ -136,7 +137,8 @@ def test_a_dirty_tree_is_refused_unless_head_is_named(
 
 def test_a_base_that_does_not_build(commit: Commit, capsys: pytest.CaptureFixture[str]) -> None:
     commit("pyproject.toml", "[project\n")
-    assert reproduce("--base", "HEAD", "--head", "first") == 3
+    commit("pyproject.toml", PYPROJECT)
+    assert reproduce("--base", "HEAD~1") == 3
     assert "does not build" in error_of(capsys)
 
 
@@ -176,8 +178,8 @@ def test_a_budget_too_short_for_anything_measures_nothing(
 
 
 def test_exact_checks_of_head_come_first(commit: Commit, repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (repository / "reproduce/commands").mkdir(parents=True)
-    (repository / "reproduce/commands/gate_exact.py").touch()
+    (repository / "reproduce").mkdir()
+    commit("pyproject.toml", PYPROJECT + 'exact = "reproduce gate exact"\n')
     script = "import sys\nprint('exact: %s')\nsys.exit(%d)\n"
     for text, code, start in (("1 difference", 6, "**regressed**"), ("the same", 0, "**ok**"), ("", 8, "")):
         commit("reproduce/__main__.py", script % (text, code))

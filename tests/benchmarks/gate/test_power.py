@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from benchmarks.gate.procedure import INCONCLUSIVE, LOOKS, OK, REGRESSED, Procedure, overall, swap_tables
-from benchmarks.gate.workloads import SUITE
 from tests.benchmarks.gate.noise import HEAVY, MODERATE, Noise
 from tests.marks import by_default
+
+SUITE = ("pipeline_step", "simulator")
 
 TABLES = swap_tables(seed=0)
 

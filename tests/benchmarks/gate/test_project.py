@@ -8,10 +8,11 @@ from textwrap import dedent
 
 import pytest
 
-from benchmarks.gate import project, run, trees
+from benchmarks.gate import launcher, project, run, trees
 from benchmarks.gate.launcher import GateBenchmark, ProcessLauncher
 from benchmarks.gate.trees import BASE, HEAD, Tree
 from results import ROOT
+from results.records import provenance
 from results.records.errors import UnavailableError, UsageError
 from tests.benchmarks.gate.conftest import git
 
@@ -31,6 +32,33 @@ def itself():
 
 def random_result():
     return lambda: object()
+"""
+
+
+BAD = """\
+import os
+import sys
+import time
+
+
+def raises():
+    raise ValueError("two\\nlines")
+
+
+def leaves():
+    sys.exit(3)
+
+
+def reads():
+    input()
+
+
+def dies():
+    os._exit(0)
+
+
+def hangs():
+    time.sleep(1000)
 """
 
 
@@ -65,12 +93,14 @@ def test_a_project_names_functions_commands_and_tests(foreign: Path) -> None:
     assert found.suite == ("made", "itself", "random_result", "cli")
     assert found.workloads["made"] == {"kind": "function", "function": "bench:made", "packages": []}
     assert found.workloads["cli"]["command"] == "python -c pass"
-    assert not found.own_checks
+    assert (found.exact, found.slowed, found.counts) == ("", "", True)
 
 
 def test_this_project_is_a_client_of_the_same_interface() -> None:
-    assert project.read(ROOT) is project.OWN
-    assert set(project.OWN.suite) <= project.OWN.workloads.keys()
+    own = project.read(ROOT)
+    assert own.suite == ("pipeline_step", "simulator")
+    assert {each["adapter"] for each in own.workloads.values()} == {"benchmarks.gate.adapter"}
+    assert (own.exact, own.sources) == ("reproduce gate exact", provenance.SOURCES)
 
 
 @pytest.mark.parametrize(
@@ -97,24 +127,58 @@ def test_what_a_table_may_not_say_is_one_line(tmp_path: Path, text: str, said: s
 def test_every_kind_of_workload_is_measured_on_both_sides(foreign: Path, tmp_path: Path) -> None:
     change(foreign, "src/pkg/__init__.py", PACKAGE + "\nX = 1\n")
     benchmarks = run.select(project.read(foreign), ())
-    launcher = ProcessLauncher(sides(foreign, tmp_path), benchmarks)
-    assert launcher.lacking() == {}
-    launcher.start([each.name for each in benchmarks])
+    started = ProcessLauncher(sides(foreign, tmp_path), benchmarks)
+    assert started.lacking() == {}
+    started.start([each.name for each in benchmarks])
     try:
-        assert all(0 < launcher.run(side, each.name) < 5 for side in (BASE, HEAD) for each in benchmarks)
+        assert all(0 < started.run(side, each.name) < 5 for side in (BASE, HEAD) for each in benchmarks)
     finally:
-        launcher.stop()
+        started.stop()
 
 
 def test_counts_of_a_step_are_compared_and_what_varies_is_left_out(foreign: Path, tmp_path: Path) -> None:
     twice = PACKAGE.replace("sum(square(i) for", "sum(square(i) + 0 * square(i) for")
     change(foreign, "src/pkg/__init__.py", twice)
     built, benchmarks = sides(foreign, tmp_path), run.select(project.read(foreign), ["made", "itself"])
-    counts = run.counted(built, benchmarks)
+    counts = run.exact(project.read(foreign), built, benchmarks).changes
     assert "calls src/pkg/__init__.py:square 100 -> 200" in map(str, counts["made"])
     assert "calls src/pkg/__init__.py:square 50 -> 100" in map(str, counts["itself"])
     assert all(change.grown for change in counts["made"] if change.what.startswith("calls"))
-    assert run.counted(built | {BASE: built[HEAD]}, benchmarks) == {"made": [], "itself": []}
+    same = run.exact(project.read(foreign), built | {BASE: built[HEAD]}, benchmarks)
+    assert (same.changes, same.failed, same.status) == ({"made": [], "itself": []}, False, "same")
+
+
+def test_what_grows_faster_with_the_size_is_named(foreign: Path, tmp_path: Path) -> None:
+    """Head does less at the first size, and its work is quadratic."""
+    sized = PACKAGE + "\n\ndef work(n):\n    return lambda: total({}) and None\n"
+    table = '[tool.ptdp.gate.workloads]\nwork = {function = "pkg:work", sizes = [10, 20]}\n'
+    (foreign / "src/pkg/__init__.py").write_text(sized.format("20 * n"))
+    change(foreign, "pyproject.toml", table)
+    git(foreign, "tag", "--force", "first")
+    change(foreign, "src/pkg/__init__.py", sized.format("n * n"))
+    own = project.read(foreign)
+    found = run.exact(own, sides(foreign, tmp_path), run.select(own, ()))
+    name = "calls src/pkg/__init__.py:square"
+    assert f"work: {name} 200 -> 100" in found.text
+    assert f"work: {name}, more from size 10 to 20 200 -> 300" in found.text
+    assert found.failed
+
+
+def test_what_varies_between_two_runs_of_head_is_left_out_by_name(foreign: Path, tmp_path: Path) -> None:
+    varies = "import os\n\n\ndef made():\n    return lambda: open(f'/tmp/../proc/{os.getpid()}/stat').close()\n"
+    change(foreign, "bench.py", varies)
+    git(foreign, "tag", "--force", "first")
+    change(foreign, "src/pkg/__init__.py", PACKAGE + "# a comment\n")
+    own = project.read(foreign)
+    found = run.exact(own, sides(foreign, tmp_path), run.select(own, ["made"]))
+    assert "made: left out, as it varies from run to run: opened /tmp/../proc/" in found.text
+    assert not found.failed
+
+
+def test_a_tree_with_changes_anywhere_is_refused(foreign: Path) -> None:
+    (foreign / "bench.py").write_text(BENCH + "# a change\n")
+    with pytest.raises(UsageError, match="changes that no commit holds"):
+        trees.require_different(foreign, project.read(foreign).sources, "first", None)
 
 
 @pytest.mark.parametrize(
@@ -144,11 +208,22 @@ def test_other_work_and_what_base_lacks_are_not_compared(
     [
         ({"kind": "function", "function": "bench:nothing"}, "AttributeError: module 'bench' has no attribute"),
         ({"kind": "function", "function": "nowhere:f"}, "ModuleNotFoundError: No module named 'nowhere'"),
+        ({"kind": "function", "function": "bad:raises"}, "cannot run a: ValueError: two lines$"),
+        ({"kind": "function", "function": "bad:leaves"}, "cannot run a: SystemExit: 3"),
+        ({"kind": "function", "function": "bad:reads"}, "cannot run a: EOFError"),
+        ({"kind": "function", "function": "bad:dies"}, "cannot run a: its process ended by itself, with 0"),
+        ({"kind": "function", "function": "bad:hangs"}, "cannot run a: it has said nothing for 1 s"),
         ({"kind": "command", "command": "echo no >&2; exit 3"}, "ends with 3: no"),
         ({"kind": "pytest", "test": "bench.py::nothing"}, "gives its benchmark fixture no function"),
     ],
 )
-def test_what_does_not_run_says_why(foreign: Path, tmp_path: Path, workload: dict[str, str], said: str) -> None:
+def test_what_does_not_run_says_why(
+    foreign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workload: dict[str, str], said: str
+) -> None:
+    monkeypatch.setattr(launcher, "ANSWER_LIMIT_S", 1.0 if "hangs" in str(workload) else 60.0)
+    (foreign / "bad.py").write_text(BAD)
+    git(foreign, "add", "bad.py")
+    git(foreign, "commit", "--quiet", "--message", "bad")
     built = sides(foreign, tmp_path)
     with pytest.raises(UnavailableError, match=said):
         ProcessLauncher({HEAD: built[HEAD]}, [GateBenchmark("a", workload)]).lacking()
@@ -167,10 +242,7 @@ def test_the_page_for_other_projects_runs_as_it_stands(tmp_path: Path) -> None:
         "--budget 20s", "--budget 4s"
     )
     script = f'reproduce() {{ "{sys.executable}" -m ptdp "$@"; }}\n{block}'
-    where = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        ["bash", "-e", "-c", script], cwd=tmp_path, env=where, capture_output=True, text=True, check=False
-    )
+    done = bash(script, tmp_path, {})
     assert done.returncode in (0, 7, 9), done.stderr
     assert "sums: as on base" in done.stdout
     assert git(tmp_path / "toy", "status", "--short") == ""

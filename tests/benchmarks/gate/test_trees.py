@@ -60,11 +60,14 @@ def test_a_folder_that_is_no_checkout(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["ptdp_core/config.py", "ptdp_core/new.py"], ids=["changed", "untracked"])
 def test_a_dirty_tree_is_refused(repository: Path, name: str) -> None:
-    trees.require_clean(repository)
+    git(repository, "commit", "--quiet", "--allow-empty", "--message", "second")
+    trees.require_different(repository, ["."], "first", None)
     with open(repository / name, "a") as file:
         file.write("\n")
     with pytest.raises(UsageError, match="try git commit, or --head HEAD"):
-        trees.require_clean(repository)
+        trees.require_different(repository, ["."], "first", None)
+    trees.require_different(repository, ["kernels"], "first", None)
+    trees.require_different(repository, ["."], "first", "HEAD")
 
 
 @pytest.mark.parametrize("text", ["[project", "project = 3\n"])

@@ -1,6 +1,6 @@
 """Trials of the gate on itself: what is patched, what is kept, when it goes on, and what it says."""
 
-from dataclasses import replace
+import json
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.gate import run, trials
 from benchmarks.gate.guard import Reading
-from benchmarks.gate.project import OWN
+from benchmarks.gate.project import read
 from benchmarks.gate.trees import HEAD, Tree
 from reproduce import cli
 from reproduce.commands import gate_trials
@@ -51,12 +51,12 @@ def launcher(monkeypatch: pytest.MonkeyPatch, repository: Path) -> type[Fake]:
 
 
 def try_it(tmp_path: Path, *arguments: str) -> int:
-    return cli.main(["gate", "trials", "--results", str(tmp_path), *arguments])
+    return cli.main(["gate", "trials", "--benchmark", "simulator", "--results", str(tmp_path), *arguments])
 
 
 def test_the_patch_makes_both_workloads_do_more_and_changes_nothing_else(repository: Path) -> None:
     """It is applied to today's sources, so a change of theirs has to change it, too."""
-    with trials.built(replace(OWN, folder=repository), git(repository, "rev-parse", "HEAD")) as kinds:
+    with trials.built(read(repository), git(repository, "rev-parse", "HEAD")) as kinds:
         identical, slowed = (kinds[kind][HEAD].folder for kind in ("identical", "slowed"))
         changed = [
             path.relative_to(identical).as_posix()
@@ -83,7 +83,9 @@ def test_trials_alternate_are_kept_and_go_on(
     assert found[:2] == points
     assert [point.series for point in found] == ["identical", "slowed"] * 2
     assert "| simulator | slowed | 2 | 1 | 1 | 0 |" in capsys.readouterr().out
-    assert trials.badge(found)["message"] == "0 of 2 false, +10% found in 50%"
+    assert json.loads(trials.record_path(tmp_path).with_name("badge.json").read_text())["message"] == (
+        "0 of 2 false, slowed code found in 50%"
+    )
 
 
 def test_a_machine_that_never_decides_is_said(
