@@ -93,7 +93,7 @@ def _logged(path: Path) -> Measurement:
     try:
         return read_lines(path.read_text(encoding="utf-8", errors="replace"), str(path))
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}; needs a file with the lines that a run has printed") from None
+        raise UsageError(f"cannot read {path}: {error.strerror}; needs the lines of a run") from None
 
 
 def _print_json(explanation: Explanation, gap: Gap | None) -> None:

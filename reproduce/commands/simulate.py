@@ -133,7 +133,7 @@ def read_points(file: str) -> list[Any]:
     try:
         data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
-        raise UsageError(f"cannot read {name}: {error.strerror}; needs a JSON file with a list of configurations, or -") from None
+        raise UsageError(f"cannot read {name}: {error.strerror}; needs a JSON file, or -") from None
 
     def as_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         """A JSON object with each key once: of two values json itself would drop the first without a word."""
