@@ -1,6 +1,7 @@
 """The gate on projects that are not this one: what their pyproject.toml says, and what their workloads do."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -114,6 +115,11 @@ def test_this_project_is_a_client_of_the_same_interface() -> None:
         ("[tool.ptdp.gate.workloads]\na = {shell = 'x'}\n", 'needs "module:function", or'),
         ("[tool.ptdp.gate]\npackages = 'numpy'\n[tool.ptdp.gate.workloads]\na = 'b:c'\n", "needs a list of modules"),
         ("[tool.ptdp.gate]\ncounts = 1\n[tool.ptdp.gate.workloads]\na = 'b:c'\n", "needs true or false"),
+        ("[tool.ptdp.gate]\nsuite = ['b']\n[tool.ptdp.gate.workloads]\na = 'b:c'\n", "suite: 'b' is no workload"),
+        ("[tool.ptdp.gate]\nexact = 1\n[tool.ptdp.gate.workloads]\na = 'b:c'\n", "needs a text, a module to run"),
+        ("[tool.ptdp.gate]\nworkloads = 'none.py'\n", "workloads='none.py' cannot be run: FileNotFoundError"),
+        ("[tool.ptdp.gate.workloads]\na = {function = 'b:c', sizes = [2, 1]}\n", "needs two whole numbers"),
+        ("[tool.ptdp.gate.workloads]\na = {command = 'b', sizes = [1, 2]}\n", 'needs "module:function", or'),
         ("[tool", "cannot be read"),
     ],
 )
@@ -248,6 +254,15 @@ def test_the_page_for_other_projects_runs_as_it_stands(tmp_path: Path) -> None:
     assert git(tmp_path / "toy", "status", "--short") == ""
 
 
+def test_the_reusable_workflow_hands_every_input_to_the_action() -> None:
+    action = (ROOT / "action.yml").read_text(encoding="utf-8").partition("outputs:")[0]
+    workflow = (ROOT / ".github/workflows/project-gate.yml").read_text(encoding="utf-8")
+    inputs = re.findall(r"^  (\w+):$", action, re.MULTILINE)
+    assert "base" in inputs
+    assert inputs == re.findall(r"^      (\w+):$", workflow.partition("    outputs:")[0], re.MULTILINE)
+    assert inputs == re.findall(r"^          (\w+): \$\{\{ inputs\.\1\b", workflow, re.MULTILINE)
+
+
 def test_the_action_s_step_writes_verdict_and_summary(foreign: Path, tmp_path: Path) -> None:
     change(foreign, "src/pkg/__init__.py", PACKAGE.replace("i * i", "int(i) * i"))
     script = dedent((ROOT / "action.yml").read_text(encoding="utf-8").rpartition("run: |\n")[2])
@@ -267,3 +282,4 @@ def test_the_action_s_step_writes_verdict_and_summary(foreign: Path, tmp_path: P
     assert done.returncode in (0, 9), done.stderr
     assert "verdict=" in (tmp_path / "output").read_text()
     assert "counts of a step" in (tmp_path / "summary.md").read_text()
+    assert git(foreign, "status", "--short") == ""
