@@ -18,7 +18,7 @@ from ptdp import find_packages
 
 if TYPE_CHECKING:
     from benchmarks.gate.project import Project
-    from benchmarks.gate.run import CheckResult, ExactResult
+    from benchmarks.gate.run import CheckResult, ExactFinding
 
 FIXTURE = "benchmark"
 
@@ -48,7 +48,7 @@ class Gate:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.tests: list[str] = []
-        self.comparison: tuple[ExactResult, CheckResult] | None = None
+        self.comparison: tuple[ExactFinding, CheckResult] | None = None
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -59,7 +59,7 @@ class Gate:
                 self.tests.append(item.nodeid)
                 items[place] = GateItem.from_parent(item.parent, name=item.name, gate=self)
 
-    def compared(self) -> "tuple[ExactResult, CheckResult]":
+    def compared(self) -> "tuple[ExactFinding, CheckResult]":
         """Counts and times; the gate measures all tests together, when the first of them is asked for."""
         if self.comparison is None:
             find_packages()
@@ -74,7 +74,7 @@ class Gate:
                 pytest.exit(str(error), returncode=error.code)
         return self.comparison
 
-    def _compare(self, measured: "Project", seconds: float) -> "tuple[ExactResult, CheckResult]":
+    def _compare(self, measured: "Project", seconds: float) -> "tuple[ExactFinding, CheckResult]":
         """Measure in these seconds. Other than `reproduce gate` it takes times after more work, too: other tests'."""
         from benchmarks.gate import run, trees
 

@@ -147,7 +147,7 @@ class CountChange(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ExactResult:
+class ExactFinding:
     """What was compared at zero tolerance before any time is taken.
 
     `status` is 'same', 'different' or 'absent', `failed` whether that is a regression, `text` says it. `changes` are
@@ -166,7 +166,7 @@ class ExactResult:
         return {"exit_code": REGRESSED if self.failed else DONE, "status": self.status, "text": self.text}
 
 
-def exact(project: Project, trees: dict[str, Tree], benchmarks: Sequence[GateBenchmark]) -> ExactResult:
+def exact(project: Project, trees: dict[str, Tree], benchmarks: Sequence[GateBenchmark]) -> ExactFinding:
     """The project's own exact checks of head, or else counts of a step, if it wants any.
 
     Raises `UnavailableError` for checks that do not run, and for what head cannot run.
@@ -174,7 +174,7 @@ def exact(project: Project, trees: dict[str, Tree], benchmarks: Sequence[GateBen
     if project.exact:
         return _own_checks(project.exact, trees[HEAD])
     if not project.counts:
-        return ExactResult("absent", False, "counts: the project wants none")
+        return ExactFinding("absent", False, "counts: the project wants none")
     launcher = ProcessLauncher(trees, benchmarks)
     lacking = launcher.lacking()
     counts = {each.name: launcher.counts(each.name) for each in benchmarks if each.name not in lacking}
@@ -185,14 +185,14 @@ def exact(project: Project, trees: dict[str, Tree], benchmarks: Sequence[GateBen
         lines += [f"{name}: left out, as it varies from run to run: {what}" for what in each.varying]
     failed = any(change.grown for found in changes.values() for change in found)
     status = "different" if any(changes.values()) else "same"
-    return ExactResult(status, failed, "\n".join(lines) if counts else "", changes=changes, lacking=lacking)
+    return ExactFinding(status, failed, "\n".join(lines) if counts else "", changes=changes, lacking=lacking)
 
 
-def _own_checks(module: str, head: Tree) -> ExactResult:
+def _own_checks(module: str, head: Tree) -> ExactFinding:
     """What head's own exact checks say, a module run in its tree; or that its pyproject.toml names none."""
     file = head.folder / "pyproject.toml"
     if not file.is_file() or module not in file.read_text(encoding="utf-8"):
-        return ExactResult("absent", False, f"exact checks: {head} has none")
+        return ExactFinding("absent", False, f"exact checks: {head} has none")
     done = subprocess.run(
         [str(head.python), "-m", *module.split()],
         cwd=head.folder,
@@ -205,7 +205,7 @@ def _own_checks(module: str, head: Tree) -> ExactResult:
         raise UnavailableError(f"the exact checks of {head} do not run: {last_line(done.stderr)}")
     failed = done.returncode == REGRESSED
     text = done.stdout.decode("utf-8", "replace").strip()
-    return ExactResult("different" if failed else "same", failed, text, "differs from its own committed reference")
+    return ExactFinding("different" if failed else "same", failed, text, "differs from its own committed reference")
 
 
 def differing(base: Mapping[str, int], head: Mapping[str, int]) -> list[CountChange]:

@@ -20,7 +20,7 @@ from results.records.errors import DONE, INCONCLUSIVE, INTERNAL, NOTHING_SELECTE
 from results.records.storage import atomic_write_bytes
 
 if TYPE_CHECKING:
-    from benchmarks.gate.run import CheckResult, ExactResult
+    from benchmarks.gate.run import CheckResult, ExactFinding
 
 # What a self-test says, by its exit code: in a word, and in a sentence.
 SELF_TEST = {
@@ -120,7 +120,7 @@ def progress_line(quiet: bool) -> Callable[[str], None]:
     return lambda text: print(f"\r\x1b[Kcheck: {text} ", end="", file=sys.stderr, flush=True)
 
 
-def _print_exact(parsed: argparse.Namespace, built: dict[str, Tree], exact: "ExactResult") -> int:
+def _print_exact(parsed: argparse.Namespace, built: dict[str, Tree], exact: "ExactFinding") -> int:
     """What the exact checks found, which ends the check: times would add nothing."""
     text = f"**regressed**: {built[HEAD]} {exact.headline}\n\n{exact.text}"
     if parsed.json:
@@ -134,7 +134,7 @@ def _print_exact(parsed: argparse.Namespace, built: dict[str, Tree], exact: "Exa
 
 
 def _print(
-    parsed: argparse.Namespace, result: "CheckResult", code: int, exact: "ExactResult | None", started: datetime
+    parsed: argparse.Namespace, result: "CheckResult", code: int, exact: "ExactFinding | None", started: datetime
 ) -> int:
     from benchmarks.gate import report
 
