@@ -32,7 +32,7 @@ class GateBenchmark:
     injected: float = 0.0
 
 
-class SideCounts(NamedTuple):
+class StepCounts(NamedTuple):
     """What a step does on base and on head, by what is counted, without `varying`, what differs in two runs of head."""
 
     base: dict[str, int]
@@ -111,7 +111,7 @@ class ProcessLauncher:
         steady = [name for name in changed if again.get(name) == head[name]]
         return dict.fromkeys(steady, "its result differs between base and head, so that it does other work")
 
-    def counts(self, name: str) -> SideCounts:
+    def counts(self, name: str) -> StepCounts:
         """What one step of a benchmark does on each side; with two sizes also how much more it does at the second."""
         benchmark = self.benchmarks[name]
         sizes = benchmark.workload.get("sizes", ())
@@ -128,7 +128,7 @@ class ProcessLauncher:
         def steady(counts: Mapping[str, int]) -> dict[str, int]:
             return {what: count for what, count in counts.items() if not {what, what.partition(GROWTH)[0]} & varying}
 
-        return SideCounts(steady(base), steady(head), sorted(what for what in varying if GROWTH not in what))
+        return StepCounts(steady(base), steady(head), sorted(what for what in varying if GROWTH not in what))
 
     def _try(self, tree: Tree, benchmarks: Sequence[GateBenchmark]) -> tuple[str, dict[str, str]]:
         """Set the benchmarks up, which also runs each once: why the tree cannot run them, or '', and their outputs."""

@@ -68,10 +68,8 @@ def require_different(project: Path, sources: Sequence[str], base: str, head: st
     """
     commit = resolve(project, base)
     same = commit == resolve(project, head or "HEAD")
-    if (
-        head is None
-        and _git(project, "status", "--porcelain", *(("--", *sources) if sources else ("--untracked-files=no",))).stdout
-    ):
+    files = ("--", *sources) if sources else ("--untracked-files=no",)
+    if head is None and _git(project, "status", "--porcelain", *files).stdout:
         raise UsageError(
             "the working tree has changes that no commit holds, so that head is not what is in front of you; "
             "needs a clean tree; try git commit, or --head HEAD to measure the last commit without the changes"
