@@ -1,0 +1,23 @@
+"""Edges of the claims on context against tensor parallelism."""
+
+from tests.reproduce.tolerances.edges import above, below
+
+EDGES = {
+    "context_first": [
+        above(
+            "c = 8 is faster than t = 8 at every length",
+            1.0,
+            tie=False,
+            model_throughput_per_gpu=lambda point, x, seq=seq: 1.0 if point.c == 1 else x if point.seq == seq else 2.0,
+        )
+        for seq in (8192, 65536, 131072)
+    ],
+    "gain_falls": [
+        below(
+            "falls with the length",
+            2.0,
+            tie=False,
+            model_throughput_per_gpu=lambda point, x: 1.0 if point.c == 1 else x if point.seq == 131072 else 2.0,
+        )
+    ],
+}

@@ -1,0 +1,23 @@
+"""Edges of the claims on expert against tensor parallelism."""
+
+from tests.reproduce.tolerances.edges import above, below
+
+EDGES = {
+    "experts_first": [
+        above(
+            "in a node e = 8 with t = 1 is faster",
+            1.0,
+            tie=False,
+            model_throughput_per_gpu=lambda point, x, key=key: 1.0 if point.e != 8 else x if point.key == key else 2.0,
+        )
+        for key in ("mixtral_e8", "qwen3_e8")
+    ],
+    "not_across_nodes": [
+        below(
+            "beyond a node more expert parallelism is slower",
+            1.0,
+            tie=False,
+            model_throughput_per_gpu=lambda point, x: x if point.e == 64 else 1.0,
+        )
+    ],
+}
