@@ -24,7 +24,7 @@ def shown_verdicts(page):
     return set(page.evaluate(f"{rows}.map(row => row.dataset.verdict)"))
 
 
-@pytest.mark.parametrize(("size", "screens"), [(DESK, 6), (PHONE, 12)])
+@pytest.mark.parametrize(("size", "screens"), [(DESK, 6), (PHONE, 14)])
 def test_one_screen_answers_and_the_rest_is_folded(visit, size, screens):
     page = visit(size)
     answer = page.locator("header .lead")
