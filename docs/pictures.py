@@ -43,7 +43,7 @@ def main() -> None:
                 take(page, "nav[role=tablist]", LIVE, picture)
             page = browser.new_page(viewport=size, color_scheme="light")
             page.goto(f"{address}report.html")
-            take(page, "h1", "#claims tbody tr:visible >> nth=3", "report.png")
+            take(page, "h1", "#claims tbody tr:visible >> nth=1", "report.png")
         browser.close()
 
 
