@@ -5,6 +5,7 @@ modules that set-up imported, and where torch is loaded its operators, their byt
 but the standard library is imported here. Instructions are not: of a step in Python they differ from run to run.
 """
 
+import gc
 import sys
 import tracemalloc
 from collections import Counter
@@ -31,10 +32,13 @@ def counted(step: Callable[[], object], tree: Path, modules: Iterable[str]) -> d
         counts.update({f"torch {name}": count for name, count in _operators(step).items()})
     tracemalloc.start()
     step()
+    gc.collect()
     tracemalloc.reset_peak()
     before = tracemalloc.get_traced_memory()[0]
     step()
-    after, peak = tracemalloc.get_traced_memory()
+    peak = tracemalloc.get_traced_memory()[1]
+    gc.collect()  # what waits for the collector does not stay
+    after = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     counts["allocated bytes at the peak"] = peak - before
     counts["allocated bytes that stay"] = max(0, after - before)
