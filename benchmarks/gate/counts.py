@@ -1,9 +1,11 @@
 """What one step of a workload does, in numbers that do not depend on the machine; for `workload.py`.
 
-Counted are calls of the tree's functions, allocations of Python objects, files opened, modules that set-up imported,
-and where torch is loaded its operators. Nothing but the standard library is imported here.
+Counted are calls of the tree's functions, allocations of Python objects, files opened and bytes read and written,
+modules that set-up imported, and where torch is loaded its operators, their bytes and what waits for a device. Nothing
+but the standard library is imported here. Instructions are not: of a step in Python they differ from run to run.
 """
 
+import gc
 import sys
 import tracemalloc
 from collections import Counter
@@ -19,9 +21,10 @@ def counted(step: Callable[[], object], tree: Path, modules: Iterable[str]) -> d
     names = list(modules)
     counts: Counter[str] = Counter({f"imported {name.partition('.')[0]}": 0 for name in names})
     counts.update(f"imported {name.partition('.')[0]}" for name in names)
-    with _files() as opened:
+    with _files() as opened, _traffic() as traffic:
         step()
     counts.update(f"opened {_short(name, tree)}" for name in opened)
+    counts.update(traffic)
     with _calls(tree) as calls:
         step()
     counts.update({f"calls {name}": count for name, count in calls.items()})
@@ -29,11 +32,16 @@ def counted(step: Callable[[], object], tree: Path, modules: Iterable[str]) -> d
         counts.update({f"torch {name}": count for name, count in _operators(step).items()})
     tracemalloc.start()
     step()
+    gc.collect()
     tracemalloc.reset_peak()
     before = tracemalloc.get_traced_memory()[0]
     step()
-    counts["allocated bytes at the peak"] = tracemalloc.get_traced_memory()[1] - before
+    peak = tracemalloc.get_traced_memory()[1]
+    gc.collect()  # what waits for the collector does not stay
+    after = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
+    counts["allocated bytes at the peak"] = peak - before
+    counts["allocated bytes that stay"] = max(0, after - before)
     return dict(counts)
 
 
@@ -80,16 +88,41 @@ def _files() -> Iterator[list[str]]:
         listens = False
 
 
+@contextmanager
+def _traffic() -> Iterator[dict[str, int]]:
+    """The bytes that this thread reads and writes, as Linux accounts for them; nothing where it does not."""
+    found: dict[str, int] = {}
+    account = Path("/proc/thread-self/io")
+    before = account.read_bytes() if account.exists() else b""
+    yield found
+    if before:
+        (read, written), (read_after, written_after) = (
+            [int(line.split()[1]) for line in text.splitlines()[:2]] for text in (before, account.read_bytes())
+        )
+        found["bytes read"] = read_after - read - len(before)  # without those of the account itself
+        found["bytes written"] = written_after - written
+
+
 def _operators(step: Callable[[], object]) -> Counter[str]:
-    """The operators of torch that a step dispatches."""
+    """The operators of torch that a step dispatches, the bytes of their results, and what waits for a device."""
+    import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
     counts: Counter[str] = Counter()
+    waiting = {torch.ops.aten._local_scalar_dense.default, torch.ops.aten.nonzero.default}
 
     class Counting(TorchDispatchMode):
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = func(*args, **(kwargs or {}))
+            results = result if isinstance(result, tuple | list) else [result]
+            tensors = [each for each in results if isinstance(each, torch.Tensor)]
+            to_host = any(each.is_cpu for each in tensors) and any(
+                isinstance(each, torch.Tensor) and not each.is_cpu for each in args
+            )
             counts[str(func)] += 1
-            return func(*args, **(kwargs or {}))
+            counts["bytes of results"] += sum(each.nbytes for each in tensors)
+            counts["synchronisations"] += to_host or func in waiting
+            return result
 
     with Counting():
         step()

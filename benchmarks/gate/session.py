@@ -24,6 +24,7 @@ from benchmarks.gate.trees import BASE, HEAD
 
 ROUNDS = 3
 SLICES = 8  # of each benchmark and side in a round; even, for the balance
+CANARIES = SLICES // 2  # in a round: one after each block of two slices
 FIRST_READINGS = 16  # of the canary, before anything is measured
 SPARE_REDOS = 9  # redone rounds that are allowed beyond one for each undisturbed round; with more, the session gives up
 
@@ -190,11 +191,12 @@ class Session:
         self.launcher.start(names)
         readings = []
         slices: dict[str, dict[str, list[float]]] = {name: {BASE: [], HEAD: []} for name in names}
-        for head_first in target.head_first:
+        for place, head_first in enumerate(target.head_first):
             for name in names:
                 for side in (HEAD, BASE) if head_first else (BASE, HEAD):
                     slices[name][side].append(self.launcher.run(side, name))
-            readings.append(self.canary())
+            if place % 2:
+                readings.append(self.canary())
         target.times = {name: RoundTimes.of(sides[BASE], sides[HEAD]) for name, sides in slices.items()}
         target.readings = readings
         self.guard.readings += readings

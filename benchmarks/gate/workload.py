@@ -17,7 +17,7 @@ the ratio `slowdown`, which the self-test sets. What a workload prints goes to s
 A workload's step is made by its `kind`: a 'function' of the tree (`function`, as 'module:name': called once to set up,
 with the first of `sizes` if there are any, it returns the step, or is the step itself if it returns nothing that can be
 called), a 'command' of the shell, a 'pytest' test with a `benchmark` fixture, or anything that the tree's own `adapter`
-knows. Without `iterations` a slice has as many as fit in a tenth of a second.
+knows. Without `iterations` a slice has as many as fit in 25 ms.
 """
 
 import hashlib
@@ -41,8 +41,9 @@ from typing import Any
 
 Slices = Iterator[list[float]]  # yields a slice at a time: the seconds of its iterations
 
-SLICE_S, SHORTEST_S = 0.1, 1e-3  # of a slice, and of an iteration that can be timed; a shorter step is repeated in it
+SLICE_S, SHORTEST_S = 0.025, 1e-3  # of a slice, and of an iteration that can be timed; a shorter step is repeated in it
 MOST_REPEATED = 100_000
+TIMER_S = 1e-3  # that a sleep may last too long; the rest of a stretch is waited for without sleep, to be exact
 ENDED = 77  # exit status of a forked process that the gate has ended, which a workload cannot know
 ANSWERS = os.fdopen(os.dup(1), "w")  # where the gate listens; `main` gives standard output to what workloads print
 # Unbuffered, so that parent and child each read whole lines.
@@ -155,9 +156,17 @@ def iterate(step: Callable[[], object], count: int, slowdown: float, repeated: i
         for _ in range(repeated):
             step()
         if slowdown:
-            time.sleep((time.perf_counter() - start) * slowdown)  # leaves the core to the other rank
+            stretch(start, slowdown)
         seconds.append((time.perf_counter() - start) / repeated)
     return seconds
+
+
+def stretch(start: float, slowdown: float) -> None:
+    """Wait until what has taken since `start` has taken longer by the ratio `slowdown`."""
+    end = time.perf_counter() + (time.perf_counter() - start) * slowdown
+    time.sleep(max(0.0, end - time.perf_counter() - TIMER_S))  # leaves the core to the other rank
+    while time.perf_counter() < end:
+        pass
 
 
 def pace(step: Callable[[], object]) -> tuple[int, int]:

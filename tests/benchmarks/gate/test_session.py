@@ -10,7 +10,7 @@ import pytest
 from benchmarks.gate import guard
 from benchmarks.gate.guard import Guard, Reading
 from benchmarks.gate.procedure import INCONCLUSIVE, OK, REGRESSED, Procedure, swap_tables
-from benchmarks.gate.session import FIRST_READINGS, ROUNDS, SLICES, SPARE_REDOS, RoundTimes, Session
+from benchmarks.gate.session import CANARIES, FIRST_READINGS, ROUNDS, SLICES, SPARE_REDOS, RoundTimes, Session
 from benchmarks.gate.trees import BASE, HEAD
 
 ROUND_S, CANARY_S = 4.0, 0.005
@@ -114,7 +114,7 @@ def test_a_decided_benchmark_is_measured_no_longer() -> None:
 @pytest.mark.parametrize("reading", [Reading(0.0111, 1.0), Reading(0.010, 1.2)], ids=["slow", "waited for a core"])
 def test_a_round_is_redone_if_all_its_canaries_are_disturbed(reading: Reading) -> None:
     machine = Machine({"same": 1.0})
-    for i in range(SLICES):
+    for i in range(CANARIES):
         machine.slow_canaries[FIRST_READINGS + i] = reading
     outcome = session(machine).run()
     assert (outcome.pairs, outcome.redone) == (12, 1)
@@ -125,7 +125,7 @@ def test_a_round_is_redone_if_all_its_canaries_are_disturbed(reading: Reading) -
 
 def test_a_disturbance_that_does_not_last_does_not_matter() -> None:
     machine = Machine({"same": 1.0})
-    for i in range(SLICES - 1):
+    for i in range(CANARIES - 1):
         machine.slow_canaries[FIRST_READINGS + i] = Reading(0.020, 1.0)
     assert session(machine).run().redone == 0
 
@@ -133,7 +133,7 @@ def test_a_disturbance_that_does_not_last_does_not_matter() -> None:
 def test_rounds_that_only_later_turn_out_to_be_disturbed_are_redone() -> None:
     """The machine was busy at the start, so that its slow canaries were all there was to compare with."""
     machine = Machine({"same": 1.0})
-    for i in range(FIRST_READINGS + SLICES * ROUNDS):
+    for i in range(FIRST_READINGS + CANARIES * ROUNDS):
         machine.slow_canaries[i] = Reading(0.015, 1.0)
     outcome = session(machine).run()
     assert outcome.redone == ROUNDS
@@ -162,7 +162,7 @@ def test_a_machine_under_full_load_is_inconclusive_and_never_ok(waited: float) -
     machine = Machine({"same": 1.0, "slow": 1.15})
     rng = random.Random(0)
     for i in range(ALWAYS):
-        if not i % SLICES:
+        if not i % CANARIES:
             slower = 1 if waited > 1 else rng.uniform(1, 5)
         machine.slow_canaries[i] = Reading(0.010 * slower, waited)
     outcome = session(machine).run()
