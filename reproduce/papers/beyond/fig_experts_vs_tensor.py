@@ -88,9 +88,19 @@ ARTIFACT = Artifact(
 @ARTIFACT.claim("in a node e = 8 with t = 1 is faster than the largest t that the heads permit, for both models")
 def experts_first(results: Results) -> Judgement:
     """Experts cut by t have thin products, and exchanged tokens are fewer bytes than tensor parallelism gathers."""
+    return _experts_over_tensor(results, "h100")
+
+
+@ARTIFACT.claim("on GB200 e = 8 with t = 1 is faster than the largest t that the heads permit, for both models")
+def experts_first_gb200(results: Results) -> Judgement:
+    """Experts come before tensor parallelism in a GB200 NVL72, too."""
+    return _experts_over_tensor(results, "gb200")
+
+
+def _experts_over_tensor(results: Results, cluster: str) -> Judgement:
     gains = {}
     for model, sizes in SIZES.items():
-        speeds = _speeds(results, "h100", model)
+        speeds = _speeds(results, cluster, model)
         gains[f"{model}, t={NODE // sizes[0]}"] = speeds[NODE] / speeds[sizes[0]] - 1
     return holds_if(min(gains.values()) > 0, f"e=8 over the largest t: {listed(gains, '{:+.0%}')}")
 
