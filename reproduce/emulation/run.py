@@ -72,6 +72,8 @@ def _check(config: TrainingConfig, gpus_per_node: int, iterations: int) -> None:
         raise ConfigurationError("sharded_optimizer=True is not emulated; needs false; try sharded_optimizer=false")
     if config.parallel.c > 1:
         raise ConfigurationError(f"c={config.parallel.c} is not emulated; needs c=1; try c=1")
+    if config.model.experts:
+        raise ConfigurationError(f"experts={config.model.experts} is not emulated; needs experts=0; try experts=0")
     if config.parallel.data_parallel == "zero3":
         raise ConfigurationError(
             "data_parallel='zero3' is not emulated; needs 'local' or 'torch'; try data_parallel='local'"

@@ -1,6 +1,7 @@
-"""Beyond the paper: context parallelism against tensor parallelism over sequence lengths, Llama-3 8B on 64 H100s.
+"""Beyond the paper: context parallelism against tensor parallelism over sequence lengths, Llama-3 8B on 64 H100s
+and 64 GPUs of a GB200 NVL72.
 
-The eight GPUs of a node share a sequence: by its heads and matrices (t, with sequence parallelism), by its tokens (c,
+Eight GPUs of a node share a sequence: by its heads and matrices (t, with sequence parallelism), by its tokens (c,
 around a ring), or by both.
 """
 
@@ -11,7 +12,7 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import Results, listed
 from reproduce.experiment.sweep import Level, Sweep, levels
-from reproduce.output.figures import line_plot
+from reproduce.papers.shared.clusters import CLUSTERS, draw
 from reproduce.papers.shared.models import LLAMA
 
 if TYPE_CHECKING:
@@ -22,35 +23,40 @@ LENGTHS = tuple(2**k for k in range(13, 18))
 WAYS = tuple((SHARING // c, c) for c in (1, 2, 4, 8))
 
 
-def _speed(results: Results, t: int, c: int, seq: int) -> float:
-    return results.value(f"t{t}_c{c}_seq{seq}_B{TOKENS // seq}", q.MODEL_THROUGHPUT.name)
+def _speed(results: Results, cluster: str, t: int, c: int, seq: int) -> float:
+    return results.value(f"{cluster}_t{t}_c{c}_seq{seq}_B{TOKENS // seq}", q.MODEL_THROUGHPUT.name)
 
 
-def _gains(results: Results) -> dict[str, float]:
+def _gains(results: Results, cluster: str) -> dict[str, float]:
     """The throughput with c = 8 over that with t = 8, by length."""
     return {
-        f"{seq:,} tokens": _speed(results, 1, SHARING, seq) / _speed(results, SHARING, 1, seq) - 1 for seq in LENGTHS
+        f"{seq:,} tokens": _speed(results, cluster, 1, SHARING, seq) / _speed(results, cluster, SHARING, 1, seq) - 1
+        for seq in LENGTHS
     }
 
 
 def merit(record: "Record") -> str:
     """What sharing tokens is worth at the shortest and the longest sequences."""
-    gains = list(_gains(Results.of_record(record)).values())
-    return f"c=8 over t=8: {gains[0]:+.0%} at 8K tokens, {gains[-1]:+.0%} at 128K"
+    gains = list(_gains(Results.of_record(record), "h100").values())
+    return f"c=8 over t=8: {gains[0]:+.0%} at 8K tokens, {gains[-1]:+.0%} at 128K (H100)"
 
 
 ARTIFACT = Artifact(
     id="fig_context_vs_sequence",
-    title="Context parallelism against tensor parallelism, Llama-3 8B on 64 H100s",
+    title="Context parallelism against tensor parallelism, Llama-3 8B on 64 GPUs",
     description=(
-        "Throughput per GPU against the length of sequences, four million tokens a batch, when the eight GPUs of a "
+        "Throughput per GPU against the length of sequences, four million tokens a batch, when eight GPUs of a "
         "node share each sequence: its matrices and heads (t, with sequence parallelism), its tokens (c, keys and "
-        "values around a ring), or both. FLOP/s of the model."
+        "values around a ring), or both; on H100s, 8 a node, and in a GB200 NVL72. FLOP/s of the model."
     ),
     quantities=(q.MODEL_THROUGHPUT, q.MFU, q.ITERATION, q.PEAK_MEMORY),
     sweeps={
         "paper": Sweep(
-            series=tuple(Level(f"t={t}, c={c}", f"t{t}_c{c}", {"t": t, "c": c}) for t, c in WAYS),
+            series=tuple(
+                Level(f"t={t}, c={c} on {name}", f"{cluster}_t{t}_c{c}", {"t": t, "c": c, "cluster": cluster})
+                for name, cluster in CLUSTERS.items()
+                for t, c in WAYS
+            ),
             x=levels("seq B", *((seq, TOKENS // seq) for seq in LENGTHS), labels="{seq}"),
             gpus=GPUS,
             layers=32,
@@ -69,12 +75,11 @@ ARTIFACT = Artifact(
             sharded_optimizer=True,
             data_parallel="torch",
             context_exchange="ring",
-            cluster="h100",
         )
     },
     columns={"seq": "s", "t": "t", "c": "c", "B": "B"},
     x_axis=q.XAxis("seq", "Sequence length s (tokens)", scale="log2"),
-    draw=line_plot,
+    draw=draw,
     merit=merit,
     notes=(
         "Not in the paper. Public runs with context parallelism come out 11.6% too fast (docs/blind.md), and no "
@@ -86,12 +91,19 @@ ARTIFACT = Artifact(
 @ARTIFACT.claim("c = 8 is faster than t = 8 at every length, so that context comes before tensor parallelism in a node")
 def context_first(results: Results) -> Judgement:
     """With grouped queries a ring passes fewer bytes on than tensor parallelism gathers, under attention that grows."""
-    gains = _gains(results)
+    gains = _gains(results, "h100")
     return holds_if(min(gains.values()) > 0, f"c=8 over t=8: {listed(gains, '{:+.1%}')}")
 
 
 @ARTIFACT.claim("what context parallelism gains falls with the length: attention takes its time either way")
 def gain_falls(results: Results) -> Judgement:
     """Attention's FLOPs grow with s per token, and everything that is sent does not."""
-    gains = list(_gains(results).values())
+    gains = list(_gains(results, "h100").values())
     return holds_if(gains[-1] < gains[0], f"from {gains[0]:+.1%} at {LENGTHS[0]:,} tokens to {gains[-1]:+.1%}")
+
+
+@ARTIFACT.claim("on GB200 c = 8 is faster than t = 8 at every length")
+def context_first_gb200(results: Results) -> Judgement:
+    """Context comes before tensor parallelism in a GB200 NVL72, too."""
+    gains = _gains(results, "gb200")
+    return holds_if(min(gains.values()) > 0, f"c=8 over t=8: {listed(gains, '{:+.1%}')}")

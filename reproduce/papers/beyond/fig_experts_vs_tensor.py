@@ -1,9 +1,11 @@
-"""Beyond the paper: expert parallelism against tensor parallelism, two mixtures of experts on 64 H100s.
+"""Beyond the paper: expert parallelism against tensor parallelism, two mixtures of experts on 64 H100s and in a
+GB200 NVL72.
 
 Takeaway 1 asks how far tensor parallelism should go before another axis. Here the other axis gives GPUs different
 experts (e) in place of parts of the same ones (t).
 """
 
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from reproduce.experiment import quantities as q
@@ -11,7 +13,7 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import Results, listed
 from reproduce.experiment.sweep import Point, Sweep
-from reproduce.output.figures import line_plot
+from reproduce.papers.shared.clusters import CLUSTERS, draw
 from reproduce.papers.shared.models import LLAMA
 
 if TYPE_CHECKING:
@@ -34,45 +36,47 @@ KEYS = {"Mixtral 8x7B": "mixtral", "Qwen3 30B": "qwen3"}
 SIZES = {"Mixtral 8x7B": (1, 2, 4, 8), "Qwen3 30B": (2, 4, 8, 16, 32, 64)}
 COMMON: dict[str, Any] = {
     "seq": 4096, "p": 1, "b": 1, "B": 1024, "recompute": "auto", "attention": "sdpa", "sequence_parallel": True,
-    "sharded_optimizer": True, "data_parallel": "torch", "cluster": "h100",
+    "sharded_optimizer": True, "data_parallel": "torch",
 }  # fmt: skip
 
 
 def points() -> tuple[Point, ...]:
-    """Both models with each of their expert-parallel sizes."""
+    """Both models with each of their expert-parallel sizes, on both clusters."""
     made = []
-    for model, sizes in SIZES.items():
+    for (name, cluster), (model, sizes) in product(CLUSTERS.items(), SIZES.items()):
         for e in sizes:
             t = max(NODE // e, 1)
-            parameters = {**MODELS[model], **LLAMA, **COMMON, "e": e, "t": t, "d": GPUS // t}
-            made.append(Point(f"{KEYS[model]}_e{e}", model, str(e), parameters))
+            parameters = {**MODELS[model], **LLAMA, **COMMON, "cluster": cluster, "e": e, "t": t, "d": GPUS // t}
+            made.append(Point(f"{cluster}_{KEYS[model]}_e{e}", f"{model} on {name}", str(e), parameters))
     return tuple(made)
 
 
-def _speeds(results: Results, model: str) -> dict[int, float]:
-    return {e: results.value(f"{KEYS[model]}_e{e}", q.MODEL_THROUGHPUT) for e in SIZES[model]}
+def _speeds(results: Results, cluster: str, model: str) -> dict[int, float]:
+    return {e: results.value(f"{cluster}_{KEYS[model]}_e{e}", q.MODEL_THROUGHPUT) for e in SIZES[model]}
 
 
 def merit(record: "Record") -> str:
     """The best expert-parallel size of each model."""
     results = Results.of_record(record)
-    best = {model: max(speeds, key=speeds.__getitem__) for model in MODELS for speeds in [_speeds(results, model)]}
-    return "fastest: " + ", ".join(f"{model} e={e}" for model, e in best.items())
+    best = {
+        model: max(speeds, key=speeds.__getitem__) for model in MODELS for speeds in [_speeds(results, "h100", model)]
+    }
+    return "fastest on H100: " + ", ".join(f"{model} e={e}" for model, e in best.items())
 
 
 ARTIFACT = Artifact(
     id="fig_experts_vs_tensor",
-    title="Expert parallelism against tensor parallelism, mixtures of experts on 64 H100s",
+    title="Expert parallelism against tensor parallelism, mixtures of experts on 64 GPUs",
     description=(
-        "Throughput per GPU against the expert-parallel size e: up to the 8 GPUs of a node in place of tensor "
-        "parallelism (t = 8/e), beyond it over several nodes (t = 1); sequences of 4,096 tokens, 1,024 a batch, "
-        "balanced experts. FLOP/s of the model, of the experts that a token goes through."
+        "Throughput per GPU against the expert-parallel size e: up to 8 GPUs in place of tensor parallelism "
+        "(t = 8/e), beyond it t = 1, over several nodes of H100s or inside a GB200 NVL72; sequences of 4,096 tokens, "
+        "1,024 a batch, balanced experts. FLOP/s of the model, of the experts that a token goes through."
     ),
     quantities=(q.MODEL_THROUGHPUT, q.MFU, q.ITERATION, q.PEAK_MEMORY),
     sweeps={"paper": Sweep(points)},
     columns={"e": "e", "t": "t", "d": "d"},
-    x_axis=q.XAxis("e", "Expert-parallel size e (t = 8/e up to 8, then 1)", scale="log2"),
-    draw=line_plot,
+    x_axis=q.XAxis("e", "Expert-parallel size e", scale="log2"),
+    draw=draw,
     merit=merit,
     notes=(
         "Not in the paper. Public runs with experts are predicted badly as yet, 42% off on average (docs/blind.md); "
@@ -84,9 +88,19 @@ ARTIFACT = Artifact(
 @ARTIFACT.claim("in a node e = 8 with t = 1 is faster than the largest t that the heads permit, for both models")
 def experts_first(results: Results) -> Judgement:
     """Experts cut by t have thin products, and exchanged tokens are fewer bytes than tensor parallelism gathers."""
+    return _experts_over_tensor(results, "h100")
+
+
+@ARTIFACT.claim("on GB200 e = 8 with t = 1 is faster than the largest t that the heads permit, for both models")
+def experts_first_gb200(results: Results) -> Judgement:
+    """Experts come before tensor parallelism in a GB200 NVL72, too."""
+    return _experts_over_tensor(results, "gb200")
+
+
+def _experts_over_tensor(results: Results, cluster: str) -> Judgement:
     gains = {}
     for model, sizes in SIZES.items():
-        speeds = _speeds(results, model)
+        speeds = _speeds(results, cluster, model)
         gains[f"{model}, t={NODE // sizes[0]}"] = speeds[NODE] / speeds[sizes[0]] - 1
     return holds_if(min(gains.values()) > 0, f"e=8 over the largest t: {listed(gains, '{:+.0%}')}")
 
@@ -94,6 +108,6 @@ def experts_first(results: Results) -> Judgement:
 @ARTIFACT.claim("beyond a node more expert parallelism is slower: Qwen3 30B with e = 64 than with e = 8")
 def not_across_nodes(results: Results) -> Judgement:
     """The all-to-alls then go over the network, for whose rate nothing is gained but memory."""
-    speeds = _speeds(results, "Qwen3 30B")
+    speeds = _speeds(results, "h100", "Qwen3 30B")
     change = speeds[64] / speeds[NODE] - 1
     return holds_if(change < 0, f"e=64 over e=8: {change:+.0%}")

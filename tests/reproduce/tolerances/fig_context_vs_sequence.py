@@ -12,6 +12,14 @@ EDGES = {
         )
         for seq in (8192, 65536, 131072)
     ],
+    "context_first_gb200": [
+        above(
+            "on GB200 c = 8 is faster than t = 8",
+            1.0,
+            tie=False,
+            model_throughput_per_gpu=lambda point, x: 1.0 if point.c == 1 else x if point.seq == 8192 else 2.0,
+        )
+    ],
     "gain_falls": [
         below(
             "falls with the length",

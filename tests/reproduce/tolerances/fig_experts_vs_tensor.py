@@ -10,7 +10,16 @@ EDGES = {
             tie=False,
             model_throughput_per_gpu=lambda point, x, key=key: 1.0 if point.e != 8 else x if point.key == key else 2.0,
         )
-        for key in ("mixtral_e8", "qwen3_e8")
+        for key in ("h100_mixtral_e8", "h100_qwen3_e8")
+    ],
+    "experts_first_gb200": [
+        above(
+            "on GB200 e = 8 with t = 1 is faster",
+            1.0,
+            tie=False,
+            model_throughput_per_gpu=lambda point, x, key=key: 1.0 if point.e != 8 else x if point.key == key else 2.0,
+        )
+        for key in ("gb200_mixtral_e8", "gb200_qwen3_e8")
     ],
     "not_across_nodes": [
         below(

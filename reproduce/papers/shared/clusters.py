@@ -1,0 +1,48 @@
+"""Line charts of the same series on several clusters, a panel for each."""
+
+from typing import TYPE_CHECKING, Any
+
+from reproduce.experiment.artifact import Artifact
+from reproduce.output import theme
+from reproduce.output.figures import (
+    add_legend,
+    chart_data,
+    draw_others,
+    fit_labels,
+    label_axes,
+    legend_keys,
+    series_lines,
+    series_styles,
+)
+from reproduce.output.origins import interval_label, origin_lines
+from results.records import Record
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CLUSTERS = {"H100": "h100", "GB200": "gb200"}  # as series name them, and as files do
+
+
+def draw(artifact: Artifact, record: Record) -> "Figure":
+    """Beside each other the series of each cluster, 'SERIES on CLUSTER', over one y axis."""
+    data = chart_data(artifact, {"": record})
+    data[["series", "cluster"]] = data.series.str.rsplit(" on ", n=1, expand=True).to_numpy()
+    styles = series_styles(artifact, data)
+    keys = legend_keys(data, interval_label(artifact, [record]), alone=True)
+    figure = theme.new_figure(theme.PAGE)
+    handles: dict[str, Any] = {}
+    panels = figure.subplots(1, len(CLUSTERS), sharey=True)
+    for axes, letter, cluster in zip(panels, "ab", CLUSTERS, strict=True):
+        rows = data[data.cluster == cluster]
+        others = draw_others(axes, rows, styles, keys)
+        # one of the clusters may have no margins
+        handles |= series_lines(axes, rows, styles, "band") | {key: marks for key, marks in others.items() if marks}
+        label_axes(axes, artifact, rows)
+        theme.name_panel(axes, letter, cluster)
+    axes.set_ylabel("")
+    highest = data[["value", "high"]].max().max()
+    axes.set_ylim(0, 1.05 * highest)
+    add_legend(figure, handles, theme.legend_columns(list(handles), theme.figure_width(theme.PAGE)))
+    theme.add_origin(figure, origin_lines(artifact, record))
+    fit_labels(figure)
+    return figure
