@@ -112,6 +112,12 @@ def read(cluster: str) -> Margins | None:
     return known and Margins(**{name: margin and Margin(**margin) for name, margin in known.items()})
 
 
+def scored() -> tuple[str, ...]:
+    """The clusters that have margins."""
+    document = json.loads(FILE.read_text(encoding="utf-8"))
+    return (document["cluster"], *document["others"])
+
+
 def signs(*kinds: str) -> dict[str, int]:
     """The metrics whose margins are of these kinds, and the signs with which they follow what a margin is of."""
     return {name: metric.sign for name, metric in METRICS.items() if metric.margin in kinds}
@@ -156,7 +162,8 @@ def _alternatives(
     """What may be in place of simulated results: one thing at a time moved to either end of its margin.
 
     All throughputs by the margin of a throughput; some of the series, or a point, by that of a ratio; all memory.
-    A point on another cluster is moved by that one's margins, or by these if its predictions were not scored.
+    A point on another cluster is moved by that one's margins, or by the widest of all if its predictions were not
+    scored.
     """
     of_speed = signs("throughput", "ratio")
     points = [point for point in results.points if of_speed.keys() & point.metrics.keys()]
@@ -174,10 +181,13 @@ def _alternatives(
 
 
 def _margin_of(parameters: Mapping[str, Any], kind: str, otherwise: Margins) -> Margin:
-    """The margin of a throughput or a ratio on a point's cluster, or `otherwise`'s where that one has none."""
-    known = read(str(parameters[CLUSTER])) if CLUSTER in parameters else None
-    margin: Margin = getattr(known or otherwise, "zero3" if _is_zero3(parameters) else kind)
-    return margin
+    """The margin of a throughput or a ratio on a point's cluster, `otherwise`'s where it names none."""
+    kind = "zero3" if _is_zero3(parameters) else kind
+    known = [read(str(parameters[CLUSTER]))] if CLUSTER in parameters else [otherwise]
+    margins: list[Margin] = [getattr(each, kind) for each in known if each] or [
+        getattr(each, kind) for each in map(read, scored()) if each
+    ]
+    return max(margins, key=lambda margin: margin.factor)
 
 
 def _is_zero3(parameters: Mapping[str, Any]) -> bool:

@@ -55,9 +55,16 @@ def interval_label(artifact: Artifact, records: Iterable[Record]) -> str:
     return f"{most if least == most else f'{least} to {most}'} interval"
 
 
+def cluster_title(name: str) -> str:
+    """A cluster's name as people write it: 'gb200' is GB200, 'a100-80' A100-80, 'selene' Selene."""
+    machine, dash, rest = name.partition("-")
+    upper = any(letter.isdigit() for letter in machine)
+    return f"{machine.upper() if upper else machine.capitalize()}{dash}{rest}"
+
+
 def _source(record: Record) -> str:
     """Where the numbers of a record come from."""
-    clusters = [name.capitalize() for name in clusters_of(record)]
+    clusters = [cluster_title(name) for name in clusters_of(record)]
     model = f"{' and '.join(clusters)} model{'s' * (len(clusters) > 1)}" if clusters else ""
     if record.fidelity == "measured":
         return f"measured: ptdp's engine on {devices(record)}; bars: 80% of the samples"

@@ -12,6 +12,7 @@ from pandas import DataFrame
 
 from reproduce.analysis.scoring.accuracy import ALL, THROUGHPUTS, Assessment
 from reproduce.analysis.scoring.sensitivity import DROPPED, HIGH, LOW, means
+from reproduce.output.origins import cluster_title
 from reproduce.output.theme import MARKERS, PALETTE, add_origin, figure_files, new_figure, style
 
 BAND = 0.05
@@ -58,7 +59,7 @@ def published(assessment: Assessment) -> Figure:
     ticks = range(0, int(end) + 1, 50)
     axes.set(xticks=ticks, yticks=ticks, xlabel="Published teraFLOP/s per GPU", ylabel="Simulated teraFLOP/s per GPU")
     figure.legend(loc="outside upper center", ncols=3, columnspacing=1.0, handletextpad=0.3)
-    lines = [f"simulated: ptdp on {assessment.cluster.name.capitalize()} model"]
+    lines = [f"simulated: ptdp on {cluster_title(assessment.cluster.name)} model"]
     for name, what in ((THROUGHPUTS, "throughputs per GPU"), (ALL, "published values, drawn or not")):
         if name in assessment.scores and (score := assessment.scores[name].score):
             lines.append(f"{score.n} {what}: mean error {score.mean:.1%}, worst {score.worst:+.1%}")
@@ -95,7 +96,7 @@ def bars(assessment: Assessment) -> Figure:
     ]
     figure.legend(handles=handles, loc="outside upper center", ncols=4, columnspacing=0.8, handlelength=1.0)
     note = [
-        f"simulated: ptdp on {assessment.cluster.name.capitalize()} model; mean over all published values",
+        f"simulated: ptdp on {cluster_title(assessment.cluster.name)} model; mean over all published values",
         "bars: one number at an end of its range; x: the effect left out",
     ]
     if (shown > limit).any(axis=None):

@@ -24,24 +24,23 @@ CLUSTERS = {"H100": "h100", "GB200": "gb200"}  # as series name them, and as fil
 
 
 def draw(artifact: Artifact, record: Record) -> "Figure":
-    """Beside each other the series of each cluster, 'SERIES on CLUSTER', over one y axis."""
+    """Beside each other the series of each cluster, 'SERIES on CLUSTER', each panel with its own y axis from zero."""
     data = chart_data(artifact, {"": record})
     data[["series", "cluster"]] = data.series.str.rsplit(" on ", n=1, expand=True).to_numpy()
     styles = series_styles(artifact, data)
     keys = legend_keys(data, interval_label(artifact, [record]), alone=True)
     figure = theme.new_figure(theme.PAGE)
     handles: dict[str, Any] = {}
-    panels = figure.subplots(1, len(CLUSTERS), sharey=True)
+    panels = figure.subplots(1, len(CLUSTERS))
     for axes, letter, cluster in zip(panels, "ab", CLUSTERS, strict=True):
         rows = data[data.cluster == cluster]
         others = draw_others(axes, rows, styles, keys)
         # one of the clusters may have no margins
         handles |= series_lines(axes, rows, styles, "band") | {key: marks for key, marks in others.items() if marks}
         label_axes(axes, artifact, rows)
+        axes.set_ylim(0, 1.05 * rows[["value", "high"]].max().max())
         theme.name_panel(axes, letter, cluster)
     axes.set_ylabel("")
-    highest = data[["value", "high"]].max().max()
-    axes.set_ylim(0, 1.05 * highest)
     add_legend(figure, handles, theme.legend_columns(list(handles), theme.figure_width(theme.PAGE)))
     theme.add_origin(figure, origin_lines(artifact, record))
     fit_labels(figure)

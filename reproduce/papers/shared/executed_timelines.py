@@ -18,6 +18,7 @@ from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Results, argmax
 from reproduce.experiment.sweep import LAPTOP, Point, Sweep
 from reproduce.output import timeline_figure
+from reproduce.output.origins import cluster_title
 from reproduce.output.timeline import Timeline, from_schedule, schedule_of
 from reproduce.output.traces import trace
 from results.records import Metric, PointResult, Record, RecordedEvent, RecordedTimeline
@@ -101,7 +102,7 @@ def _both(record: Record) -> tuple[list[Timeline], list[Timeline]]:
     """The timelines of the points that have them, executed and simulated."""
     drawn = [point for point in record.points if point.timelines]
     cluster = record.provenance.cluster
-    on = f", {cluster.name.capitalize()} model" if cluster else ""
+    on = f", {cluster_title(cluster.name)} model" if cluster else ""
     executed = [_timeline(point, "emulated", f"emulated: ptdp's engine in real time{on}") for point in drawn]
     return executed, [_timeline(point, "simulated", "simulated, same configuration") for point in drawn]
 

@@ -96,6 +96,9 @@ def test_overlapped_and_split_backward_passes(able):
     assert {event.kind for event in split.timeline[1]} >= {"F", "I", "W"}
 
 
+EXPERTS = replace(SMALL, experts=4, experts_per_token=2)
+
+
 @pytest.mark.parametrize(
     ("arguments", "parallel", "message"),
     [
@@ -103,6 +106,7 @@ def test_overlapped_and_split_backward_passes(able):
         ({"gpus_per_node": 1, "iterations": 0}, {"p": 2, "B": 2}, "iterations=0 is not positive"),
         ({"gpus_per_node": 1}, {"d": 2, "B": 2, "data_parallel": "zero3"}, "data_parallel='zero3' is not emulated"),
         ({"gpus_per_node": 1}, {"c": 2, "B": 2}, "c=2 is not emulated; needs c=1"),
+        ({"gpus_per_node": 1}, {"model": EXPERTS, "d": 2, "B": 2}, "experts=4 is not emulated; needs experts=0"),
     ],
 )
 def test_what_cannot_be_emulated(arguments, parallel, message):
