@@ -84,7 +84,7 @@ class Gate:
         with trees.built(measured.folder, {trees.BASE: base, trees.HEAD: "HEAD"}) as sides:
             benchmarks, seed = run.select(measured, ()), random.SystemRandom().randrange(2**31)
             exact = run.exact(measured, sides, benchmarks)
-            return exact, run.check(sides, [benchmarks], seed, seconds, lambda text: None, started, exact.lacking)
+            return exact, run.check(sides, benchmarks, seed, seconds, lambda text: None, started, exact.lacking)
 
     def found(self, test: str) -> tuple[str, bool, bool]:
         """What was found of a test: in words, whether it failed, and whether anything could be told."""

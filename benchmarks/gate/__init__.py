@@ -8,10 +8,10 @@
     workload    the script that these processes run: it times the steps of a workload, in either tree
     adapter     a module that each tree has: it runs a workload with the tree's interfaces
     trees       commits as folders, and their environments
-    run         a check from start to end, and the self-test: identical code, and an injected slow-down
+    run         a check from start to end
     trials      the gate tried on identical code, and on code that a patch slows down
     report      a session as Markdown, JSON and a record
 
 Times are never compared with stored ones: base and head run in one session, in pairs. A pair is three rounds. In each
-round a fresh process of base and one of head take turns on the same core, measuring for a tenth of a second at a time.
+round a fresh process of base and one of head take turns on the same core, measuring for 25 ms at a time.
 """

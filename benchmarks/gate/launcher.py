@@ -25,7 +25,7 @@ ANSWER_LIMIT_S = 120.0  # a process answers within seconds; after this it counts
 
 @dataclass(frozen=True)
 class GateBenchmark:
-    """A benchmark of a session: its name, what runs (`workload.py`), and how much the self-test slows head down."""
+    """A benchmark of a session: its name, what runs (`workload.py`), and how much a trial slows head down."""
 
     name: str
     workload: Mapping[str, Any]

@@ -1,10 +1,10 @@
-"""Runs a check from start to end: trees, launches, session, result; and the self-test, which checks the gate itself."""
+"""Runs a check from start to end: trees, launches, session, result."""
 
 import os
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from benchmarks.gate import procedure
@@ -17,7 +17,6 @@ from benchmarks.gate.trees import HEAD, Tree, last_line
 from results.records.errors import (
     DONE,
     INCONCLUSIVE,
-    INTERNAL,
     NOTHING_SELECTED,
     REGRESSED,
     UnavailableError,
@@ -26,8 +25,6 @@ from results.records.errors import (
 )
 
 NOT_COMPARED = "not compared"
-INJECTED = 0.15
-SLOWED = f"+{INJECTED:.0%}"  # in the names of what is slowed down
 EXIT_CODES = {
     procedure.REGRESSED: REGRESSED,
     procedure.INCONCLUSIVE: INCONCLUSIVE,
@@ -53,7 +50,7 @@ class CheckResult:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """The findings of all benchmarks that were measured."""
-        return tuple(finding for suite in self.session.suites for finding in suite) if self.session else ()
+        return self.session.findings if self.session else ()
 
     @property
     def measured(self) -> bool:
@@ -82,14 +79,9 @@ def select(project: Project, names: Sequence[str]) -> list[GateBenchmark]:
     return [GateBenchmark(name, known[name]) for name in dict.fromkeys(names) or project.suite]
 
 
-def stretched(benchmarks: Sequence[GateBenchmark]) -> list[GateBenchmark]:
-    """The suite of the self-test whose iterations are stretched on head, by 15%."""
-    return [replace(each, name=f"{each.name}{SLOWED}", injected=INJECTED) for each in benchmarks]
-
-
 def check(
     trees: dict[str, Tree],
-    suites: Sequence[Sequence[GateBenchmark]],
+    benchmarks: Sequence[GateBenchmark],
     seed: int,
     budget_s: float,
     progress: Callable[[str], None],
@@ -101,33 +93,17 @@ def check(
     The budget counts from `started`, a time of the monotonic clock, by default from now; `progress` gets messages.
     `lacking` says why base cannot run some benchmarks, where that is known; else all are tried.
     """
-    launcher = ProcessLauncher(trees, [benchmark for suite in suites for benchmark in suite])
+    launcher = ProcessLauncher(trees, benchmarks)
     started = time.monotonic() if started is None else started
     progress("trying both sides")
     lacks = launcher.lacking() if lacking is None else dict(lacking)
-    tables = swap_tables(seed)
-    measurable = [[benchmark.name for benchmark in suite if benchmark.name not in lacks] for suite in suites]
-    if not any(measurable):
+    measurable = [benchmark.name for benchmark in benchmarks if benchmark.name not in lacks]
+    if not measurable:
         return CheckResult(trees, seed, budget_s, lacks, None)
-    procedures = [Procedure(names, tables) for names in measurable]
-    session = Session(procedures, launcher, canary, seed, budget_s, started=started, progress=progress)
+    session = Session(
+        Procedure(measurable, swap_tables(seed)), launcher, canary, seed, budget_s, started=started, progress=progress
+    )
     return CheckResult(trees, seed, budget_s, lacks, session.run())
-
-
-def self_test_code(result: CheckResult) -> int:
-    """The exit code of a self-test.
-
-    It is 0 if identical code is ok and the slowed code regressed, `INCONCLUSIVE` if a verdict is missing, and
-    `INTERNAL` if a verdict is wrong.
-    """
-    if not result.measured:
-        return NOTHING_SELECTED
-    expected = {True: procedure.REGRESSED, False: procedure.OK}
-    verdicts = [(finding.verdict, expected[finding.name.endswith(SLOWED)]) for finding in result.findings]
-    if any(verdict not in (right, procedure.INCONCLUSIVE) for verdict, right in verdicts):
-        return INTERNAL
-    decided = not result.lacking and all(verdict == right for verdict, right in verdicts)
-    return DONE if decided else INCONCLUSIVE
 
 
 class CountChange(NamedTuple):

@@ -92,12 +92,12 @@ class Finding:
 
 @dataclass(frozen=True)
 class SessionResult:
-    """The findings of a session, by suite and benchmark, and how long it was.
+    """The findings of a session, by benchmark, and how long it was.
 
     `rounds` counts all measured rounds, of which `redone` were measured again; `seconds` is the time of the session.
     """
 
-    suites: tuple[tuple[Finding, ...], ...]
+    findings: tuple[Finding, ...]
     pairs: int
     rounds: int
     redone: int
@@ -105,14 +105,14 @@ class SessionResult:
 
 
 class Session:
-    """A session of suites that are measured together, each with its own decision procedure.
+    """A session of benchmarks that are measured together, with their decision procedure.
 
     The budget counts seconds of `clock` from `started`, by default from now.
     """
 
     def __init__(
         self,
-        suites: Sequence[Procedure],
+        suite: Procedure,
         launcher: SideLauncher,
         canary: Callable[[], Reading],
         seed: int,
@@ -121,7 +121,7 @@ class Session:
         started: float | None = None,
         progress: Callable[[str], None] = lambda text: None,
     ) -> None:
-        self.suites, self.launcher, self.canary = tuple(suites), launcher, canary
+        self.suite, self.launcher, self.canary = suite, launcher, canary
         self.clock, self.progress = clock, progress
         self.started = clock() if started is None else started
         self.end = self.started + budget_s
@@ -138,16 +138,16 @@ class Session:
         reason = "the pairs of all looks do not tell"
         try:
             self.guard.readings += [self.canary() for _ in range(FIRST_READINGS)]
-            while looks := [suite.next_look for suite in self.suites if suite.next_look]:
-                if stop := self._measure(looks[0].pairs):
+            while look := self.suite.next_look:
+                if stop := self._measure(look.pairs):
                     reason = stop
                     break
-                self._look(looks[0])
+                self._look(look)
         finally:
             self.launcher.stop()
-        suites = tuple(tuple(self._finding(suite, name, reason) for name in suite.names) for suite in self.suites)
+        findings = tuple(self._finding(name, reason) for name in self.suite.names)
         pairs, rounds = len(self.rounds) // ROUNDS, len(self.rounds) + self.redone
-        return SessionResult(suites, pairs, rounds, self.redone, self.clock() - self.started)
+        return SessionResult(findings, pairs, rounds, self.redone, self.clock() - self.started)
 
     def _measure(self, pairs: int) -> str | None:
         """Measure until there are `pairs` pairs of undisturbed rounds. Returns the reason if that is not possible."""
@@ -176,10 +176,8 @@ class Session:
 
         A round that is redone later measures the undecided benchmarks only, so its `times` lose the decided ones.
         """
-        for suite in self.suites:
-            if suite.next_look:
-                self._looked_at |= {name: LookedAt(self._times(name), look) for name in suite.undecided}
-                suite.look({name: differences(self._looked_at[name].rounds) for name in suite.undecided})
+        self._looked_at |= {name: LookedAt(self._times(name), look) for name in self.suite.undecided}
+        self.suite.look({name: differences(self._looked_at[name].rounds) for name in self.suite.undecided})
 
     def _times(self, name: str) -> tuple[RoundTimes, ...]:
         """A benchmark's times in the rounds of all complete pairs."""
@@ -187,7 +185,7 @@ class Session:
 
     def _launch(self, target: Round) -> Round:
         """Measure a round, replacing what was measured in it before, and return it."""
-        names = [name for suite in self.suites for name in suite.undecided]
+        names = self.suite.undecided
         self.launcher.start(names)
         readings = []
         slices: dict[str, dict[str, list[float]]] = {name: {BASE: [], HEAD: []} for name in names}
@@ -202,13 +200,13 @@ class Session:
         self.guard.readings += readings
         return target
 
-    def _finding(self, suite: Procedure, name: str, reason: str) -> Finding:
+    def _finding(self, name: str, reason: str) -> Finding:
         """The finding on a benchmark; `reason` says why the session ended, if there is no verdict."""
         if name not in self._looked_at:  # there was not even one look
             return Finding(name, INCONCLUSIVE, self._times(name), None, reason)
         rounds, look = self._looked_at[name]
-        bounds = interval(differences(rounds), look.alpha, suite.tables[look.pairs])
-        verdict = suite.verdicts.get(name)
+        bounds = interval(differences(rounds), look.alpha, self.suite.tables[look.pairs])
+        verdict = self.suite.verdicts.get(name)
         return Finding(name, verdict or INCONCLUSIVE, rounds, bounds, None if verdict else reason)
 
 

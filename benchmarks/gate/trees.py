@@ -77,7 +77,7 @@ def require_different(project: Path, sources: Sequence[str], base: str, head: st
     if same:
         raise NothingSelectedError(
             f"nothing to measure: base {base} and head are the same commit, {commit[:10]}; "
-            "name an older commit as --base, or test the gate itself with --self-test"
+            "name an older commit as --base, or try the gate on one commit with reproduce gate trials"
         )
 
 

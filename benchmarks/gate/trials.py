@@ -1,6 +1,6 @@
 """Trials of the timing gate on itself: on identical code, and on code that a patch really slows down.
 
-The self-test stretches iterations; here the slowed tree does more work. With `slowed.patch` every estimate computes
+A project names a patch that slows it down, or each iteration is stretched. With `slowed.patch` every estimate computes
 memory and traffic twice, and every training step runs the layers' forward passes twice. Each trial is a session of the
 gate with a new seed. Its verdicts are appended to a record, by commit and class of machine, which so shows how often
 the gate is wrong and how often it does not decide.
@@ -109,7 +109,7 @@ def trial(
     if kind == "slowed" and not project.slowed:
         benchmarks = [replace(each, injected=STRETCHED) for each in benchmarks]
     started, clock, seed = datetime.now(UTC), time.monotonic(), random.SystemRandom().randrange(2**31)
-    result = run.check(sides, [benchmarks], seed, budget_s, progress)
+    result = run.check(sides, benchmarks, seed, budget_s, progress)
     seconds = time.monotonic() - clock
     return [_point(kind, result, finding, provenance.timestamp(started), seconds) for finding in result.findings]
 

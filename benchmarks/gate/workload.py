@@ -12,7 +12,7 @@ JSON each:
 
 An empty CORE leaves the core open. A forked process waits for commands without using a core. It has loaded nothing of
 the tree when it starts. This script does the timing, for base and head alike. Every iteration of a rank is stretched by
-the ratio `slowdown`, which the self-test sets. What a workload prints goes to standard error, and it reads nothing.
+the ratio `slowdown`, which trials set. What a workload prints goes to standard error, and it reads nothing.
 
 A workload's step is made by its `kind`: a 'function' of the tree (`function`, as 'module:name': called once to set up,
 with the first of `sizes` if there are any, it returns the step, or is the step itself if it returns nothing that can be

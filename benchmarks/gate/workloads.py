@@ -1,6 +1,6 @@
 """What the gate measures of this project, as plain data that base's and head's adapters (`adapter.py`) both read.
 
-Everything is small, so that a slice of a tenth of a second holds several iterations.
+Everything is small, so that a slice, a tenth of a second, holds several iterations.
 """
 
 from typing import Any

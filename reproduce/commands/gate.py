@@ -16,19 +16,12 @@ from reproduce.commands import options
 from results import ROOT
 from results.records import write_record
 from results.records.documents import print_document
-from results.records.errors import DONE, INCONCLUSIVE, INTERNAL, NOTHING_SELECTED, REGRESSED, UsageError
+from results.records.errors import REGRESSED, UsageError
 from results.records.storage import atomic_write_bytes
 
 if TYPE_CHECKING:
     from benchmarks.gate.run import CheckResult, ExactFinding
 
-# What a self-test says, by its exit code: in a word, and in a sentence.
-SELF_TEST = {
-    DONE: ("works", "identical code is ok, and an injected slow-down is found"),
-    INTERNAL: ("errs", "a verdict below is wrong"),
-    INCONCLUSIVE: ("inconclusive", "whether the gate works here could not be told"),
-    NOTHING_SELECTED: ("nothing measured", "no pair was measured"),
-}
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
 HELP = """First the exact checks of head against its own committed reference (reproduce gate exact); a
 difference ends the check with 6. Then times: base and head run side by side in this session, in pairs of launches in
@@ -49,8 +42,7 @@ or pass --head HEAD. A REF that is no commit: 2. A side that does not build, or 
 other than Linux: 3. The same commit twice, or a budget too short for anything: 9. What base cannot run is
 "not compared", with the reason, and no failure. Both run under this interpreter, unless their dependencies differ.
 
---self-test measures base against itself, and against itself with every iteration stretched by 15%: 0 if
-the first is ok and the second regressed, 7 if that could not be told, 1 if the gate errs on this machine.
+Whether the gate works on this machine: reproduce gate trials.
 
 """
 
@@ -67,7 +59,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--benchmark", action="append", default=[], metavar="NAME", help="default: the suite of the project; repeatable"
     )
     parser.add_argument("--seed", type=int, help="of the random orders and swaps (default: random, and said)")
-    parser.add_argument("--self-test", action="store_true", help="does the gate work here? Needs --base only")
     parser.add_argument(
         "--summary", type=options.path_of, metavar="FILE", help="append the result to this Markdown file, too"
     )
@@ -83,22 +74,15 @@ def run(parsed: argparse.Namespace, project: Path = ROOT) -> int:
 
     measured = projects.read(parsed.project or project)
     project, budget_s, benchmarks = measured.folder, budget(parsed.budget), gate.select(measured, parsed.benchmark)
-    if parsed.self_test and parsed.head:
-        raise UsageError("--head has no part in --self-test, which measures base against itself; leave one out")
     seed = random.SystemRandom().randrange(2**31) if parsed.seed is None else parsed.seed
-    refs = {BASE: parsed.base, HEAD: parsed.base if parsed.self_test else parsed.head or "HEAD"}
-    if not parsed.self_test:
-        trees.require_different(project, measured.sources, parsed.base, parsed.head)
-    with trees.built(project, refs) as built:
-        session = (seed, budget_s, progress_line(parsed.quiet), clock)
-        if parsed.self_test:
-            result = gate.check(built, [benchmarks, gate.stretched(benchmarks)], *session)
-            return _print(parsed, result, gate.self_test_code(result), None, started)
+    trees.require_different(project, measured.sources, parsed.base, parsed.head)
+    with trees.built(project, {BASE: parsed.base, HEAD: parsed.head or "HEAD"}) as built:
         exact = gate.exact(measured, built, benchmarks)
         if exact.failed:
             return _print_exact(parsed, built, exact)
-        result = gate.check(built, [benchmarks], *session, exact.lacking)
-    return _print(parsed, result, result.code, exact, started)
+        progress = progress_line(parsed.quiet)
+        result = gate.check(built, benchmarks, seed, budget_s, progress, clock, exact.lacking)
+    return _print(parsed, result, exact, started)
 
 
 def budget(text: str) -> float:
@@ -133,31 +117,21 @@ def _print_exact(parsed: argparse.Namespace, built: dict[str, Tree], exact: "Exa
     return REGRESSED
 
 
-def _print(
-    parsed: argparse.Namespace, result: "CheckResult", code: int, exact: "ExactFinding | None", started: datetime
-) -> int:
+def _print(parsed: argparse.Namespace, result: "CheckResult", exact: "ExactFinding", started: datetime) -> int:
     from benchmarks.gate import report
 
     if sys.stderr.isatty():
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-    verdict, head = {}, report.headline(result)
-    if parsed.self_test:
-        word, outcome = SELF_TEST[code]
-        verdict, head = {"verdict": word}, f"**{word}**: {outcome} (self-test of {result.trees[BASE]})"
-    text = "\n\n".join([head, report.body(result), *([exact.text] if exact and exact.text else [])])
+    text = "\n\n".join([report.headline(result), report.body(result), *([exact.text] if exact.text else [])])
     path = parsed.results / report.ID / "measured" / "record.json"
     write_record(report.record(result, parsed.command, started), path)
     if parsed.json:
-        document = (
-            report.document(result)
-            | verdict
-            | {"exit_code": code, "exact": exact and exact.as_json(), "record": str(path)}
-        )
-        print_document("gate", 1, document)
+        outcome = {"exit_code": result.code, "exact": exact.as_json(), "record": str(path)}
+        print_document("gate", 1, report.document(result) | outcome)
     else:
         print(f"{text}\n\nrecord: {path}")
     append_summary(parsed.summary, text)
-    return code
+    return result.code
 
 
 def append_summary(summary: Path | None, text: str) -> None:

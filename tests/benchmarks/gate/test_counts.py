@@ -27,9 +27,8 @@ def test_what_a_step_keeps_is_told_from_what_it_needs_meanwhile(tmp_path: Path) 
     kept: list[bytes] = []
     leaks = counted(lambda: kept.append(bytes(50_000)), tmp_path, [])
     returns = counted(lambda: len(bytes(50_000)), tmp_path, [])
-    assert 50_000 <= leaks["allocated bytes that stay"] < 51_000
-    assert returns["allocated bytes that stay"] < 1_000
-    assert returns["allocated bytes at the peak"] >= 50_000
+    assert (leaks["16 KiB allocated that stay"], returns["16 KiB allocated that stay"]) == (4, 1)
+    assert returns["16 KiB allocated at the peak"] == 4
 
 
 def test_operators_of_torch_their_bytes_and_what_waits_are_counted(tmp_path: Path) -> None:

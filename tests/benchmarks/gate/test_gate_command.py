@@ -113,7 +113,6 @@ def error_of(capsys: pytest.CaptureFixture[str]) -> str:
         (("--base", "first", "--budget", "soon"), 2, "try --budget 10m"),
         (("--base", "first", "--budget", "0m"), 2, "try --budget 10m"),
         (("--base", "first", "--budget", "nan"), 2, "try --budget 10m"),
-        (("--base", "first", "--self-test", "--head", "HEAD"), 2, "leave one out"),
         ((), 2, "--base"),
         (("--base", "first", "--head", "HEAD~1"), 9, "are the same commit"),
     ],
@@ -132,7 +131,6 @@ def test_a_dirty_tree_is_refused_unless_head_is_named(
     assert reproduce("--base", "first") == 2
     assert "changes that no commit holds" in error_of(capsys)
     assert reproduce("--base", "first", "--head", "HEAD") == 0
-    assert reproduce("--base", "first", "--self-test") == 0
 
 
 def test_a_base_that_does_not_build(commit: Commit, capsys: pytest.CaptureFixture[str]) -> None:
@@ -191,34 +189,6 @@ def test_exact_checks_of_head_come_first(commit: Commit, repository: Path, capsy
     commit("reproduce/__main__.py", script % ("1 difference", 6))
     assert reproduce("--base", "first", "--json") == 6
     assert json.loads(capsys.readouterr().out)["exact"]["status"] == "different"
-
-
-WORKS = (1.0, 1.0, 0, "works")
-
-
-@pytest.mark.parametrize(
-    ("factor", "waited", "code", "said"),
-    by_default([WORKS, (1.15, 1.0, 1, "errs"), (0.87, 1.0, 1, "errs"), (1.0, 2.0, 7, "inconclusive")], WORKS),
-)
-def test_the_self_test(
-    machine: type[Fake],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    factor: float,
-    waited: float,
-    code: int,
-    said: str,
-) -> None:
-    machine.factor = factor
-    monkeypatch.setattr(run, "canary", lambda: Reading(0.01, waited))
-    assert reproduce("--base", "first", "--self-test", "--json") == code
-    document = json.loads(capsys.readouterr().out)
-    assert document["verdict"] == said
-    assert [entry["name"] for entry in document["benchmarks"]] == [
-        "pipeline_step", "simulator", "pipeline_step+15%", "simulator+15%",
-    ]  # fmt: skip
-    assert reproduce("--base", "first", "--self-test") == code
-    assert capsys.readouterr().out.startswith(f"**{said}**")
 
 
 @pytest.mark.parametrize("platform", ["darwin", "win32"])

@@ -178,7 +178,7 @@ def test_what_varies_between_two_runs_of_head_is_left_out_by_name(foreign: Path,
     own = project.read(foreign)
     found = run.exact(own, sides(foreign, tmp_path), run.select(own, ["made"]))
     assert "made: left out, as it varies from run to run: opened /tmp/../proc/" in found.text
-    assert not found.failed
+    assert not found.failed, found.text
 
 
 def test_a_tree_with_changes_anywhere_is_refused(foreign: Path) -> None:
@@ -279,7 +279,7 @@ def test_the_action_s_step_writes_verdict_and_summary(foreign: Path, tmp_path: P
     }
     files = {"GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"), "GITHUB_OUTPUT": str(tmp_path / "output")}
     done = bash(script, tmp_path, {**asked, **files, "RUNNER_TEMP": str(tmp_path)})
-    assert done.returncode in (0, 9), done.stderr
+    assert done.returncode in (0, 9), (tmp_path / "summary.md").read_text() + done.stderr
     assert "verdict=" in (tmp_path / "output").read_text()
     assert "counts of a step" in (tmp_path / "summary.md").read_text()
     assert git(foreign, "status", "--short") == ""

@@ -56,13 +56,13 @@ class Machine:
 
 def session(machine: Machine, budget_s: float = 1e6, seed: int = 0) -> Session:
     procedure = Procedure(tuple(machine.factors), swap_tables(seed))
-    return Session([procedure], machine, machine.canary, seed, budget_s, machine.clock)
+    return Session(procedure, machine, machine.canary, seed, budget_s, machine.clock)
 
 
 def test_a_regression_and_none_on_a_quiet_machine() -> None:
     machine = Machine({"slow": 1.15, "same": 1.0})
     outcome = session(machine).run()
-    slow, same = outcome.suites[0]
+    slow, same = outcome.findings
     assert (slow.verdict, same.verdict) == (REGRESSED, OK)
     assert slow.interval
     assert same.interval
@@ -120,7 +120,7 @@ def test_a_round_is_redone_if_all_its_canaries_are_disturbed(reading: Reading) -
     assert (outcome.pairs, outcome.redone) == (12, 1)
     first, again = machine.order[: 2 * SLICES], machine.order[2 * SLICES : 4 * SLICES]
     assert first == again  # in the same order: the guard does not unbalance the session
-    assert outcome.suites[0][0].verdict == OK
+    assert outcome.findings[0].verdict == OK
 
 
 def test_a_disturbance_that_does_not_last_does_not_matter() -> None:
@@ -137,7 +137,7 @@ def test_rounds_that_only_later_turn_out_to_be_disturbed_are_redone() -> None:
         machine.slow_canaries[i] = Reading(0.015, 1.0)
     outcome = session(machine).run()
     assert outcome.redone == ROUNDS
-    assert outcome.suites[0][0].verdict == OK
+    assert outcome.findings[0].verdict == OK
 
 
 def test_a_canary_computes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,8 +166,8 @@ def test_a_machine_under_full_load_is_inconclusive_and_never_ok(waited: float) -
             slower = 1 if waited > 1 else rng.uniform(1, 5)
         machine.slow_canaries[i] = Reading(0.010 * slower, waited)
     outcome = session(machine).run()
-    assert {finding.verdict for finding in outcome.suites[0]} == {INCONCLUSIVE}
-    assert all("too loaded" in str(finding.reason) for finding in outcome.suites[0])
+    assert {finding.verdict for finding in outcome.findings} == {INCONCLUSIVE}
+    assert all("too loaded" in str(finding.reason) for finding in outcome.findings)
     assert outcome.redone <= 3 * SPARE_REDOS
     assert machine.stopped == 1
 
@@ -177,7 +177,7 @@ def test_a_budget_that_ends_before_a_verdict_is_inconclusive(budget_s: float, pa
     """20 s end inside the second pair, whose rounds do not count."""
     machine = Machine({"between": 1.065}, noise=0.05)
     outcome = session(machine, budget_s).run()
-    (finding,) = outcome.suites[0]
+    (finding,) = outcome.findings
     assert (finding.verdict, outcome.pairs) == (INCONCLUSIVE, pairs)
     assert f"budget of {budget_s:.0f} s is exhausted after {pairs} of" in str(finding.reason)
     assert len(finding.rounds) == min(pairs, 12) * ROUNDS  # those of the last look, if there was one
@@ -188,9 +188,9 @@ def test_a_budget_that_ends_before_a_verdict_is_inconclusive(budget_s: float, pa
 def test_the_budget_runs_from_before_the_session() -> None:
     machine = Machine({"a": 1.0})
     machine.now = 50.0
-    outcome = Session([Procedure(("a",), swap_tables(0))], machine, machine.canary, 0, 40.0, machine.clock, 0.0).run()
+    outcome = Session(Procedure(("a",), swap_tables(0)), machine, machine.canary, 0, 40.0, machine.clock, 0.0).run()
     assert outcome.pairs == 0
-    assert outcome.suites[0][0].rounds == ()
+    assert outcome.findings[0].rounds == ()
 
 
 def test_processes_are_stopped_whatever_happens() -> None:
