@@ -10,7 +10,7 @@ Every field has a sentence about itself, which command-line help and documentati
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.fields import check_fields, counted, described
@@ -33,6 +33,22 @@ def largest_divisor(n: int, at_most: int) -> int:
     """The largest divisor of `n` that is no greater than `at_most`, or 1 if it is far below: what messages suggest."""
     nearest = range(min(n, at_most), 0, -1)[:1_000_000]  # a size that somebody made up may have no divisor for long
     return next((k for k in nearest if n % k == 0), 1)
+
+
+class Linear(NamedTuple):
+    """A linear layer: its inputs and outputs, and which of them tensor ranks share out; neither, if each has all."""
+
+    name: str
+    inputs: int
+    outputs: int
+    shared: str  # 'outputs', 'inputs' or ''
+
+    def on_rank(self, t: int) -> tuple[int, int]:
+        """Inputs and outputs on one of t tensor ranks."""
+        return (
+            self.inputs // (t if self.shared == "inputs" else 1),
+            self.outputs // (t if self.shared == "outputs" else 1),
+        )
 
 
 @dataclass(frozen=True)
@@ -91,7 +107,7 @@ class ModelConfig:
     experts_per_token: int = counted("Experts that a token goes through, k; at most E.", 0, later=True)
     expert_ffn_hidden: int = counted("Width of an expert between its two linears; 0: that of the MLP.", 0, later=True)
     shared_expert_ffn_hidden: int = counted("Width of an expert that every token goes through; 0: none.", 0, later=True)
-    dense_layers: int = counted("First layers that keep their MLP; the simulator has none.", 0, later=True)
+    dense_layers: int = counted("First layers that keep their MLP.", 0, later=True)
     router: str = described(
         "Weights of a token's experts: 'softmax_after' over the outputs of the k chosen, 'softmax_before' over all E, "
         "of which the k are used as they are, 'sigmoid' of each of the k over their sum.",
@@ -106,8 +122,40 @@ class ModelConfig:
         later=True,
     )
 
+    kv_latent: int = counted(
+        "Size of the vector that keys and values of all heads are made from (multi-head latent attention); 0: from the "
+        "layer's input. Simulated only.",
+        0,
+        later=True,
+    )
+    query_latent: int = counted(
+        "Size of the vector that queries are made from, with kv_latent; 0: from the layer's input.", 0, later=True
+    )
+    rotary_dim: int = counted(
+        "Size of the part that positions turn, beside `head_dim`, with kv_latent; all heads share that of the key.",
+        0,
+        later=True,
+    )
+    mtp_layers: int = counted(
+        "Further layers behind the last, each of which predicts one more token (multi-token prediction). Simulated "
+        "only.",
+        0,
+        later=True,
+    )
+
     def __post_init__(self) -> None:
         check_fields(self)
+        if not self.kv_latent and (self.query_latent or self.rotary_dim):
+            raise ConfigurationError(
+                f"query_latent={self.query_latent}, rotary_dim={self.rotary_dim} with kv_latent=0; needs latent "
+                "attention; try kv_latent=512"
+            )
+        if self.kv_latent and (self.query_groups != self.heads or self.bias or self.positions != "rotary"):
+            raise ConfigurationError(
+                f"kv_latent={self.kv_latent} with kv_heads={self.kv_heads}, bias={self.bias}, positions="
+                f"{self.positions!r}; needs a key for each head, no biases and rotary positions; try kv_heads=0, "
+                "bias=false, positions='rotary'"
+            )
         if not self.head_dim and self.hidden % self.heads:
             raise ConfigurationError(
                 f"hidden={self.hidden} is not divisible by heads={self.heads}; needs equal heads; "
@@ -149,10 +197,54 @@ class ModelConfig:
         """Whether the model is assumed to be trained with dropout: models without biases were not (PaLM, Llama)."""
         return self.bias
 
+    @property
+    def query_head_size(self) -> int:
+        """Size of a query and of a key of a head: `head_size`, in latent attention and the part that is turned."""
+        return self.head_size + self.rotary_dim
+
+    @cached_property
+    def keys_and_values_width(self) -> int:
+        """Elements of a token's keys and values: a key and a value head for each group."""
+        return self.query_groups * (self.query_head_size + self.head_size)
+
     @cached_property
     def qkv_width(self) -> int:
-        """Outputs of the query-key-value linear: queries of all heads, and a key and a value head for each group."""
-        return self.attention_width + 2 * self.query_groups * self.head_size
+        """Elements of a token's queries, keys and values, the outputs of a query-key-value linear."""
+        return self.heads * self.query_head_size + self.keys_and_values_width
+
+    @cached_property
+    def latent_width(self) -> int:
+        """Elements of a token's latents, from which `kv_latent` and `query_latent` make all heads; 0 without them."""
+        return self.kv_latent + self.query_latent
+
+    @cached_property
+    def attention_linears(self) -> tuple[Linear, ...]:
+        """Attention's linears: query-key-value and projection, or those of latent attention.
+
+        There what all heads are made from is computed by every tensor rank (DeepSeek-AI 2024, arXiv:2412.19437,
+        Section 2.1.1). It comes with the turned part of the key, which all heads share.
+        """
+        h, projection = self.hidden, Linear("projection", self.attention_width, self.hidden, "inputs")
+        if not self.kv_latent:
+            return Linear("qkv", h, self.qkv_width, "outputs"), projection
+        keys_and_values = 2 * self.heads * self.head_size
+        queries, latent = self.heads * self.query_head_size, self.query_latent
+        down = (Linear("query_down", h, latent, ""),) if latent else ()
+        return (
+            *down,
+            Linear("query", latent or h, queries, "outputs"),
+            Linear("kv_down", h, self.kv_latent + self.rotary_dim, ""),
+            Linear("kv", self.kv_latent, keys_and_values, "outputs"),
+            projection,
+        )
+
+    @cached_property
+    def linears(self) -> tuple[Linear, ...]:
+        """Attention's linears, and those of the MLP that all tokens of a layer go through, if there is one."""
+        if not self.common_width:
+            return self.attention_linears
+        up = Linear("up", self.hidden, self.common_outputs, "outputs")
+        return *self.attention_linears, up, Linear("down", self.common_width, self.hidden, "inputs")
 
     @property
     def mlp_width(self) -> int:
@@ -187,6 +279,18 @@ class ModelConfig:
     def has_experts(self, layer: int) -> bool:
         """Whether a layer, counted from 0, has experts in its MLP's place."""
         return self.experts > 0 and layer >= self.dense_layers
+
+    @property
+    def all_layers(self) -> int:
+        """The layers that the pipeline's stages hold: l, and behind them those of multi-token prediction."""
+        return self.layers + self.mtp_layers
+
+    @cached_property
+    def dense(self) -> "ModelConfig":
+        """The model with layers as the first ones are, which have no experts."""
+        return replace(
+            self, experts=0, experts_per_token=0, expert_ffn_hidden=0, shared_expert_ffn_hidden=0, dense_layers=0
+        )
 
     @property
     def is_gpt(self) -> bool:
@@ -428,6 +532,11 @@ class TrainingConfig:
                 f"t={parallel.t} does not divide kv_heads={model.query_groups}; needs whole key/value heads on every "
                 f"tensor rank; try t={largest_divisor(model.query_groups, parallel.t)}"
             )
+        if model.mtp_layers and parallel.data_parallel == "zero3":
+            raise ConfigurationError(
+                f"mtp_layers={model.mtp_layers} with data_parallel='zero3'; needs 0, the baseline's layers are alike; "
+                "try mtp_layers=0"
+            )
         if model.mlp_width % parallel.t:
             raise ConfigurationError(
                 f"t={parallel.t} does not divide ffn_hidden={model.mlp_width}; needs equal parts of the MLP on every "
@@ -437,13 +546,14 @@ class TrainingConfig:
         self._check_experts()
         chunks = parallel.p * parallel.v
         if parallel.pipeline_layout:
-            held = sum(stage_sizes(parallel.pipeline_layout))
-            if held != model.layers:
+            held, needed = sum(stage_sizes(parallel.pipeline_layout)), model.all_layers
+            if held != needed:
+                further = f" with mtp_layers={model.mtp_layers}" if model.mtp_layers else ""
                 raise ConfigurationError(
-                    f"pipeline_layout={parallel.pipeline_layout!r} has {held} layers; needs layers={model.layers}; "
-                    f"try {'more' if held < model.layers else 'fewer'} t, or layers={held}"
+                    f"pipeline_layout={parallel.pipeline_layout!r} has {held} layers; needs layers={model.layers}"
+                    f"{further}; try {'more' if held < needed else 'fewer'} t, or layers={held - model.mtp_layers}"
                 )
-        elif model.layers < chunks:
+        elif model.all_layers < chunks:
             fix = f"layers={chunks}, or a smaller p"
             if model.layers == chunks - 2:
                 fix += f", or pipeline_layout={layout_of((0, *[1] * model.layers, 0))!r}"
@@ -564,6 +674,11 @@ class TrainingConfig:
         c = self.parallel.c
         return self.model if c == 1 else _shortened(self.model, c)
 
+    @cached_property
+    def dense(self) -> "TrainingConfig":
+        """The configuration of a model whose layers are all as the first ones, which have no experts."""
+        return TrainingConfig(self.model.dense, replace(self.parallel, e=1, etp=0, capacity_factor=0.0))
+
     @property
     def tied_ranks(self) -> tuple[int, int] | None:
         """The pipeline ranks of a tied embedding's two uses, which may be one rank; None with one stage or table."""
@@ -574,7 +689,7 @@ class TrainingConfig:
         """Transformer layers in the longest model chunk: l/(p*v), rounded up, unless a layout says otherwise."""
         if self.parallel.pipeline_layout:
             return max(stage_sizes(self.parallel.pipeline_layout))
-        return -(-self.model.layers // (self.parallel.p * self.parallel.v))
+        return -(-self.model.all_layers // (self.parallel.p * self.parallel.v))
 
     @property
     def padded_vocab(self) -> int:

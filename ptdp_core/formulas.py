@@ -15,7 +15,9 @@ def parameters(model: ModelConfig) -> int:
     In general, with c = `qkv_width`, w = `attention_width`, f = `mlp_width` and u = `mlp_outputs` (f, or 2f with a
     gate), a layer has ch + wh + uh + fh weights, c + h + u + h biases, and two norms of h weights (and h biases). There
     is one more norm at the end, which equation 2 leaves out; so it is left out here for a GPT. In place of its MLP a
-    layer with experts has E of them, the one that all tokens share, and a router of Eh, none with a bias.
+    layer with experts has E of them, the one that all tokens share, and a router of Eh, none with a bias. Latent
+    attention (`ModelConfig.attention_linears`) normalises what it makes heads from. A layer of multi-token prediction
+    has three norms and 2h^2 weights more, which bring two vectors together (arXiv:2412.19437, Section 2.2).
     """
     return _parameters(model, model.experts)
 
@@ -32,15 +34,18 @@ def _parameters(model: ModelConfig, experts: int) -> int:
     dense = model.dense_layers if model.experts else model.layers
     attention = 2 * norm + (c + h if model.bias else 0)
     attention += 2 * norm // h * model.head_size if model.qk_norm else 0
+    attention += norm // h * model.latent_width
     mlp = u + h if model.bias else 0
-    layers = model.layers * attention + dense * (_dense_weights(model) + mlp)
-    layers += (model.layers - dense) * _mixed_weights(model, experts)
+    dense += model.mtp_layers if not model.experts else 0
+    layers = model.all_layers * attention + dense * (_dense_weights(model) + mlp)
+    layers += (model.all_layers - dense) * _mixed_weights(model, experts)
+    layers += model.mtp_layers * (2 * h * h + 3 * norm)
     tables = model.vocab * (1 if model.tied_embeddings else 2) + (model.seq if model.positions == "learned" else 0)
     return layers + tables * h + (0 if model.is_gpt else norm)
 
 
 def _attention_weights(model: ModelConfig) -> int:
-    return model.hidden * (model.qkv_width + model.attention_width)
+    return sum(linear.inputs * linear.outputs for linear in model.attention_linears)
 
 
 def _dense_weights(model: ModelConfig) -> int:
@@ -81,7 +86,7 @@ def hardware_flops_per_iteration(model: ModelConfig, B: int, recompute: str) -> 
 
     'full' repeats a layer's forward pass, which makes eq. (3), 'selective' its attention core, 'none' nothing.
     """
-    core = model.layers * attention_core_flops(model, B)
+    core = model.all_layers * attention_core_flops(model, B)
     repeated = {"full": forward_flops(model, B), "selective": core, "none": 0}
     return model_flops_per_iteration(model, B) + repeated[recompute]
 
@@ -90,7 +95,8 @@ def forward_flops(model: ModelConfig, B: int) -> int:
     """FLOPs of all layers' forward pass, where the first ones may have an MLP and the others experts."""
     dense = model.dense_layers if model.experts else 0
     more = dense * (layer_weights(model) - _dense_weights(model))
-    return model.layers * layer_forward_flops(model, B) - 2 * B * model.seq * more
+    merged = model.mtp_layers * 2 * model.hidden**2
+    return model.all_layers * layer_forward_flops(model, B) - 2 * B * model.seq * (more - merged)
 
 
 def layer_forward_flops(model: ModelConfig, B: int) -> int:
@@ -103,12 +109,12 @@ def attention_core_flops(model: ModelConfig, B: int) -> int:
 
     They do not depend on how many heads share a key; the half that the causal mask hides is counted, as in the paper.
     """
-    return 4 * B * model.seq**2 * model.attention_width
+    return 2 * B * model.seq**2 * model.heads * (model.query_head_size + model.head_size)
 
 
 def logit_flops(model: ModelConfig, B: int) -> int:
-    """FLOPs of the logit layer, forward and backward: 6BshV (Appendix)."""
-    return 6 * B * model.seq * model.hidden * model.vocab
+    """FLOPs of the logit layer, forward and backward: 6BshV (Appendix), once for each token that is predicted."""
+    return 6 * B * model.seq * model.hidden * model.vocab * (1 + model.mtp_layers)
 
 
 def training_time(model: ModelConfig, B: int, tokens: float, n: int, flops_per_gpu: float) -> float:

@@ -2,7 +2,7 @@
 
 `Et*3|(t*4|)*6t*3L` are eight stages: `E` is the embedding, `t` a transformer layer, `L` the output layer with the loss,
 `|` ends a stage. `*n` repeats a letter or what is in parentheses; commas and blanks mean nothing. A stage may hold no
-layer, as the first and the last one of `E|t*4|t*4|L`.
+layer, as the first and the last one of `E|t*4|t*4|L`. `m` is a layer of multi-token prediction, behind the last `t`.
 """
 
 import re
@@ -30,7 +30,9 @@ def stage_sizes(text: str) -> tuple[int, ...]:
         raise _wrong(text, "does not begin with the embedding and end with the loss", "one E, first, and one L, last")
     if stages[0][:1] != "E" or stages[-1][-1:] != "L":
         raise _wrong(text, "has an empty stage at an end", "E in the first stage and L in the last")
-    return tuple(stage.count("t") for stage in stages)
+    if "t" in letters.partition("m")[2] or "m" in "".join(stages[:-1]):
+        raise _wrong(text, "has an m elsewhere than behind the last layer", "each m in the last stage, before L")
+    return tuple(stage.count("t") + stage.count("m") for stage in stages)
 
 
 def layout_of(sizes: Iterable[int]) -> str:
@@ -55,11 +57,9 @@ def _expanded(text: str) -> str:
         if len(letters) > _MOST:
             raise _wrong(text, f"is {len(letters)} letters long", f"at most {_MOST} letters and bars")
         before, letters = letters, _REPEATED.sub(repeated, letters)
-    wrong = re.search(r"[^EtL|]", letters)
-    if wrong and wrong[0] == "m":
-        raise _wrong(text, "has an m, multi-token prediction, which is not modelled", "E, t, L and | only")
+    wrong = re.search(r"[^EtmL|]", letters)
     if wrong:
-        needed = "letters E, t, L, bars, and *n after a letter or after what is in parentheses"
+        needed = "letters E, t, m, L, bars, and *n after a letter or after what is in parentheses"
         raise _wrong(text, f"has {wrong[0]!r} where none belongs", needed)
     return letters
 

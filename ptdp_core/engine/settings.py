@@ -177,6 +177,9 @@ def check(settings: Settings) -> None:
         raise ConfigurationError(
             f"fp8_recipe={parallel.fp8_recipe!r} is simulated only; needs 'none' to train; try fp8_recipe='none'"
         )
+    for name in ("kv_latent", "mtp_layers"):
+        if value := getattr(settings.model, name):
+            raise ConfigurationError(f"{name}={value} is simulated only; needs 0 to train; try {name}=0")
     if parallel.c > 1 and parallel.context_exchange == "ring" and engine.dropout:
         raise ConfigurationError(
             f"dropout={engine.dropout} with context_exchange='ring', whose attention drops nothing; needs dropout=0; "

@@ -51,7 +51,7 @@ from ptdp_core.layout.parameters import (
     usual_layer,
     whole_elements,
 )
-from ptdp_core.layout.stages import RankKinds, chunk_layers, rank_kinds, stage_layers
+from ptdp_core.layout.stages import RankKinds, chunk_layers, dense_of, rank_kinds, stage_layers
 
 __all__ = [
     "ACTIVATION",
@@ -77,6 +77,7 @@ __all__ = [
     "chunk_layers",
     "chunk_parameters",
     "context_passes",
+    "dense_of",
     "elements_held",
     "embedding_parameters",
     "embedding_passes",

@@ -105,6 +105,7 @@ def layer_passes(
     call = _OfActivations.of(model, b)
     routed = not whole_experts and not model.shared_expert_ffn_hidden
     forward, backward = all_reduces(item for item in usual_layer(model) if routed or not item.stacked)
+    backward -= model.kv_latent > 0  # the gradients of both latents together are less than those of one input
     if not sequence_parallel:
         return PassCollectives((call.reduced,) * forward, (call.reduced,) * backward)
     again = backward - (model.experts > 0 and not whole_experts)  # what goes to experts is kept
@@ -178,7 +179,7 @@ def context_passes(config: TrainingConfig) -> PassCollectives:
     if parallel.c == 1:
         return PassCollectives((), ())
     tokens = model.seq * parallel.b
-    keys_and_values = parallel.c * tokens * 2 * model.query_groups * model.head_size // parallel.t
+    keys_and_values = parallel.c * tokens * model.keys_and_values_width // parallel.t
 
     def call(operation: str, elements: int = keys_and_values) -> Collective:
         return Collective(operation, "cp", elements, ACTIVATION)
@@ -210,7 +211,7 @@ def stage_passes(config: TrainingConfig, stage: int) -> PassCollectives:
     and loss, whose reductions of single numbers per token are left out.
     """
     model, parallel = config.local_model, config.parallel
-    stages = stage_layers(model.layers, parallel.p * parallel.v, parallel.pipeline_layout)
+    stages = stage_layers(model.all_layers, parallel.p * parallel.v, parallel.pipeline_layout)
     sizes = model, parallel.b, parallel.t, parallel.sequence_parallel
     layer, layers = layer_passes(*sizes, parallel.whole_experts), len(stages[stage])
     forward, backward = layer.forward * layers, layer.backward * layers
@@ -307,7 +308,7 @@ def step_collectives(config: TrainingConfig) -> tuple[tuple[Collective, ...], ..
             )
         return (Collective(ALL_REDUCE, group, elements, GRADIENT),)
 
-    kinds = rank_kinds(config.model.layers, parallel.placement, parallel.pipeline_layout)
+    kinds = rank_kinds(config)
     elements, experts, partial = rank_elements(config), expert_elements(config), partial_elements(config)
     by_kind = [
         (

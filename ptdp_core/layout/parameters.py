@@ -4,7 +4,7 @@ Matrices are [outputs, inputs], as they are stored: to split the columns of A in
 dimension 0 here, to split its rows is to split dimension 1.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -14,6 +14,7 @@ from ptdp_core.errors import ConfigurationError
 from ptdp_core.layout.stages import rank_kinds
 
 COLUMN, ROW = 0, 1
+SPLIT = {"outputs": COLUMN, "inputs": ROW, "": None}  # by `Linear.shared`
 WORD_EMBEDDING = "embedding.word.weight"
 OUTPUT = "output.weight"
 
@@ -115,19 +116,27 @@ def layer_parameters(model: ModelConfig, layer: int) -> tuple[Parameter, ...]:
     The rows of qkv are one group of query heads after the other, each with its key and its value head behind it, so
     that a tensor rank's slice is whole groups. In a gated MLP the rows of `up` are those of W_gate and W_up in turn,
     so that any slice has as many of both. Layers from number `dense_layers` on have experts in place of the MLP, if
-    the model has any.
+    the model has any. A linear of latent attention that reads a latent has a norm before it.
     """
     h, name = model.hidden, f"layers.{layer}"
 
-    def linear(part: str, inputs: int, outputs: int, split: int) -> tuple[Parameter, ...]:
+    def linear(part: str, inputs: int, outputs: int, split: int | None) -> tuple[Parameter, ...]:
         weight = Parameter(f"{name}.{part}.weight", (outputs, inputs), split)
         # The bias of a row-parallel linear is added after the reduction: every rank has all of it.
         bias = Parameter(f"{name}.{part}.bias", (outputs,), COLUMN if split == COLUMN else None)
         return (weight, bias) if model.bias else (weight,)
 
+    def attention_linears() -> Iterator[Parameter]:
+        latents = {"query": model.query_latent, "kv": model.kv_latent}
+        for own in model.attention_linears[:-1]:
+            part = f"attention.{own.name}"
+            if latents.get(own.name):
+                yield from norm_parameters(model, f"{name}.{part}_norm", own.inputs)
+            yield from linear(part, own.inputs, own.outputs, SPLIT[own.shared])
+
     return (
         *norm_parameters(model, f"{name}.attention_norm"),
-        *linear("attention.qkv", h, model.qkv_width, COLUMN),
+        *attention_linears(),
         *(_query_key_norms(model, f"{name}.attention") if model.qk_norm else ()),
         *linear("attention.projection", model.attention_width, h, ROW),
         *norm_parameters(model, f"{name}.mlp_norm"),
@@ -221,25 +230,39 @@ def usual_layer(model: ModelConfig) -> tuple[Parameter, ...]:
     return layer_parameters(model, model.dense_layers)
 
 
+def _mtp_parameters(model: ModelConfig) -> tuple[Parameter, ...]:
+    """What layers of multi-token prediction have beside a layer: norms and a linear that bring two vectors together.
+
+    These are the last layer's output and the embedding of the next token. The norm before the output is the third.
+    """
+    norms = (f"mtp.{part}" for part in ("hidden_norm", "embedding_norm", "norm"))
+    merged = Parameter("mtp.merge.weight", (model.hidden, 2 * model.hidden), COLUMN)
+    return (*(item for name in norms for item in norm_parameters(model, name)), merged) * model.mtp_layers
+
+
 @lru_cache(maxsize=256)
-def _elements_by_part(model: ModelConfig, t: int) -> tuple[int, int, int, int]:
-    """The elements on a tensor rank: of a layer but for experts, the embedding, the output without and with a table."""
+def _elements_by_part(model: ModelConfig, t: int) -> tuple[int, ...]:
+    """The elements on a tensor rank.
+
+    These are those of a layer but for experts, of one of the first layers, the embedding, and the output without and
+    with a table.
+    """
     parts = (
         tuple(parameter for parameter in usual_layer(model) if not parameter.stacked),
+        layer_parameters(model, 0),
         embedding_parameters(model, t),
-        output_parameters(model, t, own_table=False),
-        output_parameters(model, t, own_table=True),
+        (*output_parameters(model, t, own_table=False), *_mtp_parameters(model)),
+        (*output_parameters(model, t, own_table=True), *_mtp_parameters(model)),
     )
-    layer, embedding, output, output_and_table = (elements_held(part, t) for part in parts)
-    return layer, embedding, output, output_and_table
+    return tuple(elements_held(part, t) for part in parts)
 
 
 @lru_cache(maxsize=256)
-def _whole_elements_by_part(model: ModelConfig) -> tuple[int, int, int]:
-    """The elements that every tensor rank holds whole: of a layer, the embedding and the output."""
-    parts = (usual_layer(model), embedding_parameters(model, 1), output_parameters(model, 1, True))
-    layer, embedding, output = (sum(item.elements for item in part if item.split is None) for part in parts)
-    return layer, embedding, output
+def _whole_elements_by_part(model: ModelConfig) -> tuple[int, ...]:
+    """The elements that every tensor rank holds whole: of a layer, one of the first, the embedding and the output."""
+    output = (*output_parameters(model, 1, True), *_mtp_parameters(model))
+    parts = usual_layer(model), layer_parameters(model, 0), embedding_parameters(model, 1), output
+    return tuple(sum(item.elements for item in part if item.split is None) for part in parts)
 
 
 def layer_expert_elements(config: TrainingConfig) -> int:
@@ -255,19 +278,14 @@ def expert_elements(config: TrainingConfig) -> list[int]:
     """The number of parameters of experts on one GPU of each pipeline rank, which are among `rank_elements`."""
     if not config.model.experts:
         return [0] * config.parallel.p
-    kinds = rank_kinds(config.model.layers, config.parallel.placement, config.parallel.pipeline_layout)
-    layer = layer_expert_elements(config)
-    return [layer * sum(kinds.chunks[kind]) for kind in kinds.of]
+    return rank_kinds(config).elements(layer_expert_elements(config), 0)
 
 
 def rank_elements(config: TrainingConfig) -> list[int]:
     """The number of parameters on one GPU of each pipeline rank, the tied copy of the embedding included."""
     model, parallel, placement = config.model, config.parallel, config.parallel.placement
-    layer, embedding, output, output_and_table = _elements_by_part(model, parallel.t)
-    layer += layer_expert_elements(config)
-    kinds = rank_kinds(model.layers, placement, config.parallel.pipeline_layout)
-    by_kind = [layer * sum(chunks) for chunks in kinds.chunks]
-    ranks = [by_kind[kind] for kind in kinds.of]
+    layer, dense_layer, embedding, output, output_and_table = _elements_by_part(model, parallel.t)
+    ranks = rank_kinds(config).elements(layer + layer_expert_elements(config), dense_layer)
     ranks[placement.first] += embedding
     ranks[placement.last] += output if placement.first == placement.last else output_and_table
     return ranks
@@ -279,10 +297,8 @@ def whole_elements(config: TrainingConfig) -> list[int]:
     These are those of norms, the biases of row-parallel linears, and the table of positions.
     """
     model, placement = config.model, config.parallel.placement
-    layer, embedding, output = _whole_elements_by_part(model)
-    kinds = rank_kinds(model.layers, placement, config.parallel.pipeline_layout)
-    by_kind = [layer * sum(chunks) for chunks in kinds.chunks]
-    ranks = [by_kind[kind] for kind in kinds.of]
+    layer, dense_layer, embedding, output = _whole_elements_by_part(model)
+    ranks = rank_kinds(config).elements(layer, dense_layer)
     ranks[placement.first] += embedding
     ranks[placement.last] += output
     return ranks
@@ -298,9 +314,8 @@ def partial_elements(config: TrainingConfig) -> list[int]:
         return whole_elements(config)
     if parallel.t == 1 or not (model.experts or model.qk_norm):
         return [0] * parallel.p
-    layer = sum(item.elements for item in usual_layer(model) if item.partial)
-    kinds = rank_kinds(model.layers, parallel.placement, parallel.pipeline_layout)
-    return [layer * sum(kinds.chunks[kind]) for kind in kinds.of]
+    parts = usual_layer(model), layer_parameters(model, 0)
+    return rank_kinds(config).elements(*(sum(item.elements for item in part if item.partial) for part in parts))
 
 
 def table_elements(config: TrainingConfig) -> int:

@@ -4,11 +4,12 @@
 are then as even as they can be. The first stage embeds and the last one has the output, with or without layers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
+from ptdp_core.config import TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.pipeline_layout import stage_sizes
 from ptdp_core.schedules import StagePlacement
@@ -44,27 +45,47 @@ class RankKinds(NamedTuple):
     - `of[pp]`: the kind of rank pp, an index into the others
     - `ranks`: the first rank of each kind
     - `chunks`: the number of layers of each of its model chunks
+    - `dense`: how many of all its layers have no experts, of a model with experts
     """
 
     of: tuple[int, ...]
     ranks: tuple[int, ...]
     chunks: tuple[tuple[int, ...], ...]
+    dense: tuple[int, ...]
+
+    def elements(self, layer: int, dense_layer: int) -> list[int]:
+        """By rank the elements of all its layers, of so many in each, and of so many in each without experts."""
+        of_layers = zip(self.chunks, self.dense, strict=True)
+        by_kind = [layer * (sum(chunks) - dense) + dense_layer * dense for chunks, dense in of_layers]
+        return [by_kind[kind] for kind in self.of]
+
+
+def rank_kinds(config: TrainingConfig) -> RankKinds:
+    """The kinds of pipeline ranks of a configuration."""
+    model, parallel = config.model, config.parallel
+    dense = model.dense_layers if model.experts else 0
+    return _rank_kinds(model.all_layers, parallel.placement, parallel.pipeline_layout, dense)
 
 
 @lru_cache(maxsize=1024)
-def rank_kinds(layers: int, placement: StagePlacement, pipeline_layout: str = "") -> RankKinds:
-    """The kinds of pipeline ranks of a model with so many layers."""
-    lengths = list(map(len, stage_layers(layers, placement.p * placement.v, pipeline_layout)))
-    kinds: dict[tuple[tuple[int, ...], int, bool, bool], int] = {}
+def _rank_kinds(layers: int, placement: StagePlacement, pipeline_layout: str, dense_layers: int) -> RankKinds:
+    held = stage_layers(layers, placement.p * placement.v, pipeline_layout)
+    lengths, dense = list(map(len, held)), dense_of(held, dense_layers)
+    kinds: dict[tuple[tuple[int, ...], int, int, bool, bool], int] = {}
     of, ranks = [], []
     for pp, stages in enumerate(placement.stages):
-        chunks = tuple([lengths[stage] for stage in stages])
-        kind = (chunks, placement.sends(pp), pp == placement.first, pp == placement.last)
+        chunks, without = tuple([lengths[stage] for stage in stages]), sum([dense[stage] for stage in stages])
+        kind = (chunks, without, placement.sends(pp), pp == placement.first, pp == placement.last)
         if kind not in kinds:
             kinds[kind] = len(kinds)
             ranks.append(pp)
         of.append(kinds[kind])
-    return RankKinds(tuple(of), tuple(ranks), tuple(kind[0] for kind in kinds))
+    return RankKinds(tuple(of), tuple(ranks), tuple(kind[0] for kind in kinds), tuple(kind[1] for kind in kinds))
+
+
+def dense_of(stages: Iterable[range], dense_layers: int) -> list[int]:
+    """How many of the first `dense_layers` layers of the model each stage has."""
+    return [max(0, min(layers.stop, dense_layers) - layers.start) for layers in stages]
 
 
 def chunk_layers(layers: int, placement: StagePlacement, pp: int, pipeline_layout: str = "") -> tuple[range, ...]:

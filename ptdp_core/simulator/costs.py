@@ -16,6 +16,7 @@ from ptdp_core.layout import (
     Collective,
     RankGrid,
     context_passes,
+    dense_of,
     elements_held,
     expert_elements,
     layer_expert_elements,
@@ -183,7 +184,7 @@ class CostModel:
         self.kernels = KernelModel(cluster, attention_share=_attention_share(cluster, self.software))
         self.network = NetworkModel(cluster)
         self._stages: dict[tuple[object, ...], Stages] = {}
-        self._parts: dict[tuple[object, ...], tuple[StageTimes, StageTimes, StageTimes]] = {}
+        self._parts: dict[tuple[object, ...], tuple[StageTimes, StageTimes, StageTimes, StageTimes]] = {}
         self._sizes: dict[tuple[object, ...], list[RankSizes]] = {}
         self._boundaries: dict[tuple[object, ...], list[bool]] = {}
         self.least_flushes: dict[tuple[object, ...], float] = {}  # see `bounds.least_time`
@@ -259,31 +260,35 @@ class CostModel:
         shared = parallel.e * parallel.expert_tensor_ranks
         key = (config.model, parallel.t, shared, parallel.p, parallel.v, placement, parallel.pipeline_layout)
         if key not in self._sizes:
-            kinds = rank_kinds(config.model.layers, parallel.placement, parallel.pipeline_layout)
+            kinds = rank_kinds(config)
             layers = [max(chunks) for chunks in kinds.chunks]
             counts = zip(rank_elements(config), kinds.of, expert_elements(config), strict=True)
             self._sizes[key] = [RankSizes(count, layers[kind], of_experts) for count, kind, of_experts in counts]
         return self._sizes[key]
 
     def _stage_times(self, config: TrainingConfig) -> list[StageTimes]:
-        parts = fields_but(config, NOT_IN_PARTS)
+        parts, model, parallel = fields_but(config, NOT_IN_PARTS), config.model, config.parallel
         if parts not in self._parts:
             embedding, logits = self._end_times(config)
-            self._parts[parts] = self._layer_times(config), embedding, logits
-        layer, embedding, logits = self._parts[parts]
-        parallel = config.parallel
-        lengths = list(map(len, stage_layers(config.model.layers, parallel.p * parallel.v, parallel.pipeline_layout)))
-        by_length = {
-            k: StageTimes(
+            layer = self._layer_times(config)
+            first = self._layer_times(config.dense) if model.experts and model.dense_layers else layer
+            self._parts[parts] = layer, first, embedding, logits
+        layer, first, embedding, logits = self._parts[parts]
+        held = stage_layers(model.all_layers, parallel.p * parallel.v, parallel.pipeline_layout)
+        kinds = list(zip(map(len, held), dense_of(held, model.dense_layers), strict=True))
+        by_kind = {
+            (k, dense): StageTimes(
                 layer.fetch,
-                k * layer.layers_forward,
-                k * layer.recompute + fsum(self._gathered(config, call) for call in recomputation_gathers(config, k)),
-                k * layer.layers_backward,
-                weight_gradient=k * layer.weight_gradient,
+                (k - dense) * layer.layers_forward + dense * first.layers_forward,
+                (k - dense) * layer.recompute
+                + dense * first.recompute
+                + fsum(self._gathered(config, call) for call in recomputation_gathers(config, k)),
+                (k - dense) * layer.layers_backward + dense * first.layers_backward,
+                weight_gradient=(k - dense) * layer.weight_gradient + dense * first.weight_gradient,
             )
-            for k in set(lengths)
+            for k, dense in set(kinds)
         }
-        stages = [by_length[k] for k in lengths]
+        stages = [by_kind[kind] for kind in kinds]
         for stage, end in ((0, embedding), (-1, logits)):
             before = stages[stage]
             stages[stage] = replace(
@@ -315,6 +320,9 @@ class CostModel:
         if not parallel.fused:
             layer_forward += operators.unfused_forward(model, b, t, **how)
             layer_backward += operators.unfused_backward(model, b, t, **core)
+        if model.kv_latent:
+            layer_forward += operators.latent_forward(model, b, t)
+            layer_backward += operators.latent_backward(model, b, t)
         weight_gradients = operators.layer_weight_gradients(model, b, t)
         if parallel.fp8_recipe != "none":
             linears = len(weight_gradients.gemms)
@@ -403,21 +411,23 @@ class CostModel:
         loss = sequence | {"fused_loss": self.software.fused_cross_entropy}
         group = tensor_group(t, self.cluster.gpus_per_node)
         table = table_elements(config)
+        into, out_of = operators.logits_forward(model, b, t, **loss), operators.logits_backward(model, b, t, **loss)
+        later = operators.logits_weight_gradient(model, b, t)
+        for into_one, out_of_one, later_one in ((into, out_of, later),) * model.mtp_layers:
+            into += into_one + operators.merge_forward(model, b, t)
+            out_of += out_of_one + operators.merge_backward(model, b, t)
+            later += later_one
         # The embedding has no GEMM and no input gradient to hurry for; what is put off is the accumulation.
-        for into, out_of, weight_gradient in (
+        for forward, backward, weight_gradient in (
             (
                 operators.embedding_forward(model, b, t, **sequence),
                 operators.embedding_backward(model, b, t, **sequence),
                 operators.Work(),
             ),
-            (
-                operators.logits_forward(model, b, t, **loss),
-                operators.logits_backward(model, b, t, **loss),
-                operators.logits_weight_gradient(model, b, t),
-            ),
+            (into, out_of, later),
         ):
-            both, later = (self._accumulated(config, work, table, 1) for work in (out_of, weight_gradient))
-            passes = [self.seconds(work, group) for work in (into, both, later)]
+            works = forward, *(self._accumulated(config, work, table, 1) for work in (backward, weight_gradient))
+            passes = [self.seconds(work, group) for work in works]
             yield StageTimes(0.0, 0.0, 0.0, 0.0, *passes)
 
     def message_bytes(self, config: TrainingConfig) -> int:

@@ -1,12 +1,13 @@
 """The linears of transformer layers in FP8: what casting to it costs, and which products it speeds up.
 
-The three products of each of a layer's four linears (forward, input gradient, weight gradient) read FP8 and write bf16.
+The three products of each of a layer's linears (forward, input gradient, weight gradient) read FP8 and write bf16.
 Attention, the embedding and the output layer stay in bf16, and so do collectives and messages: what Transformer Engine
 does by default. Each tensor is cast by kernels of its own, and written twice, as it is and transposed, since the
 product for the weight gradient reads it along the other dimension; a program that fuses casting into norms and
 activations moves fewer bytes. Weights are taken to be kept in FP8, also twice, which are bf16's two bytes.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ptdp_core.config import TrainingConfig
@@ -14,8 +15,6 @@ from ptdp_core.errors import ConfigurationError
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.kernels import KernelModel
 from ptdp_core.simulator.operators import Work
-
-LINEARS = 4  # of a layer: query-key-value, projection, h to u, f to h
 
 
 @dataclass(frozen=True)
@@ -52,34 +51,30 @@ def linears_in_fp8(work: Work, count: int) -> Work:
 
 
 def input_casting(config: TrainingConfig) -> Work:
-    """The work to cast the inputs of a layer's four linears in its forward pass: 2h + (w + f)/t elements a token.
+    """The work to cast the inputs of a layer's linears in its forward pass: of a GPT 2h + (w + f)/t elements a token.
 
     With sequence parallelism the two h between layers are cast before they are gathered, 1/t on each rank.
     """
-    model = config.local_model
-    return _casting(config, model.attention_width + model.common_width)
+    linears = config.model.linears
+    return _casting(config, [(linear.inputs, linear.shared == "inputs") for linear in linears])
 
 
 def gradient_casting(config: TrainingConfig) -> Work:
-    """The work to cast the gradients of the four linears' outputs: 2h + (c + u)/t elements a token (`operators`)."""
-    model = config.local_model
-    return _casting(config, model.qkv_width + model.common_outputs)
+    """The work to cast the gradients of the linears' outputs: of a GPT 2h + (c + u)/t elements a token.
+
+    The letters are those of `operators`.
+    """
+    linears = config.model.linears
+    return _casting(config, [(linear.outputs, linear.shared == "outputs") for linear in linears])
 
 
-def _casting(config: TrainingConfig, inside: float) -> Work:
+def _casting(config: TrainingConfig, tensors: Sequence[tuple[int, bool]]) -> Work:
+    """The work to cast tensors of so many elements a token, of which a tensor rank has 1/t or, between layers, all."""
     recipe, tokens = RECIPES[config.parallel.fp8_recipe], config.local_model.seq * config.parallel.b
-    elements = tokens * (_between(config) + inside / config.parallel.t)
-    return Work(traffic_bytes=(recipe.read + recipe.written) * elements, kernels=_linears(config) * recipe.kernels)
-
-
-def _linears(config: TrainingConfig) -> int:
-    """The linears of a layer but for experts': attention's, and those of the MLP that all tokens share, if any."""
-    return LINEARS if config.model.common_width else LINEARS // 2
-
-
-def _between(config: TrainingConfig) -> float:
-    """Elements of a token that a tensor rank casts between these: h for attention, and h for the MLP."""
-    return _linears(config) // 2 * config.model.hidden / config.parallel.sequence_shards
+    between = sum(size for size, shared in tensors if not shared) / config.parallel.sequence_shards
+    inside = sum(size for size, shared in tensors if shared) / config.parallel.t
+    moved = (recipe.read + recipe.written) * (tokens * (between + inside))
+    return Work(traffic_bytes=moved, kernels=len(tensors) * recipe.kernels)
 
 
 def saved_bytes(config: TrainingConfig) -> int:
@@ -92,7 +87,7 @@ def saved_bytes(config: TrainingConfig) -> int:
     if parallel.fp8_recipe == "none":
         return 0
     kept, tokens = RECIPES[parallel.fp8_recipe].kept, model.seq * parallel.b
-    between = _between(config)
+    between = (2 if model.common_width else 1) * model.hidden / parallel.sequence_shards
     inside, own = model.common_width / parallel.t, model.attention_width / parallel.t
     return round(tokens * ((2 - kept) * (between + inside) - kept * own))
 

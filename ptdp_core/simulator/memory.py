@@ -54,11 +54,21 @@ def layer_intermediate_bytes(config: TrainingConfig) -> int:
     model, parallel = config.local_model, config.parallel
     tokens = model.seq * parallel.b
     between = (10 if model.dropout else 8) * tokens * model.hidden
+    between += latent_bytes(config)
     inside = 2 * tokens * (model.qkv_width + model.attention_width + model.common_outputs + model.common_width)
     inside += 0 if parallel.writes_scores else 4 * tokens * model.heads
     kept = between // parallel.sequence_shards + inside // parallel.t + attention_core_bytes(config)
     kept += experts.kept_bytes(config)
     return kept - saved_bytes(config)
+
+
+def latent_bytes(config: TrainingConfig) -> int:
+    """Bytes of a layer's latents and of their norms' results, of one microbatch; 0 without latent attention.
+
+    As many are those results and the gradients of latents, which weight gradients need.
+    """
+    model = config.local_model
+    return 2 * model.seq * config.parallel.b * (2 * model.latent_width + model.rotary_dim)
 
 
 def attention_core_bytes(config: TrainingConfig) -> int:
@@ -88,7 +98,7 @@ def exchanged_bytes(config: TrainingConfig) -> int:
     if parallel.c == 1:
         return 0
     model = config.local_model
-    own = 2 * 2 * model.seq * parallel.b * model.query_groups * model.head_size
+    own = 2 * model.seq * parallel.b * model.keys_and_values_width
     sizes = {"all_gather": 2 * parallel.c * own, "ring": 4 * own}
     both = 2 * 2 * model.seq * parallel.b * (model.qkv_width + model.attention_width)
     return sizes.get(parallel.context_exchange, both) // parallel.t
@@ -130,7 +140,7 @@ def deferred_bytes(config: TrainingConfig, cluster: Cluster, layers: int, comput
     widths = model.qkv_width + model.attention_width + model.common_outputs + model.common_width
     unit = tokens * model.hidden
     logits = 2 * unit + 2 * tokens * config.padded_vocab // t if computes_loss else 0
-    between = (8 if model.common_width else 4) * unit
+    between = (8 if model.common_width else 4) * unit + latent_bytes(config)
     layer = between + 2 * tokens * widths // t + experts.deferred_bytes(config)
     return round((layers * layer + logits) / cluster.allocator_efficiency)
 

@@ -197,7 +197,7 @@ def layer_forward(
 def _turned(model: ModelConfig, b: int, t: int) -> float:
     """Elements of queries and keys that rotary positions turn, in one kernel each; 0 if there are none."""
     heads = model.heads + model.query_groups if model.positions == "rotary" else 0
-    return model.seq * b * heads * model.head_size / t
+    return model.seq * b * heads * (model.rotary_dim or model.head_size) / t
 
 
 def attention_core_forward(model: ModelConfig, b: int, t: int, scores: bool = True, context: Context = ALONE) -> Work:
@@ -206,16 +206,18 @@ def attention_core_forward(model: ModelConfig, b: int, t: int, scores: bool = Tr
     The paper's operators need a key and a value for each query head: those that heads share are copied first.
     """
     _, _, _, A = _sizes(model, b, t, context=context)
-    head, heads, blocks = model.head_size, context.heads(b * model.heads // t), context.blocks(model.seq)
+    query, head = model.query_head_size, model.head_size
+    heads, blocks = context.heads(b * model.heads // t), context.blocks(model.seq)
     calls = CORE_MODULES + CORE_VIEWS + CORE_FUNCTIONS + RNG_FORK * model.dropout
     if not scores:
-        fused = FusedAttention(2 * 2 * _causal(model, b, t, context) * head, context.longest(model.seq), head, False)
+        flops = 2 * _causal(model, b, t, context) * (query + head)
+        fused = FusedAttention(flops, context.longest(model.seq), head, False)
         return Work(kernels=len(blocks), host_calls=calls, attention=(fused,))
     gemms = tuple(
         gemm
         for queries, keys in blocks
         for gemm in (
-            (queries, keys, head, heads),  # scores
+            (queries, keys, query, heads),  # scores
             (queries, head, keys, heads),  # over values
         )
     )
@@ -240,6 +242,38 @@ def _copied(model: ModelConfig, b: int, t: int, context: Context) -> float:
         return 0.0
     heads = context.heads(b * (model.query_groups + model.heads))
     return 2 * 2 * context.c * model.seq * heads * model.head_size / t
+
+
+def latent_forward(model: ModelConfig, b: int, t: int) -> Work:
+    """What latent attention adds to `layer_forward`: norms of the latents, and whole heads made of their parts.
+
+    A kernel turns the shared part of the key and writes it behind each head's own, and values apart from keys.
+    """
+    own, made = model.seq * b * model.latent_width, model.seq * b * model.keys_and_values_width / t
+    further = len(model.attention_linears) - 2
+    return Work(
+        traffic_bytes=4 * own + 4 * made, kernels=1 + (further - 1), host_calls=further * (MODULES + VIEWS) // 4
+    )
+
+
+def latent_backward(model: ModelConfig, b: int, t: int) -> Work:
+    """The backward pass of `latent_forward`."""
+    own, made = model.seq * b * model.latent_width, model.seq * b * model.keys_and_values_width / t
+    further = len(model.attention_linears) - 2
+    return Work(traffic_bytes=10 * own + 4 * made, kernels=1 + 2 * (further - 1), host_calls=further * VIEWS // 4)
+
+
+def merge_forward(model: ModelConfig, b: int, t: int) -> Work:
+    """What a layer of multi-token prediction does beside a layer and the logits: two norms, and a linear over both."""
+    tokens, h = model.seq * b, model.hidden
+    return Work(((tokens, h // t, 2 * h, 1),), 2 * 2 * 4 * tokens * h, kernels=3)
+
+
+def merge_backward(model: ModelConfig, b: int, t: int) -> Work:
+    """The backward pass of `merge_forward`."""
+    tokens, h = model.seq * b, model.hidden
+    gemms = (tokens, 2 * h, h // t, 1), (h // t, 2 * h, tokens, 1)
+    return Work(gemms, 2 * 10 * tokens * h, kernels=4)
 
 
 def exchange_forward(model: ModelConfig, b: int, t: int, context: Context) -> Work:
@@ -273,7 +307,7 @@ def exchange_backward(model: ModelConfig, b: int, t: int, context: Context) -> W
 
 def _keys_and_values(model: ModelConfig, b: int, t: int) -> float:
     """Elements of the keys and values of a GPU's tokens."""
-    return 2 * model.seq * b * model.query_groups * model.head_size / t
+    return model.seq * b * model.keys_and_values_width / t
 
 
 def unfused_forward(
@@ -321,7 +355,7 @@ def unfused_backward(model: ModelConfig, b: int, t: int, *, scores: bool = True,
 
 
 def layer_weight_gradients(model: ModelConfig, b: int, t: int) -> Work:
-    """The part of `layer_backward` that only the optimizer waits for: the GEMMs for the four linears' weights.
+    """The part of `layer_backward` that only the optimizer waits for: the GEMMs for the linears' weights.
 
     Gradients of biases and layer norms come with those of the inputs, from the same reads.
     """
@@ -330,18 +364,17 @@ def layer_weight_gradients(model: ModelConfig, b: int, t: int) -> Work:
 
 
 def column_weight_gradients(model: ModelConfig, b: int, t: int) -> tuple[Gemm, ...]:
-    """The GEMMs for the weights of the two column-parallel linears, query-key-value and h to 4h."""
-    return layer_weight_gradients(model, b, t).gemms[::2]
+    """The GEMMs for the weights of the column-parallel linears: in a GPT two, query-key-value and h to 4h."""
+    gemms = zip(layer_weight_gradients(model, b, t).gemms, model.linears, strict=True)
+    return tuple(gemm for gemm, linear in gemms if linear.shared == "outputs")
 
 
-def _linears(model: ModelConfig, t: int) -> tuple[tuple[int, int], ...]:
-    """The sizes (in, out) of a layer's four linears on a tensor rank: query-key-value, projection, h to u, f to h.
+def _linears(model: ModelConfig, t: int) -> list[tuple[int, int]]:
+    """The sizes (in, out) of a layer's linears on a tensor rank: query-key-value, projection, h to u, f to h.
 
-    There are two where nothing is common to all tokens but attention.
+    There are two where nothing is common to all tokens but attention; latent attention has more.
     """
-    h, w, f = model.hidden, model.attention_width // t, model.common_width // t
-    attention = (h, model.qkv_width // t), (w, h)
-    return (*attention, (h, model.common_outputs // t), (f, h)) if f else attention
+    return [linear.on_rank(t) for linear in model.linears]
 
 
 def layer_backward(
@@ -388,9 +421,11 @@ def layer_backward(
 def attention_core_backward(model: ModelConfig, b: int, t: int, scores: bool = True, context: Context = ALONE) -> Work:
     """The part of `layer_backward` that is in the attention core. Scores that were not written are computed again."""
     _, _, _, A = _sizes(model, b, t, context=context)
-    head, heads, blocks = model.head_size, context.heads(b * model.heads // t), context.blocks(model.seq)
+    query, head = model.query_head_size, model.head_size
+    heads, blocks = context.heads(b * model.heads // t), context.blocks(model.seq)
     if not scores:
-        fused = FusedAttention(5 * 2 * _causal(model, b, t, context) * head, context.longest(model.seq), head, True)
+        flops = 2 * _causal(model, b, t, context) * (3 * query + 2 * head)
+        fused = FusedAttention(flops, context.longest(model.seq), head, True)
         return Work(kernels=3 * len(blocks), attention=(fused,))
     gemms = tuple(
         gemm
@@ -398,8 +433,8 @@ def attention_core_backward(model: ModelConfig, b: int, t: int, scores: bool = T
         for gemm in (
             (queries, keys, head, heads),  # of the attention probabilities
             (keys, head, queries, heads),  # of values
-            (queries, head, keys, heads),  # of queries
-            (keys, head, queries, heads),  # of keys
+            (queries, query, keys, heads),  # of queries
+            (keys, query, queries, heads),  # of keys
         )
     )
     copied = _copied(model, b, t, context)

@@ -7,7 +7,6 @@ from itertools import chain
 from math import fsum
 
 from ptdp_core.config import ParallelConfig, TrainingConfig
-from ptdp_core.errors import ConfigurationError
 from ptdp_core.layout import (
     GRADIENT,
     Boundary,
@@ -54,11 +53,6 @@ def simulate(
     with the same result. `bubble_times=True` splits the bubble by cause, which executes the schedule twice more. For
     `recompute="auto"` the estimate's configuration has what the cluster's GPUs have room for.
     """
-    if config.model.experts and config.model.dense_layers:
-        raise ConfigurationError(
-            f"dense_layers={config.model.dense_layers}, experts={config.model.experts}: the simulator takes all layers "
-            "to be alike; needs 0; try dense_layers=0"
-        )
     model = _cost_model(cluster, software)
     if config.parallel.recompute == "auto":
         # Imported here, because every command imports this module.
@@ -110,7 +104,7 @@ def _after_the_flush(
 ) -> tuple[list[float], list[float], list[float]]:
     """The seconds by pipeline rank to reduce gradients, to step, and to gather what other replicas updated."""
     placement = config.parallel.placement
-    kinds = rank_kinds(config.model.layers, placement, config.parallel.pipeline_layout)
+    kinds = rank_kinds(config)
     sizes, whole = model.rank_sizes(config), whole_elements(config)
     ends = {placement.first, placement.last}
     embedding = model.embedding_reduction(config) if len(ends) == 2 else 0.0
@@ -189,7 +183,7 @@ def rank_memories(
 ) -> list[dict[str, int]]:
     """The bytes by use on a GPU of each pipeline rank at its memory peak, which is in its `schedules.stash_fronts`."""
     placement, parameters, of_experts = config.parallel.placement, rank_elements(config), expert_elements(config)
-    kinds = rank_kinds(config.model.layers, placement, config.parallel.pipeline_layout)
+    kinds = rank_kinds(config)
     return [
         max(
             (
@@ -230,7 +224,7 @@ def _traffic(config: TrainingConfig, cluster: Cluster, gradient_bytes: int) -> d
     per_layer = fsum(call.sent(t) for call in (*layer.forward, *repeated, *layer.backward))
     per_message = boundary.gather.sent(t) if boundary.gather else 0.0
     sent = {"pipeline": 0.0, "tensor": 0.0, "data": 0.0, "embedding": 0.0}
-    kinds = rank_kinds(model.layers, placement, parallel.pipeline_layout)
+    kinds = rank_kinds(config)
     once_by_rank = step_collectives(config)
     for pp, chunks in zip(kinds.ranks, kinds.chunks, strict=True):
         once = once_by_rank[pp]
@@ -258,7 +252,8 @@ def _traffic(config: TrainingConfig, cluster: Cluster, gradient_bytes: int) -> d
         exchanges = experts.passes(config)
         repeated = exchanges.forward if parallel.recompute == "full" else ()
         calls = (*exchanges.forward, *repeated, *exchanges.backward)
-        sent["experts"] = cluster.element_bytes * m * fsum(call.sent(parallel.e) for call in calls) * most_layers
+        most_experts = max(kinds.elements(1, 0))
+        sent["experts"] = cluster.element_bytes * m * fsum(call.sent(parallel.e) for call in calls) * most_experts
     return {use: round(size) for use, size in sent.items()}
 
 

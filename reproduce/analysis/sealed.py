@@ -69,11 +69,10 @@ PRECISIONS: Mapping[str, str | None] = {
 }
 # Techniques that a run used. None: described, or the hardware or precision says it; else why it cannot be.
 TECHNIQUES = {
-    "MLA": "multi-head latent attention",
     "Mamba": "state-space layers",
     "LoRA": "training of adapters alone",
     "packed SFT": "sequences of mixed lengths",
-    **dict.fromkeys(("CP", "MoE/EP", "FP8", "NVFP4", "FSDP", "FSDP (as ZeRO-3)", "ZeRO-2 (SHARD_GRAD_OP)")),
+    **dict.fromkeys(("CP", "MLA", "MoE/EP", "FP8", "NVFP4", "FSDP", "FSDP (as ZeRO-3)", "ZeRO-2 (SHARD_GRAD_OP)")),
     **{f"{name} cluster": None for name in ("A100-40GB", "GB200 NVL72", "GB200", "GB300", "B300")},
 }
 REMARKS = ("here)", "not published")  # how a need ends that says what was or has to be chosen
@@ -216,9 +215,9 @@ def configuration(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row's configuration, with today's programs' habits where neither the source nor its choices say anything.
 
     These are: flash attention, around a ring of context-parallel ranks, sequence parallelism with t > 1, whole experts
-    on every tensor rank, as many tokens for each ('tokendrop': at most), the optimizer's state sharded with d*c > 1,
-    b=1, v=1, as little recomputation as memory allows; of two stages more than layers, the first and the last have
-    none.
+    on every tensor rank, as many tokens for each ('tokendrop': at most), multi-token prediction where the model's
+    report has it (not 'w/o MTP'), the optimizer's state sharded with d*c > 1, b=1, v=1, as little recomputation as
+    memory allows; of two stages more than layers, the first and the last have none.
 
     Raises `UsageError` for a model that is not known by its name.
     """
@@ -228,6 +227,8 @@ def configuration(row: Mapping[str, Any]) -> dict[str, Any]:
         model = dict(with_model_fields({"model": re.sub("[ _]", "-", name), **model}))
         if drops.startswith("tokendrop"):
             model["capacity_factor"] = 1.0
+        if drops.startswith("w/o mtp"):
+            model["mtp_layers"] = 0
     entry = model | {ours: layout[theirs] for theirs, ours in LAYOUT.items() if theirs in layout}
     t, p, c = entry.setdefault("t", 1), entry.setdefault("p", 1), entry.get("c", 1)
     d = entry.setdefault("d", max(1, layout.get("gpus", 1) // (t * p * c)))

@@ -34,10 +34,11 @@ def test_a_written_layout_reads_as_its_sizes(sizes):
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("Et|xL", "has 'x' where none belongs; needs letters E, t, L, bars, and"),
+        ("Et|xL", "has 'x' where none belongs; needs letters E, t, m, L, bars, and"),
         ("Et(t|L", r"has '\(' where none belongs"),
         ("Et*2*2|L", r"has '\*' where none belongs"),
-        ("Et|mL", "has an m, multi-token prediction, which is not modelled; needs E, t, L and | only"),
+        ("Etm|tL", "has an m elsewhere than behind the last layer; needs each m in the last stage, before L"),
+        ("Et|mtL", "has an m elsewhere than behind the last layer"),
         ("t|L", "does not begin with the embedding and end with the loss; needs one E, first, and one L, last"),
         ("Et|EtL", "does not begin with the embedding"),
         ("|EtL", "has an empty stage at an end; needs E in the first stage and L in the last"),

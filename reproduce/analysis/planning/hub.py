@@ -44,6 +44,18 @@ QWEN_3_MOE = {
     "num_experts": 128,
     "num_experts_per_tok": 8,
 }
+DEEPSEEK_V3: dict[str, Any] = {
+    "model_type": "deepseek_v3",
+    "max_position_embeddings": 4096,
+    "q_lora_rank": 1536,
+    "kv_lora_rank": 512,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 8,
+    "moe_intermediate_size": 2048,
+    "scoring_func": "sigmoid",
+}
 CONFIGS: Mapping[str, dict[str, Any]] = {
     "llama-3-405b": _config(126, 16384, 128, 8, 53248, 128256, model_type="llama", rope_theta=5e5),
     "mistral-7b": _config(32, 4096, 32, 8, 14336, 32000, model_type="mistral"),
@@ -65,21 +77,18 @@ CONFIGS: Mapping[str, dict[str, Any]] = {
     ),
     "deepseek-v3": _config(
         *(61, 7168, 128, 128, 18432, 129280),
-        model_type="deepseek_v3",
-        max_position_embeddings=4096,
-        qk_nope_head_dim=128,
-        kv_lora_rank=512,
         n_routed_experts=256,
-        n_shared_experts=1,
-        num_experts_per_tok=8,
-        moe_intermediate_size=2048,
         first_k_dense_replace=3,
-        scoring_func="sigmoid",
+        num_nextn_predict_layers=1,
+        **DEEPSEEK_V3,
+    ),
+    "kimi-k2": _config(
+        *(61, 7168, 64, 64, 18432, 163840), n_routed_experts=384, first_k_dense_replace=1, **DEEPSEEK_V3
     ),
 }
 FAMILIES = (
     *("llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "gpt_oss"),
-    *("deepseek_v2", "deepseek_v3"),
+    *("deepseek_v2", "deepseek_v3", "kimi_k2"),
 )
 GPT_2_SIZES = ("n_layer", "n_embd", "n_head", "n_positions", "vocab_size")
 EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
@@ -87,6 +96,7 @@ SUFFIXES = ("-hf", "-instruct", "-chat", "-base", "-it", "-v0.1", "-v0.3")
 OTHER_NAMES = {
     "405b": "llama-3-405b",
     "gpt3-175b": "175b",
+    "deepseekv3": "deepseek-v3",
     "nemotron-8b": "nemotron-3-8b",
     "nemotron-15b": "nemotron-4-15b",
     "nemotron-22b": "nemotron-3-22b",
@@ -145,9 +155,8 @@ def known(name: str, config: Mapping[str, Any]) -> Known:
     if kind not in FAMILIES:
         raise UsageError(f"model_type={kind!r} is unknown; needs one of gpt2, {', '.join(FAMILIES)}")
     longest = config.get("max_position_embeddings", MOST_TOKENS)
-    heads, size, not_modelled = _heads(config)
-    of_experts, left_out = _experts(config)
-    not_modelled += left_out
+    heads, of_experts = config["num_attention_heads"], _experts(config)
+    not_modelled: list[str] = []
     if kind.startswith("qwen2"):
         not_modelled.append("biases of queries, keys and values (left out)")
     if kind == "gpt_oss":
@@ -159,6 +168,7 @@ def known(name: str, config: Mapping[str, Any]) -> Known:
         seq=min(longest, MOST_TOKENS),
         vocab=config["vocab_size"],
         kv_heads=min(heads, config.get("num_key_value_heads", heads)),
+        mtp_layers=config.get("num_nextn_predict_layers") or 0,
         ffn_hidden=config["intermediate_size"],
         activation="swiglu",
         norm="rmsnorm",
@@ -166,36 +176,40 @@ def known(name: str, config: Mapping[str, Any]) -> Known:
         rope_theta=config.get("rope_theta", 1e4),
         tied_embeddings=config.get("tie_word_embeddings", False),
         bias=False,
-        head_dim=size,
+        **_heads(config),
         **of_experts,
     )
     return Known(name, model, "; ".join(not_modelled))
 
 
-def _heads(config: Mapping[str, Any]) -> tuple[int, int, list[str]]:
-    """The number of heads, their size if they do not fill h, else 0, and what that leaves out."""
+def _heads(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The size of heads, if they do not fill h, else 0, and the sizes of latent attention, if it is that."""
     hidden, heads = config["hidden_size"], config["num_attention_heads"]
     if "kv_lora_rank" in config:
-        size = config["qk_nope_head_dim"]
-        return hidden // size, 0, [f"multi-head latent attention (taken as {hidden // size} heads of {size})"]
+        return {
+            "head_dim": config["qk_nope_head_dim"],
+            "kv_latent": config["kv_lora_rank"],
+            "query_latent": config.get("q_lora_rank") or 0,
+            "rotary_dim": config["qk_rope_head_dim"],
+        }
     size = config.get("head_dim") or hidden // heads
-    return heads, 0 if size * heads == hidden else size, []
+    return {"head_dim": 0 if size * heads == hidden else size}
 
 
-def _experts(config: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The fields of a mixture of experts, none for a dense model, and what they leave out."""
+def _experts(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a mixture of experts, none for a dense model."""
     experts = next((config[key] for key in EXPERTS if config.get(key)), 0)
     if not experts:
-        return {}, []
+        return {}
     width = config.get("moe_intermediate_size") or config["intermediate_size"]
     shared = (config.get("n_shared_experts") or 0) * width or config.get("shared_expert_intermediate_size") or 0
-    dense = config.get("first_k_dense_replace") or 0
     fields = {
         "experts": experts,
         "experts_per_token": config["num_experts_per_tok"],
         "expert_ffn_hidden": width,
         "shared_expert_ffn_hidden": shared,
+        "dense_layers": config.get("first_k_dense_replace") or 0,
     }
     if config.get("scoring_func") == "sigmoid":
         fields["router"] = "sigmoid"
-    return fields, [f"{dense} first layers with an MLP (taken as layers with experts)"] if dense else []
+    return fields

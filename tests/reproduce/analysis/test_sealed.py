@@ -72,7 +72,7 @@ def test_choices_stand_in_the_record(seal):
     ("changes", "reason"),
     [
         ({"precision": "NVFP4"}, "not described: precision NVFP4"),
-        ({"needs": ["MoE/EP", "MLA"]}, "not described: multi-head latent attention"),
+        ({"needs": ["MoE/EP", "Mamba"]}, "not described: state-space layers"),
         ({"layout": ROW["layout"] | {"ep": 2}}, "e=2, etp=0, capacity_factor=0.0 of a model without experts"),
         ({"layout": ROW["layout"] | {"cp": 2}}, "p*t*c*d=32 is not gpus=16"),
         ({"layout": ROW["layout"] | {"d": 3}}, "needs"),
