@@ -363,9 +363,9 @@ class ParallelConfig:
     )
     fp8_recipe: str = described(
         "FP8 for the linears of layers, by its scaling: 'delayed' or 'tensorwise' one scale a tensor, 'blockwise' one "
-        "for 128 elements, 'mxfp8' one for 32; simulated only.",
+        "for 128 elements, 'mxfp8' one for 32; 'nvfp4' has 4 bits, and one for 16. Simulated only.",
         "none",
-        choices=("none", "delayed", "tensorwise", "blockwise", "mxfp8"),
+        choices=("none", "delayed", "tensorwise", "blockwise", "mxfp8", "nvfp4"),
         later=True,
     )
     data_parallel: str = described(

@@ -85,9 +85,12 @@ class Cluster:
     kernel_gap: float = 0.0
     host_per_call: float = 0.0
     exchange_host_time: float = 0.0
-    # The peak of products of FP8, and the share of it that large ones sustain (`gemm_plateau`). 0: a GPU without FP8.
+    # The peak of products of FP8, and the share of it that large ones sustain (`gemm_plateau`); those of FP4. 0: a GPU
+    # without them.
     fp8_peak_flops: float = 0.0
     fp8_gemm_plateau: float = 0.0
+    fp4_peak_flops: float = 0.0
+    fp4_gemm_plateau: float = 0.0
     # Fused attention with a causal mask: the share of the peak that the fastest kernel reaches on long sequences and
     # heads of 128, the sequence at which it has half of that, and likewise the head; and what earlier kernels reach of
     # it. 0: as if its products were GEMMs, with what the mask hides.

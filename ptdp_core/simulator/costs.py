@@ -183,6 +183,7 @@ class CostModel:
         self.software = cluster.software if software is None else software
         self.kernels = KernelModel(cluster, attention_share=_attention_share(cluster, self.software))
         self.network = NetworkModel(cluster)
+        self._narrow: dict[str, KernelModel] = {}
         self._stages: dict[tuple[object, ...], Stages] = {}
         self._parts: dict[tuple[object, ...], tuple[StageTimes, StageTimes, StageTimes, StageTimes]] = {}
         self._sizes: dict[tuple[object, ...], list[RankSizes]] = {}
@@ -195,10 +196,11 @@ class CostModel:
         narrower = self.cluster.software.fp32_gradients and not self.software.fp32_gradients
         return self.cluster.element_bytes if narrower else self.cluster.gradient_bytes
 
-    @cached_property
-    def fp8_kernels(self) -> KernelModel:
-        """The times of products of FP8; raises ConfigurationError on GPUs without it."""
-        return fp8.kernels(self.cluster)
+    def narrow_kernels(self, elements: str) -> KernelModel:
+        """The times of products of such elements, 'fp8' or 'fp4'; raises ConfigurationError on GPUs without them."""
+        if elements not in self._narrow:
+            self._narrow[elements] = fp8.kernels(self.cluster, elements)
+        return self._narrow[elements]
 
     def seconds(self, work: operators.Work, group: Group, hidden: float = 0.0) -> float:
         """Seconds of work on a GPU of a tensor-parallel group, less the `hidden` seconds of overlapped collectives.
@@ -207,8 +209,8 @@ class CostModel:
         """
         device = fsum(self.kernels.gemm(*gemm) for gemm in work.gemms)
         device += fsum(self.kernels.attention(*each) for each in work.attention)
-        if work.fp8_gemms:
-            device += fsum(self.fp8_kernels.gemm(*gemm) for gemm in work.fp8_gemms)
+        if work.narrow_gemms:
+            device += fsum(self.narrow_kernels(elements).gemm(*gemm) for elements, gemm in work.narrow_gemms)
         device += self.kernels.memory_bound(self._traffic(work), work.kernels)
         device += self.communication(work, group) - hidden
         host = work.calls * self.cluster.host_per_call
@@ -234,7 +236,8 @@ class CostModel:
             return 0.0
         size = self.cluster.element_bytes * calls[0].elements
         weights = operators.column_weight_gradients(model, b, t)
-        kernels = self.kernels if config.parallel.fp8_recipe == "none" else self.fp8_kernels
+        recipe = fp8.RECIPES.get(config.parallel.fp8_recipe)
+        kernels = self.narrow_kernels(recipe.elements) if recipe else self.kernels
         if not config.parallel.sequence_parallel:
             return fsum(min(kernels.gemm(*gemm), self.network.all_reduce(group, size)) for gemm in weights)
         inputs = ((tokens, n_in, n_out, 1) for n_out, n_in, tokens, _ in weights)
@@ -325,10 +328,10 @@ class CostModel:
             layer_backward += operators.latent_backward(model, b, t)
         weight_gradients = operators.layer_weight_gradients(model, b, t)
         if parallel.fp8_recipe != "none":
-            linears = len(weight_gradients.gemms)
-            layer_forward = fp8.linears_in_fp8(layer_forward, linears) + fp8.input_casting(config)
-            layer_backward = fp8.linears_in_fp8(layer_backward, 2 * linears) + fp8.gradient_casting(config)
-            weight_gradients = fp8.linears_in_fp8(weight_gradients, linears)
+            linears, recipe = len(weight_gradients.gemms), fp8.RECIPES[parallel.fp8_recipe]
+            layer_forward = fp8.linears_in_fp8(layer_forward, linears, recipe) + fp8.input_casting(config)
+            layer_backward = fp8.linears_in_fp8(layer_backward, 2 * linears, recipe) + fp8.gradient_casting(config)
+            weight_gradients = fp8.linears_in_fp8(weight_gradients, linears, recipe)
         if model.experts:
             works = experts.works(config)
             layer_forward, layer_backward = layer_forward + works.forward, layer_backward + works.backward

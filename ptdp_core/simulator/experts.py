@@ -115,11 +115,11 @@ def works(config: TrainingConfig) -> Works:
     if config.parallel.fp8_recipe == "none":
         return plain
     _, _, outputs, width = _grouped(config)
-    h = config.model.hidden
+    h, recipe = config.model.hidden, RECIPES[config.parallel.fp8_recipe]
     return Works(
-        linears_in_fp8(plain.forward, 2) + _cast(config, h + width),
-        linears_in_fp8(plain.backward, 4) + _cast(config, h + outputs),
-        linears_in_fp8(plain.weight_gradients, 2),
+        linears_in_fp8(plain.forward, 2, recipe) + _cast(config, h + width),
+        linears_in_fp8(plain.backward, 4, recipe) + _cast(config, h + outputs),
+        linears_in_fp8(plain.weight_gradients, 2, recipe),
     )
 
 

@@ -4,7 +4,8 @@ The three products of each of a layer's linears (forward, input gradient, weight
 Attention, the embedding and the output layer stay in bf16, and so do collectives and messages: what Transformer Engine
 does by default. Each tensor is cast by kernels of its own, and written twice, as it is and transposed, since the
 product for the weight gradient reads it along the other dimension; a program that fuses casting into norms and
-activations moves fewer bytes. Weights are taken to be kept in FP8, also twice, which are bf16's two bytes.
+activations moves fewer bytes. Weights are taken to be kept in FP8, also twice, which are bf16's two bytes. All of this
+is the same with elements of 4 bits, whose weights are kept in bf16.
 """
 
 from collections.abc import Sequence
@@ -25,11 +26,14 @@ class Recipe:
     - 'tensorwise': one scale a tensor, from its own largest element, for which it is read once more
     - 'blockwise': an fp32 scale for 128 elements (DeepSeek-AI 2024, arXiv:2412.19437, Section 3.3)
     - 'mxfp8': a scale of 8 bits for 32 elements (OCP Microscaling Formats 1.0)
+    - 'nvfp4': 4 bits, a scale of 8 bits for 16 elements and one of fp32 a tensor, for whose largest element it is read
+      once more, by the kernel that also turns what weight gradients read (NVIDIA 2025, arXiv:2509.25149, Section 4)
     """
 
     read: float
     written: float
     kernels: int
+    elements: str = "fp8"
 
     @property
     def kept(self) -> float:
@@ -42,12 +46,14 @@ RECIPES = {
     "tensorwise": Recipe(4, 2, 2),
     "blockwise": Recipe(2, 2 * (1 + 4 / 128), 1),
     "mxfp8": Recipe(2, 2 * (1 + 1 / 32), 1),
+    "nvfp4": Recipe(4, 2 * (1 / 2 + 1 / 16), 2, "fp4"),
 }
 
 
-def linears_in_fp8(work: Work, count: int) -> Work:
-    """The work with its first `count` products, which are those of linears, in FP8; without what casts for them."""
-    return replace(work, gemms=work.gemms[count:], fp8_gemms=work.gemms[:count])
+def linears_in_fp8(work: Work, count: int, recipe: Recipe) -> Work:
+    """The work with its first `count` products, those of linears, as the recipe has them; without casting for them."""
+    narrow = tuple((recipe.elements, gemm) for gemm in work.gemms[:count])
+    return replace(work, gemms=work.gemms[count:], narrow_gemms=narrow)
 
 
 def input_casting(config: TrainingConfig) -> Work:
@@ -92,12 +98,18 @@ def saved_bytes(config: TrainingConfig) -> int:
     return round(tokens * ((2 - kept) * (between + inside) - kept * own))
 
 
-def kernels(cluster: Cluster) -> KernelModel:
-    """The times of products of FP8 on a cluster's GPU. Raises ConfigurationError if its file gives none."""
-    if not cluster.fp8_peak_flops:
+def kernels(cluster: Cluster, elements: str) -> KernelModel:
+    """The times of products of 'fp8' or 'fp4' on a cluster's GPU.
+
+    Raises ConfigurationError if its file gives none.
+    """
+    peak, plateau, size, example = {
+        "fp8": (cluster.fp8_peak_flops, cluster.fp8_gemm_plateau, 1.0, "h100"),
+        "fp4": (cluster.fp4_peak_flops, cluster.fp4_gemm_plateau, 1 / 2, "b200"),
+    }[elements]
+    if not peak:
         raise ConfigurationError(
-            f"fp8_recipe on {cluster.name}, whose file has no fp8_peak_flops; needs a GPU with FP8; try "
-            "fp8_recipe='none', or the cluster h100"
+            f"fp8_recipe on {cluster.name}, whose file has no {elements}_peak_flops; needs a GPU with "
+            f"{elements.upper()}; try fp8_recipe='none', or the cluster {example}"
         )
-    faster = replace(cluster, peak_flops=cluster.fp8_peak_flops, gemm_plateau=cluster.fp8_gemm_plateau)
-    return KernelModel(faster, operand_bytes=1)
+    return KernelModel(replace(cluster, peak_flops=peak, gemm_plateau=plateau), operand_bytes=size)

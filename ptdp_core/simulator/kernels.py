@@ -17,7 +17,7 @@ class KernelModel:
     attention runs at `attention_share` of the rate that the cluster's fastest kernel has.
     """
 
-    def __init__(self, cluster: Cluster, operand_bytes: int | None = None, attention_share: float = 1.0) -> None:
+    def __init__(self, cluster: Cluster, operand_bytes: float | None = None, attention_share: float = 1.0) -> None:
         self._cluster = cluster
         self._attention_share = attention_share
         self._operand_bytes = operand_bytes or cluster.element_bytes

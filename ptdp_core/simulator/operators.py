@@ -97,7 +97,7 @@ class Work:
     These are all-reduces, and one-way collectives (all-gathers and reduce-scatters), which go around a ring once.
     `wide_bytes` of the traffic are of elements that are fp32 in any precision; the rest counts 2 bytes an element.
     `host_calls` is the number of calls from Python or the autograd engine that launch no kernel. The products of fused
-    `attention` are no GEMMs. `fp8_gemms` are GEMMs of FP8.
+    `attention` are no GEMMs. `narrow_gemms` are GEMMs of narrower elements, with the name of these.
     """
 
     gemms: tuple[Gemm, ...] = ()
@@ -108,13 +108,13 @@ class Work:
     wide_bytes: float = 0.0
     host_calls: int = 0
     attention: tuple[FusedAttention, ...] = ()
-    fp8_gemms: tuple[Gemm, ...] = ()
+    narrow_gemms: tuple[tuple[str, Gemm], ...] = ()
 
     @property
     def calls(self) -> int:
         """The number of calls of the host: a launch for each kernel and collective, and those that launch nothing."""
         collectives = len(self.all_reduce_bytes) + len(self.one_way_bytes)
-        return len(self.gemms) + len(self.fp8_gemms) + self.kernels + collectives + self.host_calls
+        return len(self.gemms) + len(self.narrow_gemms) + self.kernels + collectives + self.host_calls
 
     def __add__(self, other: "Work") -> "Work":
         return Work(
@@ -126,7 +126,7 @@ class Work:
             self.wide_bytes + other.wide_bytes,
             self.host_calls + other.host_calls,
             self.attention + other.attention,
-            self.fp8_gemms + other.fp8_gemms,
+            self.narrow_gemms + other.narrow_gemms,
         )
 
 

@@ -58,14 +58,14 @@ HARDWARE = {
     "DGX-GB200": "gb200",
     "DGX-GB300": "gb300",
 }
-# What a source calls its precision, and the FP8 recipe of its linears: 'none' is 16 bits, None cannot be described.
+# What a source calls its precision, and the FP8 recipe of its linears: 'none' is 16 bits.
 # Where a source says FP8 and no more, it is Transformer Engine's default, delayed scaling; CS is current scaling.
-PRECISIONS: Mapping[str, str | None] = {
+PRECISIONS: Mapping[str, str] = {
     **dict.fromkeys(("bf16", "BF16", "amp_bf16", "fp16"), "none"),
     **dict.fromkeys(("fp8", "FP8", "amp_fp8"), "delayed"),
     **dict.fromkeys(("FP8-CS", "FP8-CS (FP8-MX)"), "tensorwise"),
     **dict.fromkeys(("FP8-MX", "MXFP8"), "mxfp8"),
-    "NVFP4": None,
+    "NVFP4": "nvfp4",
 }
 # Techniques that a run used. None: described, or the hardware or precision says it; else why it cannot be.
 TECHNIQUES = {
@@ -201,10 +201,8 @@ def _point(
 
 
 def _not_described(row: Mapping[str, Any]) -> list[str]:
-    """What a row has that no configuration, cluster or precision here describes."""
+    """What a row has that no configuration or cluster here describes."""
     missing = [why for need, why in TECHNIQUES.items() if why and need in row["needs"]]
-    if PRECISIONS[row["precision"]] is None:
-        missing.append(f"precision {row['precision']}")
     name = HARDWARE[row["hardware"]]
     if not (CLUSTER_FOLDER / f"{name}.toml").is_file():
         missing.append(f"the cluster {name}")

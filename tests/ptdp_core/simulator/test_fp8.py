@@ -35,6 +35,7 @@ def test_every_recipe_of_a_configuration_is_known() -> None:
         ("tensorwise", 2 + 2 + 1 + 1, 8),  # read once more, for the largest element
         ("blockwise", 2 + 2 * (128 + 4) / 128, 4),
         ("mxfp8", 2 + 2 * (32 + 1) / 32, 4),
+        ("nvfp4", 2 + 2 + 2 * (16 / 2 + 1) / 16, 8),  # read once more, two elements a byte
     ],
 )
 @pytest.mark.parametrize("sequence_parallel", [False, True])
@@ -56,27 +57,44 @@ def test_the_linears_products_are_in_fp8_and_no_others() -> None:
     for scores in (False, True):
         forward, backward = (work(LLAMA, 1, 2, scores=scores) for work in (layer_forward, layer_backward))
         for work, count in ((forward, 4), (backward, 8)):
-            moved = linears_in_fp8(work, count)
-            assert len(moved.fp8_gemms) == count
-            assert (*moved.fp8_gemms, *moved.gemms) == work.gemms
+            moved = linears_in_fp8(work, count, RECIPES["delayed"])
+            narrow = [gemm for _, gemm in moved.narrow_gemms]
+            assert len(narrow) == count
+            assert (*narrow, *moved.gemms) == work.gemms
+            assert {elements for elements, _ in moved.narrow_gemms} == {"fp8"}
             assert moved.calls == work.calls
-            assert all(batch == 1 for *_, batch in moved.fp8_gemms)
+            assert all(batch == 1 for *_, batch in narrow)
             assert all(batch == 16 for *_, batch in moved.gemms)  # of the attention's heads
 
 
 def test_a_large_product_takes_as_long_as_measured() -> None:
     """Azure AI-benchmarking-guide, long runs of random data at 8192, FP8: 1290 TFLOP/s on H100, 2877 on GB200."""
     for name, measured in (("h100", 1290e12), ("gb200", 2877e12)):
-        assert 2 * 8192**3 / kernels(load_cluster(name)).gemm(8192, 8192, 8192) == pytest.approx(measured, rel=0.03)
+        assert 2 * 8192**3 / kernels(load_cluster(name), "fp8").gemm(8192, 8192, 8192) == pytest.approx(
+            measured, rel=0.03
+        )
 
 
 def test_fp8_is_faster_but_less_than_twice_and_its_recipes_differ_by_their_casting() -> None:
-    times = {name: simulate(configured(name, b=4), H100).iteration_time for name in ("none", *RECIPES)}
+    times = {
+        name: simulate(configured(name, b=4), H100).iteration_time for name in ("none", *RECIPES) if name != "nvfp4"
+    }
     assert times["none"] / 2 < times["delayed"] < times["mxfp8"] < times["tensorwise"]
     assert times["mxfp8"] == times["blockwise"]  # a byte for 32 elements, or four for 128
     assert times["tensorwise"] < times["none"]
     again = simulate(configured("delayed", b=4, recompute="full"), H100)
     assert again.phase_times["recompute"] == pytest.approx(again.phase_times["forward"], rel=0.01)  # cast again
+
+
+def test_products_of_four_bits_take_half_the_time_of_fp8_where_they_are_large() -> None:
+    cluster = load_cluster("gb200")
+    narrow, wide = (kernels(cluster, elements).gemm(16384, 16384, 16384) for elements in ("fp4", "fp8"))
+    assert (narrow - cluster.kernel_gap) / (wide - cluster.kernel_gap) == pytest.approx(0.5, rel=0.01)
+    large = {"b": 4, "B": 64, "sequence_parallel": True}
+    by_recipe = {
+        name: simulate(configured(name, **large), cluster).iteration_time for name in ("none", "mxfp8", "nvfp4")
+    }
+    assert by_recipe["nvfp4"] < by_recipe["none"]
 
 
 def test_overlapped_collectives_hide_behind_products_of_fp8() -> None:
@@ -95,6 +113,10 @@ def test_fp8_keeps_inputs_of_linears_in_one_byte(recipe: str, kept: float) -> No
 def test_gpus_without_fp8_and_training_in_it_are_refused_in_a_line() -> None:
     with pytest.raises(ConfigurationError, match="fp8_recipe on a100-80, whose file has no fp8_peak_flops; needs"):
         simulate(configured("mxfp8"), load_cluster("a100-80"))
+    with pytest.raises(
+        ConfigurationError, match=r"whose file has no fp4_peak_flops; needs a GPU with FP4.*or the cluster b200"
+    ):
+        simulate(configured("nvfp4"), H100)
     with pytest.raises(ConfigurationError, match="fp8_recipe='fp4' is unknown; needs one of none, delayed, tensorwise"):
         configured("fp4")
     settings = pytest.importorskip("ptdp_core.engine.settings")

@@ -71,7 +71,7 @@ def test_choices_stand_in_the_record(seal):
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"precision": "NVFP4"}, "not described: precision NVFP4"),
+        ({"precision": "NVFP4"}, "whose file has no fp4_peak_flops"),
         ({"needs": ["MoE/EP", "Mamba"]}, "not described: state-space layers"),
         ({"layout": ROW["layout"] | {"ep": 2}}, "e=2, etp=0, capacity_factor=0.0 of a model without experts"),
         ({"layout": ROW["layout"] | {"cp": 2}}, "p*t*c*d=32 is not gpus=16"),
