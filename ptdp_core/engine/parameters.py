@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from ptdp_core import layout
+from ptdp_core.engine.fp8 import Fp8
 from ptdp_core.engine.groups import Axis
 from ptdp_core.engine.weight_gradients import WeightGradients
 
@@ -33,7 +34,7 @@ class ParameterStore:
     """Makes the parameters of a rank as the layout says, and keeps them in the order in which they were made.
 
     `weight_gradients` says how linear layers made with them get their gradients; by default autograd adds them. Tensor
-    ranks share each expert, but for `whole_experts`.
+    ranks share each expert, but for `whole_experts`. Linears of layers multiply by `fp8`, if it is given.
     """
 
     def __init__(
@@ -45,10 +46,11 @@ class ParameterStore:
         weight_gradients: WeightGradients | None = None,
         ep: Axis | None = None,
         whole_experts: bool = False,
+        fp8: Fp8 | None = None,
     ) -> None:
         self.seed, self.tp, self.device, self.dtype = seed, tp, device, dtype
         self.ep, self.expert_tp = ep or Axis("ep"), Axis("tp") if whole_experts else tp
-        self.weight_gradients = weight_gradients or WeightGradients()
+        self.weight_gradients, self.fp8 = weight_gradients or WeightGradients(), fp8
         self.parameters: list[LocalParameter] = []
         self._chunk = 0
         self._to_make: dict[str, layout.Parameter] = {}

@@ -10,6 +10,7 @@ from ptdp_core.errors import ConfigurationError
 from ptdp_core.fields import check_fields, described
 from ptdp_core.schedules import MODES
 
+FP8_RECIPES = ("none", "tensorwise", "blockwise", "mxfp8")  # those that the engine has (`engine.fp8`)
 MAX_MICROBATCHES = 1_000_000  # per step, because a schedule is a list of all their passes
 MAX_LAYERS = 10_000  # because each is made of Python's objects, which take a millisecond
 
@@ -173,9 +174,12 @@ def check(settings: Settings) -> None:
     """Check all settings together; raises `ConfigurationError` naming the field, the rule and a fix."""
     engine, optimizer, parallel, run = settings.engine, settings.optimizer, settings.parallel, settings.run
     TrainingConfig(settings.model, parallel)
-    if parallel.fp8_recipe != "none":
+    zero3, experts = parallel.data_parallel == "zero3", settings.model.experts
+    if parallel.fp8_recipe not in FP8_RECIPES or (parallel.fp8_recipe != "none" and (zero3 or experts)):
+        but = " with data_parallel='zero3'" if zero3 else f" with experts={experts}" if experts else ""
+        needed = "'none'" if but else f"one of {', '.join(FP8_RECIPES)}"
         raise ConfigurationError(
-            f"fp8_recipe={parallel.fp8_recipe!r} is simulated only; needs 'none' to train; try fp8_recipe='none'"
+            f"fp8_recipe={parallel.fp8_recipe!r}{but} is simulated only; needs {needed} to train; try fp8_recipe='none'"
         )
     for name in ("kv_latent", "mtp_layers"):
         if value := getattr(settings.model, name):

@@ -18,6 +18,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn import functional
 
+from ptdp_core.engine.fp8 import Fp8
 from ptdp_core.engine.groups import Axis
 from ptdp_core.engine.parameters import ParameterStore
 from ptdp_core.engine.weight_gradients import DeferredWgrad, WeightGradients
@@ -31,7 +32,7 @@ class _Linear(torch.autograd.Function):
 
     With `sequence_parallel` x is this rank's part of the sequence, and only that is kept. The whole is gathered for the
     forward pass, and again for the weight's gradient; the second gather may go on while the input's gradient is
-    computed.
+    computed. With `fp8` the three products are of FP8.
     """
 
     @staticmethod
@@ -43,37 +44,40 @@ class _Linear(torch.autograd.Function):
         tp: Axis | None,
         gradients: WeightGradients,
         sequence_parallel: bool,
+        fp8: Fp8 | None,
     ) -> torch.Tensor:
         ctx.save_for_backward(x, weight)
         ctx.shape = x.shape
         ctx.tp, ctx.gradients, ctx.has_bias, ctx.sequence_parallel = tp, gradients, bias is not None, sequence_parallel
-        return functional.linear(_gathered(x, tp) if tp is not None and sequence_parallel else x, weight, bias)
+        ctx.fp8, product = fp8, functional.linear if fp8 is None else fp8.forward
+        return product(_gathered(x, tp) if tp is not None and sequence_parallel else x, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         grad_2 = grad.reshape(-1, grad.size(-1))
-        overlapped, reducing = ctx.gradients.overlapped, None
+        overlapped, reducing, fp8 = ctx.gradients.overlapped, None, ctx.fp8
+        input_gradient = torch.matmul if fp8 is None else fp8.input_gradient
         if ctx.sequence_parallel:
             x, gathering = ctx.tp.start_all_gather(x)
             if not overlapped:
                 gathering.wait()
-            grad_x = grad_2 @ weight  # does not need x, so the gather may go on meanwhile
+            grad_x = input_gradient(grad_2, weight)  # does not need x, so the gather may go on meanwhile
             gathering.wait()
             grad_x, reducing = ctx.tp.start_reduce_scatter(grad_x)
             if not overlapped:
                 reducing.wait()
         else:
-            grad_x = grad_2 @ weight
+            grad_x = input_gradient(grad_2, weight)
             if ctx.tp is not None and overlapped:
                 reducing = ctx.tp.start_all_reduce(grad_x)
             elif ctx.tp is not None:
                 ctx.tp.all_reduce(grad_x)
-        grad_weight = ctx.gradients.compute(DeferredWgrad(weight, grad_2, x.reshape(-1, weight.size(1))))
+        grad_weight = ctx.gradients.compute(DeferredWgrad(weight, grad_2, x.reshape(-1, weight.size(1)), fp8=fp8))
         grad_bias = grad_2.sum(0) if ctx.has_bias else None
         if reducing is not None:
             reducing.wait()
-        return grad_x.view(ctx.shape), grad_weight, grad_bias, None, None, None
+        return grad_x.view(ctx.shape), grad_weight, grad_bias, None, None, None, None
 
 
 class _G(torch.autograd.Function):
@@ -155,17 +159,19 @@ def linear(
     tp: Axis | None,
     gradients: WeightGradients,
     sequence_parallel: bool = False,
+    fp8: Fp8 | None = None,
 ) -> torch.Tensor:
     """Compute x W^T + bias. With `tp` it begins with f of Figure 5: x is replicated, and its gradient is all-reduced.
 
     With `sequence_parallel` x and its gradient are [S/t, B, H], this rank's part of the sequence, and the result is of
-    the whole sequence.
+    the whole sequence. With `fp8` its products are of FP8.
     """
     # On one rank, with gradients that autograd adds, PyTorch's own linear layer does all that is needed.
     reduced = tp if tp is not None and tp.size > 1 else None
-    if reduced is None and not gradients.main_grads and not gradients.split:
+    if reduced is None and not gradients.main_grads and not gradients.split and fp8 is None:
         return functional.linear(x, weight, bias)
-    out: torch.Tensor = _Linear.apply(x, weight, bias, reduced, gradients, sequence_parallel and reduced is not None)
+    gathered = sequence_parallel and reduced is not None
+    out: torch.Tensor = _Linear.apply(x, weight, bias, reduced, gradients, gathered, fp8)
     return out
 
 
@@ -216,7 +222,12 @@ class ParallelLinear(nn.Module):
         self, make: ParameterStore, name: str, std: float, tp: Axis, sequence_parallel: bool, bias: bool
     ) -> None:
         super().__init__()
-        self.tp, self.sequence_parallel, self.gradients = tp, sequence_parallel, make.weight_gradients
+        self.tp, self.sequence_parallel, self.gradients, self.fp8 = (
+            tp,
+            sequence_parallel,
+            make.weight_gradients,
+            make.fp8,
+        )
         self.weight = make(f"{name}.weight", std=std)
         self.gradients.linear_weights.append(self.weight)
         self.bias = make(f"{name}.bias") if bias else None
@@ -231,7 +242,7 @@ class ColumnParallelLinear(ParallelLinear):
     def forward(self, x_SBH: torch.Tensor, add_bias: bool = True) -> torch.Tensor:
         """Compute Y [S, B, F/t]; without `add_bias` a fused operator is to add the bias."""
         bias = self.bias if add_bias else None
-        return linear(x_SBH, self.weight, bias, self.tp, self.gradients, self.sequence_parallel)
+        return linear(x_SBH, self.weight, bias, self.tp, self.gradients, self.sequence_parallel, self.fp8)
 
 
 class RowParallelLinear(ParallelLinear):
@@ -242,7 +253,7 @@ class RowParallelLinear(ParallelLinear):
 
     def forward(self, x_SBFt: torch.Tensor) -> torch.Tensor:
         """Compute Y [S, B, H], with sequence parallelism [S/t, B, H]."""
-        return g(linear(x_SBFt, self.weight, None, None, self.gradients), self.tp, self.sequence_parallel)
+        return g(linear(x_SBFt, self.weight, None, None, self.gradients, fp8=self.fp8), self.tp, self.sequence_parallel)
 
 
 def embed(tokens_SB: torch.Tensor, weight_VtH: torch.Tensor, tp: Axis, sequence_parallel: bool = False) -> torch.Tensor:

@@ -11,6 +11,7 @@ import torch
 
 from ptdp_core.engine.evaluation import Evaluator
 from ptdp_core.engine.experts import Routing
+from ptdp_core.engine.fp8 import Fp8, is_native
 from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.model import Build, Operators, build_chunks
 from ptdp_core.engine.optimizer import Optimizer, learning_rate
@@ -61,8 +62,11 @@ class Trainer:
         check_order(program)
         self.schedule = program.schedule
         weight_gradients = WeightGradients(self.schedule.is_split, engine.overlapped_all_reduce)
+        recipe, fp8 = parallel.fp8_recipe, None
+        if recipe != "none":
+            fp8 = Fp8(recipe, is_native(recipe, groups.device))
         self.store = ParameterStore(
-            engine.seed, groups.tp, groups.device, dtype, weight_gradients, groups.ep, parallel.whole_experts
+            engine.seed, groups.tp, groups.device, dtype, weight_gradients, groups.ep, parallel.whole_experts, fp8
         )
         sharing = (groups.cp, groups.tp) if parallel.whole_experts else (groups.cp,)
         self.routing = Routing(groups.ep, sharing, parallel.capacity_factor, 1.0 / parallel.m)

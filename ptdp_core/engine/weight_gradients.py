@@ -10,20 +10,26 @@ from typing import NamedTuple
 
 import torch
 
+from ptdp_core.engine.fp8 import Fp8
+
 
 class DeferredWgrad(NamedTuple):
     """A weight [F, H] and the factors of its gradient: the layer's output gradient [N, F] and its input [N, H].
 
-    Of experts' weights [E, F, H], `counts` has the number of rows that are each expert's, one after the other.
+    Of experts' weights [E, F, H], `counts` has the number of rows that are each expert's, one after the other. With
+    `fp8` the factors are rounded before they are multiplied.
     """
 
     weight: torch.Tensor
     grad: torch.Tensor
     x: torch.Tensor
     counts: Sequence[int] | None = None
+    fp8: Fp8 | None = None
 
     def gradient(self) -> torch.Tensor:
         """The weight's gradient."""
+        if self.fp8 is not None:
+            return self.fp8.weight_gradient(self.grad, self.x, self.weight.dtype)
         if self.counts is None:
             return self.grad.t() @ self.x
         pairs = zip(self.grad.split(self.counts), self.x.split(self.counts), strict=True)
@@ -31,6 +37,10 @@ class DeferredWgrad(NamedTuple):
 
     def add_to(self, total: torch.Tensor, replace: bool) -> None:
         """Add the gradient to `total`, or write it there (`add_product`)."""
+        if self.fp8 is not None:
+            gradient = self.fp8.weight_gradient(self.grad, self.x, total.dtype)
+            (total.copy_ if replace else total.add_)(gradient)
+            return
         if self.counts is None:
             add_product(total, self.grad.t(), self.x, replace)
             return

@@ -20,6 +20,7 @@ import torch
 
 from ptdp_core.engine.errors import not_writable
 from ptdp_core.engine.files import lock
+from ptdp_core.engine.fp8 import is_native
 from ptdp_core.engine.sections import to_mapping
 from ptdp_core.engine.settings import Settings
 from ptdp_core.engine.trainer import TrainStep
@@ -81,10 +82,16 @@ class TrainingLog(contextlib.AbstractContextManager["TrainingLog"]):
         )
         self._say(
             f"engine    {engine.dtype} on {par.n} x {device}, {engine.kernels} kernels, attention {par.attention}, "
-            f"dropout {engine.dropout:g}"
+            f"dropout {engine.dropout:g}{self._of_fp8()}"
         )
         self._say(f"data      {s.run.data}: {training:,} sequences to train on{held_out}")
         self._write({"event": "begin", "step": step, "settings": to_mapping(s)})
+
+    def _of_fp8(self) -> str:
+        """What linears multiply in, if not in the run's precision."""
+        if (recipe := self.settings.parallel.fp8_recipe) == "none":
+            return ""
+        return f", linears in FP8 ({recipe}, {'native' if is_native(recipe, self.device) else 'rounding emulated'})"
 
     def step(self, result: TrainStep, seconds: float) -> None:
         """Log one step, which took `seconds` of wall-clock time on this rank."""

@@ -120,5 +120,5 @@ def test_gpus_without_fp8_and_training_in_it_are_refused_in_a_line() -> None:
     with pytest.raises(ConfigurationError, match="fp8_recipe='fp4' is unknown; needs one of none, delayed, tensorwise"):
         configured("fp4")
     settings = pytest.importorskip("ptdp_core.engine.settings")
-    with pytest.raises(ConfigurationError, match="fp8_recipe='mxfp8' is simulated only; needs 'none' to train; try"):
-        settings.Settings(LLAMA, replace(configured("mxfp8").parallel, attention="operators"))
+    with pytest.raises(ConfigurationError, match="fp8_recipe='delayed' is simulated only; needs one of none,"):
+        settings.Settings(LLAMA, replace(configured("delayed").parallel, attention="operators"))
