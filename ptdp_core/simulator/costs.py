@@ -34,7 +34,7 @@ from ptdp_core.simulator import experts, fp8, operators
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.executor import PICOSECONDS
 from ptdp_core.simulator.kernels import FP16_BYTES, KernelModel
-from ptdp_core.simulator.memory import updated
+from ptdp_core.simulator.memory import FP32_GRADIENT_BYTES, updated
 from ptdp_core.simulator.network import Group, NetworkModel, data_group, tensor_group
 from ptdp_core.simulator.software import Software
 
@@ -306,8 +306,11 @@ class CostModel:
         self, config: TrainingConfig, backward: operators.Work, parameters: float, tensors: int
     ) -> operators.Work:
         """The work of a backward pass, and the addition of its weights' gradients to their sum, if there is one."""
-        if config.parallel.m == 1 or self.software.fused_accumulation:
+        if config.parallel.m == 1:
             return backward
+        if self.software.fused_accumulation:
+            width = FP32_GRADIENT_BYTES if self.software.fp32_gradients else FP16_BYTES
+            return backward + operators.fused_gradient_accumulation(parameters, width)
         return backward + operators.gradient_accumulation(parameters, tensors)
 
     def _layer_times(self, config: TrainingConfig) -> StageTimes:

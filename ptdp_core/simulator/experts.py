@@ -3,8 +3,8 @@
 A GPU routes T tokens, and sends k rows of h for each of them to their experts' ranks. It has E/e experts and computes
 R rows with them: kT of a balanced router, times `load` on the busiest rank, each expert's filled up to `ROWS_AT_ONCE`.
 Where tensor ranks share experts, T are all tokens of the microbatch, and each has 1/t of every expert's width; with
-whole experts (etp = 1) T is 1/t of them. A product over the local experts is one grouped GEMM, whose tiles fill waves
-together. The host's wait for the numbers of tokens is left out.
+whole experts (etp = 1) T is 1/t of them. A grouped GEMM is a product of each local expert after the other, as
+Transformer Engine's grouped linear launches them. The host's wait for the numbers of tokens is left out.
 
 What all tokens go through, the shared expert's MLP, is in `operators`.
 """
@@ -48,9 +48,10 @@ def _grouped(config: TrainingConfig) -> tuple[int, int, int, int]:
     return experts, rows // experts, width * model.branches, width
 
 
-def _linears(config: TrainingConfig) -> tuple[Gemm, Gemm]:
+def _linears(config: TrainingConfig) -> tuple[Gemm, ...]:
+    """The products of both linears, of one local expert after the other."""
     experts, rows, outputs, width = _grouped(config)
-    return (rows, outputs, config.model.hidden, experts), (rows, config.model.hidden, width, experts)
+    return ((rows, outputs, config.model.hidden, 1),) * experts + ((rows, config.model.hidden, width, 1),) * experts
 
 
 def _moved(config: TrainingConfig) -> tuple[float, int]:
@@ -114,12 +115,12 @@ def works(config: TrainingConfig) -> Works:
     plain = Works(forward(config), backward(config), weight_gradients(config))
     if config.parallel.fp8_recipe == "none":
         return plain
-    _, _, outputs, width = _grouped(config)
+    experts, _, outputs, width = _grouped(config)
     h, recipe = config.model.hidden, RECIPES[config.parallel.fp8_recipe]
     return Works(
-        linears_in_fp8(plain.forward, 2, recipe) + _cast(config, h + width),
-        linears_in_fp8(plain.backward, 4, recipe) + _cast(config, h + outputs),
-        linears_in_fp8(plain.weight_gradients, 2, recipe),
+        linears_in_fp8(plain.forward, 2 * experts, recipe) + _cast(config, h + width),
+        linears_in_fp8(plain.backward, 4 * experts, recipe) + _cast(config, h + outputs),
+        linears_in_fp8(plain.weight_gradients, 2 * experts, recipe),
     )
 
 

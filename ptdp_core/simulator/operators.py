@@ -452,6 +452,11 @@ def gradient_accumulation(parameters: float, tensors: int) -> Work:
     return Work(traffic_bytes=6 * parameters, kernels=tensors)
 
 
+def fused_gradient_accumulation(parameters: float, width: int) -> Work:
+    """The same inside the products for the weights: they read and write a sum of `width` bytes in place of a result."""
+    return Work(traffic_bytes=(2 * width - 2) * parameters, wide_bytes=(2 * width - 2) * parameters)
+
+
 def embedding_forward(model: ModelConfig, b: int, t: int, *, sequence_parallel: bool = False) -> Work:
     """Token and position embedding and dropout, on the first stage; one all-reduce if t > 1."""
     N, S, _, _ = _sizes(model, b, t, sequence_parallel)
