@@ -31,7 +31,7 @@ LEVELS = (
     ("benchmarks",),
     ("benchmarks.harness",),
     ("benchmarks.suite",),
-    ("benchmarks.exact", "benchmarks.gate"),
+    ("benchmarks.exact", "benchmarks.gate", "benchmarks.gated"),
     ("reproduce",),
     ("reproduce.emulation",),
     ("reproduce.experiment",),

@@ -41,7 +41,7 @@ def headline(result: CheckResult) -> str:
 def body(result: CheckResult) -> str:
     """The table of the findings and how the session went, in Markdown that also reads well on a terminal."""
     rows = [COLUMNS, *(_row(finding) for finding in result.findings)]
-    lines = [*_table(rows), ""]
+    lines = [*table(rows), ""]
     lines += [f"{finding.name}: {finding.reason}" for finding in result.findings if finding.reason]
     lines += [f"{name}: {NOT_COMPARED}: {why}" for name, why in result.lacking.items()]
     if result.session:
@@ -111,7 +111,7 @@ def slowdown_metrics(finding: Finding) -> dict[str, Metric]:
 
 def _workload() -> str:
     """The digest of what decides how both sides are measured."""
-    return digest_files([WORKLOAD, WORKLOAD.with_name("workloads.py")])
+    return digest_files([WORKLOAD])
 
 
 def _sides(result: CheckResult) -> list[tuple[str, Any]]:
@@ -140,7 +140,7 @@ def _milliseconds(seconds: Sequence[float]) -> str:
     return f"{median:.2f} ms" if median >= 1 else f"{median:.3g} ms"
 
 
-def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
     """The lines of a Markdown table with these rows, the first of which is its head."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [

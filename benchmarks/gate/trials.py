@@ -1,7 +1,6 @@
 """Trials of the timing gate on itself: on identical code, and on code that a patch really slows down.
 
-A project names a patch that slows it down, or each iteration is stretched. With `slowed.patch` every estimate computes
-memory and traffic twice, and every training step runs the layers' forward passes twice. Each trial is a session of the
+A project names a patch that slows it down, or each iteration is stretched. Each trial is a session of the
 gate with a new seed. Its verdicts are appended to a record, by commit and class of machine, which so shows how often
 the gate is wrong and how often it does not decide.
 """
@@ -16,11 +15,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks.gate import run, trees
+from benchmarks.gate import report, run, trees
 from benchmarks.gate.launcher import GateBenchmark
 from benchmarks.gate.procedure import INCONCLUSIVE, OK, REGRESSED
 from benchmarks.gate.project import Project
-from benchmarks.gate.report import comparison, slowdown_metrics
 from benchmarks.gate.run import CheckResult
 from benchmarks.gate.session import ROUNDS, Finding
 from benchmarks.gate.trees import BASE, HEAD, Tree, last_line
@@ -130,7 +128,7 @@ def _point(kind: str, result: CheckResult, finding: Finding, started: str, secon
     }
     metrics = {"duration": Metric(seconds, "s", "measured", (seconds,))}
     if finding.rounds:
-        metrics |= slowdown_metrics(finding)
+        metrics |= report.slowdown_metrics(finding)
     return PointResult(
         key=f"{kind}/{finding.name}/{started}/{result.seed}",
         series=kind,
@@ -145,7 +143,7 @@ def _point(kind: str, result: CheckResult, finding: Finding, started: str, secon
 
 def append(path: Path, points: Sequence[PointResult], command: Sequence[str], started: datetime) -> None:
     """Write the record with these trials after its earlier ones. Raises `StorageError` or `RecordError`."""
-    record = comparison(
+    record = report.comparison(
         ID,
         "Trials of the timing gate on identical and on slowed code",
         provenance.collect(command, started, packages=("torch",)),
@@ -175,17 +173,16 @@ def table(points: Sequence[PointResult]) -> list[str]:
     rows: dict[tuple[Machine, str, str], list[PointResult]] = {}
     for point in points:
         rows.setdefault((machine_of(point), str(point.parameters["benchmark"]), point.series), []).append(point)
-    lines = [
-        "| machine | benchmark | code | trials | right | wrong | inconclusive | s per trial |",
-        "|---|---|---|---|---|---|---|---|",
+    lines: list[tuple[str, ...]] = [
+        ("machine", "benchmark", "code", "trials", "right", "wrong", "inconclusive", "s per trial")
     ]
     for (machine, benchmark, kind), trials in rows.items():
         undecided = sum(verdict_of(point) == INCONCLUSIVE for point in trials)
         errors = wrong(trials)
         seconds = sorted(float(point.metrics["duration"].value or 0) for point in trials)[len(trials) // 2]
-        counts = f"{len(trials)} | {len(trials) - undecided - errors} | {errors} | {undecided} | {seconds:.0f}"
-        lines.append(f"| {machine} | {benchmark} | {kind} | {counts} |")
-    return lines
+        counts = (len(trials), len(trials) - undecided - errors, errors, undecided, round(seconds))
+        lines.append((str(machine), benchmark, kind, *map(str, counts)))
+    return report.table(lines)
 
 
 def badge(points: Sequence[PointResult], project: Project) -> dict[str, str | int]:

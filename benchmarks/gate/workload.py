@@ -34,6 +34,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from importlib import import_module
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -73,8 +74,17 @@ def make_step(workload: dict[str, Any], rank: int = 0, ranks: int = 1, store: st
     makers = {"function": _function, "command": _command, "pytest": _test}
     if workload["kind"] in makers:
         return makers[workload["kind"]](workload)
-    step: Callable[[], object] = import_module(workload["adapter"]).make_step(workload, rank, ranks, store)
+    step: Callable[[], object] = adapter(workload).make_step(workload, rank, ranks, store)
     return step
+
+
+def adapter(workload: dict[str, Any]) -> Any:
+    """The tree's adapter: of the names of the module, apart by blanks, the first that the tree has."""
+    *earlier, last = workload["adapter"].split()
+    for name in earlier:
+        with suppress(ModuleNotFoundError):
+            return import_module(name)
+    return import_module(last)
 
 
 def _function(workload: dict[str, Any]) -> Callable[[], object]:
@@ -203,7 +213,8 @@ def output_digest(returned: object) -> str:
 
 def in_ranks(workload: dict[str, Any], slowdown: float) -> Slices:
     """Yield slices of a workload whose ranks are separate processes; an iteration counts by its slowest rank."""
-    for name in (workload["adapter"], *workload["imports"]):
+    adapter(workload)
+    for name in workload["imports"]:
         import_module(name)
     context = multiprocessing.get_context("fork")  # safe: no thread runs yet
     pipes: list[Any] = []

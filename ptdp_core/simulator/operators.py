@@ -130,6 +130,9 @@ class Work:
         )
 
 
+# The share of the bytes of a sum inside a product that other tiles' products do not hide: the median of 144 products on
+# a B200, with an fp32 sum and without (MooreThreads/SimuMax, configs/system/b200_bf16_ceperm.json).
+EXPOSED_ACCUMULATION = 0.56
 # Calls of a layer that launch nothing, counted in Megatron-LM's code of 2021 on eager PyTorch.
 MODULES = 9  # __call__ of the layer, two layer norms, attention, the MLP and four linears
 VIEWS = 16  # transposes and views around four linears (12), and of queries, keys, values and context (4)
@@ -453,8 +456,12 @@ def gradient_accumulation(parameters: float, tensors: int) -> Work:
 
 
 def fused_gradient_accumulation(parameters: float, width: int) -> Work:
-    """The same inside the products for the weights: they read and write a sum of `width` bytes in place of a result."""
-    return Work(traffic_bytes=(2 * width - 2) * parameters, wide_bytes=(2 * width - 2) * parameters)
+    """The same inside the products for the weights: they read and write a sum of `width` bytes in place of a result.
+
+    So much of what that adds takes time: `EXPOSED_ACCUMULATION`.
+    """
+    exposed = EXPOSED_ACCUMULATION * (2 * width - 2) * parameters
+    return Work(traffic_bytes=exposed, wide_bytes=exposed)
 
 
 def embedding_forward(model: ModelConfig, b: int, t: int, *, sequence_parallel: bool = False) -> Work:

@@ -18,9 +18,9 @@ name = "x"
 version = "1"
 dependencies = ["numpy>=1"]
 [tool.ptdp.gate]
-workloads = "benchmarks/gate/workloads.py"
+workloads = "benchmarks/gated/workloads.py"
 suite = ["pipeline_step", "simulator"]
-slowed = "benchmarks/gate/slowed.patch"
+slowed = "benchmarks/gated/slowed.patch"
 counts = false
 """
 
@@ -29,7 +29,7 @@ counts = false
 def first_commit(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkout with one commit, tagged 'first', of what the workload imports; to be copied only."""
     root = tmp_path_factory.mktemp("first")
-    for package in ("kernels", "ptdp_core", "benchmarks/gate"):
+    for package in ("kernels", "ptdp_core", "benchmarks/gate", "benchmarks/gated"):
         shutil.copytree(ROOT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
     (root / "benchmarks/__init__.py").touch()
     (root / "pyproject.toml").write_text(PYPROJECT)

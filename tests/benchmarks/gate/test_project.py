@@ -100,7 +100,7 @@ def test_a_project_names_functions_commands_and_tests(foreign: Path) -> None:
 def test_this_project_is_a_client_of_the_same_interface() -> None:
     own = project.read(ROOT)
     assert own.suite == ("pipeline_step", "simulator")
-    assert {each["adapter"] for each in own.workloads.values()} == {"benchmarks.gate.adapter"}
+    assert {each["adapter"] for each in own.workloads.values()} == {"benchmarks.gated.adapter benchmarks.gate.adapter"}
     assert (own.exact, own.sources) == ("reproduce gate exact", provenance.SOURCES)
 
 

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.gate import trees, workload
 from benchmarks.gate.launcher import WORKLOAD, GateBenchmark, ProcessLauncher
 from benchmarks.gate.trees import BASE, HEAD, Tree
-from benchmarks.gate.workloads import WORKLOADS
+from benchmarks.gated.workloads import WORKLOADS
 from results.records.errors import UnavailableError, UsageError
 from tests.benchmarks.gate.conftest import Commit, git
 
@@ -151,7 +151,7 @@ def test_packages_from_elsewhere_are_refused(built: dict[str, Tree], tmp_path: P
 
 
 TRAINER = "ptdp_core/engine/trainer.py"
-ADAPTER = "benchmarks/gate/adapter.py"
+ADAPTER = "benchmarks/gated/adapter.py"
 
 
 @pytest.fixture

@@ -82,7 +82,7 @@ def test_trials_alternate_are_kept_and_go_on(
     found = read_record(trials.record_path(tmp_path)).points
     assert found[:2] == points
     assert [point.series for point in found] == ["identical", "slowed"] * 2
-    assert "| simulator | slowed | 2 | 1 | 1 | 0 |" in capsys.readouterr().out
+    assert "| simulator | slowed | 2 | 1 | 1 | 0 |" in " ".join(capsys.readouterr().out.split())
     assert json.loads(trials.record_path(tmp_path).with_name("badge.json").read_text())["message"] == (
         "0 of 2 false, slowed code found in 50%"
     )
