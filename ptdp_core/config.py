@@ -363,8 +363,7 @@ class ParallelConfig:
     )
     fp8_recipe: str = described(
         "FP8 for the linears of layers, by its scaling: 'delayed' or 'tensorwise' one scale a tensor, 'blockwise' one "
-        "for 128 elements, 'mxfp8' one for 32; 'nvfp4' has 4 bits, and one for 16. "
-        "Training has 'tensorwise', 'blockwise' and 'mxfp8', on GPUs the first alone by FP8 kernels.",
+        "for 128 elements, 'mxfp8' one for 32; 'nvfp4' of 4 bits one for 16. It and 'delayed' are simulated only.",
         "none",
         choices=("none", "delayed", "tensorwise", "blockwise", "mxfp8", "nvfp4"),
         later=True,

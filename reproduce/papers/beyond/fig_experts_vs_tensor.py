@@ -79,7 +79,7 @@ ARTIFACT = Artifact(
     draw=draw,
     merit=merit,
     notes=(
-        "Not in the paper. Public runs with experts are predicted badly as yet, 42% off on average (docs/blind.md); "
+        "Not in the paper. Public runs with experts are predicted badly as yet, 41% off on average (docs/blind.md); "
         "no interval is known for them. Of GB200 no run was scored: its claim is judged by the widest margin there is.",
     ),
 )

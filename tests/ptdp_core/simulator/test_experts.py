@@ -56,10 +56,11 @@ def test_a_layer_s_products_are_those_of_the_weights_that_a_token_goes_through(m
 def test_tensor_ranks_share_the_products_of_experts_by_width_or_by_token(t: int, etp: int, share: int) -> None:
     whole = configured(d=16)
     config = configured(d=16, t=t, etp=etp, sequence_parallel=t > 1, e=4)
-    linears = slice(0, 2)
-    assert flops(operators.Work(experts.forward(config).gemms[linears])) * share == flops(
-        operators.Work(experts.forward(whole).gemms[linears])
-    )
+
+    def linears(each: TrainingConfig) -> operators.Work:
+        return operators.Work(experts.forward(each).gemms[: 2 * MODEL.experts // each.parallel.e])
+
+    assert flops(linears(config)) * share == flops(linears(whole))
 
 
 @pytest.mark.parametrize(
@@ -130,13 +131,16 @@ def test_experts_of_tensor_ranks_are_reduced_where_nothing_else_has_replicas() -
 
 
 def test_time_and_activations_grow_smoothly_with_imbalance() -> None:
-    """A product's rows are filled up to whole loads, so that no number of tokens is slower than the next larger one."""
+    """A product's rows are filled up to whole loads, so that no number of tokens is slower than the next larger one.
+
+    An expert with 3% more tokens may need one more row of tiles than before.
+    """
     estimates = [simulate(configured(e=8, expert_imbalance=1 + step / 100), H100) for step in range(0, 31, 3)]
     times = [estimate.iteration_time for estimate in estimates]
     kept = [estimate.memory_bytes["stashed_activations"] for estimate in estimates]
     assert times == sorted(times)
     assert kept == sorted(kept)
-    assert max(after / before for before, after in pairwise(times)) < 1.03
+    assert max(after / before for before, after in pairwise(times)) < 1.06
 
 
 def test_a_capacity_bounds_what_the_busiest_rank_computes_and_receives() -> None:

@@ -38,11 +38,14 @@ def test_an_all_reduce_hides_under_the_gemm_for_its_weights():
     assert before.forward == after.forward
 
 
-def test_accumulation_inside_the_gemm_moves_nothing_more():
+def test_accumulation_inside_the_gemm_reads_and_writes_the_sum_in_place_of_a_result():
     parameters = 12 * 8192**2 / 8
     before, after = stage(PAPER), stage(Software(fused_accumulation=True))
     rate = SELENE.memory_bandwidth * SELENE.memory_efficiency
-    assert before.backward - after.backward == pytest.approx(4 * 6 * parameters / rate)
+    exposed = operators.EXPOSED_ACCUMULATION
+    assert before.backward - after.backward == pytest.approx(4 * (6 - exposed * 2) * parameters / rate)
+    wide = stage(Software(fused_accumulation=True, fp32_gradients=True))
+    assert wide.backward - after.backward == pytest.approx(4 * exposed * 4 * parameters / rate)
 
 
 def test_gradients_summed_in_fp32_take_twice_the_memory_and_need_no_unscaled_copy():
