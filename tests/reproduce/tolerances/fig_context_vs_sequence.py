@@ -8,7 +8,7 @@ EDGES = {
             "c = 8 is faster than t = 8 at every length",
             1.0,
             tie=False,
-            model_throughput_per_gpu=lambda point, x, seq=seq: 1.0 if point.c == 1 else x if point.seq == seq else 2.0,
+            model_throughput_per_gpu=lambda point, x, seq=seq: 1.0 if point.t == 8 else x if point.seq == seq else 2.0,
         )
         for seq in (8192, 65536, 131072)
     ],
@@ -17,7 +17,7 @@ EDGES = {
             "on GB200 c = 8 is faster than t = 8",
             1.0,
             tie=False,
-            model_throughput_per_gpu=lambda point, x: 1.0 if point.c == 1 else x if point.seq == 8192 else 2.0,
+            model_throughput_per_gpu=lambda point, x: 1.0 if point.t == 8 else x if point.seq == 8192 else 2.0,
         )
     ],
     "gain_falls": [
@@ -25,7 +25,18 @@ EDGES = {
             "falls with the length",
             2.0,
             tie=False,
-            model_throughput_per_gpu=lambda point, x: 1.0 if point.c == 1 else x if point.seq == 131072 else 2.0,
+            model_throughput_per_gpu=lambda point, x: 1.0 if point.t == 8 else x if point.seq == 131072 else 2.0,
         )
+    ],
+    "context_before_pipeline": [
+        above(
+            "c = 8 is faster than p = 8",
+            1.0,
+            tie=False,
+            model_throughput_per_gpu=lambda point, x, edge=edge: (
+                (x if (point.seq, point.cluster) == edge else 2.0) if point.c == 8 else 1.0
+            ),
+        )
+        for edge in ((8192, "h100"), (65536, "h100"), (65536, "gb200"))
     ],
 }
