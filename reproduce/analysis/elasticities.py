@@ -72,7 +72,7 @@ def _configurations(config: TrainingConfig) -> Iterator[tuple[str, ParallelConfi
     for b in (parallel.b // 2, 2 * parallel.b):
         if b and (other := _legal(config, b=b)) is not None:
             yield f"b={b}", other
-    for v in divisors(config.model.layers // parallel.p):
+    for v in divisors(config.model.all_layers // parallel.p):
         if parallel.p > 1 and v != parallel.v and parallel.schedule == usual:
             other = _legal(config, v=v, schedule=default_schedule(v))
             if other is not None:

@@ -259,7 +259,7 @@ def _frugal(family: Family) -> Iterator[TrainingConfig]:
 def nearest_gpus(job: TrainingJob, cluster: Cluster) -> int | None:
     """The number of GPUs nearest to n on which some legal configuration fits, the smaller of two; None if none does."""
     model, per_node = CostModel(cluster), cluster.gpus_per_node
-    sizes = (range(1, LARGEST_TENSOR_GROUP_NODES * per_node + 1), divisors(job.model.layers), divisors(job.B))
+    sizes = (range(1, LARGEST_TENSOR_GROUP_NODES * per_node + 1), divisors(job.model.all_layers), divisors(job.B))
     for n in sorted({t * p * d for t, p, d in product(*sizes)}, key=lambda n: (abs(n - job.n), n)):
         for family in families(replace(job, n=n), per_node):
             if family_least_memory(family.frugal, model) > cluster.usable_memory:
@@ -282,7 +282,7 @@ def time_shares(estimate: Estimate, cluster: Cluster) -> dict[str, float]:
         more["sequence_parallel"] = parallel.sequence_parallel
         return costs.communication(work(local, parallel.b, parallel.t, **more), group)
 
-    layers = model.layers * parallel.m / parallel.p  # layers that a GPU passes a microbatch through
+    layers = model.all_layers * parallel.m / parallel.p  # layers that a GPU passes a microbatch through
     forward, backward = (
         communicates(work, whole_experts=parallel.whole_experts)
         for work in (operators.layer_forward, operators.layer_backward)

@@ -91,7 +91,7 @@ def stage_splits(model: ModelConfig, p: int) -> tuple[StageSplit, ...]:
     Even ones: p*v divides the layers, or the layers and both ends of the model, each of which then takes a layer's
     place; or v = 1. Beside each of these what `beside_the_output` gives, if it saves time.
     """
-    layers = model.layers
+    layers = model.all_layers
     even = divisors(layers // p) if layers % p == 0 else [1] if p < layers else []
     if p > 1 and (layers + 2) % p == 0:
         even += [v for v in divisors((layers + 2) // p) if p * v > 2 and v not in even]
@@ -206,7 +206,7 @@ def families(job: TrainingJob, gpus_per_node: int, techniques: Techniques = TECH
             continue
         sharding = (False,) if plain or d * c == 1 else (False, True)
         for b, (v, pipeline_layout) in product(divisors(job.B // d), stage_splits(job.model, p)):
-            if plain and (pipeline_layout or job.model.layers % (p * v)):
+            if plain and (pipeline_layout or job.model.all_layers % (p * v)):
                 continue
             m = job.B // (d * b)
             offered = (default_schedule(v), *(() if plain or p == 1 else SPLIT_SCHEDULES))

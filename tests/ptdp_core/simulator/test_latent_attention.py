@@ -7,10 +7,12 @@ import pytest
 from ptdp_core import formulas
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.errors import ConfigurationError
-from ptdp_core.layout import expert_elements, rank_elements
+from ptdp_core.layout import expert_elements, rank_elements, stage_layers
 from ptdp_core.simulator import load_cluster, operators, simulate
+from ptdp_core.simulator.bounds import family_least_time, least_time
 from ptdp_core.simulator.costs import CostModel
 from reproduce.analysis.planning.models import named
+from reproduce.analysis.planning.space import stage_splits
 
 DEEPSEEK = named("deepseek-v3")
 SMALL = replace(
@@ -140,3 +142,17 @@ def test_latents_are_kept_for_the_backward_pass():
 
 def test_sizes_left_out_of_a_model_are_those_of_a_gpt():
     assert [linear.name for linear in ModelConfig(1, 64, 2).attention_linears] == ["qkv", "projection"]
+
+
+@pytest.mark.parametrize("p", [2, 3, 4, 5, 8, 9])
+def test_the_planner_splits_all_layers_among_the_stages(p):
+    model = replace(SMALL, dense_layers=2, mtp_layers=1)
+    splits, costs = stage_splits(model, p), CostModel(H100)
+    for v, pipeline_layout in splits:
+        made = config(model, p=p, v=v, pipeline_layout=pipeline_layout, B=p * v)
+        held = stage_layers(model.all_layers, p * v, pipeline_layout)
+        assert sum(map(len, held)) == 9
+        assert sum(rank_elements(made)) == formulas.parameters(model)
+        seconds = simulate(made, H100).iteration_time
+        assert family_least_time(made, costs) <= least_time(made, costs) * (1 + 1e-9) <= seconds * (1 + 2e-9)
+    assert splits
