@@ -85,6 +85,9 @@ class Cluster:
     kernel_gap: float = 0.0
     host_per_call: float = 0.0
     exchange_host_time: float = 0.0
+    # The bytes of a row of the inner dimension with which large products reach half of `gemm_plateau`: kernels begin and
+    # end each tile apart from the next.
+    gemm_half_depth: float = 0.0
     # The peak of products of FP8, and the share of it that large ones sustain (`gemm_plateau`); those of FP4. 0: a GPU
     # without them.
     fp8_peak_flops: float = 0.0
@@ -92,12 +95,14 @@ class Cluster:
     fp4_peak_flops: float = 0.0
     fp4_gemm_plateau: float = 0.0
     # Fused attention with a causal mask: the share of the peak that the fastest kernel reaches on long sequences and
-    # heads of 128, the sequence at which it has half of that, and likewise the head; and what earlier kernels reach of
-    # it. 0: as if its products were GEMMs, with what the mask hides.
+    # heads of 128, the sequence at which it has half of that, and likewise the head and the queries of all heads; and
+    # what earlier kernels reach of it. 0: as if its products were GEMMs, with what the mask hides.
     attention_forward: float = 0.0
     attention_backward: float = 0.0
     attention_half_length: float = 0.0
     attention_half_head: float = 0.0
+    attention_half_rows_forward: float = 0.0
+    attention_half_rows_backward: float = 0.0
     flash_attention_1: float = 1.0
     flash_attention_2: float = 1.0
     # Watts of a GPU with its share of the node, computing and waiting, and what the building takes for each watt: only

@@ -7,6 +7,7 @@ from ptdp_core.simulator.cluster import Cluster
 
 FP16_BYTES = 2  # per element in the paper's runs; `Cluster.element_bytes` is that of a cluster's runs
 USUAL_HEAD = 128  # elements of an attention head
+USUAL_ROWS = 16 * 16_384  # queries of all heads at which the rates of fused attention were published
 ALIGNED_BYTES = 16  # the size of one load of a tensor-core GEMM kernel: rows have to be multiples of it
 
 
@@ -41,8 +42,9 @@ class KernelModel:
         """Seconds of `batch` products (M x K) times (K x N), with the gap to the next kernel.
 
         It is the largest of three times. The first is that of whole waves of tiles, with the best tile size; a tile
-        takes its inner loop and then its write. The second is the FLOPs over the power-limited plateau, or over the
-        rate of the kernels that take rows of any length. The third is the bytes over the bandwidth.
+        takes its inner loop and then its write. The second is the FLOPs over the power-limited plateau, of which a
+        tile reaches half if its inner loop is `gemm_half_depth` bytes long, or over the rate of the kernels that take
+        rows of any length. The third is the bytes over the bandwidth.
         """
         shape = (M, N, K, batch)
         if shape not in self._gemms:
@@ -53,7 +55,7 @@ class KernelModel:
                 for count, (per_element, write) in zip(counts, self._costs, strict=True)
             )
             flops = 2 * M * N * K * batch
-            plateau = self.plateau(flops)
+            plateau = self.plateau(flops) * (1 + cluster.gemm_half_depth / (K * self._operand_bytes))
             if any(size * self._operand_bytes % ALIGNED_BYTES for size in (M, N, K)):
                 plateau = max(plateau, flops / (cluster.gemm_unaligned * cluster.peak_flops))
             traffic = batch * (self._operand_bytes * (M * K + K * N) + cluster.element_bytes * M * N)
@@ -65,12 +67,14 @@ class KernelModel:
         """Seconds of `flops` FLOPs at the rate that large products sustain under the power limit."""
         return flops / (self._cluster.gemm_plateau * self._cluster.peak_flops)
 
-    def attention(self, flops: float, seq: int, head: int, backward: bool) -> float:
+    def attention(self, flops: float, seq: int, head: int, backward: bool, rows: int) -> float:
         """Seconds of a pass of fused attention with a causal mask, which hides half of the `flops`.
 
         Its rate grows with the sequence, whose ends fill no tile, and with the head, over whose elements it pays for
         softmax: half of what long sequences reach at `attention_half_length` tokens, and likewise by head, relative to
-        one of 128 elements. On a cluster without these numbers all FLOPs cost what large GEMMs cost.
+        one of 128 elements. It grows with the queries of all heads, too, `rows`: few do not keep all multiprocessors
+        busy, as the last tiles have the most keys. On a cluster without these numbers all FLOPs cost what large GEMMs
+        cost.
         """
         cluster = self._cluster
         share = cluster.attention_backward if backward else cluster.attention_forward
@@ -78,7 +82,9 @@ class KernelModel:
             return self.plateau(flops)
         long, half = seq / (seq + cluster.attention_half_length), cluster.attention_half_head
         wide = head / (head + half) * (1 + half / USUAL_HEAD)
-        return flops / 2 / (self._attention_share * share * long * wide * cluster.peak_flops)
+        few = cluster.attention_half_rows_backward if backward else cluster.attention_half_rows_forward
+        full = min(1.0, rows / (rows + few) * (1 + few / USUAL_ROWS))
+        return flops / 2 / (self._attention_share * share * long * wide * full * cluster.peak_flops)
 
     def memory_bound(self, traffic_bytes: float, kernels: int) -> float:
         """Seconds of `kernels` memory-bound kernels that read and write `traffic_bytes` together."""

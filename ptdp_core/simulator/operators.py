@@ -37,12 +37,16 @@ Gemm = tuple[int, int, int, int]  # M, N, K, batch
 
 
 class FusedAttention(NamedTuple):
-    """A pass of fused attention: FLOPs of its products, what the mask hides included, sequence and head size."""
+    """A pass of fused attention: FLOPs of its products, what the mask hides included, sequence and head size.
+
+    `rows` are the queries of all heads that one kernel has, which it shares out among the multiprocessors.
+    """
 
     flops: float
     seq: int
     head: int
     backward: bool
+    rows: int
 
 
 class Context(NamedTuple):
@@ -85,6 +89,10 @@ class Context(NamedTuple):
     def longest(self, s: int) -> int:
         """The most keys of a product of attention for s local tokens."""
         return max(keys for _, keys in self.blocks(s))
+
+    def queries(self, s: int) -> int:
+        """The most queries of a product of attention for s local tokens."""
+        return max(queries for queries, _ in self.blocks(s))
 
 
 ALONE = Context()
@@ -214,7 +222,7 @@ def attention_core_forward(model: ModelConfig, b: int, t: int, scores: bool = Tr
     calls = CORE_MODULES + CORE_VIEWS + CORE_FUNCTIONS + RNG_FORK * model.dropout
     if not scores:
         flops = 2 * _causal(model, b, t, context) * (query + head)
-        fused = FusedAttention(flops, context.longest(model.seq), head, False)
+        fused = FusedAttention(flops, context.longest(model.seq), head, False, heads * context.queries(model.seq))
         return Work(kernels=len(blocks), host_calls=calls, attention=(fused,))
     gemms = tuple(
         gemm
@@ -282,29 +290,34 @@ def merge_backward(model: ModelConfig, b: int, t: int) -> Work:
 def exchange_forward(model: ModelConfig, b: int, t: int, context: Context) -> Work:
     """What a layer's attention copies around the exchange of context parallelism, which is not in `layer_forward`.
 
-    Gathered keys and values, and results, are put into the order of the sequence. Around a ring the result so far, in
-    fp32, is corrected by that of each further part. Before and after an all-to-all all that it sends is put in order.
+    Gathered keys and values, and results, are put into the order of the sequence. Before and after an all-to-all all
+    that it sends is put in order. A ring is counted as Transformer Engine's on its busiest rank (attention.py of 1.11,
+    `AttnFuncWithCPAndKVP2P`): keys and values are put together (4 bytes an element), half of them made contiguous in
+    each further step (2); a result is cleared (2), and in every step that step's is added to it (6).
     """
     own, N_t = _keys_and_values(model, b, t), model.seq * b * model.attention_width / t
     if context.exchange == "all_gather":
         return Work(traffic_bytes=4 * (context.c * own + N_t), kernels=2)
     if context.exchange == "ring":
         steps = context.c - 1
-        return Work(traffic_bytes=steps * 10 * N_t, kernels=steps, wide_bytes=steps * 8 * N_t)
+        return Work(traffic_bytes=(2 + 6 * context.c) * N_t + (4 + 2 * steps) * own, kernels=2 + context.c + steps)
     return Work(traffic_bytes=2 * 4 * (own + 2 * N_t), kernels=4)
 
 
 def exchange_backward(model: ModelConfig, b: int, t: int, context: Context) -> Work:
     """The backward pass of `exchange_forward`: keys and values are gathered again, or passed on with their gradients.
 
-    Around a ring the gradients of queries, keys and values are sums of those of each part.
+    Around a ring (see there) keys and values are copied (4), in each step their gradients put together (4) and copied
+    to or added to what goes around (4, then 6), half of the keys and values made contiguous in each further step (2);
+    the queries' gradients are copied (4), and then added to (6).
     """
     own, N_t = _keys_and_values(model, b, t), model.seq * b * model.attention_width / t
     if context.exchange == "all_gather":
         return Work(traffic_bytes=4 * (2 * context.c * own + N_t), kernels=3)
     if context.exchange == "ring":
         steps = context.c - 1
-        return Work(traffic_bytes=steps * 6 * (own + N_t), kernels=2 * steps)
+        traffic = (4 + 6 * steps) * N_t + (8 + 4 * context.c + 8 * steps) * own
+        return Work(traffic_bytes=traffic, kernels=1 + 3 * context.c + steps)
     return exchange_forward(model, b, t, context)
 
 
@@ -428,7 +441,7 @@ def attention_core_backward(model: ModelConfig, b: int, t: int, scores: bool = T
     heads, blocks = context.heads(b * model.heads // t), context.blocks(model.seq)
     if not scores:
         flops = 2 * _causal(model, b, t, context) * (3 * query + 2 * head)
-        fused = FusedAttention(flops, context.longest(model.seq), head, True)
+        fused = FusedAttention(flops, context.longest(model.seq), head, True, heads * context.queries(model.seq))
         return Work(kernels=3 * len(blocks), attention=(fused,))
     gemms = tuple(
         gemm

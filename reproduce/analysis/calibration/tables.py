@@ -13,7 +13,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from math import expm1, log
+from math import expm1, inf, log
 from pathlib import Path
 from statistics import median
 from textwrap import wrap
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from ptdp_core.simulator import Cluster, ClusterParameter, load_cluster, read_parameters
 from ptdp_core.simulator.kernels import KernelModel
-from ptdp_core.simulator.operators import Gemm
+from ptdp_core.simulator.operators import FusedAttention, Gemm
 from reproduce.analysis.calibration.fit import GROUPS, MEASURED, as_parameter
 from reproduce.analysis.calibration.gemm_fit import fit_gemms, gemm_error
 from reproduce.analysis.calibration.lines import FitPoint, Fitted, line, line_error
@@ -38,12 +38,9 @@ NCCL_RANK = re.compile(r"^#\s+Rank\s+\d+", re.MULTILINE)
 
 
 class TimedAttention(NamedTuple):
-    """A pass of fused attention as a table has it: its FLOPs, those that the mask hides included, and seconds."""
+    """A pass of fused attention as a table has it (`operators.FusedAttention`), and its seconds."""
 
-    flops: float
-    seq: int
-    head: int
-    backward: bool
+    work: FusedAttention
     seconds: float
 
 
@@ -122,7 +119,8 @@ def attention(path: Path) -> list[TimedAttention]:
         if row["pass"] not in PRODUCTS:
             raise UsageError(f"{path}, line {number}: pass={row['pass']!r}; needs {' or '.join(PRODUCTS)}")
         flops = 2.0 * PRODUCTS[row["pass"]] * b * heads * s * s * head
-        passes.append(TimedAttention(flops, s, head, row["pass"] == "backward", _seconds(path, number, row, flops)))
+        work = FusedAttention(flops, s, head, row["pass"] == "backward", b * heads * s)
+        passes.append(TimedAttention(work, _seconds(path, number, row, flops)))
     return passes
 
 
@@ -203,10 +201,10 @@ def fit_tables(
         errors["products"] = expm1(gemm_error(times, cluster, {}))
     if attention_file:
         passes = attention(attention_file)
-        for name, backward in (("attention_forward", False), ("attention_backward", True)):
-            if own := [each for each in passes if each.backward == backward]:
-                numbers[name] = _share(own, cluster, name), f"median of {len(own)} passes of {attention_file.name}"
-                cluster = replace(cluster, **{name: numbers[name][0].value})  # type: ignore[arg-type]
+        source = f"fitted to {len(passes)} passes of {attention_file.name}"
+        found = _attention_numbers(passes, cluster)
+        numbers |= {name: (number, source) for name, number in found.items()}
+        cluster = replace(cluster, **{name: number.value for name, number in found.items()})  # type: ignore[arg-type]
         errors["attention"] = expm1(_attention_error(passes, cluster))
     links, link_errors = _links(collectives, cluster.gpus_per_node)
     numbers |= links
@@ -215,17 +213,65 @@ def fit_tables(
     return FromTables(base, {name: known[name] for name in after}, after, errors)
 
 
-def _share(passes: Sequence[TimedAttention], cluster: Cluster, name: str) -> Fitted:
-    """The share of the peak at which long passes run, by the model's rule for shorter ones and other heads."""
-    whole = KernelModel(replace(cluster, **{name: 1.0}))  # type: ignore[arg-type]
-    shares = [whole.attention(*each[:4]) / each.seconds for each in passes]
-    return Fitted(median(shares), min(shares), max(shares))
+def _attention_numbers(passes: Sequence[TimedAttention], cluster: Cluster) -> dict[str, Fitted]:
+    """The shares of the peak at which long passes run, by the model's rule for shorter ones and other heads.
+
+    Where the table has passes of several lengths, that with half of the share is fitted, too, and likewise the rows.
+    """
+    lengths = [cluster.attention_half_length]
+    if len({each.work.seq for each in passes}) >= LEAST_ROWS:
+        lengths += _steps(1, 3_000)
+    best: dict[str, Fitted] = {}
+    least = inf
+    for length in lengths:
+        numbers = {"attention_half_length": _about(length)} if len(lengths) > 1 else {}
+        spread = 0.0
+        for name, backward in (("forward", False), ("backward", True)):
+            if own := [each for each in passes if each.work.backward == backward]:
+                known = replace(cluster, **{f"attention_{name}": 1.0, "attention_half_length": length})  # type: ignore[arg-type]
+                shares, rows, apart = _share(own, known, f"attention_half_rows_{name}")
+                numbers |= {f"attention_{name}": Fitted(median(shares), min(shares), max(shares))} | rows
+                spread += apart
+        if spread < least:
+            best, least = numbers, spread
+    return best
+
+
+def _share(passes: Sequence[TimedAttention], known: Cluster, name: str) -> tuple[list[float], dict[str, Fitted], float]:
+    """By pass the share of the peak on a cluster that has all of it; the rows with half of it, if they can be told.
+
+    The last value is how far the logarithms of the shares are apart, summed up.
+    """
+
+    def shares(rows: float) -> list[float]:
+        whole = KernelModel(replace(known, **{name: rows}))  # type: ignore[arg-type]
+        return [whole.attention(*each.work) / each.seconds for each in passes]
+
+    def apart(rows: float) -> float:
+        logs = [log(value) for value in shares(rows)]
+        return sum(abs(value - median(logs)) for value in logs)
+
+    rows = getattr(known, name)
+    if len({each.work.rows for each in passes}) < LEAST_ROWS:
+        return shares(rows), {}, apart(rows)
+    rows = min([rows, *_steps(1_000, 500_000)], key=apart)
+    return shares(rows), {name: _about(rows)}, apart(rows)
+
+
+def _steps(low: float, high: float) -> list[float]:
+    """Numbers from `low` on, each a fifth larger than the one before."""
+    return [float(round(low * 1.2**step)) for step in range(round(log(high / low) / log(1.2)) + 1)]
+
+
+def _about(value: float) -> Fitted:
+    """A number that is known to a factor of two."""
+    return Fitted(value, value / 2, 2 * value)
 
 
 def _attention_error(passes: Sequence[TimedAttention], cluster: Cluster) -> float:
     """Mean |log(model / measured)| over the passes."""
     model = KernelModel(cluster)
-    return sum(abs(log(model.attention(*each[:4]) / each.seconds)) for each in passes) / len(passes)
+    return sum(abs(log(model.attention(*each.work) / each.seconds)) for each in passes) / len(passes)
 
 
 def text(found: FromTables, name: str, command: str) -> str:

@@ -4,7 +4,7 @@ import pytest
 
 from ptdp_core.simulator.cluster import load_cluster
 from ptdp_core.simulator.costs import CostModel
-from ptdp_core.simulator.kernels import KernelModel
+from ptdp_core.simulator.kernels import USUAL_ROWS, KernelModel
 from ptdp_core.simulator.software import Software
 
 # teraFLOP/s with a causal mask and heads of 128, whose FLOPs count what the mask leaves: forward, backward, together.
@@ -17,7 +17,7 @@ def rate(kernels: KernelModel, seq: int, head: int = 128, *, forward: bool = Tru
     """teraFLOP/s of some passes over one sequence and head, counted as the benchmarks do."""
     square = 2.0 * seq * seq * head
     passes = [(2 * square, False)] * forward + [(5 * square, True)] * backward
-    seconds = sum(kernels.attention(flops, seq, head, back) for flops, back in passes)
+    seconds = sum(kernels.attention(flops, seq, head, back, USUAL_ROWS) for flops, back in passes)
     return sum(flops for flops, _ in passes) / 2 / seconds / 1e12
 
 
@@ -41,4 +41,4 @@ def test_smaller_heads_and_earlier_kernels_are_slower():
 
 def test_a_cluster_without_rates_prices_attention_as_large_products_of_the_whole_square():
     selene = KernelModel(load_cluster("selene"))
-    assert selene.attention(1e15, 2048, 128, True) == selene.plateau(1e15)
+    assert selene.attention(1e15, 2048, 128, True, 2048) == selene.plateau(1e15)

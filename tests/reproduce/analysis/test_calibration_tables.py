@@ -30,7 +30,8 @@ def attention_table(path: Path) -> Path:
     kernels, rows = KernelModel(TRUE), []
     for seq in (1024, 4096, 16384):
         for name, products in PRODUCTS.items():
-            seconds = kernels.attention(2.0 * products * 2 * 16 * seq**2 * 128, seq, 128, name == "backward")
+            flops = 2.0 * products * 2 * 16 * seq**2 * 128
+            seconds = kernels.attention(flops, seq, 128, name == "backward", 2 * 16 * seq)
             rows.append(f"2,{seq},16,128,{name},{seconds}")
     path.write_text("\n".join(["batch,seq,heads,head_size,pass,seconds", *rows]))
     return path
