@@ -85,6 +85,9 @@ class Cluster:
     kernel_gap: float = 0.0
     host_per_call: float = 0.0
     exchange_host_time: float = 0.0
+    # What a GPU waits for each kernel of a local expert: the host launches them one by one, once it has read how many
+    # tokens there are.
+    expert_launch_time: float = 0.0
     # The bytes of a row of the inner dimension with which large products reach half of `gemm_plateau`: kernels begin and
     # end each tile apart from the next.
     gemm_half_depth: float = 0.0

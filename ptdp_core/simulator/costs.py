@@ -213,6 +213,8 @@ class CostModel:
             device += fsum(self.narrow_kernels(elements).gemm(*gemm) for elements, gemm in work.narrow_gemms)
         device += self.kernels.memory_bound(self._traffic(work), work.kernels)
         device += self.communication(work, group) - hidden
+        if self.software.cuda_graphs:
+            return device
         host = work.calls * self.cluster.host_per_call
         return device + host if self.software.blocking_launches else max(device, host)
 
@@ -364,22 +366,37 @@ class CostModel:
         weights = self.seconds(self._accumulated(config, weight_gradients, *weights_and_tensors), group)
         waits = self.context_waits(config)
         forward, backward, recompute = forward + waits[0], backward + waits[1], recompute + waits[2]
-        if parallel.e > 1:
-            forward += self.expert_exchange(config)
-            recompute += self.expert_exchange(config) if parallel.recompute == "full" else 0.0
-            backward += self.expert_exchange(config)
+        if model.experts:
+            exchange = self.expert_exchange(config)
+            forward_launches, backward_launches = self.expert_launches(config)
+            forward += exchange + forward_launches
+            recompute += exchange + forward_launches if parallel.recompute == "full" else 0.0
+            backward += exchange + backward_launches
         return StageTimes(self.cluster.microbatch_host_time, forward, recompute, backward, weight_gradient=weights)
 
     def expert_exchange(self, config: TrainingConfig) -> float:
         """Seconds of the all-to-alls of a layer's pass, dispatch and combine, on the busiest expert-parallel rank.
 
         Nothing else is computed meanwhile. A group's ranks are neighbours where tensor ranks have experts of their own,
-        and t apart otherwise.
+        and t apart otherwise. With `deduplicated_dispatch` a token goes once to each rank and once to each node, with
+        `overlapped_exchange` all of it hides, as it is shorter than what another microbatch computes.
         """
         parallel, node = config.parallel, self.cluster.gpus_per_node
+        if parallel.e == 1 or self.software.overlapped_exchange:
+            return 0.0
         group = tensor_group(parallel.e, node) if parallel.whole_experts else data_group(parallel.t, parallel.e, node)
         size = self.cluster.element_bytes * experts.load(config)
-        return fsum(self.network.all_to_all(group, size * call.elements) for call in experts.passes(config).forward)
+        sizes = [size * call.elements for call in experts.passes(config).forward]
+        if not self.software.deduplicated_dispatch:
+            return fsum(self.network.all_to_all(group, size) for size in sizes)
+        inside, across = experts.deduplicated(config.model, group)
+        return fsum(self.network.exchange(group, inside * size, across * size) for size in sizes)
+
+    def expert_launches(self, config: TrainingConfig) -> tuple[float, float]:
+        """Seconds that a layer's forward and backward pass wait for launches of their local experts' kernels."""
+        each = 0.0 if self.software.cuda_graphs else self.cluster.expert_launch_time
+        forward, backward = experts.launches(config)
+        return each * forward, each * backward
 
     def context_waits(self, config: TrainingConfig) -> tuple[float, float, float]:
         """Seconds that a layer waits for the exchange of context parallelism: forward, backward, where it is repeated.

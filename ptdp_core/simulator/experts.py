@@ -9,12 +9,13 @@ Transformer Engine's grouped linear launches them. The host's wait for the numbe
 What all tokens go through, the shared expert's MLP, is in `operators`.
 """
 
-from math import ceil
+from math import ceil, comb
 from typing import NamedTuple
 
-from ptdp_core.config import TrainingConfig
+from ptdp_core.config import ModelConfig, TrainingConfig
 from ptdp_core.layout import PassCollectives, expert_passes
 from ptdp_core.simulator.fp8 import RECIPES, linears_in_fp8
+from ptdp_core.simulator.network import Group
 from ptdp_core.simulator.operators import Gemm, Work
 
 # Kernels of grouped GEMMs take an expert's rows by 16: their loads are of 16 bytes, in FP8 as many elements.
@@ -134,6 +135,30 @@ def passes(config: TrainingConfig) -> PassCollectives:
     """The all-to-alls of a layer's passes: dispatch and combine."""
     parallel = config.parallel
     return expert_passes(config.local_model, parallel.b, parallel.e, parallel.t if parallel.whole_experts else 1)
+
+
+def launches(config: TrainingConfig) -> tuple[int, int]:
+    """The kernels of a GPU's experts in a layer's forward and backward pass: products of both linears, and casts."""
+    local, recipe = config.model.experts // config.parallel.e, RECIPES.get(config.parallel.fp8_recipe)
+    casts = recipe.kernels if recipe else 0
+    return 2 * local * (1 + casts), 2 * local * (2 + casts)
+
+
+def deduplicated(model: ModelConfig, group: Group) -> tuple[float, float]:
+    """Of the k rows of a token, how many are sent inside a node and to other nodes, if each goes once to a place.
+
+    A token's k experts are any of the E, equally often. Between nodes it goes once to each node that has one of them,
+    and inside once to each rank. So do DeepSeek's DeepEP and NVIDIA's HybridEP.
+    """
+
+    def places(number: int) -> float:
+        """How many of so many equal places have one of a token's experts, on average."""
+        without, all_of_them = model.experts - model.experts // number, comb(model.experts, model.experts_per_token)
+        return number * (1 - comb(without, model.experts_per_token) / all_of_them)
+
+    k, nodes = model.experts_per_token, group.nodes
+    inside = places(group.size) / k * (group.per_node - 1) / group.per_node
+    return inside, places(nodes) / k * (nodes - 1) / nodes
 
 
 def kept_bytes(config: TrainingConfig) -> int:

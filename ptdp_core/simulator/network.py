@@ -124,22 +124,25 @@ class NetworkModel:
         return latency / 2 + (group.size - 1) / group.size * size_bytes / bandwidth
 
     def all_to_all(self, group: Group, size_bytes: float) -> float:
-        """Seconds in which each GPU of a group sends 1/k of `size_bytes` to each of the k, itself included.
+        """Seconds in which each GPU of a group sends 1/k of `size_bytes` to each of the k, itself included."""
+        others = (group.per_node - 1) / group.size, (group.size - group.per_node) / group.size
+        return self.exchange(group, *(share * size_bytes for share in others))
 
-        What goes to other nodes and what stays go at the same time.
+    def exchange(self, group: Group, inside_bytes: float, across_bytes: float) -> float:
+        """Seconds in which each GPU of a group sends so many bytes to others of its node, and to other nodes.
+
+        Both go at the same time.
         """
         if group.size == 1:
             return 0.0
-        latency, away = 0.0, group.size - group.per_node
-        inside = across = 0.0
+        latency = inside = across = 0.0
         if group.per_node > 1:
             in_node, bandwidth = self._inside_node(group.per_node)
             latency += in_node / 2
-            inside = (group.per_node - 1) / group.size * size_bytes / bandwidth
-        if away > 0:
+            inside = inside_bytes / bandwidth
+        if group.nodes > 1:
             latency += self._cluster.network_latency
-            rail = self._rail_bandwidth(group, self._cluster.tensor_hca_bandwidth)
-            across = group.per_node * away / group.size * size_bytes / rail
+            across = group.per_node * across_bytes / self._rail_bandwidth(group, self._cluster.tensor_hca_bandwidth)
         return latency + max(inside, across)
 
     def all_gather(self, group: Group, size_bytes: float) -> float:

@@ -54,10 +54,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         *("--collectives", "--collective"),
         type=options.path_of,
-        action="append",
+        action="extend",
+        nargs="+",
         default=[],
         metavar="FILE",
-        help="what nccl-tests prints on 2, 4 or 8 GPUs of a node; repeatable",
+        help="what nccl-tests prints on 2, 4 or 8 GPUs of a node, in one or several files",
     )
     parser.add_argument("--check", action="store_true", help="also train tiny GPTs, and compare with the predictions")
     options.add_json(parser)

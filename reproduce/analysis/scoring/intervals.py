@@ -14,7 +14,7 @@ from pandas import DataFrame, Series, concat
 
 from ptdp_core.simulator import load_cluster, read_parameters
 from reproduce.analysis.scoring import refit
-from reproduce.analysis.scoring.ledger import TODAY, first_rank_bytes, measured_over_predicted, studies
+from reproduce.analysis.scoring.ledger import TODAY, measured_over_predicted, published_kind_of_bytes, studies
 from reproduce.experiment import catalog
 from reproduce.experiment.margins import signs
 from reproduce.experiment.quantities import PEAK_MEMORY
@@ -137,10 +137,11 @@ def _ratios(values: DataFrame) -> Series:
 def memory_errors() -> Series:
     """The errors of a GPU's memory: of the studies that publish it, and of Zero Bubble's tables."""
     errors: list[tuple[str, Any, float]] = [
-        (study.id, first_rank_bytes(point.config, load_cluster(study.cluster), study.software), published)
+        (study.id, published_kind_of_bytes(point, load_cluster(point.cluster)), published)
         for study in studies()
+        if not study.again
         for point in study.points.itertuples()
-        if (published := point.first_rank_bytes) is not None
+        if (published := point.published_bytes) is not None
     ]
     artifact, name = catalog.load(MEMORY_TABLES), PEAK_MEMORY.name
     evaluator = simulated.make(runner.plan(artifact, Path(), "simulated"), debug=False)

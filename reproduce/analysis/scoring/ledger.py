@@ -1,6 +1,7 @@
 """The ledger: training iterations that others measured, on other clusters, as the simulator predicts them.
 
-None of these values set a parameter of the simulator. `ledger()` gives everything as plain data, study by study.
+None of these values set a parameter of the simulator, but for some of Qwen3's, as its study says. `ledger()` gives
+everything as plain data, study by study.
 """
 
 import json
@@ -31,10 +32,13 @@ class Study:
     """What one source measured, of one cluster and program; `caveat` says what is not modelled or not known.
 
     `points` has a row per training iteration: `label` (the source's, or the configuration in the paper's letters),
-    `config`, `iteration_time` in s, as published or from what is published per GPU (teraFLOP/s by eq. 3, tokens/s,
-    sequences/s), and `first_rank_bytes`, the memory of a GPU of the first pipeline rank, None if not published.
+    `config`, `cluster` and `software`, which are the study's unless a point has its own, `iteration_time` in s, as
+    published or from what is published per GPU (teraFLOP/s by eq. 3, tokens/s, sequences/s), and `published_bytes`,
+    None if there is no memory: of a GPU of the first pipeline rank as the driver reports it, or if `allocated` what the
+    program has allocated on the fullest GPU.
 
-    `alternative` are settings that may as well have been used, where the source does not say: scored beside.
+    `alternative` are settings that may as well have been used, where the source does not say: scored beside. `again`
+    says that the points are those of another study, on another cluster.
     """
 
     id: str
@@ -46,6 +50,7 @@ class Study:
     software: Software
     points: DataFrame
     alternative: Mapping[str, Any]
+    again: bool = False
 
     def with_alternative(self) -> "Study":
         """The same study with the settings of `alternative` in every configuration."""
@@ -62,11 +67,19 @@ def studies() -> tuple[Study, ...]:
         Study(
             **{name: entry[name] for name in TEXTS},
             software=Software(**entry["software"]),
-            points=DataFrame(map(_point, entry["points"]), dtype=object),  # bytes stay whole numbers
+            points=DataFrame([_point(point, entry) for point in _points(entry)], dtype=object),  # bytes stay whole
             alternative=entry.get("alternative", {}),
+            again="points_of" in entry,
         )
         for entry in _document()["studies"]
     )
+
+
+def _points(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A study's points, which may be those of another one (`points_of`)."""
+    of = entry.get("points_of", entry["id"])
+    points: list[dict[str, Any]] = next(each["points"] for each in _document()["studies"] if each["id"] == of)
+    return points
 
 
 @cache
@@ -74,17 +87,20 @@ def _document() -> Any:
     return json.loads(FILE.read_text(encoding="utf-8"))
 
 
-def _point(entry: Mapping[str, Any]) -> dict[str, Any]:
+def _point(entry: Mapping[str, Any], study: Mapping[str, Any]) -> dict[str, Any]:
     config = TrainingConfig.from_plain(entry["config"])
     model, parallel = config.model, config.parallel
-    gib = entry.get("memory_gib_first_rank")
+    gib = entry.get("memory_gib_first_rank", entry.get("allocated_gib"))
     return {
         "label": entry.get("label")
         or f"l={model.layers} h={model.hidden} a={model.heads} "
         f"p={parallel.p} t={parallel.t} d={parallel.d} b={parallel.b} B={parallel.B}",
         "config": config,
+        "cluster": entry.get("cluster", study["cluster"]),
+        "software": Software(**entry.get("software", study["software"])),
         "iteration_time": _seconds(entry, config),
-        "first_rank_bytes": None if gib is None else gib * GIB,
+        "published_bytes": None if gib is None else gib * GIB,
+        "allocated": "allocated_gib" in entry,
     }
 
 
@@ -101,17 +117,17 @@ def _seconds(entry: Mapping[str, Any], config: TrainingConfig) -> float:
 
 
 def predicted(study: Study, cluster: Cluster | None = None) -> DataFrame:
-    """A study's points on its cluster, or the one given, with our `seconds`, and `bytes` where they are published."""
-    cluster = cluster or load_cluster(study.cluster)
-    points, software = study.points, study.software
-    sizes = [
-        None if published is None else first_rank_bytes(config, cluster, software)
-        for config, published in zip(points.config, points.first_rank_bytes, strict=True)
+    """A study's points on their clusters, or the one given, with our `seconds`, and `bytes` where some are published."""
+    clusters = [cluster or load_cluster(name) for name in study.points.cluster]
+    ours = [
+        (
+            simulate(point.config, where, point.software).iteration_time,
+            None if point.published_bytes is None else published_kind_of_bytes(point, where),
+        )
+        for point, where in zip(study.points.itertuples(), clusters, strict=True)
     ]
-    return points.assign(
-        seconds=[simulate(config, cluster, software).iteration_time for config in points.config],
-        bytes=Series(sizes, dtype=object),
-    )
+    seconds, sizes = zip(*ours, strict=True)
+    return study.points.assign(seconds=seconds, bytes=Series(sizes, dtype=object))
 
 
 def throughput_score(points: DataFrame) -> dict[str, Any]:
@@ -135,18 +151,28 @@ def range_of_today() -> tuple[float, float]:
 
 def memory_score(points: DataFrame) -> Score | None:
     """The score of memory, where it is published; None if it is nowhere."""
-    known = points.dropna(subset="first_rank_bytes")
-    sizes = known[["label"]].assign(ours=known.bytes.astype(float), paper=known.first_rank_bytes.astype(float))
+    known = points.dropna(subset="published_bytes")
+    sizes = known[["label"]].assign(ours=known.bytes.astype(float), paper=known.published_bytes.astype(float))
     return None if known.empty else score(compared(sizes))
 
 
-def first_rank_bytes(config: TrainingConfig, cluster: Cluster, software: Software) -> float:
-    """Memory that a GPU of the first pipeline rank has in use at its fullest, as the driver reports it."""
-    parallel = config.parallel
+def published_kind_of_bytes(point: Any, cluster: Cluster) -> float:
+    """Memory of a study's point as its source counts it.
+
+    That is what a GPU of the first pipeline rank has in use at its fullest, as the driver reports it, or what the
+    program has allocated on the fullest GPU, without what PyTorch's allocator leaves unused.
+    """
+    if not point.allocated:
+        return _bytes_by_rank(point, cluster)[0] + cluster.memory_reserved
+    return max(_bytes_by_rank(point, replace(cluster, allocator_efficiency=1.0)))
+
+
+def _bytes_by_rank(point: Any, cluster: Cluster) -> list[int]:
+    config, parallel = point.config, point.config.parallel
     # A schedule holds its most activations within the first few rounds of p microbatches.
     microbatches = min(parallel.m, 4 * parallel.p)
     moments = stash_fronts(build(parallel.schedule, parallel.p, microbatches, parallel.v))
-    return sum(rank_memories(config, cluster, moments, software)[0].values()) + cluster.memory_reserved
+    return [sum(memory.values()) for memory in rank_memories(config, cluster, moments, point.software)]
 
 
 def ledger(paper: Mapping[str, Score] | None = None, fits: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
@@ -194,10 +220,19 @@ def _as_plain(study: Study) -> dict[str, Any]:
                 "config": point.config.to_plain(),
                 "iteration_time": {"ours": point.seconds, "published": point.iteration_time},
                 "error": point.iteration_time / point.seconds - 1,
-                "first_rank_bytes": point.bytes and {"ours": point.bytes, "published": point.first_rank_bytes},
+                **_memory(point),
             }
             for point in points.itertuples()
         ],
+    }
+
+
+def _memory(point: Any) -> dict[str, Any]:
+    """A point's memory by what it is of; None where it is not published."""
+    sizes = point.bytes and {"ours": point.bytes, "published": point.published_bytes}
+    return {
+        "first_rank_bytes": None if point.allocated else sizes,
+        "allocated_bytes": sizes if point.allocated else None,
     }
 
 

@@ -11,7 +11,6 @@ from ptdp_core.formulas import flops_per_iteration
 from ptdp_core.simulator import PAPER, load_cluster, simulate
 from reproduce.analysis.scoring.ledger import (
     Study,
-    first_rank_bytes,
     ledger,
     memory_score,
     predicted,
@@ -33,19 +32,21 @@ def entries() -> dict:
     return {entry["id"]: entry for entry in ledger()["studies"]}
 
 
-def study(*seconds: float, first_rank_bytes: float | None = None) -> Study:
+def study(*seconds: float, published_bytes: float | None = None, allocated: bool = False) -> Study:
     """A study that measured these seconds of an iteration of `CONFIG`."""
-    point = {"label": "", "config": CONFIG, "first_rank_bytes": first_rank_bytes}
+    point = {"label": "", "config": CONFIG, "cluster": "selene", "software": PAPER}
+    point |= {"published_bytes": published_bytes, "allocated": allocated}
     points = DataFrame([{**point, "iteration_time": each} for each in seconds], dtype=object)
     return Study("one", "One", "a paper", "iterations", "selene", "", PAPER, points, {})
 
 
 def test_every_study_says_where_it_is_from_and_has_points():
-    assert sum(len(s.points) for s in studies()) == 343
+    assert sum(len(s.points) for s in studies() if not s.again) == 343 + 119
+    assert sum(len(s.points) for s in studies() if s.again) == 24 + 7 + 12
     for s in studies():
         assert len(s.source) > 20
         assert s.caveat
-        assert load_cluster(s.cluster).name == s.cluster
+        assert all(load_cluster(name).name == name for name in (s.cluster, *s.points.cluster))
 
 
 def test_errors_are_of_throughput():
@@ -83,9 +84,15 @@ def test_tokens_and_sequences_per_gpu_become_seconds():
 
 def test_memory_of_the_first_rank_is_the_peak_where_that_is_the_fullest():
     estimate = simulate(CONFIG, SELENE)
-    first = first_rank_bytes(CONFIG, SELENE, PAPER)
-    assert first == estimate.peak_memory + SELENE.memory_reserved
-    assert memory_score(predicted(study(1.0, first_rank_bytes=first / 1.25))).mean == pytest.approx(0.25)
+    first = estimate.peak_memory + SELENE.memory_reserved
+    assert memory_score(predicted(study(1.0, published_bytes=first / 1.25))).mean == pytest.approx(0.25)
+
+
+def test_what_a_program_has_allocated_is_without_what_the_driver_and_the_allocator_take():
+    kept = replace(CONFIG, parallel=replace(CONFIG.parallel, recompute="none"))
+    points = study(1.0, published_bytes=1.0, allocated=True).points.assign(config=[kept])
+    whole = simulate(kept, replace(SELENE, allocator_efficiency=1.0)).peak_memory
+    assert predicted(replace(study(1.0), points=points)).bytes[0] == whole < simulate(kept, SELENE).peak_memory
 
 
 def test_everything_is_plain_data(entries):
