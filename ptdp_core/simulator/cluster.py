@@ -88,8 +88,8 @@ class Cluster:
     # What a GPU waits for each kernel of a local expert: the host launches them one by one, once it has read how many
     # tokens there are.
     expert_launch_time: float = 0.0
-    # The bytes of a row of the inner dimension with which large products reach half of `gemm_plateau`: kernels begin and
-    # end each tile apart from the next.
+    # The bytes of a row of the inner dimension with which large products reach half of `gemm_plateau`, as kernels begin
+    # and end each tile apart from the next.
     gemm_half_depth: float = 0.0
     # The peak of products of FP8, and the share of it that large ones sustain (`gemm_plateau`); those of FP4. 0: a GPU
     # without them.

@@ -23,8 +23,8 @@ class Software:
     - `fsdp`: ZeRO-3 is PyTorch's FSDP (Zhao et al. 2023, arXiv:2304.11277): it gathers a layer twice for a microbatch
       and reduces each microbatch's gradients, in the precision of gradients, layer by layer
     - `backward_post`: in the backward pass FSDP gathers a layer only when the one before it has computed its gradients
-    - `deduplicated_dispatch`: a token goes once to each rank that has some of its experts, and once to each node (DeepEP,
-      HybridEP), where an all-to-all sends a row for each expert
+    - `deduplicated_dispatch`: a token goes once to each rank that has some of its experts, and once to each node
+      (DeepEP, HybridEP), where an all-to-all sends a row for each expert
     - `overlapped_exchange`: what experts exchange hides under another microbatch's computation
     - `cuda_graphs`: an iteration's kernels are launched as CUDA graphs, which take no time of the host
     - `blocking_launches`: the host waits for each kernel (CUDA_LAUNCH_BLOCKING=1), so that its own time adds up

@@ -117,7 +117,7 @@ def _seconds(entry: Mapping[str, Any], config: TrainingConfig) -> float:
 
 
 def predicted(study: Study, cluster: Cluster | None = None) -> DataFrame:
-    """A study's points on their clusters, or the one given, with our `seconds`, and `bytes` where some are published."""
+    """A study's points on their clusters or the one given, with our `seconds`, and `bytes` where any are published."""
     clusters = [cluster or load_cluster(name) for name in study.points.cluster]
     ours = [
         (
