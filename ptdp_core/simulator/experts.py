@@ -4,7 +4,8 @@ A GPU routes T tokens, and sends k rows of h for each of them to their experts' 
 R rows with them: kT of a balanced router, times `load` on the busiest rank, each expert's filled up to `ROWS_AT_ONCE`.
 Where tensor ranks share experts, T are all tokens of the microbatch, and each has 1/t of every expert's width; with
 whole experts (etp = 1) T is 1/t of them. A grouped GEMM is a product of each local expert after the other, as
-Transformer Engine's grouped linear launches them. The host's wait for the numbers of tokens is left out.
+Transformer Engine's grouped linear launches them. `launches` counts what the host has to launch for it, once it has
+read the numbers of tokens.
 
 What all tokens go through, the shared expert's MLP, is in `operators`.
 """
