@@ -88,7 +88,7 @@ def draw(artifact: Artifact, record: "Record") -> "Figure":
     key.legend(handles.values(), handles.keys(), loc="center", ncols=len(handles), columnspacing=1.2)
     below = record.fidelity + "; black marks: simulated" * ("predicted" in handles)
     if interval := interval_label(artifact, [record]):
-        below += f"; black lines: {interval}, not known on H100s"
+        below += f"; black lines: {interval}"
     above = "derived from the executed schedules, with passes F, I and W of equal length, relative to 1F1B"
     theme.add_origin(figure, [f"(a) {above}", f"below: {below}"])
     fit_labels(figure)
