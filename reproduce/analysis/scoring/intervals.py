@@ -62,7 +62,7 @@ def margins(published: DataFrame, refitted: Mapping[str, Any]) -> dict[str, Any]
             "throughput": _margin(usual.log.abs(), "throughputs of the paper, each artifact left out of the fit"),
             "ratio": _margin(_ratios(usual), "ratios of two of them: neighbours in a series, series at one x"),
             "zero3": _margin(zero3.log.abs(), "throughputs of Table 2 with ZeRO-3, the table left out of the fit"),
-            "memory": _margin(memory_errors(), "memory of BigScience's, Zero Bubble's and SimuMax's runs, never fitted"),
+            "memory": _margin(memory_errors(), "memory in BigScience's, Zero Bubble's, SimuMax's runs, never fitted"),
         },
         "others": _of_others(todays_errors(OTHERS)) | _of_differing(),
     }
