@@ -7,11 +7,11 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from benchmarks.gate.guard import measured_core
 from benchmarks.gate.trees import BASE, HEAD, Tree, last_line
@@ -32,48 +32,30 @@ class GateBenchmark:
     injected: float = 0.0
 
 
-class StepCounts(NamedTuple):
-    """What a step does on base and on head, by what is counted, without `varying`, what differs in two runs of head."""
-
-    base: dict[str, int]
-    head: dict[str, int]
-    varying: list[str]
-
-
-class SideLauncher(Protocol):
+class ProcessLauncher:
     """What a session measures with: it starts and stops a process of each side, and times slices in it."""
 
-    def start(self, names: Sequence[str]) -> None:
-        """Start a fresh process of each side, ready to measure these benchmarks."""
-
-    def run(self, side: str, name: str) -> float:
-        """Let this side's process measure a slice of a benchmark, and return the seconds of its median iteration."""
-
-    def stop(self) -> None:
-        """End all running processes."""
-
-
-class ProcessLauncher:
-    """The launcher that starts real processes; tests have launchers without."""
-
-    def __init__(self, trees: Mapping[str, Tree], benchmarks: Sequence[GateBenchmark]) -> None:
+    def __init__(self, trees: Mapping[str, Tree], benchmarks: Iterable[GateBenchmark]) -> None:
         self.trees = trees
         self.benchmarks = {benchmark.name: benchmark for benchmark in benchmarks}
         self._loaded: dict[str, _Loaded] = {}
 
     def start(self, names: Sequence[str]) -> None:
-        """Start both sides at once, and wait until both have set their benchmarks up."""
+        """Start a fresh process of each side, both at once, and wait until both have set these benchmarks up."""
         if any(loaded.starts == STARTS for loaded in self._loaded.values()):
             self.stop()
         for side, tree in self.trees.items():
             if side not in self._loaded:
-                self._loaded[side] = _Loaded(tree, _packages(self.benchmarks.values()))
+                self._loaded[side] = _Loaded(tree, self.benchmarks.values())
             self._loaded[side].start([self.benchmarks[name] for name in names])
         for loaded in self._loaded.values():
             loaded.answer("ready")
 
     def run(self, side: str, name: str) -> float:
-        """Measure a slice (see `SideLauncher`). Raises `UnavailableError` if the process does not answer."""
+        """Let this side's process measure a slice of a benchmark, and return the seconds of its median iteration.
+
+        Raises `UnavailableError` if the process does not answer.
+        """
         loaded = self._loaded[side]
         loaded.say({"slice": name})
         return statistics.median(loaded.answer("seconds"))
@@ -84,14 +66,14 @@ class ProcessLauncher:
             self._loaded.popitem()[1].stop()
 
     def lacking(self) -> dict[str, str]:
-        """Try every benchmark once on both sides; return, by name, why base cannot run some of them.
+        """Try every benchmark once on both sides; return, by name, why some of them cannot be compared.
 
         This first run also compiles both trees' modules. What base cannot run is no fault of head: base may be older
         than the benchmark, or broken. Raises `UnavailableError` for what head cannot run.
         """
         lacks: dict[str, str] = {}
         outputs: dict[str, dict[str, str]] = {}
-        for side, tree in self.trees.items():
+        for side, tree in reversed(list(self.trees.items())):
             # All at once first, which is enough if nothing is wrong; then one by one, to learn which cannot run.
             problem, outputs[side] = self._try(tree, list(self.benchmarks.values()))
             for name, benchmark in self.benchmarks.items() if problem else ():
@@ -101,7 +83,9 @@ class ProcessLauncher:
                 if why:
                     lacks[name] = f"{tree} cannot run it: {why}"
                 outputs[side] |= output
-        return lacks | {name: why for name, why in self._different(outputs).items() if name not in lacks}
+            for name in self.benchmarks.keys() - outputs[side].keys() - lacks.keys():
+                lacks[name] = f"{tree} skips it, or gives its benchmark fixture no function"
+        return self._different(outputs) | lacks
 
     def _different(self, outputs: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
         """The benchmarks whose first step returns something else on the two sides, but the same again on head."""
@@ -111,72 +95,54 @@ class ProcessLauncher:
         steady = [name for name in changed if again.get(name) == head[name]]
         return dict.fromkeys(steady, "its result differs between base and head, so that it does other work")
 
-    def counts(self, name: str) -> StepCounts:
-        """What one step of a benchmark does on each side; with two sizes also how much more it does at the second."""
+    def counts(self, side: str, name: str) -> dict[str, int]:
+        """What one step of a benchmark does on a side; with two sizes also how much more it does at the second."""
         benchmark = self.benchmarks[name]
-        sizes = benchmark.workload.get("sizes", ())
-        by_size = [
-            replace(benchmark, workload={**benchmark.workload, "sizes": sizes[place:]})
-            for place in range(len(sizes) or 1)
-        ]
-        base, head, again = (
-            _with_growth([self._ask(self.trees[side], [sized], name) for sized in by_size], sizes)
-            for side in (BASE, HEAD, HEAD)
-        )
-        varying = {what for what in head.keys() | again.keys() if head.get(what) != again.get(what)}
+        first = self._ask(self.trees[side], [benchmark], name)
+        sizes = benchmark.workload.get("sizes")
+        if not sizes:
+            return first
+        larger = replace(benchmark, workload={**benchmark.workload, "sizes": sizes[1:]})
+        second = self._ask(self.trees[side], [larger], name)
+        growth = {what: second.get(what, 0) - first.get(what, 0) for what in first | second}
+        return first | {f"{what}{GROWTH}{sizes[0]} to {sizes[1]}": count for what, count in growth.items()}
 
-        def steady(counts: Mapping[str, int]) -> dict[str, int]:
-            return {what: count for what, count in counts.items() if not {what, what.partition(GROWTH)[0]} & varying}
-
-        return StepCounts(steady(base), steady(head), sorted(what for what in varying if GROWTH not in what))
-
-    def _try(self, tree: Tree, benchmarks: Sequence[GateBenchmark]) -> tuple[str, dict[str, str]]:
+    def _try(self, tree: Tree, benchmarks: Collection[GateBenchmark]) -> tuple[str, dict[str, str]]:
         """Set the benchmarks up, which also runs each once: why the tree cannot run them, or '', and their outputs."""
         try:
-            answer = self._ask(tree, benchmarks)
+            return "", self._ask(tree, benchmarks)
         except UnavailableError as error:
             return str(error).removeprefix(f"{tree} does not run: "), {}
-        return (answer, {}) if isinstance(answer, str) else ("", answer)
 
-    def _ask(self, tree: Tree, benchmarks: Sequence[GateBenchmark], count: str = "") -> Any:
-        """What a process that sets these up says: their outputs, why it cannot, or the counts of the one to `count`."""
-        loaded = _Loaded(tree, _packages(benchmarks))
+    def _ask(self, tree: Tree, benchmarks: Collection[GateBenchmark], count: str = "") -> Any:
+        """What a process says that sets these up: their outputs, or the counts of a step of the one to `count`.
+
+        Raises `UnavailableError` if it cannot.
+        """
+        loaded = _Loaded(tree, benchmarks)
         try:
             loaded.start(benchmarks)
-            answer = loaded.answer("ready", "cannot")
-            if not count or isinstance(answer, str):
-                return answer
-            loaded.say({"count": count})
-            return loaded.answer("counts")
+            outputs = loaded.answer("ready")
+            if count:
+                loaded.say({"count": count})
+            return loaded.answer("counts") if count else outputs
         finally:
             loaded.stop()
-
-
-def _with_growth(by_size: Sequence[Mapping[str, int]], sizes: Sequence[int]) -> dict[str, int]:
-    """The counts at the first size, and of each how much more there is at the second, if there is one."""
-    first, second = by_size[0], by_size[-1]
-    growth = {what: second.get(what, 0) - first.get(what, 0) for what in first.keys() | second.keys()}
-    return {**first, **({f"{what}{GROWTH}{sizes[0]} to {sizes[1]}": n for what, n in growth.items()} if sizes else {})}
-
-
-def _packages(benchmarks: Iterable[GateBenchmark]) -> tuple[str, ...]:
-    """The third-party packages that a process of these benchmarks imports before it forks any other."""
-    named = (benchmark.workload.get("packages", ()) for benchmark in benchmarks)
-    return tuple(dict.fromkeys(package for packages in named for package in packages))
 
 
 class _Loaded:
     """A process of one side that has imported the slow packages (torch) and forks the processes that measure."""
 
-    def __init__(self, tree: Tree, packages: Iterable[str]) -> None:
+    def __init__(self, tree: Tree, benchmarks: Iterable[GateBenchmark]) -> None:
         self.tree = tree
         self.starts = 0
         core = measured_core()
+        packages = dict.fromkeys(name for each in benchmarks for name in each.workload.get("packages", ()))
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by stop()
         self._process = subprocess.Popen(
             [str(tree.python), "-P", str(WORKLOAD), str(tree.folder), "" if core is None else str(core), *packages],
             cwd=tree.folder,
-            env=_environment(tree.folder),
+            env=_environment(tree),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -184,15 +150,12 @@ class _Loaded:
         )
         self._received = b""
 
-    def start(self, benchmarks: Sequence[GateBenchmark]) -> None:
+    def start(self, benchmarks: Iterable[GateBenchmark]) -> None:
         """Fork a process that measures these benchmarks, and end the one before."""
+        is_head = self.tree.side == HEAD
         requests = [
-            {
-                "name": benchmark.name,
-                "workload": benchmark.workload,
-                "slowdown": benchmark.injected if self.tree.side == HEAD else 0.0,
-            }
-            for benchmark in benchmarks
+            {"name": each.name, "workload": each.workload, "slowdown": each.injected if is_head else 0.0}
+            for each in benchmarks
         ]
         if self.starts:
             self.say({"end": True})
@@ -206,19 +169,17 @@ class _Loaded:
             self._process.stdin.write(json.dumps(command).encode() + b"\n")
             self._process.stdin.flush()
 
-    def answer(self, *keys: str) -> Any:
-        """Read the next answer, and return its value under the first of `keys` that it has.
+    def answer(self, key: str) -> Any:
+        """Read the next answer, and return its value under `key`.
 
-        Raises `UnavailableError` if it has none of them, with what the process says is wrong, or its last line on
-        stderr.
+        Raises `UnavailableError` if it has none, with what the process says is wrong, or its last line on stderr.
         """
         try:
             line = json.loads(self._line())
         except ValueError:
             line = {}
-        for key in keys:
-            if key in line:
-                return line[key]
+        if key in line:
+            return line[key]
         self._errors.seek(0)
         raise UnavailableError(f"{self.tree} does not run: {line.get('cannot') or last_line(self._errors.read())}")
 
@@ -246,9 +207,16 @@ class _Loaded:
                     stream.close()
 
 
-def _environment(tree: Path) -> dict[str, str]:
-    """This process's environment, changed so that the tree's packages come first, with one thread and without a GPU."""
+def _environment(tree: Tree) -> dict[str, str]:
+    """This process's environment, but with the tree's packages and interpreter first, one thread and no GPU.
+
+    Temporary files of a workload go with the tree, whatever becomes of its process.
+    """
     inherited = {k: value for k, value in os.environ.items() if not k.startswith(("PYTHON", "COVERAGE", "PYTEST"))}
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    places = [str(place) for place in (tree / "src", tree) if place.is_dir()]
-    return inherited | threads | {"PYTHONPATH": os.pathsep.join(places), "CUDA_VISIBLE_DEVICES": ""}
+    places = [str(place) for place in (tree.folder / "src", tree.folder) if place.is_dir()]
+    programs = os.pathsep.join([str(tree.python.parent), *filter(None, [os.environ.get("PATH")])])
+    temporary = tree.folder / ".ptdp-gate"
+    temporary.mkdir(exist_ok=True)
+    paths = {"PYTHONPATH": os.pathsep.join(places), "PATH": programs, "TMPDIR": str(temporary)}
+    return inherited | threads | paths | {"CUDA_VISIBLE_DEVICES": ""}

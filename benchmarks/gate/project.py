@@ -3,7 +3,7 @@
 import re
 import runpy
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,13 @@ class Project:
     sources: tuple[str, ...] = ()
 
 
+def of(folder: Path, names: Sequence[str]) -> Project:
+    """The project in a folder: as it says itself, unless all names are those of tests with a `benchmark` fixture."""
+    if names and all("::" in name for name in names):
+        return Project(folder, {name: {"kind": "pytest", "test": name} for name in names}, tuple(names))
+    return read(folder)
+
+
 def read(folder: Path) -> Project:
     """The project in a folder. Raises `UsageError` for one that says nothing, or something else than it may."""
     file = folder / "pyproject.toml"
@@ -58,12 +65,6 @@ def read(folder: Path) -> Project:
     workloads = {name: {"packages": table.get("packages", []), **workload} for name, workload in made.items()}
     others = (table.get("counts", True), table.get("exact", ""), table.get("slowed", ""))
     return Project(folder, workloads, suite, *others, sources)
-
-
-def tests(folder: Path, ids: Iterable[str]) -> Project:
-    """The project in a folder whose workloads are tests with a `benchmark` fixture, by their ids."""
-    workloads = {test: {"kind": "pytest", "test": test} for test in ids}
-    return Project(folder, workloads, tuple(workloads))
 
 
 def _require_keys(table: Mapping[str, Any], file: Path) -> None:

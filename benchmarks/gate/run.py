@@ -5,15 +5,15 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from benchmarks.gate import procedure
 from benchmarks.gate.guard import canary
-from benchmarks.gate.launcher import GateBenchmark, ProcessLauncher
+from benchmarks.gate.launcher import GROWTH, GateBenchmark, ProcessLauncher
 from benchmarks.gate.procedure import Procedure, overall, swap_tables
 from benchmarks.gate.project import Project
 from benchmarks.gate.session import Finding, Session, SessionResult
-from benchmarks.gate.trees import HEAD, Tree, last_line
+from benchmarks.gate.trees import BASE, HEAD, Tree, last_line
 from results.records.errors import (
     DONE,
     INCONCLUSIVE,
@@ -32,78 +32,6 @@ EXIT_CODES = {
     procedure.IMPROVED: DONE,
     NOT_COMPARED: DONE,
 }
-
-
-@dataclass(frozen=True)
-class CheckResult:
-    """The result of a check. `lacking` says why base cannot run some benchmarks.
-
-    If base can run none of them, `session` is None.
-    """
-
-    trees: dict[str, Tree]
-    seed: int
-    budget_s: float
-    lacking: dict[str, str]
-    session: SessionResult | None
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """The findings of all benchmarks that were measured."""
-        return self.session.findings if self.session else ()
-
-    @property
-    def measured(self) -> bool:
-        """Whether both sides ran at least once, if there is anything that both can run."""
-        return self.session is None or self.session.rounds > 0
-
-    @property
-    def verdict(self) -> str:
-        """The verdict on the benchmarks that both sides can run; `NOT_COMPARED` if there are none."""
-        return overall([finding.verdict for finding in self.findings]) if self.session else NOT_COMPARED
-
-    @property
-    def code(self) -> int:
-        """The exit code."""
-        return EXIT_CODES[self.verdict] if self.measured else NOTHING_SELECTED
-
-
-def select(project: Project, names: Sequence[str]) -> list[GateBenchmark]:
-    """A project's benchmarks of these names, or its suite. Raises `UsageError` for an unknown one."""
-    known = project.workloads
-    for name in names:
-        if name not in known:
-            raise UsageError(
-                f"unknown benchmark {name!r}{did_you_mean(name, tuple(known))}; there are {', '.join(known)}"
-            )
-    return [GateBenchmark(name, known[name]) for name in dict.fromkeys(names) or project.suite]
-
-
-def check(
-    trees: dict[str, Tree],
-    benchmarks: Sequence[GateBenchmark],
-    seed: int,
-    budget_s: float,
-    progress: Callable[[str], None],
-    started: float | None = None,
-    lacking: Mapping[str, str] | None = None,
-) -> CheckResult:
-    """Measure what both trees can run in one session, and decide. Raises `UnavailableError` for what head cannot run.
-
-    The budget counts from `started`, a time of the monotonic clock, by default from now; `progress` gets messages.
-    `lacking` says why base cannot run some benchmarks, where that is known; else all are tried.
-    """
-    launcher = ProcessLauncher(trees, benchmarks)
-    started = time.monotonic() if started is None else started
-    progress("trying both sides")
-    lacks = launcher.lacking() if lacking is None else dict(lacking)
-    measurable = [benchmark.name for benchmark in benchmarks if benchmark.name not in lacks]
-    if not measurable:
-        return CheckResult(trees, seed, budget_s, lacks, None)
-    session = Session(
-        Procedure(measurable, swap_tables(seed)), launcher, canary, seed, budget_s, started=started, progress=progress
-    )
-    return CheckResult(trees, seed, budget_s, lacks, session.run())
 
 
 class CountChange(NamedTuple):
@@ -137,12 +65,93 @@ class ExactFinding:
     changes: Mapping[str, Sequence[CountChange]] = field(default_factory=dict)
     lacking: Mapping[str, str] | None = None
 
-    def as_json(self) -> dict[str, Any]:
-        """The result in a document."""
-        return {"exit_code": REGRESSED if self.failed else DONE, "status": self.status, "text": self.text}
+
+NO_CHECKS = ExactFinding("absent", False, "")
 
 
-def exact(project: Project, trees: dict[str, Tree], benchmarks: Sequence[GateBenchmark]) -> ExactFinding:
+@dataclass(frozen=True)
+class CheckResult:
+    """The result of a check: what is exact, why base cannot run some benchmarks (`lacking`), and the times.
+
+    `session` is None if base can run none of them, or if the exact checks ended the check.
+    """
+
+    trees: Mapping[str, Tree]
+    seed: int
+    budget_s: float
+    exact: ExactFinding
+    lacking: Mapping[str, str]
+    session: SessionResult | None
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The findings of all benchmarks that were measured."""
+        return self.session.findings if self.session else ()
+
+    @property
+    def timed(self) -> bool:
+        """Whether times were to be taken; not if the exact checks ended the check."""
+        return self.session is not None or not self.exact.failed
+
+    @property
+    def told(self) -> bool:
+        """Whether there is a verdict: both sides ran at least once, if there was anything to time."""
+        return self.exact.failed or self.session is None or self.session.rounds > 0
+
+    @property
+    def verdict(self) -> str:
+        """The verdict on the benchmarks that both sides can run; `NOT_COMPARED` if there are none."""
+        if self.exact.failed:
+            return procedure.REGRESSED
+        return overall([finding.verdict for finding in self.findings]) if self.session else NOT_COMPARED
+
+    @property
+    def code(self) -> int:
+        """The exit code."""
+        return EXIT_CODES[self.verdict] if self.told else NOTHING_SELECTED
+
+
+def select(project: Project, names: Sequence[str]) -> list[GateBenchmark]:
+    """A project's benchmarks of these names, or its suite. Raises `UsageError` for an unknown one."""
+    known = project.workloads
+    for name in names:
+        if name not in known:
+            raise UsageError(
+                f"unknown benchmark {name!r}{did_you_mean(name, tuple(known))}; there are {', '.join(known)}"
+            )
+    return [GateBenchmark(name, known[name]) for name in dict.fromkeys(names) or project.suite]
+
+
+def check(
+    trees: Mapping[str, Tree],
+    benchmarks: Sequence[GateBenchmark],
+    seed: int,
+    budget_s: float,
+    progress: Callable[[str], None],
+    started: float | None = None,
+    exact: ExactFinding = NO_CHECKS,
+    keep_going: bool = False,
+) -> CheckResult:
+    """Measure what both trees can run in one session, and decide. Raises `UnavailableError` for what head cannot run.
+
+    The budget counts from `started`, a time of the monotonic clock, by default from now; `progress` gets messages. What
+    the `exact` checks have tried is not tried again; if they failed, nothing is measured, unless `keep_going`.
+    """
+    if exact.failed and not keep_going:
+        return CheckResult(trees, seed, budget_s, exact, {}, None)
+    launcher = ProcessLauncher(trees, benchmarks)
+    started = time.monotonic() if started is None else started
+    progress("trying both sides")
+    lacks = launcher.lacking() if exact.lacking is None else exact.lacking
+    measurable = [benchmark.name for benchmark in benchmarks if benchmark.name not in lacks]
+    if not measurable:
+        return CheckResult(trees, seed, budget_s, exact, lacks, None)
+    suite = Procedure(measurable, swap_tables(seed))
+    session = Session(suite, launcher, canary, seed, budget_s, started=started, progress=progress)
+    return CheckResult(trees, seed, budget_s, exact, lacks, session.run())
+
+
+def exact(project: Project, trees: Mapping[str, Tree], benchmarks: Sequence[GateBenchmark]) -> ExactFinding:
     """The project's own exact checks of head, or else counts of a step, if it wants any.
 
     Raises `UnavailableError` for checks that do not run, and for what head cannot run.
@@ -153,15 +162,24 @@ def exact(project: Project, trees: dict[str, Tree], benchmarks: Sequence[GateBen
         return ExactFinding("absent", False, "counts: the project wants none")
     launcher = ProcessLauncher(trees, benchmarks)
     lacking = launcher.lacking()
-    counts = {each.name: launcher.counts(each.name) for each in benchmarks if each.name not in lacking}
-    changes = {name: differing(each.base, each.head) for name, each in counts.items()}
+    changes: dict[str, list[CountChange]] = {}
     lines = ["counts of a step:"]
-    for name, each in counts.items():
+    for name in (each.name for each in benchmarks if each.name not in lacking):
+        base, head, again = (launcher.counts(side, name) for side in (BASE, HEAD, HEAD))
+        varying = {what.partition(GROWTH)[0] for what in head | again if head.get(what) != again.get(what)}
+        changes[name] = differing(base, head, varying)
         lines += [f"{name}: {change}" for change in changes[name]] or [f"{name}: as on base"]
-        lines += [f"{name}: left out, as it varies from run to run: {what}" for what in each.varying]
+        lines += [f"{name}: left out, as it varies from run to run: {what}" for what in sorted(varying)]
     failed = any(change.grown for found in changes.values() for change in found)
     status = "different" if any(changes.values()) else "same"
-    return ExactFinding(status, failed, "\n".join(lines) if counts else "", changes=changes, lacking=lacking)
+    return ExactFinding(status, failed, "\n".join(lines) if changes else "", changes=changes, lacking=lacking)
+
+
+def differing(base: Mapping[str, int], head: Mapping[str, int], varying: set[str]) -> list[CountChange]:
+    """The counts that differ, at one size or between two, those that grew first, and none that varies by itself."""
+    changes = [CountChange(what, base.get(what, 0), head.get(what, 0)) for what in base.keys() | head.keys()]
+    steady = [each for each in changes if each.what.partition(GROWTH)[0] not in varying]
+    return sorted((each for each in steady if each.base != each.head), key=lambda each: (not each.grown, each))
 
 
 def _own_checks(module: str, head: Tree) -> ExactFinding:
@@ -182,9 +200,3 @@ def _own_checks(module: str, head: Tree) -> ExactFinding:
     failed = done.returncode == REGRESSED
     text = done.stdout.decode("utf-8", "replace").strip()
     return ExactFinding("different" if failed else "same", failed, text, "differs from its own committed reference")
-
-
-def differing(base: Mapping[str, int], head: Mapping[str, int]) -> list[CountChange]:
-    """The counts that differ, those that grew first."""
-    changes = [CountChange(what, base.get(what, 0), head.get(what, 0)) for what in sorted(base.keys() | head.keys())]
-    return sorted((each for each in changes if each.base != each.head), key=lambda each: (not each.grown, each))

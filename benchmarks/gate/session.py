@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.gate.guard import Guard, Reading
-from benchmarks.gate.launcher import SideLauncher
+from benchmarks.gate.launcher import ProcessLauncher
 from benchmarks.gate.procedure import INCONCLUSIVE, ConfidenceInterval, Logs, Look, Procedure, interval, statistic
 from benchmarks.gate.trees import BASE, HEAD
 
@@ -70,14 +70,17 @@ class Finding:
     reason: str | None = None
 
     @property
-    def base_s(self) -> tuple[float, ...]:
-        """The seconds on base in each round."""
-        return tuple(times.base_s for times in self.rounds)
+    def pairs(self) -> int:
+        """The number of pairs."""
+        return len(self.rounds) // ROUNDS
 
     @property
-    def head_s(self) -> tuple[float, ...]:
-        """The seconds on head in each round."""
-        return tuple(times.head_s for times in self.rounds)
+    def seconds(self) -> dict[str, tuple[float, ...]]:
+        """The seconds in each round, by side."""
+        return {
+            BASE: tuple(times.base_s for times in self.rounds),
+            HEAD: tuple(times.head_s for times in self.rounds),
+        }
 
     @property
     def slowdowns(self) -> tuple[float, ...]:
@@ -113,7 +116,7 @@ class Session:
     def __init__(
         self,
         suite: Procedure,
-        launcher: SideLauncher,
+        launcher: ProcessLauncher,
         canary: Callable[[], Reading],
         seed: int,
         budget_s: float = math.inf,

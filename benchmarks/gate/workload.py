@@ -33,14 +33,13 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
-
-Slices = Iterator[list[float]]  # yields a slice at a time: the seconds of its iterations
 
 SLICE_S, SHORTEST_S = 0.025, 1e-3  # of a slice, and of an iteration that can be timed; a shorter step is repeated in it
 MOST_REPEATED = 100_000
@@ -52,21 +51,22 @@ COMMANDS = open(os.dup(0), "rb", buffering=0)  # noqa: SIM115
 
 
 class WorkloadError(RuntimeError):
-    """A rank failed; the text says with which error."""
+    """A workload cannot run; the text says why."""
+
+
+class NothingToMeasureError(Exception):
+    """A test is skipped, or gives its `benchmark` fixture no function."""
 
 
 def require_own(tree: Path) -> None:
     """Raise `RuntimeError` if a module that the tree has was not imported from there."""
     roots = [place for place in (tree / "src", tree) if place.is_dir()]
-    own = {path.stem for root in roots for path in root.iterdir() if path.suffix == ".py" or _is_package(path)}
+    inside = [path for root in roots for path in root.iterdir()]
+    own = {path.stem for path in inside if path.suffix == ".py" or (path / "__init__.py").is_file()}
     for name, module in sys.modules.items():
         file = getattr(module, "__file__", None)
         if name.split(".")[0] in own and file and not Path(file).resolve().is_relative_to(tree.resolve()):
             raise RuntimeError(f"{name} was imported from {Path(file).resolve()}, not from {tree}")
-
-
-def _is_package(folder: Path) -> bool:
-    return (folder / "__init__.py").is_file()
 
 
 def make_step(workload: dict[str, Any], rank: int = 0, ranks: int = 1, store: str = "") -> Callable[[], object]:
@@ -74,8 +74,7 @@ def make_step(workload: dict[str, Any], rank: int = 0, ranks: int = 1, store: st
     makers = {"function": _function, "command": _command, "pytest": _test}
     if workload["kind"] in makers:
         return makers[workload["kind"]](workload)
-    step: Callable[[], object] = adapter(workload).make_step(workload, rank, ranks, store)
-    return step
+    return adapter(workload).make_step(workload, rank, ranks, store)
 
 
 def adapter(workload: dict[str, Any]) -> Any:
@@ -93,8 +92,7 @@ def _function(workload: dict[str, Any]) -> Callable[[], object]:
     for part in name.split("."):
         function = getattr(function, part)
     made = function(*workload.get("sizes", ())[:1])
-    step: Callable[[], object] = made if callable(made) else function
-    return step
+    return made if callable(made) else function
 
 
 def _command(workload: dict[str, Any]) -> Callable[[], object]:
@@ -111,21 +109,34 @@ def _test(workload: dict[str, Any]) -> Callable[[], object]:
     """The function that a test gives to its `benchmark` fixture; the test waits, with its other fixtures alive."""
     import pytest
 
-    found: queue.Queue[Callable[[], object] | None] = queue.Queue()
+    found: queue.Queue[Any] = queue.Queue()  # gets that function, or else an error or the exit code of pytest
 
-    class Fixtures:
+    class Plugin:
+        def pytest_configure(self, config: pytest.Config) -> None:
+            # Not by -p no:NAME, as the project may give options of these plugins to every call.
+            config.option.dist = "no"  # of pytest-xdist
+            for name in ("benchmark", "codspeed"):
+                if config.pluginmanager.has_plugin(name):
+                    config.pluginmanager.unregister(name=name)
+
         @pytest.fixture
         def benchmark(self) -> "Handed":
             return Handed(found)
 
+        def pytest_exception_interact(self, call: Any) -> None:
+            found.put(WorkloadError(said(call.excinfo.value)))
+
     def run() -> None:
-        others = ("benchmark", "codspeed", "ptdp_gate", "xdist", "cacheprovider", "faulthandler")
-        options = [word for plugin in others for word in ("-p", f"no:{plugin}")]
-        pytest.main([workload["test"], "-q", "--capture=no", *options], plugins=[Fixtures()])
-        found.put(None)  # the test ended, and its fixture was given nothing
+        options = ["--quiet", "--capture=no", "-p", "no:ptdp_gate", "-p", "no:faulthandler"]
+        found.put(pytest.main([workload["test"], *options], plugins=[Plugin()]))
 
     threading.Thread(target=run, daemon=True).start()
-    if (step := found.get()) is None:
+    step = found.get()
+    if isinstance(step, WorkloadError):
+        raise step
+    if step == pytest.ExitCode.OK:
+        raise NothingToMeasureError
+    if isinstance(step, int):
         raise WorkloadError(f"{workload['test']} fails, or gives its benchmark fixture no function")
     return step
 
@@ -133,7 +144,7 @@ def _test(workload: dict[str, Any]) -> Callable[[], object]:
 class Handed:
     """The `benchmark` fixture of pytest-benchmark and pytest-codspeed, which hands its function to the gate."""
 
-    def __init__(self, found: "queue.Queue[Callable[[], object] | None]") -> None:
+    def __init__(self, found: "queue.Queue[Any]") -> None:
         self._found = found
         self.extra_info: dict[str, object] = {}
         self.name = self.group = ""
@@ -144,18 +155,14 @@ class Handed:
         threading.Event().wait()
         return None
 
-    def pedantic(
-        self,
-        target: Callable[..., object],
-        args: tuple[object, ...] = (),
-        kwargs: dict[str, object] | None = None,
-        setup: Callable[[], Any] | None = None,
-        **_: object,
-    ) -> object:
-        """Likewise; `setup` may return the arguments, which are then made once."""
-        made = setup() if setup else None
-        args, kwargs = made or (args, kwargs)
-        return self(target, *args, **(kwargs or {}))
+    def pedantic(self, target: Any, args: Any = (), kwargs: Any = None, setup: Any = None, **_: Any) -> object:
+        """Likewise; what `setup` does before each call, such as making its arguments, belongs to the step."""
+
+        def step() -> object:
+            made_args, made_kwargs = (setup() if setup else None) or (args, kwargs or {})
+            return target(*made_args, **made_kwargs)
+
+        return self(step)
 
 
 def iterate(step: Callable[[], object], count: int, slowdown: float, repeated: int = 1) -> list[float]:
@@ -187,75 +194,69 @@ def pace(step: Callable[[], object]) -> tuple[int, int]:
     return max(1, min(50, round(SLICE_S / max(seconds, 1e-6)))), repeated
 
 
-class InThisProcess:
-    """A workload that needs no ranks: its slices, what its first step returned, and what a step does."""
-
-    def __init__(self, workload: dict[str, Any], slowdown: float) -> None:
-        before = set(sys.modules)
-        self.step = make_step(workload)
-        self.output = output_digest(self.step())
-        self.modules = sorted(set(sys.modules) - before)
-        iterations: int | None = workload.get("iterations")
-        self.iterations, self.repeated = pace(self.step) if iterations is None else (iterations, 1)
-        self.slowdown = slowdown
-
-    def __iter__(self) -> Slices:
-        return self
-
-    def __next__(self) -> list[float]:
-        return iterate(self.step, self.iterations, self.slowdown, self.repeated)
-
-
 def output_digest(returned: object) -> str:
     """A digest of what a step returned, without addresses; '' for None."""
     return "" if returned is None else hashlib.sha256(re.sub(r"0x[0-9a-f]+", "", repr(returned)).encode()).hexdigest()
 
 
-def in_ranks(workload: dict[str, Any], slowdown: float) -> Slices:
-    """Yield slices of a workload whose ranks are separate processes; an iteration counts by its slowest rank."""
+@dataclass(frozen=True)
+class Prepared:
+    """A workload that is set up: how a slice is measured, how a step is counted, and what the first step returned."""
+
+    slice: Callable[[], list[float]]
+    count: Callable[[Path], dict[str, int]] = lambda tree: {}
+    output: str = ""
+
+
+def in_this_process(workload: dict[str, Any], slowdown: float) -> Prepared:
+    """Set up a workload that needs no ranks."""
+    before = set(sys.modules)
+    step = make_step(workload)
+    output = output_digest(step())
+    modules = sorted(set(sys.modules) - before)
+    iterations, repeated = (workload["iterations"], 1) if "iterations" in workload else pace(step)
+
+    def count(tree: Path) -> dict[str, int]:
+        return runpy.run_path(str(Path(__file__).with_name("counts.py")))["counted"](step, tree, modules)
+
+    return Prepared(lambda: iterate(step, iterations, slowdown, repeated), count, output)
+
+
+def in_ranks(workload: dict[str, Any], slowdown: float) -> Prepared:
+    """Set up a workload whose ranks are separate processes; an iteration counts by its slowest rank."""
     adapter(workload)
     for name in workload["imports"]:
         import_module(name)
     context = multiprocessing.get_context("fork")  # safe: no thread runs yet
     pipes: list[Any] = []
-    with tempfile.TemporaryDirectory(prefix="ptdp-gate-") as folder:  # where the ranks find each other
-        for rank in range(workload["ranks"]):
-            parent_end, rank_end = context.Pipe()
-            arguments = (workload, rank, f"{folder}/store", slowdown, rank_end)
-            context.Process(target=serve_rank, args=arguments, daemon=True).start()
-            rank_end.close()
-            pipes.append(parent_end)
-        first = slice_of_ranks(pipes)  # after it all ranks have met, and the folder may go
-    yield first
-    while True:
-        yield slice_of_ranks(pipes)
+    store = f"{tempfile.mkdtemp()}/store"  # where the ranks find each other
+    for rank in range(workload["ranks"]):
+        parent_end, rank_end = context.Pipe()
+        context.Process(target=serve_rank, args=(workload, rank, store, slowdown, rank_end), daemon=True).start()
+        rank_end.close()
+        pipes.append(parent_end)
+    return Prepared(lambda: slice_of_ranks(pipes))
 
 
 def slice_of_ranks(pipes: list[Any]) -> list[float]:
-    """Let all ranks measure a slice. Raises `WorkloadError` with what the first rank that fails says."""
+    """Let all ranks measure a slice, and return the seconds of each iteration on the rank that took longest for it.
+
+    Raises `WorkloadError` with what the first rank that fails says.
+    """
     for pipe in pipes:
-        try:
+        with suppress(OSError):  # the rank has ended; what it said is still in the pipe
             pipe.send("go")
-        except OSError:  # the rank has ended; what it said is still in the pipe
-            continue
-    seconds: dict[Any, list[float]] = {}
-    while waiting := [pipe for pipe in pipes if pipe not in seconds]:
-        ready: list[Any] = wait(waiting)
+    answers: dict[Any, Any] = {}
+    while len(answers) < len(pipes):
+        ready: list[Any] = wait([pipe for pipe in pipes if pipe not in answers])
         for pipe in ready:
-            rank = pipes.index(pipe)
             try:
-                answer = pipe.recv()
+                answers[pipe] = pipe.recv()
             except (EOFError, OSError):
-                raise WorkloadError(f"rank {rank} ended without a word") from None
-            if isinstance(answer, str):
-                raise WorkloadError(f"rank {rank}: {answer}")
-            seconds[pipe] = answer
-    return slowest([seconds[pipe] for pipe in pipes])
-
-
-def slowest(by_rank: list[list[float]]) -> list[float]:
-    """The seconds of each iteration on the rank that took longest for it."""
-    return [max(iteration) for iteration in zip(*by_rank, strict=True)]
+                raise WorkloadError(f"rank {pipes.index(pipe)} ended without a word") from None
+            if isinstance(answers[pipe], str):
+                raise WorkloadError(f"rank {pipes.index(pipe)}: {answers[pipe]}")
+    return [max(iteration) for iteration in zip(*answers.values(), strict=True)]
 
 
 def serve_rank(workload: dict[str, Any], rank: int, store: str, slowdown: float, pipe: Any) -> None:
@@ -274,32 +275,30 @@ def said(error: BaseException) -> str:
     return " ".join("".join(traceback.format_exception_only(error)).split())
 
 
-def prepare(workload: dict[str, Any], slowdown: float) -> Slices:
-    """Run the first slice of a workload, to warm up, and return the iterator of the others."""
-    slices = in_ranks(workload, slowdown) if workload.get("ranks") else InThisProcess(workload, slowdown)
-    next(slices)
-    return slices
-
-
 def serve(tree: Path, core: str, benchmarks: list[dict[str, Any]]) -> None:
     """Set the benchmarks up, then measure a slice for every "slice" command until another command comes."""
     if core:
         os.sched_setaffinity(0, {int(core)})
+    prepared: dict[str, Prepared] = {}
     try:
-        slices = {b["name"]: prepare(b["workload"], b["slowdown"]) for b in benchmarks}
+        for benchmark in benchmarks:
+            workload, prepare = (
+                benchmark["workload"],
+                in_ranks if benchmark["workload"].get("ranks") else in_this_process,
+            )
+            with suppress(NothingToMeasureError):
+                prepared[benchmark["name"]] = made = prepare(workload, benchmark["slowdown"])
+                made.slice()  # to warm up
     except (Exception, SystemExit) as error:
         say({"cannot": str(error) if isinstance(error, WorkloadError) else said(error)})
         return
     require_own(tree)
-    say({"ready": {name: getattr(made, "output", "") for name, made in slices.items()}})
+    say({"ready": {name: made.output for name, made in prepared.items()}})
     while (command := hear()).keys() & {"slice", "count"}:
         if "count" in command:
-            counted = slices[command["count"]]
-            assert isinstance(counted, InThisProcess)
-            count = runpy.run_path(str(Path(__file__).with_name("counts.py")))["counted"]
-            say({"counts": count(counted.step, tree, counted.modules)})
+            say({"counts": prepared[command["count"]].count(tree)})
         else:
-            say({"seconds": next(slices[command["slice"]])})
+            say({"seconds": prepared[command["slice"]].slice()})
 
 
 def fork(tree: Path, core: str, benchmarks: list[dict[str, Any]]) -> None:

@@ -85,8 +85,7 @@ def change(root: Path, name: str, text: str) -> None:
 
 
 def sides(root: Path, folder: Path) -> dict[str, Tree]:
-    refs = [(side, ref, trees.resolve(root, ref)) for side, ref in ((BASE, "first"), (HEAD, "HEAD"))]
-    return trees.build(root, refs, folder / "trees")
+    return trees.build(root, {BASE: "first", HEAD: "HEAD"}, folder / "trees")
 
 
 def test_a_project_names_functions_commands_and_tests(foreign: Path) -> None:

@@ -24,8 +24,7 @@ def built(repository: Path, tmp_path: Path) -> dict[str, Tree]:
 
 
 def build(repository: Path, tmp_path: Path, base: str, head: str) -> dict[str, Tree]:
-    refs = [(side, ref, trees.resolve(repository, ref)) for side, ref in ((BASE, base), (HEAD, head))]
-    return trees.build(repository, refs, tmp_path / "trees")
+    return trees.build(repository, {BASE: base, HEAD: head}, tmp_path / "trees")
 
 
 def test_a_tree_holds_its_commit_and_the_repository_stays_as_it_is(
@@ -181,7 +180,8 @@ def test_what_head_cannot_run_fails_and_what_base_cannot_run_does_not(
 
     def attempt(self: ProcessLauncher, tree: Tree, benchmarks: list[GateBenchmark]) -> tuple[str, dict[str, str]]:
         reasons = (why for (side, name), why in broken.items() if side == tree.side and tried[name] in benchmarks)
-        return next(reasons, ""), {}
+        why = next(reasons, "")
+        return why, {} if why else {each.name: "" for each in benchmarks}
 
     monkeypatch.setattr(ProcessLauncher, "_try", attempt)
     with pytest.raises(UnavailableError, match=r"^head HEAD .* cannot run b: TypeError: no"):
