@@ -50,9 +50,9 @@ class Guard:
         return float(np.percentile([reading.seconds for reading in self.readings], QUIET_PERCENTILE))
 
 
-def measured_core() -> int | None:
-    """The core on which a session measures: the last one that this process may use. None where none can be chosen."""
-    return max(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+def measured_core() -> int:
+    """The core on which a session measures: the last one that this process may use."""
+    return max(os.sched_getaffinity(0))
 
 
 def canary() -> Reading:
@@ -61,8 +61,7 @@ def canary() -> Reading:
     core = measured_core()
 
     def run() -> None:
-        if core is not None:
-            os.sched_setaffinity(0, {core})
+        os.sched_setaffinity(0, {core})
         stack, factor = np.full(SHAPE, 0.5), np.full(SHAPE[1:], 0.5)
         product = stack @ factor
         parts, on_core = [], 0.0

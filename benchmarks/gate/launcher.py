@@ -1,12 +1,10 @@
 """Starts the processes that run the workload, of base and of head, and lets them take turns in measuring."""
 
-import json
+import multiprocessing
 import os
-import select
 import statistics
 import subprocess
 import tempfile
-import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -136,19 +134,21 @@ class _Loaded:
     def __init__(self, tree: Tree, benchmarks: Iterable[GateBenchmark]) -> None:
         self.tree = tree
         self.starts = 0
-        core = measured_core()
         packages = dict.fromkeys(name for each in benchmarks for name in each.workload.get("packages", ()))
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by stop()
+        self._pipe, theirs = multiprocessing.Pipe()
+        arguments = map(str, (WORKLOAD, theirs.fileno(), tree.folder, measured_core(), *packages))
         self._process = subprocess.Popen(
-            [str(tree.python), "-P", str(WORKLOAD), str(tree.folder), "" if core is None else str(core), *packages],
+            [str(tree.python), "-P", *arguments],
             cwd=tree.folder,
             env=_environment(tree),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            stdout=self._errors,
             stderr=self._errors,
+            pass_fds=[theirs.fileno()],
             start_new_session=True,
         )
-        self._received = b""
+        theirs.close()
 
     def start(self, benchmarks: Iterable[GateBenchmark]) -> None:
         """Fork a process that measures these benchmarks, and end the one before."""
@@ -164,47 +164,32 @@ class _Loaded:
 
     def say(self, command: Mapping[str, Any]) -> None:
         """Send a command; `workload.py` documents them."""
-        assert self._process.stdin is not None
         with suppress(BrokenPipeError):  # the process has died; `answer` reads why
-            self._process.stdin.write(json.dumps(command).encode() + b"\n")
-            self._process.stdin.flush()
+            self._pipe.send(command)
 
     def answer(self, key: str) -> Any:
-        """Read the next answer, and return its value under `key`.
+        """Wait for the next answer, and return its value under `key`.
 
         Raises `UnavailableError` if it has none, with what the process says is wrong, or its last line on stderr.
         """
+        if not self._pipe.poll(ANSWER_LIMIT_S):
+            raise UnavailableError(f"{self.tree} does not run: it has said nothing for {ANSWER_LIMIT_S:.0f} s")
         try:
-            line = json.loads(self._line())
-        except ValueError:
-            line = {}
-        if key in line:
-            return line[key]
-        self._errors.seek(0)
-        raise UnavailableError(f"{self.tree} does not run: {line.get('cannot') or last_line(self._errors.read())}")
-
-    def _line(self) -> bytes:
-        """Read the process's next line of output, which is cut short if the process ended."""
-        assert self._process.stdout is not None
-        end = time.monotonic() + ANSWER_LIMIT_S
-        while b"\n" not in self._received:
-            if not select.select([self._process.stdout], [], [], max(0.0, end - time.monotonic()))[0]:
-                raise UnavailableError(f"{self.tree} does not run: it has said nothing for {ANSWER_LIMIT_S:.0f} s")
-            if not (part := os.read(self._process.stdout.fileno(), 1 << 16)):
-                break
-            self._received += part
-        line, _, self._received = self._received.partition(b"\n")
-        return line
+            answer = self._pipe.recv()
+        except (EOFError, ConnectionResetError):
+            self._errors.seek(0)
+            answer = {"cannot": last_line(self._errors.read())}
+        if key not in answer:
+            raise UnavailableError(f"{self.tree} does not run: {answer['cannot']}")
+        return answer[key]
 
     def stop(self) -> None:
         """Kill the process and its ranks, which share its process group."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, 9)
         self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout, self._errors):
-            if stream is not None:
-                with suppress(BrokenPipeError):
-                    stream.close()
+        self._pipe.close()
+        self._errors.close()
 
 
 def _environment(tree: Tree) -> dict[str, str]:

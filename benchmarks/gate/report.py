@@ -65,28 +65,19 @@ def _row(finding: Finding) -> tuple[str, ...]:
     """The row of a finding, a cell for each of `COLUMNS`."""
     if not finding.rounds:
         return (finding.name, finding.verdict, "", "", "", "", "0")
-    interval = finding.interval
-    return (
-        finding.name,
-        finding.verdict,
-        f"{finding.slowdown:+.1%}",
-        f"{interval.lower:+.1%} to {interval.upper:+.1%}" if interval else "no look yet",
-        *(_milliseconds(seconds) for seconds in finding.seconds.values()),
-        str(finding.pairs),
-    )
-
-
-def _milliseconds(seconds: Sequence[float]) -> str:
-    """The median, to three digits where it is short."""
-    median = float(np.median(seconds)) * 1e3
-    return f"{median:.2f} ms" if median >= 1 else f"{median:.3g} ms"
+    bounds = finding.interval
+    interval = f"{bounds.lower:+.1%} to {bounds.upper:+.1%}" if bounds else "no look yet"
+    medians = [float(np.median(seconds)) * 1e3 for seconds in finding.seconds.values()]
+    times = [f"{median:.2f} ms" if median >= 1 else f"{median:.3g} ms" for median in medians]
+    return (finding.name, finding.verdict, f"{finding.slowdown:+.1%}", interval, *times, str(finding.pairs))
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table in Markdown."""
     from tabulate import tabulate
 
-    return str(tabulate(rows, columns, tablefmt="github", disable_numparse=True))
+    cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    return str(tabulate(cells, columns, tablefmt="github", disable_numparse=True))
 
 
 def document(result: CheckResult) -> dict[str, Any]:

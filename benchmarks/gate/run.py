@@ -7,31 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from benchmarks.gate import procedure
 from benchmarks.gate.guard import canary
 from benchmarks.gate.launcher import GROWTH, GateBenchmark, ProcessLauncher
-from benchmarks.gate.procedure import Procedure, overall, swap_tables
+from benchmarks.gate.procedure import INCONCLUSIVE, REGRESSED, Procedure, overall, swap_tables
 from benchmarks.gate.project import Project
 from benchmarks.gate.session import Finding, Session, SessionResult
 from benchmarks.gate.trees import BASE, HEAD, Tree, last_line
-from results.records.errors import (
-    DONE,
-    INCONCLUSIVE,
-    NOTHING_SELECTED,
-    REGRESSED,
-    UnavailableError,
-    UsageError,
-    did_you_mean,
-)
+from results.records import errors
+from results.records.errors import UnavailableError, UsageError, did_you_mean
 
 NOT_COMPARED = "not compared"
-EXIT_CODES = {
-    procedure.REGRESSED: REGRESSED,
-    procedure.INCONCLUSIVE: INCONCLUSIVE,
-    procedure.OK: DONE,
-    procedure.IMPROVED: DONE,
-    NOT_COMPARED: DONE,
-}
+CODES = {REGRESSED: errors.REGRESSED, INCONCLUSIVE: errors.INCONCLUSIVE}  # of verdicts; of the others it is 0
 
 
 class CountChange(NamedTuple):
@@ -102,13 +88,13 @@ class CheckResult:
     def verdict(self) -> str:
         """The verdict on the benchmarks that both sides can run; `NOT_COMPARED` if there are none."""
         if self.exact.failed:
-            return procedure.REGRESSED
+            return REGRESSED
         return overall([finding.verdict for finding in self.findings]) if self.session else NOT_COMPARED
 
     @property
     def code(self) -> int:
         """The exit code."""
-        return EXIT_CODES[self.verdict] if self.told else NOTHING_SELECTED
+        return CODES.get(self.verdict, errors.DONE) if self.told else errors.NOTHING_SELECTED
 
 
 def select(project: Project, names: Sequence[str]) -> list[GateBenchmark]:
@@ -193,10 +179,9 @@ def _own_checks(module: str, head: Tree) -> ExactFinding:
         env={**os.environ, "PYTHONPATH": str(head.folder)},
         capture_output=True,
         stdin=subprocess.DEVNULL,
-        check=False,
     )
-    if done.returncode not in (DONE, REGRESSED):
+    if done.returncode not in (errors.DONE, errors.REGRESSED):
         raise UnavailableError(f"the exact checks of {head} do not run: {last_line(done.stderr)}")
-    failed = done.returncode == REGRESSED
+    failed = done.returncode == errors.REGRESSED
     text = done.stdout.decode("utf-8", "replace").strip()
     return ExactFinding("different" if failed else "same", failed, text, "differs from its own committed reference")

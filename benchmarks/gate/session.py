@@ -52,16 +52,12 @@ class Round:
     readings: list[Reading] = field(default_factory=list)  # the canaries between the slices
 
 
-class LookedAt(NamedTuple):
-    """The last look at a benchmark, and the rounds that it was based on, those of a pair one after the other."""
-
-    rounds: tuple[RoundTimes, ...]
-    look: Look
-
-
 @dataclass(frozen=True)
 class Finding:
-    """The verdict on one benchmark, and the rounds it is based on. `reason` says why if there is no verdict."""
+    """The verdict on one benchmark, and the rounds it is based on, those of a pair one after the other.
+
+    `reason` says why if there is no verdict.
+    """
 
     name: str
     verdict: str
@@ -77,10 +73,8 @@ class Finding:
     @property
     def seconds(self) -> dict[str, tuple[float, ...]]:
         """The seconds in each round, by side."""
-        return {
-            BASE: tuple(times.base_s for times in self.rounds),
-            HEAD: tuple(times.head_s for times in self.rounds),
-        }
+        base_s, head_s, _ = zip(*self.rounds, strict=True) if self.rounds else ((), (), ())
+        return {BASE: base_s, HEAD: head_s}
 
     @property
     def slowdowns(self) -> tuple[float, ...]:
@@ -132,7 +126,7 @@ class Session:
         self.guard = Guard()
         self.rounds: list[Round] = []
         self.redone = 0
-        self._looked_at: dict[str, LookedAt] = {}
+        self._looked_at: dict[str, tuple[tuple[RoundTimes, ...], Look]] = {}  # the last look, and the rounds before it
         self._orders = _balanced(random.Random(seed))
         self._longest = 0.0
 
@@ -179,8 +173,9 @@ class Session:
 
         A round that is redone later measures the undecided benchmarks only, so its `times` lose the decided ones.
         """
-        self._looked_at |= {name: LookedAt(self._times(name), look) for name in self.suite.undecided}
-        self.suite.look({name: differences(self._looked_at[name].rounds) for name in self.suite.undecided})
+        times = {name: self._times(name) for name in self.suite.undecided}
+        self._looked_at |= {name: (rounds, look) for name, rounds in times.items()}
+        self.suite.look({name: differences(rounds) for name, rounds in times.items()})
 
     def _times(self, name: str) -> tuple[RoundTimes, ...]:
         """A benchmark's times in the rounds of all complete pairs."""

@@ -22,8 +22,8 @@ from benchmarks.gate.launcher import GateBenchmark
 from benchmarks.gate.procedure import INCONCLUSIVE, OK, REGRESSED
 from benchmarks.gate.project import Project
 from benchmarks.gate.trees import BASE, HEAD, Tree, last_line
-from results.records import Metric, PointResult, fingerprint, provenance, read_record, write_record
-from results.records.errors import DONE, INTERNAL, UnavailableError
+from results.records import Metric, PointResult, errors, fingerprint, provenance, read_record, write_record
+from results.records.errors import UnavailableError
 
 ID = "gate_trials"
 STRETCHED = 0.10  # of the iterations of a project's head, for which there is no patch
@@ -169,5 +169,5 @@ def badge(points: Sequence[PointResult], project: Project) -> dict[str, str | in
 def code(points: Sequence[PointResult]) -> int:
     """The exit code for the trials of a class of machine."""
     if outcomes(points)["wrong"]:
-        return INTERNAL
-    return run.EXIT_CODES[INCONCLUSIVE] if never_decides(points) else DONE
+        return errors.INTERNAL
+    return errors.INCONCLUSIVE if never_decides(points) else errors.DONE

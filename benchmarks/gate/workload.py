@@ -1,18 +1,18 @@
 """Runs workloads of the gate in a tree of any project, as a script.
 
-    PYTHONPATH=TREE python -P workload.py TREE CORE PACKAGE ...
+    PYTHONPATH=TREE python -P workload.py PIPE TREE CORE PACKAGE ...
 
-It imports third-party packages that take long (PACKAGE ...), and then reads commands on standard input, one line of
-JSON each:
+It imports third-party packages that take long (PACKAGE ...), and then takes commands from the connection whose file
+descriptor is PIPE:
 
     {"start": [{"name": "a", "slowdown": 0.0, "workload": {...}}]}    fork a process on core CORE and set these up
     {"slice": "a"}    measure a slice; the answer is the seconds of its iterations
     {"count": "a"}    run one more iteration, and answer what it does, counted (`counts.py`)
-    {"end": true}     end the forked process
+    {"end": True}     end the forked process
 
-An empty CORE leaves the core open. A forked process waits for commands without using a core. It has loaded nothing of
-the tree when it starts. This script does the timing, for base and head alike. Every iteration of a rank is stretched by
-the ratio `slowdown`, which trials set. What a workload prints goes to standard error, and it reads nothing.
+A forked process waits for commands without using a core. It has loaded nothing of the tree when it starts. This script
+does the timing, for base and head alike. Every iteration of a rank is stretched by the ratio `slowdown`, which trials
+set. What a workload prints goes to standard error, and it reads nothing.
 
 A workload's step is made by its `kind`: a 'function' of the tree (`function`, as 'module:name': called once to set up,
 with the first of `sizes` if there are any, it returns the step, or is the step itself if it returns nothing that can be
@@ -21,7 +21,6 @@ knows. Without `iterations` a slice has as many as fit in 25 ms.
 """
 
 import hashlib
-import json
 import multiprocessing
 import os
 import queue
@@ -37,17 +36,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 SLICE_S, SHORTEST_S = 0.025, 1e-3  # of a slice, and of an iteration that can be timed; a shorter step is repeated in it
 MOST_REPEATED = 100_000
 TIMER_S = 1e-3  # that a sleep may last too long; the rest of a stretch is waited for without sleep, to be exact
 ENDED = 77  # exit status of a forked process that the gate has ended, which a workload cannot know
-ANSWERS = os.fdopen(os.dup(1), "w")  # where the gate listens; `main` gives standard output to what workloads print
-# Unbuffered, so that parent and child each read whole lines.
-COMMANDS = open(os.dup(0), "rb", buffering=0)  # noqa: SIM115
 
 
 class WorkloadError(RuntimeError):
@@ -87,10 +84,7 @@ def adapter(workload: dict[str, Any]) -> Any:
 
 
 def _function(workload: dict[str, Any]) -> Callable[[], object]:
-    module, _, name = workload["function"].partition(":")
-    function: Any = import_module(module)
-    for part in name.split("."):
-        function = getattr(function, part)
+    function = resolve_name(workload["function"])
     made = function(*workload.get("sizes", ())[:1])
     return made if callable(made) else function
 
@@ -102,42 +96,6 @@ def _command(workload: dict[str, Any]) -> Callable[[], object]:
             last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["it says nothing"]
             raise WorkloadError(f"{workload['command']} ends with {done.returncode}: {last[0]}")
 
-    return step
-
-
-def _test(workload: dict[str, Any]) -> Callable[[], object]:
-    """The function that a test gives to its `benchmark` fixture; the test waits, with its other fixtures alive."""
-    import pytest
-
-    found: queue.Queue[Any] = queue.Queue()  # gets that function, or else an error or the exit code of pytest
-
-    class Plugin:
-        def pytest_configure(self, config: pytest.Config) -> None:
-            # Not by -p no:NAME, as the project may give options of these plugins to every call.
-            config.option.dist = "no"  # of pytest-xdist
-            for name in ("benchmark", "codspeed"):
-                if config.pluginmanager.has_plugin(name):
-                    config.pluginmanager.unregister(name=name)
-
-        @pytest.fixture
-        def benchmark(self) -> "Handed":
-            return Handed(found)
-
-        def pytest_exception_interact(self, call: Any) -> None:
-            found.put(WorkloadError(said(call.excinfo.value)))
-
-    def run() -> None:
-        options = ["--quiet", "--capture=no", "-p", "no:ptdp_gate", "-p", "no:faulthandler"]
-        found.put(pytest.main([workload["test"], *options], plugins=[Plugin()]))
-
-    threading.Thread(target=run, daemon=True).start()
-    step = found.get()
-    if isinstance(step, WorkloadError):
-        raise step
-    if step == pytest.ExitCode.OK:
-        raise NothingToMeasureError
-    if isinstance(step, int):
-        raise WorkloadError(f"{workload['test']} fails, or gives its benchmark fixture no function")
     return step
 
 
@@ -165,6 +123,44 @@ class Handed:
         return self(step)
 
 
+def _test(workload: dict[str, Any]) -> Callable[[], object]:
+    """The function that a test gives to its `benchmark` fixture; the test waits, with its other fixtures alive."""
+    import pytest
+
+    found: queue.Queue[Any] = queue.Queue()  # gets that function, or else an error or the exit code of pytest
+
+    class Fixtures:
+        @pytest.fixture
+        def benchmark(self) -> Handed:
+            return Handed(found)
+
+    class Plugin:
+        def pytest_configure(self, config: pytest.Config) -> None:
+            # Not by -p no:NAME, as the project may give options of these plugins to every call.
+            config.option.dist = "no"  # of pytest-xdist
+            for name in ("benchmark", "codspeed"):
+                if config.pluginmanager.has_plugin(name):
+                    config.pluginmanager.unregister(name=name)
+            config.pluginmanager.register(Fixtures())  # after theirs, which stay known
+
+        def pytest_exception_interact(self, call: Any) -> None:
+            found.put(WorkloadError(said(call.excinfo.value)))
+
+    def run() -> None:
+        options = ["--quiet", "--capture=no", "-p", "no:ptdp_gate", "-p", "no:faulthandler"]
+        found.put(pytest.main([workload["test"], *options], plugins=[Plugin()]))
+
+    threading.Thread(target=run, daemon=True).start()
+    step = found.get()
+    if isinstance(step, WorkloadError):
+        raise step
+    if step == pytest.ExitCode.OK:
+        raise NothingToMeasureError
+    if isinstance(step, int):
+        raise WorkloadError(f"{workload['test']} fails, or gives its benchmark fixture no function")
+    return step
+
+
 def iterate(step: Callable[[], object], count: int, slowdown: float, repeated: int = 1) -> list[float]:
     """Time `count` iterations of `repeated` steps each, stretched by the ratio `slowdown`: the seconds of a step."""
     seconds = []
@@ -173,17 +169,12 @@ def iterate(step: Callable[[], object], count: int, slowdown: float, repeated: i
         for _ in range(repeated):
             step()
         if slowdown:
-            stretch(start, slowdown)
+            end = time.perf_counter() + (time.perf_counter() - start) * slowdown
+            time.sleep(max(0.0, end - time.perf_counter() - TIMER_S))  # leaves the core to the other rank
+            while time.perf_counter() < end:
+                pass
         seconds.append((time.perf_counter() - start) / repeated)
     return seconds
-
-
-def stretch(start: float, slowdown: float) -> None:
-    """Wait until what has taken since `start` has taken longer by the ratio `slowdown`."""
-    end = time.perf_counter() + (time.perf_counter() - start) * slowdown
-    time.sleep(max(0.0, end - time.perf_counter() - TIMER_S))  # leaves the core to the other rank
-    while time.perf_counter() < end:
-        pass
 
 
 def pace(step: Callable[[], object]) -> tuple[int, int]:
@@ -194,14 +185,9 @@ def pace(step: Callable[[], object]) -> tuple[int, int]:
     return max(1, min(50, round(SLICE_S / max(seconds, 1e-6)))), repeated
 
 
-def output_digest(returned: object) -> str:
-    """A digest of what a step returned, without addresses; '' for None."""
-    return "" if returned is None else hashlib.sha256(re.sub(r"0x[0-9a-f]+", "", repr(returned)).encode()).hexdigest()
-
-
 @dataclass(frozen=True)
 class Prepared:
-    """A workload that is set up: how a slice is measured, how a step is counted, and what the first step returned."""
+    """A workload that is set up: how a slice is measured, how a step is counted, and a digest of what it returned."""
 
     slice: Callable[[], list[float]]
     count: Callable[[Path], dict[str, int]] = lambda tree: {}
@@ -212,14 +198,17 @@ def in_this_process(workload: dict[str, Any], slowdown: float) -> Prepared:
     """Set up a workload that needs no ranks."""
     before = set(sys.modules)
     step = make_step(workload)
-    output = output_digest(step())
+    returned = step()
+    shown = "" if returned is None else re.sub(r"0x[0-9a-f]+", "", repr(returned))  # without addresses
     modules = sorted(set(sys.modules) - before)
     iterations, repeated = (workload["iterations"], 1) if "iterations" in workload else pace(step)
 
     def count(tree: Path) -> dict[str, int]:
         return runpy.run_path(str(Path(__file__).with_name("counts.py")))["counted"](step, tree, modules)
 
-    return Prepared(lambda: iterate(step, iterations, slowdown, repeated), count, output)
+    return Prepared(
+        lambda: iterate(step, iterations, slowdown, repeated), count, hashlib.sha256(shown.encode()).hexdigest()
+    )
 
 
 def in_ranks(workload: dict[str, Any], slowdown: float) -> Prepared:
@@ -275,33 +264,29 @@ def said(error: BaseException) -> str:
     return " ".join("".join(traceback.format_exception_only(error)).split())
 
 
-def serve(tree: Path, core: str, benchmarks: list[dict[str, Any]]) -> None:
+def serve(gate: Connection, tree: Path, core: int, benchmarks: list[dict[str, Any]]) -> None:
     """Set the benchmarks up, then measure a slice for every "slice" command until another command comes."""
-    if core:
-        os.sched_setaffinity(0, {int(core)})
+    os.sched_setaffinity(0, {core})
     prepared: dict[str, Prepared] = {}
     try:
         for benchmark in benchmarks:
-            workload, prepare = (
-                benchmark["workload"],
-                in_ranks if benchmark["workload"].get("ranks") else in_this_process,
-            )
+            prepare = in_ranks if benchmark["workload"].get("ranks") else in_this_process
             with suppress(NothingToMeasureError):
-                prepared[benchmark["name"]] = made = prepare(workload, benchmark["slowdown"])
+                prepared[benchmark["name"]] = made = prepare(benchmark["workload"], benchmark["slowdown"])
                 made.slice()  # to warm up
     except (Exception, SystemExit) as error:
-        say({"cannot": str(error) if isinstance(error, WorkloadError) else said(error)})
+        gate.send({"cannot": str(error) if isinstance(error, WorkloadError) else said(error)})
         return
     require_own(tree)
-    say({"ready": {name: made.output for name, made in prepared.items()}})
-    while (command := hear()).keys() & {"slice", "count"}:
+    gate.send({"ready": {name: made.output for name, made in prepared.items()}})
+    while (command := gate.recv()).keys() & {"slice", "count"}:
         if "count" in command:
-            say({"counts": prepared[command["count"]].count(tree)})
+            gate.send({"counts": prepared[command["count"]].count(tree)})
         else:
-            say({"seconds": prepared[command["slice"]].slice()})
+            gate.send({"seconds": prepared[command["slice"]].slice()})
 
 
-def fork(tree: Path, core: str, benchmarks: list[dict[str, Any]]) -> None:
+def fork(gate: Connection, tree: Path, core: int, benchmarks: list[dict[str, Any]]) -> None:
     """Serve in a fresh process and wait for its end. If it fails, this process ends, too."""
     if child := os.fork():
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -310,7 +295,7 @@ def fork(tree: Path, core: str, benchmarks: list[dict[str, Any]]) -> None:
         sys.exit(1 if code == 1 else f"its process ended by itself, with {code}")
     status = 1
     try:
-        serve(tree, core, benchmarks)
+        serve(gate, tree, core, benchmarks)
         status = ENDED
     except (Exception, SystemExit):
         traceback.print_exc()
@@ -321,28 +306,17 @@ def fork(tree: Path, core: str, benchmarks: list[dict[str, Any]]) -> None:
         os._exit(status)
 
 
-def say(answer: dict[str, Any]) -> None:
-    """Write one line of JSON to the gate."""
-    print(json.dumps(answer), file=ANSWERS, flush=True)
-
-
-def hear() -> dict[str, Any]:
-    """Read the gate's next command; empty when the gate has ended."""
-    line = COMMANDS.readline()
-    return json.loads(line) if line else {}
-
-
 def main() -> None:
     """Import what is slow, and fork a process for every "start" command."""
-    tree, core, *packages = sys.argv[1:]
-    os.dup2(2, 1)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    pipe, tree, core, *packages = sys.argv[1:]
+    gate = Connection(int(pipe))
     # An editable install of another checkout would fill in the modules that this tree lacks.
     sys.meta_path[:] = [f for f in sys.meta_path if not getattr(f, "__module__", "").startswith("__editable__")]
     for name in packages:
         import_module(name)
-    while "start" in (command := hear()):
-        fork(Path(tree), core, command["start"])
+    with suppress(EOFError):  # the gate has ended
+        while True:
+            fork(gate, Path(tree), int(core), gate.recv()["start"])
 
 
 if __name__ == "__main__":

@@ -1,15 +1,16 @@
 """Commits as folders, and the processes that run in them."""
 
-import json
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from benchmarks.gate import launcher as launchers
 from benchmarks.gate import trees, workload
-from benchmarks.gate.launcher import WORKLOAD, GateBenchmark, ProcessLauncher
+from benchmarks.gate.launcher import GateBenchmark, ProcessLauncher
 from benchmarks.gate.trees import BASE, HEAD, Tree
 from benchmarks.gated.workloads import WORKLOADS
 from results.records.errors import UnavailableError, UsageError
@@ -133,24 +134,20 @@ def test_why_a_base_does_not_run_is_said(
     assert message in why
 
 
-def test_packages_from_elsewhere_are_refused(built: dict[str, Tree], tmp_path: Path) -> None:
+def test_packages_from_elsewhere_are_refused(
+    built: dict[str, Tree], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As if something put another checkout first on the path."""
     (tmp_path / "elsewhere/ptdp_core").mkdir(parents=True)
     (tmp_path / "elsewhere/ptdp_core/__init__.py").touch()
-    start = json.dumps({"start": [{"name": "a", "workload": WORKLOADS["simulator"], "slowdown": 0}]})
-    done = subprocess.run(
-        [sys.executable, "-P", str(WORKLOAD), str(tmp_path / "elsewhere"), ""],
-        input=start.encode(),
-        env={"PYTHONPATH": str(built[BASE].folder)},
-        capture_output=True,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert b"was imported from" in done.stderr
+    monkeypatch.setattr(launchers, "_environment", lambda tree: {"PYTHONPATH": str(built[BASE].folder)})
+    elsewhere = replace(built[HEAD], folder=tmp_path / "elsewhere")
+    with pytest.raises(UnavailableError, match="was imported from"):
+        ProcessLauncher({HEAD: elsewhere}, [SIMULATOR]).lacking()
 
 
 TRAINER = "ptdp_core/engine/trainer.py"
-ADAPTER = "benchmarks/gated/adapter.py"
+HARNESS = "benchmarks/harness/training.py"  # which the adapter builds the engine with
 
 
 @pytest.fixture
@@ -195,8 +192,8 @@ def test_each_side_measures_through_its_own_interface(
     repository: Path, new_interface: str, commit: Commit, tmp_path: Path
 ) -> None:
     """Base's `Trainer` takes other arguments than head's, and both are measured."""
-    adapter = (repository / ADAPTER).read_text()
-    commit(ADAPTER, adapter.replace("Trainer(settings,", "Trainer('run', settings,"))
+    harness = (repository / HARNESS).read_text()
+    commit(HARNESS, harness.replace("Trainer(Settings(", "Trainer('run', Settings("))
     built = build(repository, tmp_path, "first", "HEAD")
     launcher = ProcessLauncher(built, [GateBenchmark("a", WORKLOADS["pipeline_step"], injected=0.15)])
     launcher.start(["a"])
