@@ -5,14 +5,14 @@ import os
 import statistics
 import subprocess
 import tempfile
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks.gate.guard import measured_core
-from benchmarks.gate.trees import BASE, HEAD, Tree, last_line
+from benchmarks.gate.trees import HEAD, Tree, last_line
 from results.records.errors import UnavailableError
 
 WORKLOAD = Path(__file__).with_name("workload.py")
@@ -70,60 +70,45 @@ class ProcessLauncher:
         than the benchmark, or broken. Raises `UnavailableError` for what head cannot run.
         """
         lacks: dict[str, str] = {}
-        outputs: dict[str, dict[str, str]] = {}
-        for side, tree in reversed(list(self.trees.items())):
-            # All at once first, which is enough if nothing is wrong; then one by one, to learn which cannot run.
-            problem, outputs[side] = self._try(tree, list(self.benchmarks.values()))
-            for name, benchmark in self.benchmarks.items() if problem else ():
-                why, output = (problem, {}) if len(self.benchmarks) == 1 else self._try(tree, [benchmark])
-                if why and side == HEAD:
-                    raise UnavailableError(f"{tree} cannot run {name}: {why}")
-                if why:
+        for name, benchmark in self.benchmarks.items():
+            digests = {}
+            for side, tree in reversed(list(self.trees.items())):
+                try:
+                    digests[side] = self._ask(tree, benchmark)[name]
+                except UnavailableError as error:
+                    why = str(error).removeprefix(f"{tree} does not run: ")
+                    if side == HEAD:
+                        raise UnavailableError(f"{tree} cannot run {name}: {why}") from None
                     lacks[name] = f"{tree} cannot run it: {why}"
-                outputs[side] |= output
-            for name in self.benchmarks.keys() - outputs[side].keys() - lacks.keys():
-                lacks[name] = f"{tree} skips it, or gives its benchmark fixture no function"
-        return self._different(outputs) | lacks
-
-    def _different(self, outputs: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-        """The benchmarks whose first step returns something else on the two sides, but the same again on head."""
-        base, head = (outputs.get(side, {}) for side in (BASE, HEAD))
-        changed = [name for name in head if base.get(name, head[name]) != head[name]]
-        again = self._try(self.trees[HEAD], [self.benchmarks[name] for name in changed])[1] if changed else {}
-        steady = [name for name in changed if again.get(name) == head[name]]
-        return dict.fromkeys(steady, "its result differs between base and head, so that it does other work")
+                except KeyError:
+                    lacks[name] = f"{tree} skips it, or gives its benchmark fixture no function"
+            if len(set(digests.values())) == 2 and self._ask(self.trees[HEAD], benchmark).get(name) == digests[HEAD]:
+                lacks[name] = "its result differs between base and head, so that it does other work"
+        return lacks
 
     def counts(self, side: str, name: str) -> dict[str, int]:
         """What one step of a benchmark does on a side; with two sizes also how much more it does at the second."""
-        benchmark = self.benchmarks[name]
-        first = self._ask(self.trees[side], [benchmark], name)
-        sizes = benchmark.workload.get("sizes")
+        tree, benchmark = self.trees[side], self.benchmarks[name]
+        first, sizes = self._ask(tree, benchmark, count=True), benchmark.workload.get("sizes")
         if not sizes:
             return first
-        larger = replace(benchmark, workload={**benchmark.workload, "sizes": sizes[1:]})
-        second = self._ask(self.trees[side], [larger], name)
+        second = self._ask(tree, replace(benchmark, workload={**benchmark.workload, "sizes": sizes[1:]}), count=True)
         growth = {what: second.get(what, 0) - first.get(what, 0) for what in first | second}
         return first | {f"{what}{GROWTH}{sizes[0]} to {sizes[1]}": count for what, count in growth.items()}
 
-    def _try(self, tree: Tree, benchmarks: Collection[GateBenchmark]) -> tuple[str, dict[str, str]]:
-        """Set the benchmarks up, which also runs each once: why the tree cannot run them, or '', and their outputs."""
-        try:
-            return "", self._ask(tree, benchmarks)
-        except UnavailableError as error:
-            return str(error).removeprefix(f"{tree} does not run: "), {}
+    def _ask(self, tree: Tree, benchmark: GateBenchmark, count: bool = False) -> dict[str, Any]:
+        """The digest of what a benchmark's first step returns, by name, nothing if it is skipped; or a step's counts.
 
-    def _ask(self, tree: Tree, benchmarks: Collection[GateBenchmark], count: str = "") -> Any:
-        """What a process says that sets these up: their outputs, or the counts of a step of the one to `count`.
-
-        Raises `UnavailableError` if it cannot.
+        Raises `UnavailableError` if the tree cannot run it.
         """
-        loaded = _Loaded(tree, benchmarks)
+        loaded = _Loaded(tree, [benchmark])
         try:
-            loaded.start(benchmarks)
-            outputs = loaded.answer("ready")
+            loaded.start([benchmark])
+            answer: dict[str, Any] = loaded.answer("ready")
             if count:
-                loaded.say({"count": count})
-            return loaded.answer("counts") if count else outputs
+                loaded.say({"count": benchmark.name})
+                answer = loaded.answer("counts")
+            return answer
         finally:
             loaded.stop()
 

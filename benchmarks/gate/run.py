@@ -41,7 +41,7 @@ class ExactFinding:
     """What was compared at zero tolerance before any time is taken.
 
     `status` is 'same', 'different' or 'absent', `failed` whether that is a regression, `text` says it. `changes` are
-    the changed counts by benchmark, growth first, and `lacking` why base cannot run a benchmark; None if not tried.
+    the changed counts by benchmark, growth first.
     """
 
     status: str
@@ -49,10 +49,6 @@ class ExactFinding:
     text: str
     headline: str = "does more than base"
     changes: Mapping[str, Sequence[CountChange]] = field(default_factory=dict)
-    lacking: Mapping[str, str] | None = None
-
-
-NO_CHECKS = ExactFinding("absent", False, "")
 
 
 @dataclass(frozen=True)
@@ -109,48 +105,44 @@ def select(project: Project, names: Sequence[str]) -> list[GateBenchmark]:
 
 
 def check(
+    project: Project,
     trees: Mapping[str, Tree],
     benchmarks: Sequence[GateBenchmark],
     seed: int,
     budget_s: float,
     progress: Callable[[str], None],
-    started: float | None = None,
-    exact: ExactFinding = NO_CHECKS,
     keep_going: bool = False,
+    started: float | None = None,
 ) -> CheckResult:
-    """Measure what both trees can run in one session, and decide. Raises `UnavailableError` for what head cannot run.
+    """Compare what is exact, then measure what both trees can run in one session, and decide.
 
-    The budget counts from `started`, a time of the monotonic clock, by default from now; `progress` gets messages. What
-    the `exact` checks have tried is not tried again; if they failed, nothing is measured, unless `keep_going`.
+    What is exact are the project's own checks of head, or else counts of a step, if it wants any. If they fail, nothing
+    is measured, unless `keep_going`. The budget counts from `started`, a time of the monotonic clock, by default from
+    now; `progress` gets messages. Raises `UnavailableError` for checks that do not run, and for what head cannot run.
     """
-    if exact.failed and not keep_going:
-        return CheckResult(trees, seed, budget_s, exact, {}, None)
-    launcher = ProcessLauncher(trees, benchmarks)
     started = time.monotonic() if started is None else started
-    progress("trying both sides")
-    lacks = launcher.lacking() if exact.lacking is None else exact.lacking
+    launcher, lacks = ProcessLauncher(trees, benchmarks), dict[str, str]()
+    exact = ExactFinding("absent", False, "counts: the project wants none")
+    if project.exact:
+        exact = _own_checks(project.exact, trees[HEAD])
+    if keep_going or not exact.failed:
+        progress("trying both sides")
+        lacks = launcher.lacking()
     measurable = [benchmark.name for benchmark in benchmarks if benchmark.name not in lacks]
-    if not measurable:
+    if project.counts and not project.exact:
+        exact = counted(launcher, measurable)
+    if not measurable or (exact.failed and not keep_going):
         return CheckResult(trees, seed, budget_s, exact, lacks, None)
     suite = Procedure(measurable, swap_tables(seed))
     session = Session(suite, launcher, canary, seed, budget_s, started=started, progress=progress)
     return CheckResult(trees, seed, budget_s, exact, lacks, session.run())
 
 
-def exact(project: Project, trees: Mapping[str, Tree], benchmarks: Sequence[GateBenchmark]) -> ExactFinding:
-    """The project's own exact checks of head, or else counts of a step, if it wants any.
-
-    Raises `UnavailableError` for checks that do not run, and for what head cannot run.
-    """
-    if project.exact:
-        return _own_checks(project.exact, trees[HEAD])
-    if not project.counts:
-        return ExactFinding("absent", False, "counts: the project wants none")
-    launcher = ProcessLauncher(trees, benchmarks)
-    lacking = launcher.lacking()
+def counted(launcher: ProcessLauncher, names: Sequence[str]) -> ExactFinding:
+    """The counts of a step of these benchmarks, compared."""
     changes: dict[str, list[CountChange]] = {}
     lines = ["counts of a step:"]
-    for name in (each.name for each in benchmarks if each.name not in lacking):
+    for name in names:
         base, head, again = (launcher.counts(side, name) for side in (BASE, HEAD, HEAD))
         varying = {what.partition(GROWTH)[0] for what in head | again if head.get(what) != again.get(what)}
         changes[name] = differing(base, head, varying)
@@ -158,7 +150,7 @@ def exact(project: Project, trees: Mapping[str, Tree], benchmarks: Sequence[Gate
         lines += [f"{name}: left out, as it varies from run to run: {what}" for what in sorted(varying)]
     failed = any(change.grown for found in changes.values() for change in found)
     status = "different" if any(changes.values()) else "same"
-    return ExactFinding(status, failed, "\n".join(lines) if changes else "", changes=changes, lacking=lacking)
+    return ExactFinding(status, failed, "\n".join(lines) if names else "", changes=changes)
 
 
 def differing(base: Mapping[str, int], head: Mapping[str, int], varying: set[str]) -> list[CountChange]:

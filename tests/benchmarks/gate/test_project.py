@@ -145,11 +145,11 @@ def test_counts_of_a_step_are_compared_and_what_varies_is_left_out(foreign: Path
     twice = PACKAGE.replace("sum(square(i) for", "sum(square(i) + 0 * square(i) for")
     change(foreign, "src/pkg/__init__.py", twice)
     built, benchmarks = sides(foreign, tmp_path), run.select(project.read(foreign), ["made", "itself"])
-    counts = run.exact(project.read(foreign), built, benchmarks).changes
+    counts = run.counted(ProcessLauncher(built, benchmarks), ["made", "itself"]).changes
     assert "calls src/pkg/__init__.py:square 100 -> 200" in map(str, counts["made"])
     assert "calls src/pkg/__init__.py:square 50 -> 100" in map(str, counts["itself"])
     assert all(change.grown for change in counts["made"] if change.what.startswith("calls"))
-    same = run.exact(project.read(foreign), built | {BASE: built[HEAD]}, benchmarks)
+    same = run.counted(ProcessLauncher(built | {BASE: built[HEAD]}, benchmarks), ["made", "itself"])
     assert (same.changes, same.failed, same.status) == ({"made": [], "itself": []}, False, "same")
 
 
@@ -162,7 +162,7 @@ def test_what_grows_faster_with_the_size_is_named(foreign: Path, tmp_path: Path)
     git(foreign, "tag", "--force", "first")
     change(foreign, "src/pkg/__init__.py", sized.format("n * n"))
     own = project.read(foreign)
-    found = run.exact(own, sides(foreign, tmp_path), run.select(own, ()))
+    found = run.counted(ProcessLauncher(sides(foreign, tmp_path), run.select(own, ())), ["work"])
     name = "calls src/pkg/__init__.py:square"
     assert f"work: {name} 200 -> 100" in found.text
     assert f"work: {name}, more from size 10 to 20 200 -> 300" in found.text
@@ -175,7 +175,7 @@ def test_what_varies_between_two_runs_of_head_is_left_out_by_name(foreign: Path,
     git(foreign, "tag", "--force", "first")
     change(foreign, "src/pkg/__init__.py", PACKAGE + "# a comment\n")
     own = project.read(foreign)
-    found = run.exact(own, sides(foreign, tmp_path), run.select(own, ["made"]))
+    found = run.counted(ProcessLauncher(sides(foreign, tmp_path), run.select(own, ["made"])), ["made"])
     assert "made: left out, as it varies from run to run: opened /tmp/../proc/" in found.text
     assert not found.failed, found.text
 

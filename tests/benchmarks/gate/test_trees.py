@@ -175,12 +175,12 @@ def test_what_head_cannot_run_fails_and_what_base_cannot_run_does_not(
     broken = {(BASE, "a"): "older", (HEAD, "b"): "TypeError: no"}
     tried = {name: GateBenchmark(name, WORKLOADS["simulator"]) for name in "ab"}
 
-    def attempt(self: ProcessLauncher, tree: Tree, benchmarks: list[GateBenchmark]) -> tuple[str, dict[str, str]]:
-        reasons = (why for (side, name), why in broken.items() if side == tree.side and tried[name] in benchmarks)
-        why = next(reasons, "")
-        return why, {} if why else {each.name: "" for each in benchmarks}
+    def ask(self: ProcessLauncher, tree: Tree, benchmark: GateBenchmark) -> dict[str, str]:
+        if why := broken.get((tree.side, benchmark.name)):
+            raise UnavailableError(f"{tree} does not run: {why}")
+        return {benchmark.name: ""}
 
-    monkeypatch.setattr(ProcessLauncher, "_try", attempt)
+    monkeypatch.setattr(ProcessLauncher, "_ask", ask)
     with pytest.raises(UnavailableError, match=r"^head HEAD .* cannot run b: TypeError: no"):
         ProcessLauncher(built, list(tried.values())).lacking()
     del broken[HEAD, "b"]
