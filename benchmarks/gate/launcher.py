@@ -5,14 +5,13 @@ import os
 import statistics
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks.gate.guard import measured_core
-from benchmarks.gate.trees import HEAD, Tree, last_line
+from benchmarks.gate.trees import BASE, HEAD, Tree, last_line
 from results.records.errors import UnavailableError
 
 WORKLOAD = Path(__file__).with_name("workload.py")
@@ -21,21 +20,18 @@ GROWTH = ", more from size "  # in the name of a count at two sizes
 ANSWER_LIMIT_S = 120.0  # a process answers within seconds; after this it counts as hung
 
 
-@dataclass(frozen=True)
-class GateBenchmark:
-    """A benchmark of a session: its name, what runs (`workload.py`), and how much a trial slows head down."""
-
-    name: str
-    workload: Mapping[str, Any]
-    injected: float = 0.0
+Workloads = Mapping[str, Mapping[str, Any]]  # what runs (`workload.py`), by the benchmark's name
 
 
 class ProcessLauncher:
-    """What a session measures with: it starts and stops a process of each side, and times slices in it."""
+    """What a session measures with: it starts and stops a process of each side, and times slices in it.
 
-    def __init__(self, trees: Mapping[str, Tree], benchmarks: Iterable[GateBenchmark]) -> None:
-        self.trees = trees
-        self.benchmarks = {benchmark.name: benchmark for benchmark in benchmarks}
+    Iterations of head are stretched by the ratio `slowdown`, for trials.
+    """
+
+    def __init__(self, trees: Mapping[str, Tree], workloads: Workloads, slowdown: float = 0.0) -> None:
+        self.trees, self.workloads = trees, workloads
+        self.slowdown = {BASE: 0.0, HEAD: slowdown}
         self._loaded: dict[str, _Loaded] = {}
 
     def start(self, names: Sequence[str]) -> None:
@@ -44,8 +40,8 @@ class ProcessLauncher:
             self.stop()
         for side, tree in self.trees.items():
             if side not in self._loaded:
-                self._loaded[side] = _Loaded(tree, self.benchmarks.values())
-            self._loaded[side].start([self.benchmarks[name] for name in names])
+                self._loaded[side] = _Loaded(tree, self.workloads)
+            self._loaded[side].start({name: self.workloads[name] for name in names}, self.slowdown[side])
         for loaded in self._loaded.values():
             loaded.answer("ready")
 
@@ -70,11 +66,11 @@ class ProcessLauncher:
         than the benchmark, or broken. Raises `UnavailableError` for what head cannot run.
         """
         lacks: dict[str, str] = {}
-        for name, benchmark in self.benchmarks.items():
+        for name, workload in self.workloads.items():
             digests = {}
             for side, tree in reversed(list(self.trees.items())):
                 try:
-                    digests[side] = self._ask(tree, benchmark)[name]
+                    digests[side] = self._ask(tree, name, workload)[name]
                 except UnavailableError as error:
                     why = str(error).removeprefix(f"{tree} does not run: ")
                     if side == HEAD:
@@ -82,31 +78,33 @@ class ProcessLauncher:
                     lacks[name] = f"{tree} cannot run it: {why}"
                 except KeyError:
                     lacks[name] = f"{tree} skips it, or gives its benchmark fixture no function"
-            if len(set(digests.values())) == 2 and self._ask(self.trees[HEAD], benchmark).get(name) == digests[HEAD]:
-                lacks[name] = "its result differs between base and head, so that it does other work"
+            if len(set(digests.values())) == 2:
+                again = self._ask(self.trees[HEAD], name, workload)[name]
+                if again == digests[HEAD]:
+                    lacks[name] = "its result differs between base and head, so that it does other work"
         return lacks
 
     def counts(self, side: str, name: str) -> dict[str, int]:
         """What one step of a benchmark does on a side; with two sizes also how much more it does at the second."""
-        tree, benchmark = self.trees[side], self.benchmarks[name]
-        first, sizes = self._ask(tree, benchmark, count=True), benchmark.workload.get("sizes")
+        tree, workload = self.trees[side], self.workloads[name]
+        first, sizes = self._ask(tree, name, workload, count=True), workload.get("sizes")
         if not sizes:
             return first
-        second = self._ask(tree, replace(benchmark, workload={**benchmark.workload, "sizes": sizes[1:]}), count=True)
+        second = self._ask(tree, name, {**workload, "sizes": sizes[1:]}, count=True)
         growth = {what: second.get(what, 0) - first.get(what, 0) for what in first | second}
         return first | {f"{what}{GROWTH}{sizes[0]} to {sizes[1]}": count for what, count in growth.items()}
 
-    def _ask(self, tree: Tree, benchmark: GateBenchmark, count: bool = False) -> dict[str, Any]:
+    def _ask(self, tree: Tree, name: str, workload: Mapping[str, Any], count: bool = False) -> dict[str, Any]:
         """The digest of what a benchmark's first step returns, by name, nothing if it is skipped; or a step's counts.
 
         Raises `UnavailableError` if the tree cannot run it.
         """
-        loaded = _Loaded(tree, [benchmark])
+        loaded = _Loaded(tree, {name: workload})
         try:
-            loaded.start([benchmark])
+            loaded.start({name: workload})
             answer: dict[str, Any] = loaded.answer("ready")
             if count:
-                loaded.say({"count": benchmark.name})
+                loaded.say({"count": name})
                 answer = loaded.answer("counts")
             return answer
         finally:
@@ -116,10 +114,10 @@ class ProcessLauncher:
 class _Loaded:
     """A process of one side that has imported the slow packages (torch) and forks the processes that measure."""
 
-    def __init__(self, tree: Tree, benchmarks: Iterable[GateBenchmark]) -> None:
+    def __init__(self, tree: Tree, workloads: Workloads) -> None:
         self.tree = tree
         self.starts = 0
-        packages = dict.fromkeys(name for each in benchmarks for name in each.workload.get("packages", ()))
+        packages = dict.fromkeys(name for each in workloads.values() for name in each.get("packages", ()))
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by stop()
         self._pipe, theirs = multiprocessing.Pipe()
         arguments = map(str, (WORKLOAD, theirs.fileno(), tree.folder, measured_core(), *packages))
@@ -135,16 +133,11 @@ class _Loaded:
         )
         theirs.close()
 
-    def start(self, benchmarks: Iterable[GateBenchmark]) -> None:
-        """Fork a process that measures these benchmarks, and end the one before."""
-        is_head = self.tree.side == HEAD
-        requests = [
-            {"name": each.name, "workload": each.workload, "slowdown": each.injected if is_head else 0.0}
-            for each in benchmarks
-        ]
+    def start(self, workloads: Workloads, slowdown: float = 0.0) -> None:
+        """Fork a process that measures these workloads, and end the one before."""
         if self.starts:
             self.say({"end": True})
-        self.say({"start": requests})
+        self.say({"start": workloads, "slowdown": slowdown})
         self.starts += 1
 
     def say(self, command: Mapping[str, Any]) -> None:

@@ -4,7 +4,7 @@ import re
 import runpy
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +42,19 @@ class Project:
 
 
 def of(folder: Path, names: Sequence[str]) -> Project:
-    """The project in a folder: as it says itself, unless all names are those of tests with a `benchmark` fixture."""
+    """The project in a folder with its workloads of these names, or with its suite; or with tests, if these are ids.
+
+    Raises `UsageError` for an unknown name.
+    """
     if names and all("::" in name for name in names):
         return Project(folder, {name: {"kind": "pytest", "test": name} for name in names}, tuple(names))
-    return read(folder)
+    project = read(folder)
+    known = project.workloads
+    for name in names:
+        if name not in known:
+            near = did_you_mean(name, tuple(known))
+            raise UsageError(f"unknown benchmark {name!r}{near}; there are {', '.join(known)}")
+    return replace(project, workloads={name: known[name] for name in names or project.suite})
 
 
 def read(folder: Path) -> Project:

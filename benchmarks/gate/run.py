@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from benchmarks.gate.guard import canary
-from benchmarks.gate.launcher import GROWTH, GateBenchmark, ProcessLauncher
+from benchmarks.gate.launcher import GROWTH, ProcessLauncher
 from benchmarks.gate.procedure import INCONCLUSIVE, REGRESSED, Procedure, overall, swap_tables
 from benchmarks.gate.project import Project
 from benchmarks.gate.session import Finding, Session, SessionResult
 from benchmarks.gate.trees import BASE, HEAD, Tree, last_line
 from results.records import errors
-from results.records.errors import UnavailableError, UsageError, did_you_mean
+from results.records.errors import UnavailableError
 
 NOT_COMPARED = "not compared"
 CODES = {REGRESSED: errors.REGRESSED, INCONCLUSIVE: errors.INCONCLUSIVE}  # of verdicts; of the others it is 0
@@ -93,25 +93,14 @@ class CheckResult:
         return CODES.get(self.verdict, errors.DONE) if self.told else errors.NOTHING_SELECTED
 
 
-def select(project: Project, names: Sequence[str]) -> list[GateBenchmark]:
-    """A project's benchmarks of these names, or its suite. Raises `UsageError` for an unknown one."""
-    known = project.workloads
-    for name in names:
-        if name not in known:
-            raise UsageError(
-                f"unknown benchmark {name!r}{did_you_mean(name, tuple(known))}; there are {', '.join(known)}"
-            )
-    return [GateBenchmark(name, known[name]) for name in dict.fromkeys(names) or project.suite]
-
-
 def check(
     project: Project,
     trees: Mapping[str, Tree],
-    benchmarks: Sequence[GateBenchmark],
     seed: int,
     budget_s: float,
     progress: Callable[[str], None],
     keep_going: bool = False,
+    slowdown: float = 0.0,
     started: float | None = None,
 ) -> CheckResult:
     """Compare what is exact, then measure what both trees can run in one session, and decide.
@@ -121,14 +110,15 @@ def check(
     now; `progress` gets messages. Raises `UnavailableError` for checks that do not run, and for what head cannot run.
     """
     started = time.monotonic() if started is None else started
-    launcher, lacks = ProcessLauncher(trees, benchmarks), dict[str, str]()
+    launcher = ProcessLauncher(trees, project.workloads, slowdown)
+    lacks: dict[str, str] = {}
     exact = ExactFinding("absent", False, "counts: the project wants none")
     if project.exact:
         exact = _own_checks(project.exact, trees[HEAD])
     if keep_going or not exact.failed:
         progress("trying both sides")
         lacks = launcher.lacking()
-    measurable = [benchmark.name for benchmark in benchmarks if benchmark.name not in lacks]
+    measurable = [name for name in project.workloads if name not in lacks]
     if project.counts and not project.exact:
         exact = counted(launcher, measurable)
     if not measurable or (exact.failed and not keep_going):

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gate import report, run, trees
-from benchmarks.gate.launcher import GateBenchmark
 from benchmarks.gate.procedure import INCONCLUSIVE, OK, REGRESSED
 from benchmarks.gate.project import Project
 from benchmarks.gate.trees import BASE, HEAD, Tree, last_line
@@ -81,16 +80,14 @@ def trial(
     kind: str,
     sides: dict[str, Tree],
     project: Project,
-    benchmarks: Sequence[GateBenchmark],
     budget_s: float,
     progress: Callable[[str], None],
 ) -> list[PointResult]:
     """Run one session of the gate, and return a point for each benchmark."""
-    if kind == "slowed" and not project.slowed:
-        benchmarks = [replace(each, injected=STRETCHED) for each in benchmarks]
+    slowdown = STRETCHED if kind == "slowed" and not project.slowed else 0.0
     started, clock, seed = provenance.timestamp(), time.monotonic(), random.SystemRandom().randrange(2**31)
     times_only = replace(project, exact="", counts=False)
-    result = run.check(times_only, sides, benchmarks, seed, budget_s, progress)
+    result = run.check(times_only, sides, seed, budget_s, progress, slowdown=slowdown)
     seconds = time.monotonic() - clock
     points = []
     for finding in result.findings:

@@ -5,7 +5,7 @@
 It imports third-party packages that take long (PACKAGE ...), and then takes commands from the connection whose file
 descriptor is PIPE:
 
-    {"start": [{"name": "a", "slowdown": 0.0, "workload": {...}}]}    fork a process on core CORE and set these up
+    {"start": {"a": {...}}, "slowdown": 0.0}    fork a process on core CORE and set these workloads up
     {"slice": "a"}    measure a slice; the answer is the seconds of its iterations
     {"count": "a"}    run one more iteration, and answer what it does, counted (`counts.py`)
     {"end": True}     end the forked process
@@ -264,16 +264,16 @@ def said(error: BaseException) -> str:
     return " ".join("".join(traceback.format_exception_only(error)).split())
 
 
-def serve(gate: Connection, tree: Path, core: int, benchmarks: list[dict[str, Any]]) -> None:
-    """Set the benchmarks up, then measure a slice for every "slice" command until another command comes."""
+def serve(gate: Connection, tree: Path, core: int, workloads: dict[str, Any], slowdown: float) -> None:
+    """Set the workloads up, then measure a slice for every "slice" command until another command comes."""
     os.sched_setaffinity(0, {core})
     prepared: dict[str, Prepared] = {}
     try:
-        for benchmark in benchmarks:
-            prepare = in_ranks if benchmark["workload"].get("ranks") else in_this_process
+        for name, workload in workloads.items():
+            prepare = in_ranks if workload.get("ranks") else in_this_process
             with suppress(NothingToMeasureError):
-                prepared[benchmark["name"]] = made = prepare(benchmark["workload"], benchmark["slowdown"])
-                made.slice()  # to warm up
+                prepared[name] = prepare(workload, slowdown)
+                prepared[name].slice()  # to warm up
     except (Exception, SystemExit) as error:
         gate.send({"cannot": str(error) if isinstance(error, WorkloadError) else said(error)})
         return
@@ -286,7 +286,7 @@ def serve(gate: Connection, tree: Path, core: int, benchmarks: list[dict[str, An
             gate.send({"seconds": prepared[command["slice"]].slice()})
 
 
-def fork(gate: Connection, tree: Path, core: int, benchmarks: list[dict[str, Any]]) -> None:
+def fork(gate: Connection, tree: Path, core: int, workloads: dict[str, Any], slowdown: float) -> None:
     """Serve in a fresh process and wait for its end. If it fails, this process ends, too."""
     if child := os.fork():
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -295,7 +295,7 @@ def fork(gate: Connection, tree: Path, core: int, benchmarks: list[dict[str, Any
         sys.exit(1 if code == 1 else f"its process ended by itself, with {code}")
     status = 1
     try:
-        serve(gate, tree, core, benchmarks)
+        serve(gate, tree, core, workloads, slowdown)
         status = ENDED
     except (Exception, SystemExit):
         traceback.print_exc()
@@ -316,7 +316,8 @@ def main() -> None:
         import_module(name)
     with suppress(EOFError):  # the gate has ended
         while True:
-            fork(gate, Path(tree), int(core), gate.recv()["start"])
+            command = gate.recv()
+            fork(gate, Path(tree), int(core), command["start"], command["slowdown"])
 
 
 if __name__ == "__main__":

@@ -80,17 +80,13 @@ def run(parsed: argparse.Namespace, project: Path = ROOT) -> int:
     from benchmarks.gate import run as gate
 
     measured = projects.of(parsed.project or project, parsed.benchmark)
-    benchmarks, budget_s, progress = (
-        gate.select(measured, parsed.benchmark),
-        budget(parsed.budget),
-        progress_line(parsed),
-    )
+    budget_s, progress = budget(parsed.budget), progress_line(parsed)
     seed = random.SystemRandom().randrange(2**31) if parsed.seed is None else parsed.seed
     if seed < 0:
         raise UsageError(f"--seed {seed}: needs a whole number from 0 on; try --seed 1")
     trees.require_different(measured.folder, measured.sources, parsed.base, parsed.head)
     with trees.built(measured.folder, {BASE: parsed.base, HEAD: parsed.head or "HEAD"}) as built:
-        result = gate.check(measured, built, benchmarks, seed, budget_s, progress, parsed.keep_going, clock)
+        result = gate.check(measured, built, seed, budget_s, progress, parsed.keep_going, started=clock)
     progress("")
     text, document = report.text(result), report.document(result)
     if result.timed:

@@ -37,14 +37,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(parsed: argparse.Namespace, project: Path = ROOT) -> int:
     """Run the trials that are missing, and print verdicts by class of machine. Raises `ReproduceError`."""
-    from benchmarks.gate import run as gate  # imported here, as numpy takes a while
-    from benchmarks.gate import trials
+    from benchmarks.gate import trials  # imported here, as numpy takes a while
 
     trees.require_linux()
     budget_s, progress = budget(parsed.budget), progress_line(parsed)
     measured = projects.of(parsed.project or project, parsed.benchmark)
-    benchmarks = gate.select(measured, parsed.benchmark)
-    names = [each.name for each in benchmarks]
+    names = measured.workloads.keys()
     if measured.slowed and (other := [name for name in names if name not in measured.suite]):
         suite = " or ".join(measured.suite)
         raise UsageError(f"--benchmark {other[0]}: {measured.slowed} does not slow it; try {suite}")
@@ -61,7 +59,7 @@ def run(parsed: argparse.Namespace, project: Path = ROOT) -> int:
         with trials.built(measured, commit) as kinds:
             for number in range(done + 1, parsed.runs + 1):
                 kind = trials.next_kind(of_this_commit())
-                added = trials.trial(kind, kinds[kind], measured, benchmarks, budget_s, progress)
+                added = trials.trial(kind, kinds[kind], measured, budget_s, progress)
                 points = trials.append(path, added, parsed.command, started)
                 progress("")
                 for point in added:

@@ -23,8 +23,8 @@ class Fake:
     factor = 1.0
     lacks: dict[str, str] = {}  # noqa: RUF012 - set by tests
 
-    def __init__(self, trees: object, benchmarks: list[run.GateBenchmark]) -> None:
-        self.injected = {benchmark.name: benchmark.injected for benchmark in benchmarks}
+    def __init__(self, trees: object, workloads: object, slowdown: float) -> None:
+        self.slowdown = slowdown
         self.rng = np.random.default_rng(0)
 
     def lacking(self) -> dict[str, str]:
@@ -34,7 +34,7 @@ class Fake:
         pass
 
     def run(self, side: str, name: str) -> float:
-        slow = (1 + self.injected[name]) * self.factor if side == "head" else 1.0
+        slow = (1 + self.slowdown) * self.factor if side == "head" else 1.0
         return 0.01 * slow * float(np.exp(self.rng.normal(0, 0.01)))
 
     def stop(self) -> None:

@@ -10,7 +10,7 @@ from textwrap import dedent
 import pytest
 
 from benchmarks.gate import launcher, project, run, trees
-from benchmarks.gate.launcher import GateBenchmark, ProcessLauncher
+from benchmarks.gate.launcher import ProcessLauncher
 from benchmarks.gate.trees import BASE, HEAD, Tree
 from results import ROOT
 from results.records import provenance
@@ -131,12 +131,12 @@ def test_what_a_table_may_not_say_is_one_line(tmp_path: Path, text: str, said: s
 
 def test_every_kind_of_workload_is_measured_on_both_sides(foreign: Path, tmp_path: Path) -> None:
     change(foreign, "src/pkg/__init__.py", PACKAGE + "\nX = 1\n")
-    benchmarks = run.select(project.read(foreign), ())
+    benchmarks = project.of(foreign, ()).workloads
     started = ProcessLauncher(sides(foreign, tmp_path), benchmarks)
     assert started.lacking() == {}
-    started.start([each.name for each in benchmarks])
+    started.start(list(benchmarks))
     try:
-        assert all(0 < started.run(side, each.name) < 5 for side in (BASE, HEAD) for each in benchmarks)
+        assert all(0 < started.run(side, name) < 5 for side in (BASE, HEAD) for name in benchmarks)
     finally:
         started.stop()
 
@@ -144,7 +144,7 @@ def test_every_kind_of_workload_is_measured_on_both_sides(foreign: Path, tmp_pat
 def test_counts_of_a_step_are_compared_and_what_varies_is_left_out(foreign: Path, tmp_path: Path) -> None:
     twice = PACKAGE.replace("sum(square(i) for", "sum(square(i) + 0 * square(i) for")
     change(foreign, "src/pkg/__init__.py", twice)
-    built, benchmarks = sides(foreign, tmp_path), run.select(project.read(foreign), ["made", "itself"])
+    built, benchmarks = sides(foreign, tmp_path), project.of(foreign, ["made", "itself"]).workloads
     counts = run.counted(ProcessLauncher(built, benchmarks), ["made", "itself"]).changes
     assert "calls src/pkg/__init__.py:square 100 -> 200" in map(str, counts["made"])
     assert "calls src/pkg/__init__.py:square 50 -> 100" in map(str, counts["itself"])
@@ -162,7 +162,7 @@ def test_what_grows_faster_with_the_size_is_named(foreign: Path, tmp_path: Path)
     git(foreign, "tag", "--force", "first")
     change(foreign, "src/pkg/__init__.py", sized.format("n * n"))
     own = project.read(foreign)
-    found = run.counted(ProcessLauncher(sides(foreign, tmp_path), run.select(own, ())), ["work"])
+    found = run.counted(ProcessLauncher(sides(foreign, tmp_path), own.workloads), ["work"])
     name = "calls src/pkg/__init__.py:square"
     assert f"work: {name} 200 -> 100" in found.text
     assert f"work: {name}, more from size 10 to 20 200 -> 300" in found.text
@@ -175,7 +175,7 @@ def test_what_varies_between_two_runs_of_head_is_left_out_by_name(foreign: Path,
     git(foreign, "tag", "--force", "first")
     change(foreign, "src/pkg/__init__.py", PACKAGE + "# a comment\n")
     own = project.read(foreign)
-    found = run.counted(ProcessLauncher(sides(foreign, tmp_path), run.select(own, ["made"])), ["made"])
+    found = run.counted(ProcessLauncher(sides(foreign, tmp_path), own.workloads), ["made"])
     assert "made: left out, as it varies from run to run: opened /tmp/../proc/" in found.text
     assert not found.failed, found.text
 
@@ -197,7 +197,7 @@ def test_other_work_and_what_base_lacks_are_not_compared(
     foreign: Path, tmp_path: Path, bench: str, why: str | None
 ) -> None:
     change(foreign, "bench.py", bench)
-    built, benchmark = sides(foreign, tmp_path), run.select(project.read(foreign), ["made"])
+    built, benchmark = sides(foreign, tmp_path), project.of(foreign, ["made"]).workloads
     if why:
         assert why in ProcessLauncher(built, benchmark).lacking()["made"]
         return
@@ -231,7 +231,7 @@ def test_what_does_not_run_says_why(
     git(foreign, "commit", "--quiet", "--message", "bad")
     built = sides(foreign, tmp_path)
     with pytest.raises(UnavailableError, match=said):
-        ProcessLauncher({HEAD: built[HEAD]}, [GateBenchmark("a", workload)]).lacking()
+        ProcessLauncher({HEAD: built[HEAD]}, {"a": workload}).lacking()
 
 
 def bash(script: str, folder: Path, further: dict[str, str]) -> "subprocess.CompletedProcess[str]":

@@ -10,13 +10,13 @@ import pytest
 
 from benchmarks.gate import launcher as launchers
 from benchmarks.gate import trees, workload
-from benchmarks.gate.launcher import GateBenchmark, ProcessLauncher
+from benchmarks.gate.launcher import ProcessLauncher
 from benchmarks.gate.trees import BASE, HEAD, Tree
 from benchmarks.gated.workloads import WORKLOADS
 from results.records.errors import UnavailableError, UsageError
 from tests.benchmarks.gate.conftest import Commit, git
 
-SIMULATOR = GateBenchmark("simulator", WORKLOADS["simulator"])
+SIMULATOR = {"simulator": WORKLOADS["simulator"]}
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_different_dependencies_need_environments_of_their_own(
 
 
 def test_both_sides_measure_in_turn(built: dict[str, Tree]) -> None:
-    launcher = ProcessLauncher(built, [SIMULATOR])
+    launcher = ProcessLauncher(built, SIMULATOR)
     assert launcher.lacking() == {}
     launcher.start(["simulator"])
     try:
@@ -114,7 +114,7 @@ def test_both_sides_measure_in_turn(built: dict[str, Tree]) -> None:
 def test_what_a_tree_lacks_is_said(repository: Path, commit: Commit, tmp_path: Path) -> None:
     git(repository, "rm", "-r", "--quiet", "ptdp_core/simulator")
     commit("README.md", "no simulator\n")
-    launcher = ProcessLauncher(build(repository, tmp_path, "HEAD", "first"), [SIMULATOR])
+    launcher = ProcessLauncher(build(repository, tmp_path, "HEAD", "first"), SIMULATOR)
     assert list(launcher.lacking()) == ["simulator"]
     assert "base HEAD" in launcher.lacking()["simulator"]
     assert "No module named 'ptdp_core.simulator'" in launcher.lacking()["simulator"]
@@ -128,7 +128,7 @@ def test_why_a_base_does_not_run_is_said(
     repository: Path, commit: Commit, tmp_path: Path, text: str, message: str
 ) -> None:
     commit("ptdp_core/config.py", text)
-    launcher = ProcessLauncher(build(repository, tmp_path, "HEAD", "first"), [SIMULATOR])
+    launcher = ProcessLauncher(build(repository, tmp_path, "HEAD", "first"), SIMULATOR)
     (why,) = launcher.lacking().values()
     assert why.startswith("base HEAD (")
     assert message in why
@@ -143,7 +143,7 @@ def test_packages_from_elsewhere_are_refused(
     monkeypatch.setattr(launchers, "_environment", lambda tree: {"PYTHONPATH": str(built[BASE].folder)})
     elsewhere = replace(built[HEAD], folder=tmp_path / "elsewhere")
     with pytest.raises(UnavailableError, match="was imported from"):
-        ProcessLauncher({HEAD: elsewhere}, [SIMULATOR]).lacking()
+        ProcessLauncher({HEAD: elsewhere}, SIMULATOR).lacking()
 
 
 TRAINER = "ptdp_core/engine/trainer.py"
@@ -162,9 +162,8 @@ def new_interface(repository: Path, commit: Commit) -> str:
 def test_what_a_side_cannot_run_is_said_with_its_rank_s_own_error(
     repository: Path, new_interface: str, tmp_path: Path
 ) -> None:
-    benchmark = GateBenchmark("a", WORKLOADS["pipeline_step"])
     built = build(repository, tmp_path, "HEAD", "first")
-    why = ProcessLauncher({BASE: built[BASE]}, [benchmark]).lacking()["a"]
+    why = ProcessLauncher({BASE: built[BASE]}, {"a": WORKLOADS["pipeline_step"]}).lacking()["a"]
     assert "cannot run it: rank " in why
     assert "TypeError: Trainer.__init__() missing 1 required positional argument: " in why
 
@@ -173,18 +172,18 @@ def test_what_head_cannot_run_fails_and_what_base_cannot_run_does_not(
     built: dict[str, Tree], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = {(BASE, "a"): "older", (HEAD, "b"): "TypeError: no"}
-    tried = {name: GateBenchmark(name, WORKLOADS["simulator"]) for name in "ab"}
+    tried = dict.fromkeys("ab", WORKLOADS["simulator"])
 
-    def ask(self: ProcessLauncher, tree: Tree, benchmark: GateBenchmark) -> dict[str, str]:
-        if why := broken.get((tree.side, benchmark.name)):
+    def ask(self: ProcessLauncher, tree: Tree, name: str, workload: object) -> dict[str, str]:
+        if why := broken.get((tree.side, name)):
             raise UnavailableError(f"{tree} does not run: {why}")
-        return {benchmark.name: ""}
+        return {name: ""}
 
     monkeypatch.setattr(ProcessLauncher, "_ask", ask)
     with pytest.raises(UnavailableError, match=r"^head HEAD .* cannot run b: TypeError: no"):
-        ProcessLauncher(built, list(tried.values())).lacking()
+        ProcessLauncher(built, tried).lacking()
     del broken[HEAD, "b"]
-    assert ProcessLauncher(built, list(tried.values())).lacking() == {"a": f"{built[BASE]} cannot run it: older"}
+    assert ProcessLauncher(built, tried).lacking() == {"a": f"{built[BASE]} cannot run it: older"}
 
 
 @pytest.mark.slow
@@ -195,7 +194,7 @@ def test_each_side_measures_through_its_own_interface(
     harness = (repository / HARNESS).read_text()
     commit(HARNESS, harness.replace("Trainer(Settings(", "Trainer('run', Settings("))
     built = build(repository, tmp_path, "first", "HEAD")
-    launcher = ProcessLauncher(built, [GateBenchmark("a", WORKLOADS["pipeline_step"], injected=0.15)])
+    launcher = ProcessLauncher(built, {"a": WORKLOADS["pipeline_step"]}, slowdown=0.15)
     launcher.start(["a"])
     try:
         assert all(launcher.run(side, "a") > 0 for side in (HEAD, BASE, HEAD))
@@ -225,7 +224,7 @@ def test_an_iteration_takes_as_long_as_its_slowest_rank() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_every_workload_is_measured(built: dict[str, Tree], name: str) -> None:
-    launcher = ProcessLauncher({HEAD: built[HEAD]}, [GateBenchmark("a", WORKLOADS[name], injected=0.15)])
+    launcher = ProcessLauncher({HEAD: built[HEAD]}, {"a": WORKLOADS[name]}, slowdown=0.15)
     launcher.start(["a"])
     try:
         assert all(launcher.run(HEAD, "a") > 0 for _ in range(2))

@@ -22,7 +22,7 @@ class Fake:
 
     slow = 1.2
 
-    def __init__(self, trees: dict[str, Tree], benchmarks: list[run.GateBenchmark]) -> None:
+    def __init__(self, trees: dict[str, Tree], workloads: object, slowdown: float) -> None:
         source = (trees[HEAD].folder / "ptdp_core/simulator/simulate.py").read_text()
         self.factor = self.slow if source.count("memory = fullest_memory(") == 2 else 1.0
         self.rng = np.random.default_rng(0)
