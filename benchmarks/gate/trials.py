@@ -77,11 +77,7 @@ def built(project: Project, commit: str) -> Iterator[dict[str, dict[str, Tree]]]
 
 
 def trial(
-    kind: str,
-    sides: dict[str, Tree],
-    project: Project,
-    budget_s: float,
-    progress: Callable[[str], None],
+    kind: str, sides: dict[str, Tree], project: Project, budget_s: float, progress: Callable[[str], None]
 ) -> list[PointResult]:
     """Run one session of the gate, and return a point for each benchmark."""
     slowdown = STRETCHED if kind == "slowed" and not project.slowed else 0.0

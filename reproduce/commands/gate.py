@@ -2,9 +2,7 @@
 
 import argparse
 import random
-import sys
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,14 +14,16 @@ from results import ROOT
 from results.records import write_record
 from results.records.documents import print_document
 from results.records.errors import UsageError
-from results.records.storage import atomic_write_bytes
+from results.records.storage import IS_CHECKOUT, atomic_write_bytes
 
+OWN = ROOT if IS_CHECKOUT else Path()  # the project unless --project names one: an installed copy has no history
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
 HELP = """First the exact checks of head against its own committed reference (reproduce gate exact); a
 difference ends the check with 6. Then times: base and head run side by side in this session, in pairs of launches in
 random order, at most as long as the budget.
 
---project checks any git checkout whose pyproject.toml names workloads (docs/gate.md); without it, this project's own.
+--project checks any git checkout whose pyproject.toml names workloads (docs/gate.md); without it, this project's own,
+or if this is an installed copy, the current folder's.
 Exact checks are a command of the project's, or counts of what a step does on base and on head (calls, allocations,
 files, imports): more of anything ends the check with 6.
 
@@ -59,20 +59,15 @@ def add_measured(parser: argparse.ArgumentParser, budget: str, of: str, summary:
         "--project", type=options.path_of, metavar="DIR", help="a git checkout with [tool.ptdp.gate] in pyproject.toml"
     )
     parser.add_argument("--budget", default=budget, metavar="TIME", help=f"such as 90s or {budget} (default), {of}")
-    parser.add_argument(
-        "--benchmark",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="default: the suite of the project; repeatable; instead, the id of a test with a benchmark fixture",
-    )
+    named = "default: the suite of the project; or the id of a test with a benchmark fixture; repeatable"
+    parser.add_argument("--benchmark", action="append", default=[], metavar="NAME", help=named)
     parser.add_argument(
         "--summary", type=options.path_of, metavar="FILE", help=f"append the {summary} to this Markdown file, too"
     )
     options.add_results(parser)
 
 
-def run(parsed: argparse.Namespace, project: Path = ROOT) -> int:
+def run(parsed: argparse.Namespace, project: Path = OWN) -> int:
     """Check, print, write the record; the exit code. Raises `ReproduceError` for what cannot be checked."""
     trees.require_linux()
     clock, started = time.monotonic(), datetime.now(UTC)
@@ -80,7 +75,7 @@ def run(parsed: argparse.Namespace, project: Path = ROOT) -> int:
     from benchmarks.gate import run as gate
 
     measured = projects.of(parsed.project or project, parsed.benchmark)
-    budget_s, progress = budget(parsed.budget), progress_line(parsed)
+    budget_s, progress = budget(parsed.budget), options.teller(parsed.quiet)
     seed = random.SystemRandom().randrange(2**31) if parsed.seed is None else parsed.seed
     if seed < 0:
         raise UsageError(f"--seed {seed}: needs a whole number from 0 on; try --seed 1")
@@ -111,13 +106,6 @@ def budget(text: str) -> float:
     if not 0 < seconds < float("inf"):
         raise UsageError(f"--budget {text}: needs a time above zero, with s, m or h; try --budget 10m")
     return seconds
-
-
-def progress_line(parsed: argparse.Namespace) -> Callable[[str], None]:
-    """One line that changes on a terminal, and goes with the text ''; nothing in a log."""
-    if parsed.quiet or not sys.stderr.isatty():
-        return lambda text: None
-    return lambda text: print(f"\r\x1b[K{text and f'check: {text} '}", end="", file=sys.stderr, flush=True)
 
 
 def append_summary(summary: Path | None, text: str) -> None:

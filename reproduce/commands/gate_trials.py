@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from benchmarks.gate import project as projects
 from benchmarks.gate import trees
-from reproduce.commands.gate import add_measured, append_summary, budget, progress_line
-from results import ROOT
+from reproduce.commands import options
+from reproduce.commands.gate import OWN, add_measured, append_summary, budget
 from results.records.errors import UsageError
 from results.records.storage import write_files
 
@@ -35,12 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=int, default=4, metavar="N", help="trials of this commit in all (default: 4)")
 
 
-def run(parsed: argparse.Namespace, project: Path = ROOT) -> int:
+def run(parsed: argparse.Namespace, project: Path = OWN) -> int:
     """Run the trials that are missing, and print verdicts by class of machine. Raises `ReproduceError`."""
     from benchmarks.gate import trials  # imported here, as numpy takes a while
 
     trees.require_linux()
-    budget_s, progress = budget(parsed.budget), progress_line(parsed)
+    budget_s, progress = budget(parsed.budget), options.teller(parsed.quiet)
     measured = projects.of(parsed.project or project, parsed.benchmark)
     names = measured.workloads.keys()
     if measured.slowed and (other := [name for name in names if name not in measured.suite]):
