@@ -49,10 +49,11 @@ def _times(result: CheckResult) -> str:
     """The table of the findings and how the session went; '' if no times were to be taken."""
     if not result.timed:
         return ""
-    lines = [table(COLUMNS, [_row(finding) for finding in result.findings]), ""]
-    lines += [f"{finding.name}: {finding.reason}" for finding in result.findings if finding.reason]
+    session = result.session
+    lines = [table(COLUMNS, [_row(finding) for finding in session.findings]), ""]
+    lines += [f"{finding.name}: {finding.reason}" for finding in session.findings if finding.reason]
     lines += [f"{name}: {NOT_COMPARED}: {why}" for name, why in result.lacking.items()]
-    if session := result.session:
+    if session.findings:
         lines += [
             f"{session.pairs} pairs of {ROUNDS} processes a side, {session.redone} of {session.rounds} rounds redone, "
             f"{session.seconds:.0f} s of {result.budget_s:.0f} s, seed {result.seed}; times are measured here, "
@@ -100,12 +101,12 @@ def document(result: CheckResult) -> dict[str, Any]:
     return whole | {
         "seed": result.seed,
         "budget_s": result.budget_s,
-        "seconds": session.seconds if session else None,
-        "pairs": session.pairs if session else 0,
-        "rounds": session.rounds if session else 0,
-        "redone": session.redone if session else 0,
+        "seconds": session.seconds if session.findings else None,
+        "pairs": session.pairs,
+        "rounds": session.rounds,
+        "redone": session.redone,
         "workload": digest_files([WORKLOAD]),
-        "benchmarks": [_entry(finding) for finding in result.findings],
+        "benchmarks": [_entry(finding) for finding in session.findings],
         "not_measured": dict(result.lacking),
     }
 
@@ -134,13 +135,12 @@ def _bounds(finding: Finding) -> dict[str, float | None]:
 
 def record(result: CheckResult, command: Sequence[str], started: datetime) -> Record:
     """The result as a record of kind 'comparison': a point for each benchmark, with its verdict as the series."""
-    points = [_point(result, each.name, each.verdict, each.reason, _metrics(each)) for each in result.findings]
+    points = [_point(result, each.name, each.verdict, each.reason, _metrics(each)) for each in result.session.findings]
     points += [_point(result, name, NOT_COMPARED, why, {}) for name, why in result.lacking.items()]
     sides = [f"{side}: {tree.ref}, commit {tree.commit}" for side, tree in result.trees.items()]
     _, _, *lines = _times(result).splitlines()  # without the table's heading
     notes = [provenance.scrub(line) for line in (*sides, *lines) if line]
-    seconds = result.session.seconds if result.session else 0.0
-    where = provenance.collect(command, started, seconds, result.seed, packages=("torch",))
+    where = provenance.collect(command, started, result.session.seconds, result.seed, packages=("torch",))
     return comparison(ID, "Paired timing of head against base", where, points, notes)
 
 

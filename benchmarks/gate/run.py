@@ -11,7 +11,7 @@ from benchmarks.gate.guard import canary
 from benchmarks.gate.launcher import GROWTH, ProcessLauncher
 from benchmarks.gate.procedure import INCONCLUSIVE, REGRESSED, Procedure, overall, swap_tables
 from benchmarks.gate.project import Project
-from benchmarks.gate.session import Finding, Session, SessionResult
+from benchmarks.gate.session import Session, SessionResult
 from benchmarks.gate.trees import BASE, HEAD, Tree, last_line
 from results.records import errors
 from results.records.errors import UnavailableError
@@ -55,7 +55,7 @@ class ExactFinding:
 class CheckResult:
     """The result of a check: what is exact, why base cannot run some benchmarks (`lacking`), and the times.
 
-    `session` is None if base can run none of them, or if the exact checks ended the check.
+    `session` found nothing if base can run none of them, or if the exact checks ended the check.
     """
 
     trees: Mapping[str, Tree]
@@ -63,29 +63,25 @@ class CheckResult:
     budget_s: float
     exact: ExactFinding
     lacking: Mapping[str, str]
-    session: SessionResult | None
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """The findings of all benchmarks that were measured."""
-        return self.session.findings if self.session else ()
+    session: SessionResult
 
     @property
     def timed(self) -> bool:
         """Whether times were to be taken; not if the exact checks ended the check."""
-        return self.session is not None or not self.exact.failed
+        return bool(self.session.findings) or not self.exact.failed
 
     @property
     def told(self) -> bool:
         """Whether there is a verdict: both sides ran at least once, if there was anything to time."""
-        return self.exact.failed or self.session is None or self.session.rounds > 0
+        return self.exact.failed or not self.session.findings or self.session.rounds > 0
 
     @property
     def verdict(self) -> str:
         """The verdict on the benchmarks that both sides can run; `NOT_COMPARED` if there are none."""
         if self.exact.failed:
             return REGRESSED
-        return overall([finding.verdict for finding in self.findings]) if self.session else NOT_COMPARED
+        verdicts = [finding.verdict for finding in self.session.findings]
+        return overall(verdicts) if verdicts else NOT_COMPARED
 
     @property
     def code(self) -> int:
@@ -122,7 +118,7 @@ def check(
     if project.counts and not project.exact:
         exact = counted(launcher, measurable)
     if not measurable or (exact.failed and not keep_going):
-        return CheckResult(trees, seed, budget_s, exact, lacks, None)
+        return CheckResult(trees, seed, budget_s, exact, lacks, SessionResult())
     suite = Procedure(measurable, swap_tables(seed))
     session = Session(suite, launcher, canary, seed, budget_s, started=started, progress=progress)
     return CheckResult(trees, seed, budget_s, exact, lacks, session.run())

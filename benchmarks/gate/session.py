@@ -94,11 +94,11 @@ class SessionResult:
     `rounds` counts all measured rounds, of which `redone` were measured again; `seconds` is the time of the session.
     """
 
-    findings: tuple[Finding, ...]
-    pairs: int
-    rounds: int
-    redone: int
-    seconds: float
+    findings: tuple[Finding, ...] = ()
+    pairs: int = 0
+    rounds: int = 0
+    redone: int = 0
+    seconds: float = 0.0
 
 
 class Session:

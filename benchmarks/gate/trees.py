@@ -89,11 +89,10 @@ def build(project: Path, refs: Mapping[str, str], folder: Path) -> dict[str, Tre
 
     Raises as `resolve` does, and `UnavailableError` if one does not build.
     """
-    commits = {side: resolve(project, ref) for side, ref in refs.items()}
-    trees = {
-        side: Tree(side, ref, commits[side], export(project, commits[side], folder / side))
-        for side, ref in refs.items()
-    }
+    trees = {}
+    for side, ref in refs.items():
+        commit = resolve(project, ref)
+        trees[side] = Tree(side, ref, commit, export(project, commit, folder / side))
     needed = {side: dependencies(tree) for side, tree in trees.items()}
     if len(set(needed.values())) == 1:
         return trees

@@ -86,7 +86,7 @@ def trial(
     result = run.check(times_only, sides, seed, budget_s, progress, slowdown=slowdown)
     seconds = time.monotonic() - clock
     points = []
-    for finding in result.findings:
+    for finding in result.session.findings:
         parameters = {
             "commit": sides[BASE].commit,
             **machine(),
@@ -95,7 +95,7 @@ def trial(
             "seed": seed,
             "budget_s": budget_s,
             "pairs": finding.pairs,
-            "redone_rounds": result.session.redone if result.session else 0,
+            "redone_rounds": result.session.redone,
             "started": started,
         }
         key, label = f"{kind}/{finding.name}/{started}/{seed}", f"{finding.name}: {finding.verdict}"
