@@ -54,7 +54,9 @@ def _times(result: CheckResult) -> str:
     lines += [f"{finding.name}: {finding.reason}" for finding in session.findings if finding.reason]
     lines += [f"{name}: {NOT_COMPARED}: {why}" for name, why in result.lacking.items()]
     if session.findings:
+        shared = len({tree.python for tree in result.trees.values()}) == 1
         lines += [
+            f"{'both sides in the environment of the gate' if shared else 'each side in an environment of its own'}, "
             f"{session.pairs} pairs of {ROUNDS} processes a side, {session.redone} of {session.rounds} rounds redone, "
             f"{session.seconds:.0f} s of {result.budget_s:.0f} s, seed {result.seed}; times are measured here, "
             "medians, and the slow-down is that of neighbouring measurements"

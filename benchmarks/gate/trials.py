@@ -59,20 +59,21 @@ def next_kind(points: Sequence[PointResult]) -> str:
 
 
 @contextmanager
-def built(project: Project, commit: str) -> Iterator[dict[str, dict[str, Tree]]]:
-    """Build base and head for each kind of trial: trees of `commit`, of which this project's slowed head is patched.
+def built(project: Project) -> Iterator[dict[str, dict[str, Tree]]]:
+    """Build base and head for each kind of trial: trees of HEAD, of which this project's slowed head is patched.
 
     Raises `UnavailableError` if a tree does not build, or the patch does not fit.
     """
-    with trees.built(project.folder, {BASE: commit, HEAD: commit}) as identical:
+    with trees.built(project.folder, {BASE: "HEAD", HEAD: "HEAD"}) as identical:
         slowed = identical[HEAD]
         if project.slowed:
             patch = (project.folder / project.slowed).resolve()
-            folder = trees.export(project.folder, commit, slowed.folder.with_name("slowed"))
+            folder = trees.export(project.folder, slowed.commit, slowed.folder.with_name("slowed"))
             slowed = replace(slowed, ref=f"HEAD with {patch.name}", folder=folder)
             patched = subprocess.run(["git", "apply", str(patch)], cwd=folder, capture_output=True, check=False)
             if patched.returncode:
-                raise UnavailableError(f"{project.slowed} does not fit {commit[:10]}: {last_line(patched.stderr)}")
+                why = f"{project.slowed} does not fit {slowed.commit[:10]}: {last_line(patched.stderr)}"
+                raise UnavailableError(why)
         yield {"identical": identical, "slowed": {**identical, HEAD: slowed}}
 
 

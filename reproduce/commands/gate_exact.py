@@ -8,18 +8,21 @@ from benchmarks.exact.quantities import SECTIONS
 from reproduce.commands import options
 from results.records import errors
 from results.records.documents import print_document
+from results.records.errors import UsageError, did_you_mean
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The options of `reproduce gate exact`."""
-    named = f"{', '.join(SECTIONS)} (default: all)"
-    parser.add_argument("sections", nargs="*", choices=SECTIONS, default=None, metavar="SECTION", help=named)
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"{', '.join(SECTIONS)} (default: all)")
     parser.add_argument("--accept", action="store_true", help="make what is computed now the reference, on purpose")
     options.add_json(parser)
 
 
 def run(parsed: Namespace) -> int:
     """Print what differs, and return the exit code. Raises `ReproduceError` for the user's errors."""
+    for name in parsed.sections:
+        if name not in SECTIONS:
+            raise UsageError(f"unknown section {name!r}{did_you_mean(name, SECTIONS)}; there are {', '.join(SECTIONS)}")
     names = [name for name in SECTIONS if name in parsed.sections] or list(SECTIONS)
     if parsed.accept:
         files = accept(names)

@@ -56,7 +56,7 @@ def run(parsed: argparse.Namespace, project: Path = OWN) -> int:
 
     done = len(of_this_commit()) // len(names)
     if done < parsed.runs:
-        with trials.built(measured, commit) as kinds:
+        with trials.built(measured) as kinds:
             for number in range(done + 1, parsed.runs + 1):
                 kind = trials.next_kind(of_this_commit())
                 added = trials.trial(kind, kinds[kind], measured, budget_s, progress)

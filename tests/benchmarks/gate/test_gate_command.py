@@ -82,7 +82,7 @@ def test_verdicts_in_all_forms(
     text = capsys.readouterr().out
     assert text.startswith(f"**{verdict}**: ")
     assert f"| pipeline_step | {verdict}" in text
-    assert "12 pairs of 3 processes a side, 0 of 36 rounds redone" in text
+    assert "both sides in the environment of the gate, 12 pairs of 3 processes a side, 0 of 36 rounds redone" in text
     assert "seed 7" in text
     assert summary.read_text().startswith(f"before\n**{verdict}**: ")
     assert reproduce("--base", "first", "--seed", "7", "--json") == code
@@ -113,6 +113,7 @@ def error_of(capsys: pytest.CaptureFixture[str]) -> str:
         (("--base", "first", "--budget", "soon"), 2, "try --budget 10m"),
         (("--base", "first", "--budget", "0m"), 2, "try --budget 10m"),
         (("--base", "first", "--budget", "nan"), 2, "try --budget 10m"),
+        (("--base", "first", "--seed", "-1"), 2, "needs a whole number from 0 on"),
         ((), 2, "--base"),
         (("--base", "first", "--head", "HEAD~1"), 9, "are the same commit"),
     ],

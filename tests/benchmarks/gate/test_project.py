@@ -242,15 +242,30 @@ def bash(script: str, folder: Path, further: dict[str, str]) -> "subprocess.Comp
 
 
 def test_the_page_for_other_projects_runs_as_it_stands(tmp_path: Path) -> None:
-    block = (ROOT / "docs/gate.md").read_text(encoding="utf-8").split("```sh\n")[1].split("```")[0]
-    block = block.replace("git commit", "git -c user.name=a -c user.email=a@b.c commit").replace(
-        "--budget 20s", "--budget 4s"
-    )
-    script = f'reproduce() {{ "{sys.executable}" -m ptdp "$@"; }}\n{block}'
-    done = bash(script, tmp_path, {})
+    """With shorter budgets, one trial, and a test in the toy for `pytest --gate`."""
+    page = (ROOT / "docs/gate.md").read_text(encoding="utf-8")
+    block, tests = (part.split("```")[0] for part in page.split("```sh\n")[1:])
+    (trials,) = re.findall("^    (reproduce gate trials .*)$", page, re.MULTILINE)
+    block = block.replace("git commit", "git -c user.name=a -c user.email=a@b.c commit").replace("20s", "4s")
+    program = f'reproduce() {{ "{sys.executable}" -m ptdp "$@"; }}\npytest() {{ "{sys.executable}" -m pytest "$@"; }}\n'
+    done = bash(program + block, tmp_path, {})
     assert done.returncode in (0, 7, 9), done.stderr
     assert "sums: as on base" in done.stdout
-    assert git(tmp_path / "toy", "status", "--short") == ""
+    toy = tmp_path / "toy"
+    assert git(toy, "status", "--short") == ""
+    (toy / "test_toy.py").write_text("from toy import total\n\n\ndef test_total(benchmark):\n    benchmark(total, 9)\n")
+    git(toy, "add", "--all")
+    git(toy, "commit", "--quiet", "--message", "third")
+    commands = [line for line in tests.splitlines() if line]
+    assert [line.split()[0] for line in commands] == ["pytest", "reproduce"]
+    for line in commands:
+        budget = "--gate-budget 2s -p no:xdist" if line.startswith("pytest") else f"--budget 2s --results {tmp_path}"
+        done = bash(f"{program}{line} {budget}", toy, {})
+        assert done.returncode in (0, 7, 9), done.stdout + done.stderr
+        assert "not compared: base HEAD~1" in done.stdout  # which has no tests yet
+    done = bash(f"{program}{trials} --runs 1 --budget 2s --results {tmp_path}", toy, {})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "gate_trials/measured/badge.json").exists()
 
 
 def test_the_reusable_workflow_hands_every_input_to_the_action() -> None:

@@ -40,6 +40,22 @@ def test_a_tree_holds_its_commit_and_the_repository_stays_as_it_is(
     assert git(repository, "status", "--porcelain") == ""
 
 
+def test_a_tree_holds_what_archives_leave_out(repository: Path, commit: Commit, tmp_path: Path) -> None:
+    commit(".gitattributes", "kernels export-ignore\n")
+    assert (build(repository, tmp_path, "first", "HEAD")[HEAD].folder / "kernels").is_dir()
+
+
+def test_a_part_of_a_repository_is_a_project_which_an_older_base_may_lack(
+    repository: Path, commit: Commit, tmp_path: Path
+) -> None:
+    (repository / "part").mkdir()
+    commit("part/bench.py", "def step():\n    pass\n")
+    built = build(repository / "part", tmp_path, "first", "HEAD")
+    (why,) = ProcessLauncher(built, {"a": {"kind": "function", "function": "bench:step"}}).lacking().values()
+    assert "base first" in why
+    assert "No module named 'bench'" in why
+
+
 @pytest.mark.parametrize("ref", ["nope", "--help", "first:pyproject.toml", ""])
 def test_a_ref_that_is_no_commit(repository: Path, ref: str) -> None:
     with pytest.raises(UsageError, match="names no commit here"):
