@@ -7,9 +7,9 @@ have been running all along.
 """
 
 import os
-import threading
 import time
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -57,11 +57,9 @@ def measured_core() -> int:
 
 def canary() -> Reading:
     """Run the canary, about 0.05 s, in a new thread, so that only that thread is bound to the core."""
-    results: list[Reading] = []
-    core = measured_core()
 
-    def run() -> None:
-        os.sched_setaffinity(0, {core})
+    def run() -> Reading:
+        os.sched_setaffinity(0, {measured_core()})
         stack, factor = np.full(SHAPE, 0.5), np.full(SHAPE[1:], 0.5)
         product = stack @ factor
         parts, on_core = [], 0.0
@@ -72,9 +70,7 @@ def canary() -> Reading:
             parts.append(time.perf_counter() - start)
             on_core += time.thread_time() - before
             time.sleep(PAUSE_S)
-        results.append(Reading(min(parts), sum(parts) / on_core))
+        return Reading(min(parts), sum(parts) / on_core)
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    return results[0]
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(run).result()

@@ -137,7 +137,7 @@ def _bounds(finding: Finding) -> dict[str, float | None]:
 
 def record(result: CheckResult, command: Sequence[str], started: datetime) -> Record:
     """The result as a record of kind 'comparison': a point for each benchmark, with its verdict as the series."""
-    points = [_point(result, each.name, each.verdict, each.reason, _metrics(each)) for each in result.session.findings]
+    points = [_point(result, each.name, each.verdict, each.reason, metrics(each)) for each in result.session.findings]
     points += [_point(result, name, NOT_COMPARED, why, {}) for name, why in result.lacking.items()]
     sides = [f"{side}: {tree.ref}, commit {tree.commit}" for side, tree in result.trees.items()]
     _, _, *lines = _times(result).splitlines()  # without the table's heading
@@ -154,26 +154,22 @@ def comparison(id: str, title: str, where: Provenance, points: Sequence[PointRes
     )
 
 
-def slowdown_metrics(finding: Finding) -> dict[str, Metric]:
-    """The slow-down of a finding that has rounds, and those bounds of its interval that are finite."""
+def metrics(finding: Finding) -> dict[str, Metric]:
+    """The times of a finding that has rounds, its slow-down, and those bounds of its interval that are finite."""
     if not finding.rounds:
         return {}
-    bounds = {which: bound for which, bound in _bounds(finding).items() if bound is not None}
-    metrics = {f"slowdown_{which}": Metric(bound, "1", "derived") for which, bound in bounds.items()}
-    return {"slowdown": Metric(finding.slowdown, "1", "measured", finding.slowdowns)} | metrics
+    found = {"slowdown": Metric(finding.slowdown, "1", "measured", finding.slowdowns)}
+    for side, seconds in finding.seconds.items():
+        found[f"{side}_time"] = Metric(float(np.median(seconds)), "s", "measured", seconds)
+    for which, bound in _bounds(finding).items():
+        if bound is not None:
+            found[f"slowdown_{which}"] = Metric(bound, "1", "derived")
+    return found
 
 
-def _metrics(finding: Finding) -> dict[str, Metric]:
-    if not finding.rounds:
-        return {}
-    medians = {side: float(np.median(seconds)) for side, seconds in finding.seconds.items()}
-    times = {f"{side}_time": Metric(medians[side], "s", "measured", finding.seconds[side]) for side in medians}
-    return slowdown_metrics(finding) | times
-
-
-def _point(result: CheckResult, name: str, verdict: str, reason: str | None, metrics: dict[str, Metric]) -> PointResult:
+def _point(result: CheckResult, name: str, verdict: str, reason: str | None, found: dict[str, Metric]) -> PointResult:
     """A benchmark's point. Its times depend on its name, on what measures it and on both commits."""
     commits = {side: tree.commit for side, tree in result.trees.items()}
     digest = fingerprint({"benchmark": name, "workload": digest_files([WORKLOAD]), **commits})
-    status, why = ("ok", None) if metrics else ("skipped", reason)
-    return PointResult(name, verdict, f"{name}: {verdict}", {}, status, why, digest, metrics)
+    status, why = ("ok", None) if found else ("skipped", reason)
+    return PointResult(name, verdict, f"{name}: {verdict}", {}, status, why, digest, found)

@@ -100,7 +100,7 @@ def trial(
             "started": started,
         }
         key, label = f"{kind}/{finding.name}/{started}/{seed}", f"{finding.name}: {finding.verdict}"
-        metrics = {"duration": Metric(seconds, "s", "measured", (seconds,))} | report.slowdown_metrics(finding)
+        metrics = {"duration": Metric(seconds, "s", "measured", (seconds,))} | report.metrics(finding)
         points.append(PointResult(key, kind, label, parameters, "ok", None, fingerprint(parameters), metrics))
     return points
 
