@@ -41,13 +41,8 @@ class Guard:
         One disturbed reading is not enough: base and head take turns, so a short disturbance hits both alike. Only a
         disturbance that lasts for the whole round counts.
         """
-        limit = DISTURBED * self.quiet_s
-        return all(reading.seconds > limit or reading.waited > DISTURBED for reading in readings)
-
-    @property
-    def quiet_s(self) -> float:
-        """The 25th percentile of the session's canaries, in seconds."""
-        return float(np.percentile([reading.seconds for reading in self.readings], QUIET_PERCENTILE))
+        quiet_s = float(np.percentile([reading.seconds for reading in self.readings], QUIET_PERCENTILE))
+        return all(reading.seconds > DISTURBED * quiet_s or reading.waited > DISTURBED for reading in readings)
 
 
 def measured_core() -> int:

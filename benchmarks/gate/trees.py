@@ -62,17 +62,16 @@ def require_different(project: Path, sources: Sequence[str], base: str, head: st
     Without `head` it is HEAD, and files that differ from it raise `UsageError`, too, as the result could not name what
     was measured: all that git tracks, or in `sources`, if there are any, also new ones.
     """
-    commit = resolve(project, base)
-    same = commit == resolve(project, head or "HEAD")
+    commits = [resolve(project, ref) for ref in (base, head or "HEAD")]
     files = ("--", *sources) if sources else ("--untracked-files=no",)
     if head is None and _git(project, "status", "--porcelain", *files).stdout:
         raise UsageError(
             "the working tree has changes that no commit holds, so that head is not what is in front of you; "
             "needs a clean tree; try git commit, or --head HEAD to measure the last commit without the changes"
         )
-    if same:
+    if commits[0] == commits[1]:
         raise NothingSelectedError(
-            f"nothing to measure: base {base} and head are the same commit, {commit[:10]}; "
+            f"nothing to measure: base {base} and head are the same commit, {commits[0][:10]}; "
             "name an older commit as --base, or try the gate on one commit with reproduce gate trials"
         )
 
