@@ -18,8 +18,6 @@ WORKLOAD = Path(__file__).with_name("workload.py")
 STARTS = 3  # measuring processes that one parent process starts, one after another, before it is replaced
 GROWTH = ", more from size "  # in the name of a count at two sizes
 ANSWER_LIMIT_S = 120.0  # a process answers within seconds; after this it counts as hung
-
-
 Workloads = Mapping[str, Mapping[str, Any]]  # what runs (`workload.py`), by the benchmark's name
 
 

@@ -32,17 +32,13 @@ MEANINGS = (
 
 def text(result: CheckResult) -> str:
     """The verdict, the times and what is exact, in Markdown that also reads well on a terminal."""
-    return "\n\n".join(filter(None, [_headline(result), _times(result), result.exact.text]))
-
-
-def _headline(result: CheckResult) -> str:
-    """The verdict in one sentence."""
-    if result.exact.failed:
-        return f"**{REGRESSED}**: {result.trees[HEAD]} {result.exact.headline}"
     base, head = (f"{side} `{tree.ref}` ({tree.commit[:10]})" for side, tree in result.trees.items())
-    if not result.told:
-        return f"**nothing measured** of {head} against {base}"
-    return f"**{result.verdict}**: {HEADLINES[result.verdict].format(head=head, base=base)}"
+    headline = f"**{result.verdict}**: {HEADLINES[result.verdict].format(head=head, base=base)}"
+    if result.exact.failed:
+        headline = f"**{result.verdict}**: {result.trees[HEAD]} {result.exact.headline}"
+    elif not result.told:
+        headline = f"**nothing measured** of {head} against {base}"
+    return "\n\n".join(filter(None, [headline, _times(result), result.exact.text]))
 
 
 def _times(result: CheckResult) -> str:

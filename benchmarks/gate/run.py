@@ -125,25 +125,23 @@ def check(
 
 
 def counted(launcher: ProcessLauncher, names: Sequence[str]) -> ExactFinding:
-    """The counts of a step of these benchmarks, compared."""
+    """The counts of a step of these benchmarks, compared: what head does more of comes first.
+
+    What varies between two runs of head is left out, at one size and at two.
+    """
     changes: dict[str, list[CountChange]] = {}
     lines = ["counts of a step:"]
     for name in names:
         base, head, again = (launcher.counts(side, name) for side in (BASE, HEAD, HEAD))
         varying = {what.partition(GROWTH)[0] for what in head | again if head.get(what) != again.get(what)}
-        changes[name] = differing(base, head, varying)
+        counts = [CountChange(what, base.get(what, 0), head.get(what, 0)) for what in sorted(base | head)]
+        changed = [each for each in counts if each.base != each.head and each.what.partition(GROWTH)[0] not in varying]
+        changes[name] = sorted(changed, key=lambda each: not each.grown)
         lines += [f"{name}: {change}" for change in changes[name]] or [f"{name}: as on base"]
         lines += [f"{name}: left out, as it varies from run to run: {what}" for what in sorted(varying)]
     failed = any(change.grown for found in changes.values() for change in found)
     status = "different" if any(changes.values()) else "same"
     return ExactFinding(status, failed, "\n".join(lines) if names else "", changes=changes)
-
-
-def differing(base: Mapping[str, int], head: Mapping[str, int], varying: set[str]) -> list[CountChange]:
-    """The counts that differ, at one size or between two, those that grew first, and none that varies by itself."""
-    changes = [CountChange(what, base.get(what, 0), head.get(what, 0)) for what in base.keys() | head.keys()]
-    steady = [each for each in changes if each.what.partition(GROWTH)[0] not in varying]
-    return sorted((each for each in steady if each.base != each.head), key=lambda each: (not each.grown, each))
 
 
 def _own_checks(module: str, head: Tree) -> ExactFinding:
