@@ -42,23 +42,19 @@ def run(parsed: argparse.Namespace, project: Path = OWN) -> int:
     trees.require_linux()
     budget_s, progress = budget(parsed.budget), options.teller(parsed.quiet)
     measured = projects.of(parsed.project or project, parsed.benchmark)
-    names = measured.workloads.keys()
+    names = list(measured.workloads)
     if measured.slowed and (other := [name for name in names if name not in measured.suite]):
         suite = " or ".join(measured.suite)
         raise UsageError(f"--benchmark {other[0]}: {measured.slowed} does not slow it; try {suite}")
     path, started = trials.record_path(parsed.results), datetime.now(UTC)
     commit, machine = trees.resolve(measured.folder, "HEAD"), trials.machine()
     points = trials.earlier(path)
-
-    def of_this_commit() -> "list[PointResult]":
-        of_commit = trials.having(points, {**machine, "commit": commit})
-        return [point for point in of_commit if point.parameters["benchmark"] in names]
-
-    done = len(of_this_commit()) // len(names)
+    same = {**machine, "commit": commit, "benchmark": names[0]}  # a trial is of all benchmarks, and so of the first
+    done = len(trials.having(points, same))
     if done < parsed.runs:
         with trials.built(measured) as kinds:
             for number in range(done + 1, parsed.runs + 1):
-                kind = trials.next_kind(of_this_commit())
+                kind = trials.next_kind(trials.having(points, same))
                 added = trials.trial(kind, kinds[kind], measured, budget_s, progress)
                 points = trials.append(path, added, parsed.command, started)
                 progress("")
