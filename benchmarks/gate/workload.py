@@ -51,10 +51,6 @@ class WorkloadError(RuntimeError):
     """A workload cannot run; the text says why."""
 
 
-class NothingToMeasureError(Exception):
-    """A test is skipped, or gives its `benchmark` fixture no function."""
-
-
 def require_own(tree: Path) -> None:
     """Raise `RuntimeError` if a module that the tree has was not imported from there."""
     roots = [place for place in (tree / "src", tree) if place.is_dir()]
@@ -66,12 +62,12 @@ def require_own(tree: Path) -> None:
             raise RuntimeError(f"{name} was imported from {Path(file).resolve()}, not from {tree}")
 
 
-def make_step(workload: dict[str, Any], rank: int = 0, ranks: int = 1, store: str = "") -> Callable[[], object]:
-    """Make one rank's iteration of a workload; `rank`, `ranks` and `store` are for adapters."""
-    makers = {"function": _function, "command": _command, "pytest": _test}
+def make_step(workload: dict[str, Any]) -> Callable[[], object] | None:
+    """Make the step of a workload that needs no ranks; None if there is nothing to measure."""
+    makers: dict[str, Any] = {"function": _function, "command": _command, "pytest": _test}
     if workload["kind"] in makers:
         return makers[workload["kind"]](workload)
-    return adapter(workload).make_step(workload, rank, ranks, store)
+    return adapter(workload).make_step(workload, 0, 1, "")
 
 
 def adapter(workload: dict[str, Any]) -> Any:
@@ -123,8 +119,11 @@ class Handed:
         return self(step)
 
 
-def _test(workload: dict[str, Any]) -> Callable[[], object]:
-    """The function that a test gives to its `benchmark` fixture; the test waits, with its other fixtures alive."""
+def _test(workload: dict[str, Any]) -> Callable[[], object] | None:
+    """The function that a test gives to its `benchmark` fixture; the test waits, with its other fixtures alive.
+
+    None if it is skipped, or passes and gives no function.
+    """
     import pytest
 
     found: queue.Queue[Any] = queue.Queue()  # gets that function, or else an error or the exit code of pytest
@@ -154,11 +153,9 @@ def _test(workload: dict[str, Any]) -> Callable[[], object]:
     step = found.get()
     if isinstance(step, WorkloadError):
         raise step
-    if step == pytest.ExitCode.OK:
-        raise NothingToMeasureError
-    if isinstance(step, int):
+    if isinstance(step, int) and step != pytest.ExitCode.OK:
         raise WorkloadError(f"{workload['test']} fails, or gives its benchmark fixture no function")
-    return step
+    return step if callable(step) else None
 
 
 def iterate(step: Callable[[], object], count: int, slowdown: float, repeated: int = 1) -> list[float]:
@@ -194,10 +191,11 @@ class Prepared:
     output: str = ""
 
 
-def in_this_process(workload: dict[str, Any], slowdown: float) -> Prepared:
-    """Set up a workload that needs no ranks."""
+def in_this_process(workload: dict[str, Any], slowdown: float) -> Prepared | None:
+    """Set up a workload that needs no ranks; None if there is nothing to measure."""
     before = set(sys.modules)
-    step = make_step(workload)
+    if (step := make_step(workload)) is None:
+        return None
     returned = step()
     shown = "" if returned is None else re.sub(r"0x[0-9a-f]+", "", repr(returned))  # without addresses
     modules = sorted(set(sys.modules) - before)
@@ -251,7 +249,7 @@ def slice_of_ranks(pipes: list[Any]) -> list[float]:
 def serve_rank(workload: dict[str, Any], rank: int, store: str, slowdown: float, pipe: Any) -> None:
     """Run one rank until it is killed with its parent, or until it fails; it then sends its error."""
     try:
-        step = make_step(workload, rank, workload["ranks"], store)
+        step = adapter(workload).make_step(workload, rank, workload["ranks"], store)
         while True:
             pipe.recv()
             pipe.send(iterate(step, workload["iterations"], slowdown))
@@ -271,9 +269,9 @@ def serve(gate: Connection, tree: Path, core: int, workloads: dict[str, Any], sl
     try:
         for name, workload in workloads.items():
             prepare = in_ranks if workload.get("ranks") else in_this_process
-            with suppress(NothingToMeasureError):
-                prepared[name] = prepare(workload, slowdown)
-                prepared[name].slice()  # to warm up
+            if made := prepare(workload, slowdown):
+                made.slice()  # to warm up
+                prepared[name] = made
     except (Exception, SystemExit) as error:
         gate.send({"cannot": str(error) if isinstance(error, WorkloadError) else said(error)})
         return
