@@ -7,18 +7,14 @@ tests run as always.
 """
 
 import json
-import random
-import time
+import subprocess
+import sys
+import tempfile
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-
-from ptdp import find_packages
-
-if TYPE_CHECKING:
-    from benchmarks.gate.project import Project
-    from benchmarks.gate.run import CheckResult, ExactFinding
 
 FIXTURE = "benchmark"
 
@@ -39,16 +35,17 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--gate"):
         if not config.getoption("--base"):
             raise pytest.UsageError("--gate compares with a commit; needs --base REF, such as --base origin/main")
+        config.option.dist = "no"  # of pytest-xdist, whose workers would disturb each other
         config.pluginmanager.register(Gate(config), "ptdp-gate-session")
 
 
 class Gate:
-    """The gate of one session of pytest."""
+    """The gate of one session of pytest: `reproduce gate` in a process of its own, so that nothing is imported here."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.tests: list[str] = []
-        self.comparison: tuple[ExactFinding, CheckResult] | None = None
+        self.failed = 0  # of these
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -59,78 +56,42 @@ class Gate:
                 self.tests.append(item.nodeid)
                 items[place] = GateItem.from_parent(item.parent, name=item.name, gate=self)
 
-    def compared(self) -> "tuple[ExactFinding, CheckResult]":
-        """Counts and times; the gate measures all tests together, when the first of them is asked for."""
-        if self.comparison is None:
-            find_packages()
-            from benchmarks.gate import project
-            from reproduce.commands.gate import budget
-            from results.records.errors import ReproduceError
-
-            try:
-                seconds = budget(self.config.getoption("--gate-budget"))
-                self.comparison = self._compare(project.tests(self.config.rootpath, self.tests), seconds)
-            except ReproduceError as error:
-                pytest.exit(str(error), returncode=error.code)
-        return self.comparison
-
-    def _compare(self, measured: "Project", seconds: float) -> "tuple[ExactFinding, CheckResult]":
-        """Measure in these seconds. Other than `reproduce gate` it takes times after more work, too: other tests'."""
-        from benchmarks.gate import run, trees
-
-        trees.require_linux()
-        started, base = time.monotonic(), self.config.getoption("--base")
-        trees.require_different(measured.folder, measured.sources, base, None)
-        with trees.built(measured.folder, {trees.BASE: base, trees.HEAD: "HEAD"}) as sides:
-            benchmarks, seed = run.select(measured, ()), random.SystemRandom().randrange(2**31)
-            exact = run.exact(measured, sides, benchmarks)
-            return exact, run.check(sides, benchmarks, seed, seconds, lambda text: None, started, exact.lacking)
-
-    def found(self, test: str) -> tuple[str, bool, bool]:
-        """What was found of a test: in words, whether it failed, and whether anything could be told."""
-        from benchmarks.gate.procedure import INCONCLUSIVE, REGRESSED
-
-        exact, result = self.compared()
-        if test in result.lacking:
-            return f"not compared: {result.lacking[test]}", False, False
-        finding = next(finding for finding in result.findings if finding.name == test)
-        grown = [str(change) for change in exact.changes.get(test, ()) if change.grown]
-        slower = f"{finding.slowdown:+.1%}" if finding.rounds else "not measured"
-        lines = [f"{finding.verdict}: {slower}{f', {finding.reason}' if finding.reason else ''}", *grown]
-        return "\n".join(lines), bool(grown) or finding.verdict == REGRESSED, finding.verdict != INCONCLUSIVE
+    @cached_property
+    def comparison(self) -> tuple[dict[str, Any], str]:
+        """The document and the text of `reproduce gate` on all tests, started when the first of them is asked for."""
+        with tempfile.TemporaryDirectory() as folder:
+            summary = Path(folder, "summary.md")
+            command = [sys.executable, "-P", "-m", "ptdp", "gate", "--json", "--keep-going", f"--summary={summary}"]
+            command += [f"--project={self.config.rootpath}", f"--base={self.config.getoption('--base')}"]
+            command += [f"--budget={self.config.getoption('--gate-budget')}", f"--results={folder}"]
+            command += [f"--benchmark={test}" for test in self.tests]
+            # Other than `run`, this does not kill the gate at Ctrl-C before it has removed what it made.
+            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+                printed, said = process.communicate()
+            if not printed:
+                pytest.exit(said.strip().removeprefix("reproduce: "), returncode=process.returncode)
+            document = json.loads(printed)
+            del document["record"]
+            return document, summary.read_text(encoding="utf-8")
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """The verdict lines."""
-        if self.comparison:
-            from benchmarks.gate import report
-
+        if "comparison" in vars(self):
             terminalreporter.section("performance gate")
-            exact, result = self.comparison
-            for text in (report.headline(result), report.body(result), exact.text):
-                terminalreporter.write_line(text)
+            terminalreporter.write_line(self.comparison[1].rstrip())
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Write the file that --gate-json names, and end with the gate's exit code if only the gate has something."""
-        if self.comparison is None:
+        if "comparison" not in vars(self):
             return
-        from benchmarks.gate import report
-        from results.records.errors import REGRESSED
-
-        exact, result = self.comparison
+        document = self.comparison[0]
         if file := self.config.getoption("--gate-json"):
-            document = report.document(result) | {
-                "counts": {name: list(map(str, changes)) for name, changes in exact.changes.items()}
-            }
-            Path(file).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+            counts = {name: list(map(_line, changes)) for name, changes in document["exact"]["changes"].items()}
+            Path(file).write_text(json.dumps(document | {"counts": counts}, indent=1) + "\n", encoding="utf-8")
         usual = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-        if usual and not self._others_failed():
-            session.exitstatus = REGRESSED if exact.failed else result.code
-
-    def _others_failed(self) -> bool:
-        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
-        failed = reporter.stats.get("failed", []) if reporter else []
-        return any(report.nodeid not in self.tests for report in failed)
+        if usual and session.testsfailed == self.failed:
+            session.exitstatus = document["exit_code"]
 
 
 class GateItem(pytest.Item):
@@ -142,13 +103,26 @@ class GateItem(pytest.Item):
 
     def runtest(self) -> None:
         """Fail, skip or pass by the gate's verdict."""
-        text, failed, decided = self.gate.found(self.nodeid)
-        if failed:
+        document = self.gate.comparison[0]
+        if why := document["not_measured"].get(self.nodeid):
+            pytest.skip(f"not compared: {why}")
+        found = next(entry for entry in document["benchmarks"] if entry["name"] == self.nodeid)
+        changes = document["exact"]["changes"].get(self.nodeid, [])
+        grown = [_line(change) for change in changes if change["head"] > change["base"]]
+        slower = "not measured" if found["slowdown"] is None else f"{found['slowdown']:+.1%}"
+        reason = f", {found['reason']}" if found["reason"] else ""
+        text = "\n".join([f"{found['verdict']}: {slower}{reason}", *grown])
+        if grown or found["verdict"] == "regressed":
+            self.gate.failed += 1
             pytest.fail(text, pytrace=False)
-        if not decided:
+        if found["verdict"] == "inconclusive":
             pytest.skip(text)
         self.add_report_section("call", "gate", text)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Where the test stands."""
         return self.path, None, self.name
+
+
+def _line(change: dict[str, Any]) -> str:
+    return f"{change['what']} {change['base']} -> {change['head']}"

@@ -3,11 +3,11 @@
     procedure   from pairs of times to verdicts: statistic, randomisation test, margins, looks, Holm (pure numpy)
     session     what is measured when: pairs, rounds, the guard, looks, redone rounds, the budget
     guard       the canary, and how it tells that a machine is disturbed
-    launcher    starts fresh processes of both sides and reads their answers
-    workloads   what is measured, as plain data
-    workload    the script that these processes run: it times the steps of a workload, in either tree
-    adapter     a module that each tree has: it runs a workload with the tree's interfaces
+    project     what a project has measured: `[tool.ptdp.gate]` of its pyproject.toml
     trees       commits as folders, and their environments
+    launcher    starts fresh processes of both sides and hears their answers
+    workload    the script that these processes run: it times the steps of a workload, in either tree
+    counts      what a step does, for that script
     run         a check from start to end
     trials      the gate tried on identical code, and on code that a patch slows down
     report      a session as Markdown, JSON and a record

@@ -7,9 +7,9 @@ have been running all along.
 """
 
 import os
-import threading
 import time
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -41,28 +41,20 @@ class Guard:
         One disturbed reading is not enough: base and head take turns, so a short disturbance hits both alike. Only a
         disturbance that lasts for the whole round counts.
         """
-        limit = DISTURBED * self.quiet_s
-        return all(reading.seconds > limit or reading.waited > DISTURBED for reading in readings)
-
-    @property
-    def quiet_s(self) -> float:
-        """The 25th percentile of the session's canaries, in seconds."""
-        return float(np.percentile([reading.seconds for reading in self.readings], QUIET_PERCENTILE))
+        quiet_s = float(np.percentile([reading.seconds for reading in self.readings], QUIET_PERCENTILE))
+        return all(reading.seconds > DISTURBED * quiet_s or reading.waited > DISTURBED for reading in readings)
 
 
-def measured_core() -> int | None:
-    """The core on which a session measures: the last one that this process may use. None where none can be chosen."""
-    return max(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+def measured_core() -> int:
+    """The core on which a session measures: the last one that this process may use."""
+    return max(os.sched_getaffinity(0))
 
 
 def canary() -> Reading:
     """Run the canary, about 0.05 s, in a new thread, so that only that thread is bound to the core."""
-    results: list[Reading] = []
-    core = measured_core()
 
-    def run() -> None:
-        if core is not None:
-            os.sched_setaffinity(0, {core})
+    def run() -> Reading:
+        os.sched_setaffinity(0, {measured_core()})
         stack, factor = np.full(SHAPE, 0.5), np.full(SHAPE[1:], 0.5)
         product = stack @ factor
         parts, on_core = [], 0.0
@@ -73,9 +65,7 @@ def canary() -> Reading:
             parts.append(time.perf_counter() - start)
             on_core += time.thread_time() - before
             time.sleep(PAUSE_S)
-        results.append(Reading(min(parts), sum(parts) / on_core))
+        return Reading(min(parts), sum(parts) / on_core)
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    return results[0]
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(run).result()

@@ -17,6 +17,7 @@ may get either verdict, or none.
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -159,9 +160,7 @@ class Procedure:
         self.names, self.tables, self.looks = tuple(names), tables, tuple(looks)
         self.done = 0
         self.verdicts: dict[str, str] = {}
-        self._rejected: dict[Hypothesis, set[str]] = {
-            hypothesis: set() for hypothesis in (SLOW_DOWN_TOLERATED, SLOW_DOWN_EXCLUDED, NO_SPEED_UP)
-        }
+        self._rejected: defaultdict[Hypothesis, set[str]] = defaultdict(set)
 
     @property
     def next_look(self) -> Look | None:

@@ -3,16 +3,22 @@
 import re
 import runpy
 import tomllib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from results.records.errors import UsageError, did_you_mean
 
-LISTS = {"packages": "modules to import first", "suite": "the usual workloads", "sources": "what must be committed"}
-TEXTS = {"exact": "a module to run with its arguments", "slowed": "a patch that makes head slower"}
-KEYS = ("workloads", "counts", *LISTS, *TEXTS)
+KEYS = {  # of the table: the type, and what a value has to be
+    "workloads": (dict, 'a table, name = "module:function"'),
+    "counts": (bool, "true or false"),
+    "packages": (list, 'a list of modules to import first, such as ["a"]'),
+    "suite": (list, 'a list of the usual workloads, such as ["a"]'),
+    "sources": (list, 'a list of what must be committed, such as ["a"]'),
+    "exact": (str, "a text, a module to run with its arguments"),
+    "slowed": (str, "a text, a patch that makes head slower"),
+}
 KINDS = {"function": "module:name", "command": "a line for the shell", "pytest": "a test's id", "adapter": "module"}
 FUNCTION = re.compile(r"[\w.]+:[\w.]+")
 
@@ -35,60 +41,60 @@ class Project:
     sources: tuple[str, ...] = ()
 
 
+def of(folder: Path, names: Sequence[str]) -> Project:
+    """The project in a folder with its workloads of these names, or with its suite; or with tests, if these are ids.
+
+    Raises `UsageError` for an unknown name.
+    """
+    if names and all("::" in name for name in names):
+        return Project(folder, {name: {"kind": "pytest", "test": name} for name in names}, tuple(names))
+    project = read(folder)
+    known = project.workloads
+    for name in names:
+        if name not in known:
+            near = did_you_mean(name, tuple(known))
+            raise UsageError(f"unknown benchmark {name!r}{near}; there are {', '.join(known)}")
+    return replace(project, workloads={name: known[name] for name in names or project.suite})
+
+
 def read(folder: Path) -> Project:
     """The project in a folder. Raises `UsageError` for one that says nothing, or something else than it may."""
     file = folder / "pyproject.toml"
     try:
-        document = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        table = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("ptdp", {}).get("gate", {})
+    except (OSError, ValueError, AttributeError) as error:
         raise UsageError(f"{file} cannot be read: {error}; needs [tool.ptdp.gate.workloads]") from None
-    table = document.get("tool", {}).get("ptdp", {}).get("gate")
     if not isinstance(table, dict) or not table.get("workloads"):
         raise UsageError(f'{file} has no [tool.ptdp.gate.workloads]; needs one line for each: name = "module:function"')
-    _require_keys(table, file)
-    entries = table["workloads"]
-    if isinstance(entries, str):
-        entries = _made(folder / entries, file)
-    if not isinstance(entries, dict):
-        raise UsageError(f'{file}: workloads={entries!r}; needs a table, name = "module:function"')
-    made = {name: _workload(entry, f"{file}: workload {name}") for name, entry in entries.items()}
-    suite, sources = tuple(table.get("suite", made)), tuple(table.get("sources", ()))
-    if unknown := [name for name in suite if name not in made]:
-        raise UsageError(f"{file}: suite: {unknown[0]!r} is no workload{did_you_mean(unknown[0], list(made))}")
-    workloads = {name: {"packages": table.get("packages", []), **workload} for name, workload in made.items()}
+    if isinstance(script := table["workloads"], str):
+        try:
+            table["workloads"] = runpy.run_path(str(folder / script))["WORKLOADS"]
+        except Exception as error:
+            why = f"{script!r} cannot be run: {error!r}; needs a script with WORKLOADS"
+            raise UsageError(f"{file}: workloads={why}") from None
+    _require_known(table, file)
+    packages = table.get("packages", [])
+    workloads = {
+        name: {"packages": packages, **_workload(entry, f"{file}: workload {name}")}
+        for name, entry in table["workloads"].items()
+    }
+    suite, sources = tuple(table.get("suite", workloads)), tuple(table.get("sources", ()))
+    if unknown := [name for name in suite if name not in workloads]:
+        raise UsageError(f"{file}: suite: {unknown[0]!r} is no workload{did_you_mean(unknown[0], list(workloads))}")
     others = (table.get("counts", True), table.get("exact", ""), table.get("slowed", ""))
     return Project(folder, workloads, suite, *others, sources)
 
 
-def tests(folder: Path, ids: Iterable[str]) -> Project:
-    """The project in a folder whose workloads are tests with a `benchmark` fixture, by their ids."""
-    workloads = {test: {"kind": "pytest", "test": test} for test in ids}
-    return Project(folder, workloads, tuple(workloads))
-
-
-def _require_keys(table: Mapping[str, Any], file: Path) -> None:
+def _require_known(table: Mapping[str, Any], file: Path) -> None:
     """Raise `UsageError` for a key that is unknown, or whose value is none."""
     for key, value in table.items():
         if key not in KEYS:
-            raise UsageError(
-                f"{file}: tool.ptdp.gate.{key} is unknown{did_you_mean(key, KEYS)}; known: {', '.join(KEYS)}"
-            )
-        if key in LISTS and not (isinstance(value, list) and value and all(isinstance(each, str) for each in value)):
-            raise UsageError(f'{file}: {key}={value!r}; needs a list of {LISTS[key]}, such as ["a"]')
-        if key in TEXTS and not isinstance(value, str):
-            raise UsageError(f"{file}: {key}={value!r}; needs a text, {TEXTS[key]}")
-        if key == "counts" and not isinstance(value, bool):
-            raise UsageError(f"{file}: counts={value!r}; needs true or false")
-
-
-def _made(script: Path, file: Path) -> Any:
-    """The workloads that a script of the project makes, as its `WORKLOADS`."""
-    try:
-        return runpy.run_path(str(script))["WORKLOADS"]
-    except Exception as error:
-        raise UsageError(
-            f"{file}: workloads={script.name!r} cannot be run: {error!r}; needs a script with WORKLOADS"
-        ) from None
+            known = ", ".join(KEYS)
+            raise UsageError(f"{file}: tool.ptdp.gate.{key} is unknown{did_you_mean(key, tuple(KEYS))}; known: {known}")
+        kind, needed = KEYS[key]
+        texts = kind is not list or (value and all(isinstance(each, str) for each in value))
+        if not isinstance(value, kind) or not texts:
+            raise UsageError(f"{file}: {key}={value!r}; needs {needed}")
 
 
 def _workload(entry: Any, where: str) -> dict[str, Any]:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.gate.launcher import WORKLOAD
-from benchmarks.gate.procedure import IMPROVED, INCONCLUSIVE, OK, REGRESSED, ConfidenceInterval
+from benchmarks.gate.procedure import IMPROVED, INCONCLUSIVE, OK, REGRESSED
 from benchmarks.gate.run import NOT_COMPARED, CheckResult
 from benchmarks.gate.session import ROUNDS, Finding
-from benchmarks.gate.trees import BASE, HEAD
-from results.records import Metric, PointResult, Provenance, Record, provenance
+from benchmarks.gate.trees import HEAD
+from results.records import Metric, PointResult, Provenance, Record, errors, provenance
 from results.records.storage import digest_files, fingerprint
 
 ID = "check"
@@ -30,160 +30,142 @@ MEANINGS = (
 )
 
 
-def headline(result: CheckResult) -> str:
-    """The verdict in one sentence, in Markdown."""
-    base, head = (f"{side} `{tree.ref}` ({tree.commit[:10]})" for side, tree in _sides(result))
-    if not result.measured:
-        return f"**nothing measured** of {head} against {base}"
-    return f"**{result.verdict}**: {HEADLINES[result.verdict].format(head=head, base=base)}"
+def text(result: CheckResult) -> str:
+    """The verdict, the times and what is exact, in Markdown that also reads well on a terminal."""
+    base, head = (f"{side} `{tree.ref}` ({tree.commit[:10]})" for side, tree in result.trees.items())
+    headline = f"**{result.verdict}**: {HEADLINES[result.verdict].format(head=head, base=base)}"
+    if result.exact.failed:
+        headline = f"**{result.verdict}**: {result.trees[HEAD]} {result.exact.headline}"
+    elif not result.told:
+        headline = f"**nothing measured** of {head} against {base}"
+    return "\n\n".join(filter(None, [headline, _times(result), result.exact.text]))
 
 
-def body(result: CheckResult) -> str:
-    """The table of the findings and how the session went, in Markdown that also reads well on a terminal."""
-    rows = [COLUMNS, *(_row(finding) for finding in result.findings)]
-    lines = [*table(rows), ""]
-    lines += [f"{finding.name}: {finding.reason}" for finding in result.findings if finding.reason]
+def _times(result: CheckResult) -> str:
+    """The table of the findings and how the session went; '' if no times were to be taken."""
+    if not result.timed:
+        return ""
+    session = result.session
+    lines = [table(COLUMNS, [_row(finding) for finding in session.findings]), ""]
+    lines += [f"{finding.name}: {finding.reason}" for finding in session.findings if finding.reason]
     lines += [f"{name}: {NOT_COMPARED}: {why}" for name, why in result.lacking.items()]
-    if result.session:
+    if session.findings:
+        shared = len({tree.python for tree in result.trees.values()}) == 1
         lines += [
-            f"{result.session.pairs} pairs of {ROUNDS} processes a side, {result.session.redone} of "
-            f"{result.session.rounds} rounds redone, "
-            f"{result.session.seconds:.0f} s of {result.budget_s:.0f} s, seed {result.seed}; times are measured here, "
-            "medians, and the slow-down is that of neighbouring measurements",
+            f"{'both sides in the environment of the gate' if shared else 'each side in an environment of its own'}, "
+            f"{session.pairs} pairs of {ROUNDS} processes a side, {session.redone} of {session.rounds} rounds redone, "
+            f"{session.seconds:.0f} s of {result.budget_s:.0f} s, seed {result.seed}; times are measured here, "
+            "medians, and the slow-down is that of neighbouring measurements"
         ]
     return "\n".join([*lines, MEANINGS])
-
-
-def document(result: CheckResult) -> dict[str, Any]:
-    """The result as JSON, with times in seconds, one for each round, and slow-downs as ratios minus one."""
-    session = result.session
-    return {
-        "verdict": result.verdict if result.measured else None,
-        **{side: {"ref": tree.ref, "commit": tree.commit} for side, tree in _sides(result)},
-        "seed": result.seed,
-        "budget_s": result.budget_s,
-        "seconds": session.seconds if session else None,
-        "pairs": session.pairs if session else 0,
-        "rounds": session.rounds if session else 0,
-        "redone": session.redone if session else 0,
-        "workload": _workload(),
-        "benchmarks": [_entry(finding) for finding in result.findings],
-        "not_measured": result.lacking,
-    }
-
-
-def record(result: CheckResult, command: Sequence[str], started: datetime) -> Record:
-    """The result as a record of kind 'comparison': a point for each benchmark, with its verdict as the series."""
-    points = [_point(result, finding) for finding in result.findings]
-    for name, why in result.lacking.items():
-        points.append(PointResult(name, NOT_COMPARED, name, {}, "skipped", why, _fingerprint(result, name)))
-    sides = [f"{side}: {tree.ref}, commit {tree.commit}" for side, tree in _sides(result)]
-    notes = [provenance.scrub(line) for line in (*sides, *body(result).splitlines()[2:]) if line]
-    seconds = result.session.seconds if result.session else 0.0
-    where = provenance.collect(command, started, seconds, result.seed, packages=("torch",))
-    return comparison(ID, "Paired timing of head against base", where, points, notes)
-
-
-def comparison(id: str, title: str, where: Provenance, points: Sequence[PointResult], notes: Sequence[str]) -> Record:
-    """A record of kind 'comparison' of measurements on this machine."""
-    return Record(
-        kind="comparison",
-        id=id,
-        title=title,
-        paper=None,
-        fidelity="measured",
-        scale="laptop",
-        state="complete",
-        provenance=where,
-        points=tuple(points),
-        notes=tuple(notes),
-    )
-
-
-def slowdown_metrics(finding: Finding) -> dict[str, Metric]:
-    """The slow-down of a finding that has rounds, and those bounds of its interval that are finite."""
-    metrics = {"slowdown": Metric(finding.slowdown, "1", "measured", finding.slowdowns)}
-    for which in ("lower", "upper"):
-        if (bound := _bound(finding.interval, which)) is not None:
-            metrics[f"slowdown_{which}"] = Metric(bound, "1", "derived")
-    return metrics
-
-
-def _workload() -> str:
-    """The digest of what decides how both sides are measured."""
-    return digest_files([WORKLOAD])
-
-
-def _sides(result: CheckResult) -> list[tuple[str, Any]]:
-    return [(side, result.trees[side]) for side in (BASE, HEAD)]
 
 
 def _row(finding: Finding) -> tuple[str, ...]:
     """The row of a finding, a cell for each of `COLUMNS`."""
     if not finding.rounds:
         return (finding.name, finding.verdict, "", "", "", "", "0")
-    interval = finding.interval
-    return (
-        finding.name,
-        finding.verdict,
-        f"{finding.slowdown:+.1%}",
-        f"{interval.lower:+.1%} to {interval.upper:+.1%}" if interval else "no look yet",
-        _milliseconds(finding.base_s),
-        _milliseconds(finding.head_s),
-        str(len(finding.rounds) // ROUNDS),
-    )
+    bounds = finding.interval
+    interval = f"{bounds.lower:+.1%} to {bounds.upper:+.1%}" if bounds else "no look yet"
+    medians = [float(np.median(seconds)) * 1e3 for seconds in finding.seconds.values()]
+    times = [f"{median:.2f} ms" if median >= 1 else f"{median:.3g} ms" for median in medians]
+    return (finding.name, finding.verdict, f"{finding.slowdown:+.1%}", interval, *times, str(finding.pairs))
 
 
-def _milliseconds(seconds: Sequence[float]) -> str:
-    """The median, to three digits where it is short."""
-    median = float(np.median(seconds)) * 1e3
-    return f"{median:.2f} ms" if median >= 1 else f"{median:.3g} ms"
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    from tabulate import tabulate
+
+    cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    return str(tabulate(cells, columns, tablefmt="github", disable_numparse=True))
 
 
-def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a Markdown table with these rows, the first of which is its head."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows
-    ]
-    return [lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]]
+def document(result: CheckResult) -> dict[str, Any]:
+    """The result as JSON, with times in seconds, one for each round, and slow-downs as ratios minus one."""
+    exact = result.exact
+    whole = {
+        "verdict": result.verdict if result.told else None,
+        "exit_code": result.code,
+        **{side: {"ref": tree.ref, "commit": tree.commit} for side, tree in result.trees.items()},
+        "exact": {
+            "exit_code": errors.REGRESSED if exact.failed else errors.DONE,
+            "status": exact.status,
+            "text": exact.text,
+            "changes": {name: [change._asdict() for change in changes] for name, changes in exact.changes.items()},
+        },
+    }
+    if not result.timed:
+        return whole
+    session = result.session
+    return whole | {
+        "seed": result.seed,
+        "budget_s": result.budget_s,
+        "seconds": session.seconds if session.findings else None,
+        "pairs": session.pairs,
+        "rounds": session.rounds,
+        "redone": session.redone,
+        "workload": digest_files([WORKLOAD]),
+        "benchmarks": [_entry(finding) for finding in session.findings],
+        "not_measured": dict(result.lacking),
+    }
 
 
 def _entry(finding: Finding) -> dict[str, Any]:
-    interval = finding.interval
     return {
         "name": finding.name,
         "verdict": finding.verdict,
         "reason": finding.reason,
-        "slowdown": interval.estimate if interval else None,
-        "lower": _bound(interval, "lower"),
-        "upper": _bound(interval, "upper"),
-        "pairs": len(finding.rounds) // ROUNDS,
-        "base_s": list(finding.base_s),
-        "head_s": list(finding.head_s),
+        "slowdown": finding.slowdown if finding.rounds else None,
+        **_bounds(finding),
+        "pairs": finding.pairs,
+        **{f"{side}_s": list(seconds) for side, seconds in finding.seconds.items()},
         "slowdowns": list(finding.slowdowns),
     }
 
 
-def _bound(interval: ConfidenceInterval | None, which: str) -> float | None:
-    """The lower or upper bound of an interval; None where it is infinite, as JSON has no infinity."""
-    value = getattr(interval, which) if interval else math.inf
-    return value if math.isfinite(value) and value > -1 else None
-
-
-def _point(result: CheckResult, finding: Finding) -> PointResult:
-    name, verdict = finding.name, finding.verdict
-    label, digest = f"{name}: {verdict}", _fingerprint(result, name)
-    if not finding.rounds:
-        return PointResult(name, verdict, label, {}, "skipped", finding.reason, digest)
-    metrics = slowdown_metrics(finding) | {
-        "base_time": Metric(float(np.median(finding.base_s)), "s", "measured", finding.base_s),
-        "head_time": Metric(float(np.median(finding.head_s)), "s", "measured", finding.head_s),
+def _bounds(finding: Finding) -> dict[str, float | None]:
+    """The bounds of a finding's interval; None for one that is infinite, as JSON has no infinity."""
+    bounds = finding.interval
+    return {
+        "lower": bounds.lower if bounds and bounds.lower > -1 else None,
+        "upper": bounds.upper if bounds and math.isfinite(bounds.upper) else None,
     }
-    return PointResult(name, verdict, label, {}, "ok", None, digest, metrics)
 
 
-def _fingerprint(result: CheckResult, name: str) -> str:
-    """The digest of what a benchmark's times depend on: its name, the workloads and both commits."""
-    commits = {side: tree.commit for side, tree in _sides(result)}
-    return fingerprint({"benchmark": name, "workload": _workload(), **commits})
+def record(result: CheckResult, command: Sequence[str], started: datetime) -> Record:
+    """The result as a record of kind 'comparison': a point for each benchmark, with its verdict as the series."""
+    points = [_point(result, each.name, each.verdict, each.reason, metrics(each)) for each in result.session.findings]
+    points += [_point(result, name, NOT_COMPARED, why, {}) for name, why in result.lacking.items()]
+    sides = [f"{side}: {tree.ref}, commit {tree.commit}" for side, tree in result.trees.items()]
+    _, _, *lines = _times(result).splitlines()  # without the table's heading
+    notes = [provenance.scrub(line) for line in (*sides, *lines) if line]
+    where = provenance.collect(command, started, result.session.seconds, result.seed, packages=("torch",))
+    return comparison(ID, "Paired timing of head against base", where, points, notes)
+
+
+def comparison(id: str, title: str, where: Provenance, points: Sequence[PointResult], notes: Sequence[str]) -> Record:
+    """A record of kind 'comparison' of measurements on this machine."""
+    of_kind: dict[str, Any] = {"kind": "comparison", "paper": None, "fidelity": "measured", "scale": "laptop"}
+    return Record(
+        id=id, title=title, state="complete", provenance=where, points=tuple(points), notes=tuple(notes), **of_kind
+    )
+
+
+def metrics(finding: Finding) -> dict[str, Metric]:
+    """The times of a finding that has rounds, its slow-down, and those bounds of its interval that are finite."""
+    if not finding.rounds:
+        return {}
+    found = {"slowdown": Metric(finding.slowdown, "1", "measured", finding.slowdowns)}
+    for side, seconds in finding.seconds.items():
+        found[f"{side}_time"] = Metric(float(np.median(seconds)), "s", "measured", seconds)
+    for which, bound in _bounds(finding).items():
+        if bound is not None:
+            found[f"slowdown_{which}"] = Metric(bound, "1", "derived")
+    return found
+
+
+def _point(result: CheckResult, name: str, verdict: str, reason: str | None, found: dict[str, Metric]) -> PointResult:
+    """A benchmark's point. Its times depend on its name, on what measures it and on both commits."""
+    commits = {side: tree.commit for side, tree in result.trees.items()}
+    digest = fingerprint({"benchmark": name, "workload": digest_files([WORKLOAD]), **commits})
+    status, why = ("ok", None) if found else ("skipped", reason)
+    return PointResult(name, verdict, f"{name}: {verdict}", {}, status, why, digest, found)

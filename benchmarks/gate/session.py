@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.gate.guard import Guard, Reading
-from benchmarks.gate.launcher import SideLauncher
+from benchmarks.gate.launcher import ProcessLauncher
 from benchmarks.gate.procedure import INCONCLUSIVE, ConfidenceInterval, Logs, Look, Procedure, interval, statistic
 from benchmarks.gate.trees import BASE, HEAD
 
@@ -52,16 +52,12 @@ class Round:
     readings: list[Reading] = field(default_factory=list)  # the canaries between the slices
 
 
-class LookedAt(NamedTuple):
-    """The last look at a benchmark, and the rounds that it was based on, those of a pair one after the other."""
-
-    rounds: tuple[RoundTimes, ...]
-    look: Look
-
-
 @dataclass(frozen=True)
 class Finding:
-    """The verdict on one benchmark, and the rounds it is based on. `reason` says why if there is no verdict."""
+    """The verdict on one benchmark, and the rounds it is based on, those of a pair one after the other.
+
+    `reason` says why if there is no verdict.
+    """
 
     name: str
     verdict: str
@@ -70,14 +66,15 @@ class Finding:
     reason: str | None = None
 
     @property
-    def base_s(self) -> tuple[float, ...]:
-        """The seconds on base in each round."""
-        return tuple(times.base_s for times in self.rounds)
+    def pairs(self) -> int:
+        """The number of pairs."""
+        return len(self.rounds) // ROUNDS
 
     @property
-    def head_s(self) -> tuple[float, ...]:
-        """The seconds on head in each round."""
-        return tuple(times.head_s for times in self.rounds)
+    def seconds(self) -> dict[str, tuple[float, ...]]:
+        """The seconds in each round, by side."""
+        base_s, head_s, _ = zip(*self.rounds, strict=True) if self.rounds else ((), (), ())
+        return {BASE: base_s, HEAD: head_s}
 
     @property
     def slowdowns(self) -> tuple[float, ...]:
@@ -97,11 +94,11 @@ class SessionResult:
     `rounds` counts all measured rounds, of which `redone` were measured again; `seconds` is the time of the session.
     """
 
-    findings: tuple[Finding, ...]
-    pairs: int
-    rounds: int
-    redone: int
-    seconds: float
+    findings: tuple[Finding, ...] = ()
+    pairs: int = 0
+    rounds: int = 0
+    redone: int = 0
+    seconds: float = 0.0
 
 
 class Session:
@@ -113,7 +110,7 @@ class Session:
     def __init__(
         self,
         suite: Procedure,
-        launcher: SideLauncher,
+        launcher: ProcessLauncher,
         canary: Callable[[], Reading],
         seed: int,
         budget_s: float = math.inf,
@@ -129,7 +126,7 @@ class Session:
         self.guard = Guard()
         self.rounds: list[Round] = []
         self.redone = 0
-        self._looked_at: dict[str, LookedAt] = {}
+        self._looked_at: dict[str, tuple[tuple[RoundTimes, ...], Look]] = {}  # the last look, and the rounds before it
         self._orders = _balanced(random.Random(seed))
         self._longest = 0.0
 
@@ -176,8 +173,9 @@ class Session:
 
         A round that is redone later measures the undecided benchmarks only, so its `times` lose the decided ones.
         """
-        self._looked_at |= {name: LookedAt(self._times(name), look) for name in self.suite.undecided}
-        self.suite.look({name: differences(self._looked_at[name].rounds) for name in self.suite.undecided})
+        times = {name: self._times(name) for name in self.suite.undecided}
+        self._looked_at |= {name: (rounds, look) for name, rounds in times.items()}
+        self.suite.look({name: differences(rounds) for name, rounds in times.items()})
 
     def _times(self, name: str) -> tuple[RoundTimes, ...]:
         """A benchmark's times in the rounds of all complete pairs."""

@@ -1,35 +1,35 @@
 """Exports the commits of base and head from the repository into folders, and finds an interpreter for each.
 
 The checkout itself is not changed. Both sides run under this interpreter, unless their dependencies differ; then each
-gets a virtual environment.
+gets a virtual environment, with this interpreter's packages behind its own.
 """
 
-import io
+import os
 import subprocess
 import sys
-import tarfile
+import sysconfig
 import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from results.records.errors import NothingSelectedError, UnavailableError, UsageError
-from results.records.provenance import git_state
 
 BASE, HEAD = "base", "head"
+NO_CHECKOUT = "{} is not a git checkout with a commit (or git is missing); needs one: base is a commit of it"
 
 
 @dataclass(frozen=True)
 class Tree:
-    """A commit of one side (`BASE`, `HEAD`), unpacked at `folder`, and the interpreter that runs it."""
+    """A commit of one side (`BASE`, `HEAD`), the folder with the project's files, and the interpreter that runs it."""
 
     side: str
     ref: str
     commit: str
     folder: Path
-    python: Path
+    python: Path = Path(sys.executable)
 
     def __str__(self) -> str:
         return f"{self.side} {self.ref} ({self.commit[:10]})"
@@ -37,18 +37,14 @@ class Tree:
 
 def resolve(project: Path, ref: str) -> str:
     """The commit that `ref` names. Raises `UsageError` if there is none, and `UnavailableError` outside a checkout."""
-    if git_state(project)[0] is None:
-        raise UnavailableError(
-            f"{project} is not a git checkout with a commit (or git is missing); needs one: base is a commit of it"
-        )
     parsed = _git(project, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
-    if parsed.returncode:
-        shallow = _git(project, "rev-parse", "--is-shallow-repository").stdout.strip() == b"true"
-        cure = "git fetch --unshallow, as this clone is shallow" if shallow else "git fetch, or another REF"
-        raise UsageError(
-            f"REF={ref!r} names no commit here; needs a branch, tag or commit of this checkout; try {cure}"
-        )
-    return parsed.stdout.decode().strip()
+    if not parsed.returncode:
+        return parsed.stdout.decode().strip()
+    if _git(project, "rev-parse", "--verify", "HEAD").returncode:
+        raise UnavailableError(NO_CHECKOUT.format(project))
+    shallow = _git(project, "rev-parse", "--is-shallow-repository").stdout.strip() == b"true"
+    cure = "git fetch --unshallow, as this clone is shallow" if shallow else "git fetch, or another REF"
+    raise UsageError(f"REF={ref!r} names no commit here; needs a branch, tag or commit of this checkout; try {cure}")
 
 
 def require_linux() -> None:
@@ -66,70 +62,73 @@ def require_different(project: Path, sources: Sequence[str], base: str, head: st
     Without `head` it is HEAD, and files that differ from it raise `UsageError`, too, as the result could not name what
     was measured: all that git tracks, or in `sources`, if there are any, also new ones.
     """
-    commit = resolve(project, base)
-    same = commit == resolve(project, head or "HEAD")
+    commits = [resolve(project, ref) for ref in (base, head or "HEAD")]
     files = ("--", *sources) if sources else ("--untracked-files=no",)
     if head is None and _git(project, "status", "--porcelain", *files).stdout:
         raise UsageError(
             "the working tree has changes that no commit holds, so that head is not what is in front of you; "
             "needs a clean tree; try git commit, or --head HEAD to measure the last commit without the changes"
         )
-    if same:
+    if commits[0] == commits[1]:
         raise NothingSelectedError(
-            f"nothing to measure: base {base} and head are the same commit, {commit[:10]}; "
+            f"nothing to measure: base {base} and head are the same commit, {commits[0][:10]}; "
             "name an older commit as --base, or try the gate on one commit with reproduce gate trials"
         )
 
 
-def export(project: Path, commit: str, folder: Path) -> None:
-    """Write the files of a commit to the new folder `folder`. Raises `UnavailableError` if git cannot."""
-    archive = _git(project, "archive", "--format=tar", commit)
-    if archive.returncode:
-        raise UnavailableError(f"cannot export commit {commit[:10]}: {last_line(archive.stderr)}")
-    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
-        tar.extractall(folder, filter="data")
-
-
 @contextmanager
 def built(project: Path, refs: Mapping[str, str]) -> Iterator[dict[str, Tree]]:
-    """The trees of refs by side, in a folder that is gone at the end. Raises as `resolve` and `build` do."""
-    resolved = [(side, ref, resolve(project, ref)) for side, ref in refs.items()]
-    with tempfile.TemporaryDirectory(prefix="ptdp-gate-") as folder:
-        yield build(project, resolved, Path(folder))
+    """The trees of refs by side, in a folder that is gone at the end. Raises as `build` does."""
+    with tempfile.TemporaryDirectory(prefix="ptdp-gate-", ignore_cleanup_errors=True) as folder:
+        yield build(project, refs, Path(folder))
 
 
-def build(project: Path, refs: Sequence[tuple[str, str, str]], folder: Path) -> dict[str, Tree]:
-    """Build a tree below `folder` for each (side, ref, commit); return them by side.
+def build(project: Path, refs: Mapping[str, str], folder: Path) -> dict[str, Tree]:
+    """Build a tree below `folder` for each side's ref; return them by side.
 
-    Raises `UnavailableError` if one does not build.
+    Raises as `resolve` does, and `UnavailableError` if one does not build.
     """
-    requirements = {}
-    for side, ref, commit in refs:
-        export(project, commit, folder / side)
-        requirements[side] = dependencies(folder / side, f"{side} {ref} ({commit[:10]})")
-    same = len(set(requirements.values())) == 1
     trees = {}
-    for side, ref, commit in refs:
-        python = Path(sys.executable) if same else _environment(folder / f"{side}-venv", requirements[side], side, ref)
-        trees[side] = Tree(side, ref, commit, folder / side, python)
-    return trees
+    for side, ref in refs.items():
+        commit = resolve(project, ref)
+        trees[side] = Tree(side, ref, commit, export(project, commit, folder / side))
+    needed = {side: dependencies(tree) for side, tree in trees.items()}
+    if len(set(needed.values())) == 1:
+        return trees
+    return {
+        side: replace(tree, python=_environment(folder / f"{side}-venv", needed[side], f"{side} {tree.ref}"))
+        for side, tree in trees.items()
+    }
 
 
-def dependencies(tree: Path, name: str) -> tuple[str, ...]:
-    """The dependencies in a tree's pyproject.toml, with its engine's, sorted.
+def export(project: Path, commit: str, folder: Path) -> Path:
+    """Write the files of a commit below the new folder `folder`; return where in it the project is.
 
-    Raises `UnavailableError`, with `name`, for a bad file.
+    A commit that has nothing of the project, a part of the repository, leaves that folder empty. Raises
+    `UnavailableError` if git cannot.
     """
-    file = tree / "pyproject.toml"
+    folder.mkdir(parents=True)
+    apart = {"GIT_WORK_TREE": str(folder), "GIT_INDEX_FILE": f"{folder}.index"}
+    done = _git(project, "read-tree", "--reset", "-u", "--no-sparse-checkout", commit, **apart)
+    if done.returncode:
+        raise UnavailableError(f"cannot export commit {commit[:10]}: {last_line(done.stderr)}")
+    inside = folder / _git(project, "rev-parse", "--show-prefix").stdout.decode().strip()
+    inside.mkdir(parents=True, exist_ok=True)
+    return inside
+
+
+def dependencies(tree: Tree) -> tuple[str, ...]:
+    """The dependencies in a tree's pyproject.toml, with its engine's, sorted. Raises `UnavailableError`."""
+    file = tree.folder / "pyproject.toml"
     try:
         project = tomllib.loads(file.read_text(encoding="utf-8")).get("project", {}) if file.exists() else {}
         engine = project.get("optional-dependencies", {}).get("engine", ())
         return tuple(sorted(map(str, (*project.get("dependencies", ()), *engine))))
     except (OSError, KeyError, ValueError, AttributeError) as error:
-        raise UnavailableError(f"{name} does not build: its pyproject.toml cannot be used: {error}") from None
+        raise UnavailableError(f"{tree} does not build: its pyproject.toml cannot be used: {error}") from None
 
 
-def _environment(folder: Path, requirements: Sequence[str], side: str, ref: str) -> Path:
+def _environment(folder: Path, requirements: Sequence[str], name: str) -> Path:
     """Make a virtual environment with these requirements and return its interpreter."""
     python = folder / "bin" / "python"
     for command in (
@@ -139,9 +138,13 @@ def _environment(folder: Path, requirements: Sequence[str], side: str, ref: str)
         finished = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=False)
         if finished.returncode:
             raise UnavailableError(
-                f"{side} {ref} does not build: its dependencies differ from the other side's, and its own environment "
+                f"{name} does not build: its dependencies differ from the other side's, and its own environment "
                 f"cannot be made: {last_line(finished.stderr)}"
             )
+    # What the benchmarks need and the project does not name, such as pytest, is only beside the gate.
+    packages = Path(sysconfig.get_path("purelib", "venv", {"base": str(folder)}))
+    packages.mkdir(parents=True, exist_ok=True)
+    (packages / "ptdp_gate.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return python
 
 
@@ -151,5 +154,9 @@ def last_line(output: bytes) -> str:
     return lines[-1] if lines else "it says nothing"
 
 
-def _git(project: Path, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
-    return subprocess.run(["git", *arguments], cwd=project, capture_output=True, stdin=subprocess.DEVNULL, check=False)
+def _git(project: Path, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[bytes]":
+    command, where = ["git", *arguments], os.environ | environment
+    try:
+        return subprocess.run(command, cwd=project, env=where, capture_output=True, stdin=subprocess.DEVNULL)
+    except OSError:
+        raise UnavailableError(NO_CHECKOUT.format(project)) from None

@@ -1,18 +1,18 @@
 """Runs workloads of the gate in a tree of any project, as a script.
 
-    PYTHONPATH=TREE python -P workload.py TREE CORE PACKAGE ...
+    PYTHONPATH=TREE python -P workload.py PIPE TREE CORE PACKAGE ...
 
-It imports third-party packages that take long (PACKAGE ...), and then reads commands on standard input, one line of
-JSON each:
+It imports third-party packages that take long (PACKAGE ...), and then takes commands from the connection whose file
+descriptor is PIPE:
 
-    {"start": [{"name": "a", "slowdown": 0.0, "workload": {...}}]}    fork a process on core CORE and set these up
+    {"start": {"a": {...}}, "slowdown": 0.0}    fork a process on core CORE and set these workloads up
     {"slice": "a"}    measure a slice; the answer is the seconds of its iterations
     {"count": "a"}    run one more iteration, and answer what it does, counted (`counts.py`)
-    {"end": true}     end the forked process
+    {"end": True}     end the forked process
 
-An empty CORE leaves the core open. A forked process waits for commands without using a core. It has loaded nothing of
-the tree when it starts. This script does the timing, for base and head alike. Every iteration of a rank is stretched by
-the ratio `slowdown`, which trials set. What a workload prints goes to standard error, and it reads nothing.
+A forked process waits for commands without using a core. It has loaded nothing of the tree when it starts. This script
+does the timing, for base and head alike. Every iteration of a rank is stretched by the ratio `slowdown`, which trials
+set. What a workload prints goes to standard error, and it reads nothing.
 
 A workload's step is made by its `kind`: a 'function' of the tree (`function`, as 'module:name': called once to set up,
 with the first of `sizes` if there are any, it returns the step, or is the step itself if it returns nothing that can be
@@ -21,7 +21,6 @@ knows. Without `iterations` a slice has as many as fit in 25 ms.
 """
 
 import hashlib
-import json
 import multiprocessing
 import os
 import queue
@@ -33,49 +32,42 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib import import_module
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
-
-Slices = Iterator[list[float]]  # yields a slice at a time: the seconds of its iterations
 
 SLICE_S, SHORTEST_S = 0.025, 1e-3  # of a slice, and of an iteration that can be timed; a shorter step is repeated in it
 MOST_REPEATED = 100_000
 TIMER_S = 1e-3  # that a sleep may last too long; the rest of a stretch is waited for without sleep, to be exact
 ENDED = 77  # exit status of a forked process that the gate has ended, which a workload cannot know
-ANSWERS = os.fdopen(os.dup(1), "w")  # where the gate listens; `main` gives standard output to what workloads print
-# Unbuffered, so that parent and child each read whole lines.
-COMMANDS = open(os.dup(0), "rb", buffering=0)  # noqa: SIM115
 
 
 class WorkloadError(RuntimeError):
-    """A rank failed; the text says with which error."""
+    """A workload cannot run; the text says why."""
 
 
 def require_own(tree: Path) -> None:
     """Raise `RuntimeError` if a module that the tree has was not imported from there."""
     roots = [place for place in (tree / "src", tree) if place.is_dir()]
-    own = {path.stem for root in roots for path in root.iterdir() if path.suffix == ".py" or _is_package(path)}
+    inside = [path for root in roots for path in root.iterdir()]
+    own = {path.stem for path in inside if path.suffix == ".py" or (path / "__init__.py").is_file()}
     for name, module in sys.modules.items():
         file = getattr(module, "__file__", None)
         if name.split(".")[0] in own and file and not Path(file).resolve().is_relative_to(tree.resolve()):
             raise RuntimeError(f"{name} was imported from {Path(file).resolve()}, not from {tree}")
 
 
-def _is_package(folder: Path) -> bool:
-    return (folder / "__init__.py").is_file()
-
-
-def make_step(workload: dict[str, Any], rank: int = 0, ranks: int = 1, store: str = "") -> Callable[[], object]:
-    """Make one rank's iteration of a workload; `rank`, `ranks` and `store` are for adapters."""
-    makers = {"function": _function, "command": _command, "pytest": _test}
+def make_step(workload: dict[str, Any]) -> Callable[[], object] | None:
+    """Make the step of a workload that needs no ranks; None if there is nothing to measure."""
+    makers: dict[str, Any] = {"function": _function, "command": _command, "pytest": _test}
     if workload["kind"] in makers:
         return makers[workload["kind"]](workload)
-    step: Callable[[], object] = adapter(workload).make_step(workload, rank, ranks, store)
-    return step
+    return adapter(workload).make_step(workload, 0, 1, "")
 
 
 def adapter(workload: dict[str, Any]) -> Any:
@@ -88,13 +80,9 @@ def adapter(workload: dict[str, Any]) -> Any:
 
 
 def _function(workload: dict[str, Any]) -> Callable[[], object]:
-    module, _, name = workload["function"].partition(":")
-    function: Any = import_module(module)
-    for part in name.split("."):
-        function = getattr(function, part)
+    function = resolve_name(workload["function"])
     made = function(*workload.get("sizes", ())[:1])
-    step: Callable[[], object] = made if callable(made) else function
-    return step
+    return made if callable(made) else function
 
 
 def _command(workload: dict[str, Any]) -> Callable[[], object]:
@@ -107,33 +95,10 @@ def _command(workload: dict[str, Any]) -> Callable[[], object]:
     return step
 
 
-def _test(workload: dict[str, Any]) -> Callable[[], object]:
-    """The function that a test gives to its `benchmark` fixture; the test waits, with its other fixtures alive."""
-    import pytest
-
-    found: queue.Queue[Callable[[], object] | None] = queue.Queue()
-
-    class Fixtures:
-        @pytest.fixture
-        def benchmark(self) -> "Handed":
-            return Handed(found)
-
-    def run() -> None:
-        others = ("benchmark", "codspeed", "ptdp_gate", "xdist", "cacheprovider", "faulthandler")
-        options = [word for plugin in others for word in ("-p", f"no:{plugin}")]
-        pytest.main([workload["test"], "-q", "--capture=no", *options], plugins=[Fixtures()])
-        found.put(None)  # the test ended, and its fixture was given nothing
-
-    threading.Thread(target=run, daemon=True).start()
-    if (step := found.get()) is None:
-        raise WorkloadError(f"{workload['test']} fails, or gives its benchmark fixture no function")
-    return step
-
-
 class Handed:
     """The `benchmark` fixture of pytest-benchmark and pytest-codspeed, which hands its function to the gate."""
 
-    def __init__(self, found: "queue.Queue[Callable[[], object] | None]") -> None:
+    def __init__(self, found: "queue.Queue[Any]") -> None:
         self._found = found
         self.extra_info: dict[str, object] = {}
         self.name = self.group = ""
@@ -144,18 +109,53 @@ class Handed:
         threading.Event().wait()
         return None
 
-    def pedantic(
-        self,
-        target: Callable[..., object],
-        args: tuple[object, ...] = (),
-        kwargs: dict[str, object] | None = None,
-        setup: Callable[[], Any] | None = None,
-        **_: object,
-    ) -> object:
-        """Likewise; `setup` may return the arguments, which are then made once."""
-        made = setup() if setup else None
-        args, kwargs = made or (args, kwargs)
-        return self(target, *args, **(kwargs or {}))
+    def pedantic(self, target: Any, args: Any = (), kwargs: Any = None, setup: Any = None, **_: Any) -> object:
+        """Likewise; what `setup` does before each call, such as making its arguments, belongs to the step."""
+
+        def step() -> object:
+            made_args, made_kwargs = (setup() if setup else None) or (args, kwargs or {})
+            return target(*made_args, **made_kwargs)
+
+        return self(step)
+
+
+def _test(workload: dict[str, Any]) -> Callable[[], object] | None:
+    """The function that a test gives to its `benchmark` fixture; the test waits, with its other fixtures alive.
+
+    None if it is skipped, or passes and gives no function.
+    """
+    import pytest
+
+    found: queue.Queue[Any] = queue.Queue()  # gets that function, or else an error or the exit code of pytest
+
+    class Fixtures:
+        @pytest.fixture
+        def benchmark(self) -> Handed:
+            return Handed(found)
+
+    class Plugin:
+        def pytest_configure(self, config: pytest.Config) -> None:
+            # Not by -p no:NAME, as the project may give options of these plugins to every call.
+            config.option.dist = "no"  # of pytest-xdist
+            for name in ("benchmark", "codspeed"):
+                if config.pluginmanager.has_plugin(name):
+                    config.pluginmanager.unregister(name=name)
+            config.pluginmanager.register(Fixtures())  # after theirs, which stay known
+
+        def pytest_exception_interact(self, call: Any) -> None:
+            found.put(WorkloadError(said(call.excinfo.value)))
+
+    def run() -> None:
+        options = ["--quiet", "--capture=no", "-p", "no:ptdp_gate", "-p", "no:faulthandler"]
+        found.put(pytest.main([workload["test"], *options], plugins=[Plugin()]))
+
+    threading.Thread(target=run, daemon=True).start()
+    step = found.get()
+    if isinstance(step, WorkloadError):
+        raise step
+    if isinstance(step, int) and step != pytest.ExitCode.OK:
+        raise WorkloadError(f"{workload['test']} fails, or gives its benchmark fixture no function")
+    return step if callable(step) else None
 
 
 def iterate(step: Callable[[], object], count: int, slowdown: float, repeated: int = 1) -> list[float]:
@@ -166,17 +166,12 @@ def iterate(step: Callable[[], object], count: int, slowdown: float, repeated: i
         for _ in range(repeated):
             step()
         if slowdown:
-            stretch(start, slowdown)
+            end = time.perf_counter() + (time.perf_counter() - start) * slowdown
+            time.sleep(max(0.0, end - time.perf_counter() - TIMER_S))  # leaves the core to the other rank
+            while time.perf_counter() < end:
+                pass
         seconds.append((time.perf_counter() - start) / repeated)
     return seconds
-
-
-def stretch(start: float, slowdown: float) -> None:
-    """Wait until what has taken since `start` has taken longer by the ratio `slowdown`."""
-    end = time.perf_counter() + (time.perf_counter() - start) * slowdown
-    time.sleep(max(0.0, end - time.perf_counter() - TIMER_S))  # leaves the core to the other rank
-    while time.perf_counter() < end:
-        pass
 
 
 def pace(step: Callable[[], object]) -> tuple[int, int]:
@@ -187,81 +182,74 @@ def pace(step: Callable[[], object]) -> tuple[int, int]:
     return max(1, min(50, round(SLICE_S / max(seconds, 1e-6)))), repeated
 
 
-class InThisProcess:
-    """A workload that needs no ranks: its slices, what its first step returned, and what a step does."""
+@dataclass(frozen=True)
+class Prepared:
+    """A workload that is set up: how a slice is measured, how a step is counted, and a digest of what it returned."""
 
-    def __init__(self, workload: dict[str, Any], slowdown: float) -> None:
-        before = set(sys.modules)
-        self.step = make_step(workload)
-        self.output = output_digest(self.step())
-        self.modules = sorted(set(sys.modules) - before)
-        iterations: int | None = workload.get("iterations")
-        self.iterations, self.repeated = pace(self.step) if iterations is None else (iterations, 1)
-        self.slowdown = slowdown
-
-    def __iter__(self) -> Slices:
-        return self
-
-    def __next__(self) -> list[float]:
-        return iterate(self.step, self.iterations, self.slowdown, self.repeated)
+    slice: Callable[[], list[float]]
+    count: Callable[[Path], dict[str, int]] = lambda tree: {}
+    output: str = ""
 
 
-def output_digest(returned: object) -> str:
-    """A digest of what a step returned, without addresses; '' for None."""
-    return "" if returned is None else hashlib.sha256(re.sub(r"0x[0-9a-f]+", "", repr(returned)).encode()).hexdigest()
+def in_this_process(workload: dict[str, Any], slowdown: float) -> Prepared | None:
+    """Set up a workload that needs no ranks; None if there is nothing to measure."""
+    before = set(sys.modules)
+    if (step := make_step(workload)) is None:
+        return None
+    returned = step()
+    shown = "" if returned is None else re.sub(r"0x[0-9a-f]+", "", repr(returned))  # without addresses
+    modules = sorted(set(sys.modules) - before)
+    iterations, repeated = (workload["iterations"], 1) if "iterations" in workload else pace(step)
+
+    def count(tree: Path) -> dict[str, int]:
+        return runpy.run_path(str(Path(__file__).with_name("counts.py")))["counted"](step, tree, modules)
+
+    return Prepared(
+        lambda: iterate(step, iterations, slowdown, repeated), count, hashlib.sha256(shown.encode()).hexdigest()
+    )
 
 
-def in_ranks(workload: dict[str, Any], slowdown: float) -> Slices:
-    """Yield slices of a workload whose ranks are separate processes; an iteration counts by its slowest rank."""
+def in_ranks(workload: dict[str, Any], slowdown: float) -> Prepared:
+    """Set up a workload whose ranks are separate processes; an iteration counts by its slowest rank."""
     adapter(workload)
     for name in workload["imports"]:
         import_module(name)
     context = multiprocessing.get_context("fork")  # safe: no thread runs yet
     pipes: list[Any] = []
-    with tempfile.TemporaryDirectory(prefix="ptdp-gate-") as folder:  # where the ranks find each other
-        for rank in range(workload["ranks"]):
-            parent_end, rank_end = context.Pipe()
-            arguments = (workload, rank, f"{folder}/store", slowdown, rank_end)
-            context.Process(target=serve_rank, args=arguments, daemon=True).start()
-            rank_end.close()
-            pipes.append(parent_end)
-        first = slice_of_ranks(pipes)  # after it all ranks have met, and the folder may go
-    yield first
-    while True:
-        yield slice_of_ranks(pipes)
+    store = f"{tempfile.mkdtemp()}/store"  # where the ranks find each other
+    for rank in range(workload["ranks"]):
+        parent_end, rank_end = context.Pipe()
+        context.Process(target=serve_rank, args=(workload, rank, store, slowdown, rank_end), daemon=True).start()
+        rank_end.close()
+        pipes.append(parent_end)
+    return Prepared(lambda: slice_of_ranks(pipes))
 
 
 def slice_of_ranks(pipes: list[Any]) -> list[float]:
-    """Let all ranks measure a slice. Raises `WorkloadError` with what the first rank that fails says."""
+    """Let all ranks measure a slice, and return the seconds of each iteration on the rank that took longest for it.
+
+    Raises `WorkloadError` with what the first rank that fails says.
+    """
     for pipe in pipes:
-        try:
+        with suppress(OSError):  # the rank has ended; what it said is still in the pipe
             pipe.send("go")
-        except OSError:  # the rank has ended; what it said is still in the pipe
-            continue
-    seconds: dict[Any, list[float]] = {}
-    while waiting := [pipe for pipe in pipes if pipe not in seconds]:
-        ready: list[Any] = wait(waiting)
+    answers: dict[Any, Any] = {}
+    while len(answers) < len(pipes):
+        ready: list[Any] = wait([pipe for pipe in pipes if pipe not in answers])
         for pipe in ready:
-            rank = pipes.index(pipe)
             try:
-                answer = pipe.recv()
+                answers[pipe] = pipe.recv()
             except (EOFError, OSError):
-                raise WorkloadError(f"rank {rank} ended without a word") from None
-            if isinstance(answer, str):
-                raise WorkloadError(f"rank {rank}: {answer}")
-            seconds[pipe] = answer
-    return slowest([seconds[pipe] for pipe in pipes])
-
-
-def slowest(by_rank: list[list[float]]) -> list[float]:
-    """The seconds of each iteration on the rank that took longest for it."""
-    return [max(iteration) for iteration in zip(*by_rank, strict=True)]
+                raise WorkloadError(f"rank {pipes.index(pipe)} ended without a word") from None
+            if isinstance(answers[pipe], str):
+                raise WorkloadError(f"rank {pipes.index(pipe)}: {answers[pipe]}")
+    return [max(iteration) for iteration in zip(*answers.values(), strict=True)]
 
 
 def serve_rank(workload: dict[str, Any], rank: int, store: str, slowdown: float, pipe: Any) -> None:
     """Run one rank until it is killed with its parent, or until it fails; it then sends its error."""
     try:
-        step = make_step(workload, rank, workload["ranks"], store)
+        step = adapter(workload).make_step(workload, rank, workload["ranks"], store)
         while True:
             pipe.recv()
             pipe.send(iterate(step, workload["iterations"], slowdown))
@@ -274,35 +262,29 @@ def said(error: BaseException) -> str:
     return " ".join("".join(traceback.format_exception_only(error)).split())
 
 
-def prepare(workload: dict[str, Any], slowdown: float) -> Slices:
-    """Run the first slice of a workload, to warm up, and return the iterator of the others."""
-    slices = in_ranks(workload, slowdown) if workload.get("ranks") else InThisProcess(workload, slowdown)
-    next(slices)
-    return slices
-
-
-def serve(tree: Path, core: str, benchmarks: list[dict[str, Any]]) -> None:
-    """Set the benchmarks up, then measure a slice for every "slice" command until another command comes."""
-    if core:
-        os.sched_setaffinity(0, {int(core)})
+def serve(gate: Connection, tree: Path, core: int, workloads: dict[str, Any], slowdown: float) -> None:
+    """Set the workloads up, then measure a slice for every "slice" command until another command comes."""
+    os.sched_setaffinity(0, {core})
+    prepared: dict[str, Prepared] = {}
     try:
-        slices = {b["name"]: prepare(b["workload"], b["slowdown"]) for b in benchmarks}
+        for name, workload in workloads.items():
+            prepare = in_ranks if workload.get("ranks") else in_this_process
+            if made := prepare(workload, slowdown):
+                made.slice()  # to warm up
+                prepared[name] = made
     except (Exception, SystemExit) as error:
-        say({"cannot": str(error) if isinstance(error, WorkloadError) else said(error)})
+        gate.send({"cannot": str(error) if isinstance(error, WorkloadError) else said(error)})
         return
     require_own(tree)
-    say({"ready": {name: getattr(made, "output", "") for name, made in slices.items()}})
-    while (command := hear()).keys() & {"slice", "count"}:
+    gate.send({"ready": {name: made.output for name, made in prepared.items()}})
+    while (command := gate.recv()).keys() & {"slice", "count"}:
         if "count" in command:
-            counted = slices[command["count"]]
-            assert isinstance(counted, InThisProcess)
-            count = runpy.run_path(str(Path(__file__).with_name("counts.py")))["counted"]
-            say({"counts": count(counted.step, tree, counted.modules)})
+            gate.send({"counts": prepared[command["count"]].count(tree)})
         else:
-            say({"seconds": next(slices[command["slice"]])})
+            gate.send({"seconds": prepared[command["slice"]].slice()})
 
 
-def fork(tree: Path, core: str, benchmarks: list[dict[str, Any]]) -> None:
+def fork(gate: Connection, tree: Path, core: int, workloads: dict[str, Any], slowdown: float) -> None:
     """Serve in a fresh process and wait for its end. If it fails, this process ends, too."""
     if child := os.fork():
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -311,7 +293,7 @@ def fork(tree: Path, core: str, benchmarks: list[dict[str, Any]]) -> None:
         sys.exit(1 if code == 1 else f"its process ended by itself, with {code}")
     status = 1
     try:
-        serve(tree, core, benchmarks)
+        serve(gate, tree, core, workloads, slowdown)
         status = ENDED
     except (Exception, SystemExit):
         traceback.print_exc()
@@ -322,28 +304,18 @@ def fork(tree: Path, core: str, benchmarks: list[dict[str, Any]]) -> None:
         os._exit(status)
 
 
-def say(answer: dict[str, Any]) -> None:
-    """Write one line of JSON to the gate."""
-    print(json.dumps(answer), file=ANSWERS, flush=True)
-
-
-def hear() -> dict[str, Any]:
-    """Read the gate's next command; empty when the gate has ended."""
-    line = COMMANDS.readline()
-    return json.loads(line) if line else {}
-
-
 def main() -> None:
     """Import what is slow, and fork a process for every "start" command."""
-    tree, core, *packages = sys.argv[1:]
-    os.dup2(2, 1)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    pipe, tree, core, *packages = sys.argv[1:]
+    gate = Connection(int(pipe))
     # An editable install of another checkout would fill in the modules that this tree lacks.
     sys.meta_path[:] = [f for f in sys.meta_path if not getattr(f, "__module__", "").startswith("__editable__")]
     for name in packages:
         import_module(name)
-    while "start" in (command := hear()):
-        fork(Path(tree), core, command["start"])
+    with suppress(EOFError):  # the gate has ended
+        while True:
+            command = gate.recv()
+            fork(gate, Path(tree), int(core), command["start"], command["slowdown"])
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 The gate of one commit measures trees of others. It says what to do in plain data (`workloads.py`), and each tree's
 adapter does it with the interfaces that the tree has. Whoever changes an interface, such as the arguments of `Trainer`,
-changes this module with it. `make_step`, its arguments and the keys of a workload must stay as they are: a base without
-them, or one whose adapter does not know a workload, is not compared.
+changes this module, or the harness that it calls, with it. `make_step`, its arguments and the keys of a workload must
+stay as they are: a base without them, or one whose adapter does not know a workload, is not compared.
 """
 
 from collections.abc import Callable, Mapping
@@ -51,26 +51,15 @@ def _training(workload: Mapping[str, Any], rank: int, ranks: int, store: str) ->
     import torch
     import torch.distributed as dist
 
-    from kernels import select
+    from benchmarks.harness.training import build
     from ptdp_core.config import ModelConfig, ParallelConfig
-    from ptdp_core.engine.groups import Groups
-    from ptdp_core.engine.settings import EngineSettings, Settings
-    from ptdp_core.engine.trainer import Trainer
+    from ptdp_core.engine.settings import EngineSettings
 
     torch.set_num_threads(1)
-    model, parallel = ModelConfig(**workload["model"]), ParallelConfig(**workload["parallel"])
-    groups = Groups.alone()
     if ranks > 1:
         os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_WORLD_SIZE=str(ranks))
         dist.init_process_group("gloo", store=dist.FileStore(store, ranks), rank=rank, world_size=ranks)
-        groups = Groups.create(parallel)
-    settings = Settings(model, parallel, EngineSettings(device="cpu", kernels=workload["kernels"]))
-    trainer = Trainer(settings, groups, select(settings.kernels))
-    generator = torch.Generator().manual_seed(1)
-    data = torch.randint(0, model.vocab, (parallel.B, model.seq + 1), generator=generator)
-    b = parallel.b
-
-    def batch(j: int) -> tuple[torch.Tensor, torch.Tensor]:
-        return data[j * b : (j + 1) * b, :-1], data[j * b : (j + 1) * b, 1:]
-
+    model, parallel = ModelConfig(**workload["model"]), ParallelConfig(**workload["parallel"])
+    engine = EngineSettings(device="cpu", kernels=workload["kernels"])
+    trainer, batch, _ = build(model, parallel, "cpu", engine, workload["kernels"])
     return lambda: trainer.step(batch)

@@ -128,7 +128,7 @@ def measure(parsed: Namespace) -> int:
     from results.records import write_record
 
     device, records = runner.choose_device(parsed.device), []
-    tell = (lambda what: None) if parsed.quiet else _tell
+    tell = options.teller(parsed.quiet)
     for index, name in enumerate(names):
         try:
             record = runner.run(BENCHMARKS[name], device, parsed.quick, parsed.command, tell)
@@ -153,12 +153,6 @@ def measure(parsed: Namespace) -> int:
     elif not parsed.quiet:
         print(f"next: {parsed.program} plot {names[-1]}")
     return code
-
-
-def _tell(what: str) -> None:
-    """Show the progress on a terminal, on a line that the next text, or nothing, overwrites."""
-    if sys.stderr.isatty():
-        print(f"\033[K{what}\r", end="", file=sys.stderr, flush=True)
 
 
 def _add_history(parser: ArgumentParser) -> None:

@@ -1,6 +1,7 @@
 """`reproduce gate exact`: everything deterministic against the committed reference, at zero tolerance."""
 
 from argparse import ArgumentParser, Namespace
+from typing import Any
 
 from benchmarks.exact import reference, wording
 from benchmarks.exact.check import ExactResult, accept, check
@@ -25,27 +26,26 @@ def run(parsed: Namespace) -> int:
             raise UsageError(f"unknown section {name!r}{did_you_mean(name, SECTIONS)}; there are {', '.join(SECTIONS)}")
     names = [name for name in SECTIONS if name in parsed.sections] or list(SECTIONS)
     if parsed.accept:
-        files = accept(names)
-        if parsed.json:
-            files_written = [path.name for path in files]
-            print_document("exact", 1, {"exit_code": errors.DONE, "status": "accepted", "files": files_written})
-        else:
-            print(f"accepted: wrote {', '.join(path.name for path in files)} in {reference.shown(reference.FOLDER)}")
-            print("git diff shows every value that changed; commit it with the change that caused it")
-        return errors.DONE
-    result = check(names)
-    code = errors.REGRESSED if result.differences else errors.DONE
-    if parsed.json:
-        print_document("exact", 1, _document(result, code))
+        files = [path.name for path in accept(names)]
+        document: dict[str, Any] = {"exit_code": errors.DONE, "status": "accepted", "files": files}
+        lines = [
+            f"accepted: wrote {', '.join(files)} in {reference.shown(reference.FOLDER)}",
+            "git diff shows every value that changed; commit it with the change that caused it",
+        ]
     else:
-        _print(result)
-    return code
+        result = check(names)
+        document, lines = _document(result), _lines(result)
+    if parsed.json:
+        print_document("exact", 1, document)
+    else:
+        print("\n".join(lines))
+    return int(document["exit_code"])
 
 
-def _document(result: ExactResult, code: int) -> dict[str, object]:
+def _document(result: ExactResult) -> dict[str, Any]:
     """The result as `--json` prints it."""
     return {
-        "exit_code": code,
+        "exit_code": errors.REGRESSED if result.differences else errors.DONE,
         "status": "different" if result.differences else "same",
         "sections": {name: {"entries": len(section)} for name, section in result.sections.items()},
         "skipped": result.skipped,
@@ -53,18 +53,14 @@ def _document(result: ExactResult, code: int) -> dict[str, object]:
     }
 
 
-def _print(result: ExactResult) -> None:
-    """Print each difference as a headline and the first few values."""
+def _lines(result: ExactResult) -> list[str]:
+    """Each difference as a headline and the first few values."""
+    lines = [f"exact: {name} not compared: {why}" for name, why in result.skipped.items()]
     compared = ", ".join(f"{len(section)} {name}" for name, section in result.sections.items())
-    for name, why in result.skipped.items():
-        print(f"exact: {name} not compared: {why}")
     if not result.differences:
-        print(f"exact: the same as the reference ({compared})")
-        return
+        return [*lines, f"exact: the same as the reference ({compared})"]
     number = len(result.differences)
-    print(f"exact: {number} difference{'s' if number > 1 else ''} from the reference ({compared})")
+    lines += [f"exact: {number} difference{'s' if number > 1 else ''} from the reference ({compared})"]
     for i, difference in enumerate(result.differences, 1):
-        print(f"\n{i}. {wording.headline(difference)}")
-        for line in wording.body(difference):
-            print(f"     {line}")
-    print(f"\nIf this is meant: {reference.ACCEPT}, and commit the reference with the change.")
+        lines += ["", f"{i}. {wording.headline(difference)}", *(f"     {line}" for line in wording.body(difference))]
+    return [*lines, "", f"If this is meant: {reference.ACCEPT}, and commit the reference with the change."]

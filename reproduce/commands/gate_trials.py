@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,10 +9,9 @@ from typing import TYPE_CHECKING
 from benchmarks.gate import project as projects
 from benchmarks.gate import trees
 from reproduce.commands import options
-from reproduce.commands.gate import append_summary, budget, progress_line
-from results import ROOT
+from reproduce.commands.gate import OWN, add_measured, append_summary, budget
 from results.records.errors import UsageError
-from results.records.storage import atomic_write_bytes
+from results.records.storage import write_files
 
 if TYPE_CHECKING:
     from results.records import PointResult
@@ -33,56 +31,44 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `reproduce gate trials`."""
-    parser.add_argument(
-        "--project", type=options.path_of, metavar="DIR", help="a git checkout with [tool.ptdp.gate] in pyproject.toml"
-    )
+    add_measured(parser, budget="2m", of="of each trial", summary="table")
     parser.add_argument("--runs", type=int, default=4, metavar="N", help="trials of this commit in all (default: 4)")
-    parser.add_argument("--budget", default="2m", metavar="TIME", help="of each trial, such as 90s or 2m (default)")
-    parser.add_argument(
-        "--benchmark", action="append", default=[], metavar="NAME", help="default: the suite of the project; repeatable"
-    )
-    parser.add_argument(
-        "--summary", type=options.path_of, metavar="FILE", help="append the table to this Markdown file, too"
-    )
-    options.add_results(parser)
 
 
-def run(parsed: argparse.Namespace, project: Path = ROOT) -> int:
+def run(parsed: argparse.Namespace, project: Path = OWN) -> int:
     """Run the trials that are missing, and print verdicts by class of machine. Raises `ReproduceError`."""
-    from benchmarks.gate import run as gate  # imported here, as numpy takes a while
-    from benchmarks.gate import trials
+    from benchmarks.gate import trials  # imported here, as numpy takes a while
 
     trees.require_linux()
-    budget_s = budget(parsed.budget)
-    measured = projects.read(parsed.project or project)
-    benchmarks, slowed = gate.select(measured, parsed.benchmark), measured.suite
-    if measured.slowed and (other := [each.name for each in benchmarks if each.name not in slowed]):
-        raise UsageError(f"--benchmark {other[0]}: {measured.slowed} does not slow it; try {' or '.join(slowed)}")
+    budget_s, progress = budget(parsed.budget), options.teller(parsed.quiet)
+    measured = projects.of(parsed.project or project, parsed.benchmark)
+    names = list(measured.workloads)
+    if measured.slowed and (other := [name for name in names if name not in measured.suite]):
+        suite = " or ".join(measured.suite)
+        raise UsageError(f"--benchmark {other[0]}: {measured.slowed} does not slow it; try {suite}")
     path, started = trials.record_path(parsed.results), datetime.now(UTC)
-    commit = trees.resolve(measured.folder, "HEAD")
-    machine = trials.Machine.here()
+    commit, machine = trees.resolve(measured.folder, "HEAD"), trials.machine()
     points = trials.earlier(path)
-    done = len(trials.of(points, machine, commit)) // len(benchmarks)
+    same = {**machine, "commit": commit, "benchmark": names[0]}  # a trial is of all benchmarks, and so of the first
+    done = len(trials.having(points, same))
     if done < parsed.runs:
-        with trials.built(measured, commit) as kinds:
+        with trials.built(measured) as kinds:
             for number in range(done + 1, parsed.runs + 1):
-                kind = trials.next_kind(trials.of(trials.earlier(path), machine, commit))
-                added = trials.trial(kind, kinds[kind], measured, benchmarks, budget_s, progress_line(parsed.quiet))
-                trials.append(path, added, parsed.command, started)
-                if sys.stderr.isatty():
-                    print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+                kind = trials.next_kind(trials.having(points, same))
+                added = trials.trial(kind, kinds[kind], measured, budget_s, progress)
+                points = trials.append(path, added, parsed.command, started)
+                progress("")
                 for point in added:
                     print(f"{number} of {parsed.runs}  {kind:9}  {point.label}{_slowdown(point)}", flush=True)
-    points = trials.earlier(path)
-    here = [point for point in points if trials.machine_of(point) == machine]
-    lines = trials.table(points)
+    here, text = trials.having(points, machine), trials.table(points)
     if trials.never_decides(here):
-        lines += ["", f"The gate never decides on this class of machine: no verdict in {len(here)} trials."]
-    page = "\n".join(["# How often the gate errs", "", *lines, ""])
-    atomic_write_bytes(path.with_name("trials.md"), page.encode())
-    atomic_write_bytes(path.with_name("badge.json"), json.dumps(trials.badge(here, measured)).encode())
-    print("\n".join(["", *lines, "", f"files: {path.parent}/  (record.json, trials.md, badge.json)"]))
-    append_summary(parsed.summary, "\n".join(lines))
+        text += f"\n\nThe gate never decides on this class of machine: no verdict in {len(here)} trials."
+    badge = json.dumps(trials.badge(here, measured))
+    write_files(
+        path.parent, {"trials.md": f"# How often the gate errs\n\n{text}\n".encode(), "badge.json": badge.encode()}
+    )
+    print(f"\n{text}\n\nfiles: {path.parent}/  (record.json, trials.md, badge.json)")
+    append_summary(parsed.summary, text)
     return trials.code(here)
 
 

@@ -4,7 +4,7 @@ import math
 import shlex
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,6 +78,13 @@ def add_usual(parser: ArgumentParser, **of_both: Any) -> None:
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error", **of_both)
     text = "no progress, and of results the shortest form"
     parser.add_argument("-q", "--quiet", action="store_true", help=text, **of_both)
+
+
+def teller(quiet: bool) -> Callable[[str], None]:
+    """What shows the progress on a terminal, on a line that the next text, or '', overwrites; without one nothing."""
+    if quiet or not sys.stderr.isatty():
+        return lambda what: None
+    return lambda what: print(f"\033[K{what}\r", end="", file=sys.stderr, flush=True)
 
 
 def add_results(parser: ArgumentParser) -> None:

@@ -29,7 +29,7 @@ counts = false
 def first_commit(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkout with one commit, tagged 'first', of what the workload imports; to be copied only."""
     root = tmp_path_factory.mktemp("first")
-    for package in ("kernels", "ptdp_core", "benchmarks/gate", "benchmarks/gated"):
+    for package in ("kernels", "ptdp_core", "benchmarks/gate", "benchmarks/gated", "benchmarks/harness"):
         shutil.copytree(ROOT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
     (root / "benchmarks/__init__.py").touch()
     (root / "pyproject.toml").write_text(PYPROJECT)

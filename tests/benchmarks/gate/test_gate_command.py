@@ -23,8 +23,8 @@ class Fake:
     factor = 1.0
     lacks: dict[str, str] = {}  # noqa: RUF012 - set by tests
 
-    def __init__(self, trees: object, benchmarks: list[run.GateBenchmark]) -> None:
-        self.injected = {benchmark.name: benchmark.injected for benchmark in benchmarks}
+    def __init__(self, trees: object, workloads: object, slowdown: float) -> None:
+        self.slowdown = slowdown
         self.rng = np.random.default_rng(0)
 
     def lacking(self) -> dict[str, str]:
@@ -34,7 +34,7 @@ class Fake:
         pass
 
     def run(self, side: str, name: str) -> float:
-        slow = (1 + self.injected[name]) * self.factor if side == "head" else 1.0
+        slow = (1 + self.slowdown) * self.factor if side == "head" else 1.0
         return 0.01 * slow * float(np.exp(self.rng.normal(0, 0.01)))
 
     def stop(self) -> None:
@@ -82,7 +82,7 @@ def test_verdicts_in_all_forms(
     text = capsys.readouterr().out
     assert text.startswith(f"**{verdict}**: ")
     assert f"| pipeline_step | {verdict}" in text
-    assert "12 pairs of 3 processes a side, 0 of 36 rounds redone" in text
+    assert "both sides in the environment of the gate, 12 pairs of 3 processes a side, 0 of 36 rounds redone" in text
     assert "seed 7" in text
     assert summary.read_text().startswith(f"before\n**{verdict}**: ")
     assert reproduce("--base", "first", "--seed", "7", "--json") == code
@@ -113,6 +113,7 @@ def error_of(capsys: pytest.CaptureFixture[str]) -> str:
         (("--base", "first", "--budget", "soon"), 2, "try --budget 10m"),
         (("--base", "first", "--budget", "0m"), 2, "try --budget 10m"),
         (("--base", "first", "--budget", "nan"), 2, "try --budget 10m"),
+        (("--base", "first", "--seed", "-1"), 2, "needs a whole number from 0 on"),
         ((), 2, "--base"),
         (("--base", "first", "--head", "HEAD~1"), 9, "are the same commit"),
     ],

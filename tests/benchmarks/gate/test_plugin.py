@@ -49,8 +49,9 @@ def suite(tmp_path: Path) -> Path:
     return root
 
 
-def pytest_in(root: Path, *options: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *options]
+def pytest_in(root: Path, *options: str, xdist: bool = False) -> "subprocess.CompletedProcess[str]":
+    others = ["no:cacheprovider"] if xdist else ["no:cacheprovider", "no:xdist"]
+    command = [sys.executable, "-m", "pytest", "-q", *(word for other in others for word in ("-p", other)), *options]
     where = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(command, cwd=root, env=where, capture_output=True, text=True, check=False)
 
@@ -80,6 +81,32 @@ def test_the_same_work_is_skipped_where_the_budget_does_not_tell(suite: Path) ->
     done = pytest_in(suite, *GATE, "--base", "first")
     assert done.returncode in (7, 9), done.stdout + done.stderr  # 9: not even one pair
     assert "1 passed, 2 skipped" in done.stdout
+
+
+def test_a_project_may_have_our_names_options_of_other_plugins_and_tests_that_are_skipped(suite: Path) -> None:
+    (suite / "benchmarks").mkdir()
+    for module in ("__init__", "own"):
+        (suite / f"benchmarks/{module}.py").touch()
+    (suite / "conftest.py").write_text("import benchmarks.own\n")
+    (suite / "pyproject.toml").write_text("[tool.pytest.ini_options]\naddopts = '-n 2'\n")
+    later = "\n\n@pytest.mark.skip\ndef test_later(benchmark):\n    pass\n"
+    (suite / "test_speed.py").write_text(TESTS.replace("\n\ndef test_pedantic", f"{later}\n\ndef test_pedantic"))
+    git(suite, "add", "--all")
+    git(suite, "commit", "--quiet", "--message", "base")
+    git(suite, "commit", "--quiet", "--allow-empty", "--message", "head")
+    done = pytest_in(suite, *GATE, "--base", "HEAD~1", xdist=True)
+    assert done.returncode in (7, 9), done.stdout + done.stderr
+    assert "test_speed.py::test_total: as on base" in done.stdout
+    assert "test_speed.py::test_later: not compared: base HEAD~1" in done.stdout
+    assert "1 passed, 3 skipped" in done.stdout
+
+
+def test_a_test_that_fails_on_head_says_why(suite: Path) -> None:
+    (suite / "test_speed.py").write_text(TESTS.replace("yield 300", "raise LookupError('no size')"))
+    git(suite, "commit", "--quiet", "--all", "--message", "broken")
+    done = pytest_in(suite, *GATE, "--base", "first")
+    assert done.returncode == 3
+    assert "cannot run test_speed.py::test_total: LookupError: no size" in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(

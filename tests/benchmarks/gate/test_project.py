@@ -10,7 +10,7 @@ from textwrap import dedent
 import pytest
 
 from benchmarks.gate import launcher, project, run, trees
-from benchmarks.gate.launcher import GateBenchmark, ProcessLauncher
+from benchmarks.gate.launcher import ProcessLauncher
 from benchmarks.gate.trees import BASE, HEAD, Tree
 from results import ROOT
 from results.records import provenance
@@ -85,8 +85,7 @@ def change(root: Path, name: str, text: str) -> None:
 
 
 def sides(root: Path, folder: Path) -> dict[str, Tree]:
-    refs = [(side, ref, trees.resolve(root, ref)) for side, ref in ((BASE, "first"), (HEAD, "HEAD"))]
-    return trees.build(root, refs, folder / "trees")
+    return trees.build(root, {BASE: "first", HEAD: "HEAD"}, folder / "trees")
 
 
 def test_a_project_names_functions_commands_and_tests(foreign: Path) -> None:
@@ -132,12 +131,12 @@ def test_what_a_table_may_not_say_is_one_line(tmp_path: Path, text: str, said: s
 
 def test_every_kind_of_workload_is_measured_on_both_sides(foreign: Path, tmp_path: Path) -> None:
     change(foreign, "src/pkg/__init__.py", PACKAGE + "\nX = 1\n")
-    benchmarks = run.select(project.read(foreign), ())
+    benchmarks = project.of(foreign, ()).workloads
     started = ProcessLauncher(sides(foreign, tmp_path), benchmarks)
     assert started.lacking() == {}
-    started.start([each.name for each in benchmarks])
+    started.start(list(benchmarks))
     try:
-        assert all(0 < started.run(side, each.name) < 5 for side in (BASE, HEAD) for each in benchmarks)
+        assert all(0 < started.run(side, name) < 5 for side in (BASE, HEAD) for name in benchmarks)
     finally:
         started.stop()
 
@@ -145,12 +144,12 @@ def test_every_kind_of_workload_is_measured_on_both_sides(foreign: Path, tmp_pat
 def test_counts_of_a_step_are_compared_and_what_varies_is_left_out(foreign: Path, tmp_path: Path) -> None:
     twice = PACKAGE.replace("sum(square(i) for", "sum(square(i) + 0 * square(i) for")
     change(foreign, "src/pkg/__init__.py", twice)
-    built, benchmarks = sides(foreign, tmp_path), run.select(project.read(foreign), ["made", "itself"])
-    counts = run.exact(project.read(foreign), built, benchmarks).changes
+    built, benchmarks = sides(foreign, tmp_path), project.of(foreign, ["made", "itself"]).workloads
+    counts = run.counted(ProcessLauncher(built, benchmarks), ["made", "itself"]).changes
     assert "calls src/pkg/__init__.py:square 100 -> 200" in map(str, counts["made"])
     assert "calls src/pkg/__init__.py:square 50 -> 100" in map(str, counts["itself"])
     assert all(change.grown for change in counts["made"] if change.what.startswith("calls"))
-    same = run.exact(project.read(foreign), built | {BASE: built[HEAD]}, benchmarks)
+    same = run.counted(ProcessLauncher(built | {BASE: built[HEAD]}, benchmarks), ["made", "itself"])
     assert (same.changes, same.failed, same.status) == ({"made": [], "itself": []}, False, "same")
 
 
@@ -163,7 +162,7 @@ def test_what_grows_faster_with_the_size_is_named(foreign: Path, tmp_path: Path)
     git(foreign, "tag", "--force", "first")
     change(foreign, "src/pkg/__init__.py", sized.format("n * n"))
     own = project.read(foreign)
-    found = run.exact(own, sides(foreign, tmp_path), run.select(own, ()))
+    found = run.counted(ProcessLauncher(sides(foreign, tmp_path), own.workloads), ["work"])
     name = "calls src/pkg/__init__.py:square"
     assert f"work: {name} 200 -> 100" in found.text
     assert f"work: {name}, more from size 10 to 20 200 -> 300" in found.text
@@ -176,7 +175,7 @@ def test_what_varies_between_two_runs_of_head_is_left_out_by_name(foreign: Path,
     git(foreign, "tag", "--force", "first")
     change(foreign, "src/pkg/__init__.py", PACKAGE + "# a comment\n")
     own = project.read(foreign)
-    found = run.exact(own, sides(foreign, tmp_path), run.select(own, ["made"]))
+    found = run.counted(ProcessLauncher(sides(foreign, tmp_path), own.workloads), ["made"])
     assert "made: left out, as it varies from run to run: opened /tmp/../proc/" in found.text
     assert not found.failed, found.text
 
@@ -198,7 +197,7 @@ def test_other_work_and_what_base_lacks_are_not_compared(
     foreign: Path, tmp_path: Path, bench: str, why: str | None
 ) -> None:
     change(foreign, "bench.py", bench)
-    built, benchmark = sides(foreign, tmp_path), run.select(project.read(foreign), ["made"])
+    built, benchmark = sides(foreign, tmp_path), project.of(foreign, ["made"]).workloads
     if why:
         assert why in ProcessLauncher(built, benchmark).lacking()["made"]
         return
@@ -232,7 +231,7 @@ def test_what_does_not_run_says_why(
     git(foreign, "commit", "--quiet", "--message", "bad")
     built = sides(foreign, tmp_path)
     with pytest.raises(UnavailableError, match=said):
-        ProcessLauncher({HEAD: built[HEAD]}, [GateBenchmark("a", workload)]).lacking()
+        ProcessLauncher({HEAD: built[HEAD]}, {"a": workload}).lacking()
 
 
 def bash(script: str, folder: Path, further: dict[str, str]) -> "subprocess.CompletedProcess[str]":
@@ -243,15 +242,30 @@ def bash(script: str, folder: Path, further: dict[str, str]) -> "subprocess.Comp
 
 
 def test_the_page_for_other_projects_runs_as_it_stands(tmp_path: Path) -> None:
-    block = (ROOT / "docs/gate.md").read_text(encoding="utf-8").split("```sh\n")[1].split("```")[0]
-    block = block.replace("git commit", "git -c user.name=a -c user.email=a@b.c commit").replace(
-        "--budget 20s", "--budget 4s"
-    )
-    script = f'reproduce() {{ "{sys.executable}" -m ptdp "$@"; }}\n{block}'
-    done = bash(script, tmp_path, {})
+    """With shorter budgets, one trial, and a test in the toy for `pytest --gate`."""
+    page = (ROOT / "docs/gate.md").read_text(encoding="utf-8")
+    block, tests = (part.split("```")[0] for part in page.split("```sh\n")[1:])
+    (trials,) = re.findall("^    (reproduce gate trials .*)$", page, re.MULTILINE)
+    block = block.replace("git commit", "git -c user.name=a -c user.email=a@b.c commit").replace("20s", "4s")
+    program = f'reproduce() {{ "{sys.executable}" -m ptdp "$@"; }}\npytest() {{ "{sys.executable}" -m pytest "$@"; }}\n'
+    done = bash(program + block, tmp_path, {})
     assert done.returncode in (0, 7, 9), done.stderr
     assert "sums: as on base" in done.stdout
-    assert git(tmp_path / "toy", "status", "--short") == ""
+    toy = tmp_path / "toy"
+    assert git(toy, "status", "--short") == ""
+    (toy / "test_toy.py").write_text("from toy import total\n\n\ndef test_total(benchmark):\n    benchmark(total, 9)\n")
+    git(toy, "add", "--all")
+    git(toy, "commit", "--quiet", "--message", "third")
+    commands = [line for line in tests.splitlines() if line]
+    assert [line.split()[0] for line in commands] == ["pytest", "reproduce"]
+    for line in commands:
+        budget = "--gate-budget 2s -p no:xdist" if line.startswith("pytest") else f"--budget 2s --results {tmp_path}"
+        done = bash(f"{program}{line} {budget}", toy, {})
+        assert done.returncode in (0, 7, 9), done.stdout + done.stderr
+        assert "not compared: base HEAD~1" in done.stdout  # which has no tests yet
+    done = bash(f"{program}{trials} --runs 1 --budget 2s --results {tmp_path}", toy, {})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "gate_trials/measured/badge.json").exists()
 
 
 def test_the_reusable_workflow_hands_every_input_to_the_action() -> None:

@@ -1,21 +1,22 @@
 """Commits as folders, and the processes that run in them."""
 
-import json
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from benchmarks.gate import launcher as launchers
 from benchmarks.gate import trees, workload
-from benchmarks.gate.launcher import WORKLOAD, GateBenchmark, ProcessLauncher
+from benchmarks.gate.launcher import ProcessLauncher
 from benchmarks.gate.trees import BASE, HEAD, Tree
 from benchmarks.gated.workloads import WORKLOADS
 from results.records.errors import UnavailableError, UsageError
 from tests.benchmarks.gate.conftest import Commit, git
 
-SIMULATOR = GateBenchmark("simulator", WORKLOADS["simulator"])
+SIMULATOR = {"simulator": WORKLOADS["simulator"]}
 
 
 @pytest.fixture
@@ -24,8 +25,7 @@ def built(repository: Path, tmp_path: Path) -> dict[str, Tree]:
 
 
 def build(repository: Path, tmp_path: Path, base: str, head: str) -> dict[str, Tree]:
-    refs = [(side, ref, trees.resolve(repository, ref)) for side, ref in ((BASE, base), (HEAD, head))]
-    return trees.build(repository, refs, tmp_path / "trees")
+    return trees.build(repository, {BASE: base, HEAD: head}, tmp_path / "trees")
 
 
 def test_a_tree_holds_its_commit_and_the_repository_stays_as_it_is(
@@ -38,6 +38,22 @@ def test_a_tree_holds_its_commit_and_the_repository_stays_as_it_is(
     assert [built[side].python for side in (BASE, HEAD)] == [Path(sys.executable)] * 2
     assert git(repository, "worktree", "list").count("\n") == 0
     assert git(repository, "status", "--porcelain") == ""
+
+
+def test_a_tree_holds_what_archives_leave_out(repository: Path, commit: Commit, tmp_path: Path) -> None:
+    commit(".gitattributes", "kernels export-ignore\n")
+    assert (build(repository, tmp_path, "first", "HEAD")[HEAD].folder / "kernels").is_dir()
+
+
+def test_a_part_of_a_repository_is_a_project_which_an_older_base_may_lack(
+    repository: Path, commit: Commit, tmp_path: Path
+) -> None:
+    (repository / "part").mkdir()
+    commit("part/bench.py", "def step():\n    pass\n")
+    built = build(repository / "part", tmp_path, "first", "HEAD")
+    (why,) = ProcessLauncher(built, {"a": {"kind": "function", "function": "bench:step"}}).lacking().values()
+    assert "base first" in why
+    assert "No module named 'bench'" in why
 
 
 @pytest.mark.parametrize("ref", ["nope", "--help", "first:pyproject.toml", ""])
@@ -101,7 +117,7 @@ def test_different_dependencies_need_environments_of_their_own(
 
 
 def test_both_sides_measure_in_turn(built: dict[str, Tree]) -> None:
-    launcher = ProcessLauncher(built, [SIMULATOR])
+    launcher = ProcessLauncher(built, SIMULATOR)
     assert launcher.lacking() == {}
     launcher.start(["simulator"])
     try:
@@ -114,7 +130,7 @@ def test_both_sides_measure_in_turn(built: dict[str, Tree]) -> None:
 def test_what_a_tree_lacks_is_said(repository: Path, commit: Commit, tmp_path: Path) -> None:
     git(repository, "rm", "-r", "--quiet", "ptdp_core/simulator")
     commit("README.md", "no simulator\n")
-    launcher = ProcessLauncher(build(repository, tmp_path, "HEAD", "first"), [SIMULATOR])
+    launcher = ProcessLauncher(build(repository, tmp_path, "HEAD", "first"), SIMULATOR)
     assert list(launcher.lacking()) == ["simulator"]
     assert "base HEAD" in launcher.lacking()["simulator"]
     assert "No module named 'ptdp_core.simulator'" in launcher.lacking()["simulator"]
@@ -128,30 +144,26 @@ def test_why_a_base_does_not_run_is_said(
     repository: Path, commit: Commit, tmp_path: Path, text: str, message: str
 ) -> None:
     commit("ptdp_core/config.py", text)
-    launcher = ProcessLauncher(build(repository, tmp_path, "HEAD", "first"), [SIMULATOR])
+    launcher = ProcessLauncher(build(repository, tmp_path, "HEAD", "first"), SIMULATOR)
     (why,) = launcher.lacking().values()
     assert why.startswith("base HEAD (")
     assert message in why
 
 
-def test_packages_from_elsewhere_are_refused(built: dict[str, Tree], tmp_path: Path) -> None:
+def test_packages_from_elsewhere_are_refused(
+    built: dict[str, Tree], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As if something put another checkout first on the path."""
     (tmp_path / "elsewhere/ptdp_core").mkdir(parents=True)
     (tmp_path / "elsewhere/ptdp_core/__init__.py").touch()
-    start = json.dumps({"start": [{"name": "a", "workload": WORKLOADS["simulator"], "slowdown": 0}]})
-    done = subprocess.run(
-        [sys.executable, "-P", str(WORKLOAD), str(tmp_path / "elsewhere"), ""],
-        input=start.encode(),
-        env={"PYTHONPATH": str(built[BASE].folder)},
-        capture_output=True,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert b"was imported from" in done.stderr
+    monkeypatch.setattr(launchers, "_environment", lambda tree: {"PYTHONPATH": str(built[BASE].folder)})
+    elsewhere = replace(built[HEAD], folder=tmp_path / "elsewhere")
+    with pytest.raises(UnavailableError, match="was imported from"):
+        ProcessLauncher({HEAD: elsewhere}, SIMULATOR).lacking()
 
 
 TRAINER = "ptdp_core/engine/trainer.py"
-ADAPTER = "benchmarks/gated/adapter.py"
+HARNESS = "benchmarks/harness/training.py"  # which the adapter builds the engine with
 
 
 @pytest.fixture
@@ -166,9 +178,8 @@ def new_interface(repository: Path, commit: Commit) -> str:
 def test_what_a_side_cannot_run_is_said_with_its_rank_s_own_error(
     repository: Path, new_interface: str, tmp_path: Path
 ) -> None:
-    benchmark = GateBenchmark("a", WORKLOADS["pipeline_step"])
     built = build(repository, tmp_path, "HEAD", "first")
-    why = ProcessLauncher({BASE: built[BASE]}, [benchmark]).lacking()["a"]
+    why = ProcessLauncher({BASE: built[BASE]}, {"a": WORKLOADS["pipeline_step"]}).lacking()["a"]
     assert "cannot run it: rank " in why
     assert "TypeError: Trainer.__init__() missing 1 required positional argument: " in why
 
@@ -177,17 +188,18 @@ def test_what_head_cannot_run_fails_and_what_base_cannot_run_does_not(
     built: dict[str, Tree], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = {(BASE, "a"): "older", (HEAD, "b"): "TypeError: no"}
-    tried = {name: GateBenchmark(name, WORKLOADS["simulator"]) for name in "ab"}
+    tried = dict.fromkeys("ab", WORKLOADS["simulator"])
 
-    def attempt(self: ProcessLauncher, tree: Tree, benchmarks: list[GateBenchmark]) -> tuple[str, dict[str, str]]:
-        reasons = (why for (side, name), why in broken.items() if side == tree.side and tried[name] in benchmarks)
-        return next(reasons, ""), {}
+    def ask(self: ProcessLauncher, tree: Tree, name: str, workload: object) -> dict[str, str]:
+        if why := broken.get((tree.side, name)):
+            raise UnavailableError(f"{tree} does not run: {why}")
+        return {name: ""}
 
-    monkeypatch.setattr(ProcessLauncher, "_try", attempt)
+    monkeypatch.setattr(ProcessLauncher, "_ask", ask)
     with pytest.raises(UnavailableError, match=r"^head HEAD .* cannot run b: TypeError: no"):
-        ProcessLauncher(built, list(tried.values())).lacking()
+        ProcessLauncher(built, tried).lacking()
     del broken[HEAD, "b"]
-    assert ProcessLauncher(built, list(tried.values())).lacking() == {"a": f"{built[BASE]} cannot run it: older"}
+    assert ProcessLauncher(built, tried).lacking() == {"a": f"{built[BASE]} cannot run it: older"}
 
 
 @pytest.mark.slow
@@ -195,10 +207,10 @@ def test_each_side_measures_through_its_own_interface(
     repository: Path, new_interface: str, commit: Commit, tmp_path: Path
 ) -> None:
     """Base's `Trainer` takes other arguments than head's, and both are measured."""
-    adapter = (repository / ADAPTER).read_text()
-    commit(ADAPTER, adapter.replace("Trainer(settings,", "Trainer('run', settings,"))
+    harness = (repository / HARNESS).read_text()
+    commit(HARNESS, harness.replace("Trainer(Settings(", "Trainer('run', Settings("))
     built = build(repository, tmp_path, "first", "HEAD")
-    launcher = ProcessLauncher(built, [GateBenchmark("a", WORKLOADS["pipeline_step"], injected=0.15)])
+    launcher = ProcessLauncher(built, {"a": WORKLOADS["pipeline_step"]}, slowdown=0.15)
     launcher.start(["a"])
     try:
         assert all(launcher.run(side, "a") > 0 for side in (HEAD, BASE, HEAD))
@@ -228,7 +240,7 @@ def test_an_iteration_takes_as_long_as_its_slowest_rank() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_every_workload_is_measured(built: dict[str, Tree], name: str) -> None:
-    launcher = ProcessLauncher({HEAD: built[HEAD]}, [GateBenchmark("a", WORKLOADS[name], injected=0.15)])
+    launcher = ProcessLauncher({HEAD: built[HEAD]}, {"a": WORKLOADS[name]}, slowdown=0.15)
     launcher.start(["a"])
     try:
         assert all(launcher.run(HEAD, "a") > 0 for _ in range(2))

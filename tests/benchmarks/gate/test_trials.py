@@ -14,7 +14,6 @@ from reproduce import cli
 from reproduce.commands import gate_trials
 from results.records import read_record
 from results.records.errors import DONE, INCONCLUSIVE, INTERNAL
-from tests.benchmarks.gate.conftest import git
 
 
 class Fake:
@@ -22,7 +21,7 @@ class Fake:
 
     slow = 1.2
 
-    def __init__(self, trees: dict[str, Tree], benchmarks: list[run.GateBenchmark]) -> None:
+    def __init__(self, trees: dict[str, Tree], workloads: object, slowdown: float) -> None:
         source = (trees[HEAD].folder / "ptdp_core/simulator/simulate.py").read_text()
         self.factor = self.slow if source.count("memory = fullest_memory(") == 2 else 1.0
         self.rng = np.random.default_rng(0)
@@ -56,7 +55,7 @@ def try_it(tmp_path: Path, *arguments: str) -> int:
 
 def test_the_patch_makes_both_workloads_do_more_and_changes_nothing_else(repository: Path) -> None:
     """It is applied to today's sources, so a change of theirs has to change it, too."""
-    with trials.built(read(repository), git(repository, "rev-parse", "HEAD")) as kinds:
+    with trials.built(read(repository)) as kinds:
         identical, slowed = (kinds[kind][HEAD].folder for kind in ("identical", "slowed"))
         changed = [
             path.relative_to(identical).as_posix()
