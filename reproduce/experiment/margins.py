@@ -64,25 +64,29 @@ class Margins:
     - `ratio`: the ratio of two throughputs in one figure, which are neighbours in a series or two series at one x
     - `zero3`: a throughput with ZeRO-3, or a ratio with one
     - `memory`: the peak memory of a GPU; None where too few values are known
+    - `context`: a throughput or a ratio with context parallelism; None where no run with it tests it
     """
 
     throughput: Margin
     ratio: Margin
     zero3: Margin
     memory: Margin | None
+    context: Margin | None = None
 
     def of(self, metric: str, parameters: Mapping[str, Any]) -> Margin | None:
         """The margin of a metric of a point; None if it has none.
 
-        A point on another cluster has that one's. What is unscored has none.
+        A point on another cluster has that one's. With experts there is none.
         """
         if CLUSTER in parameters:
             others = read(str(parameters[CLUSTER]))
             rest = {name: value for name, value in parameters.items() if name != CLUSTER}
             return others.of(metric, rest) if others else None
         kind = METRICS[metric].margin if metric in METRICS else None
-        if kind is None or is_unscored(parameters):
+        if kind is None or parameters.get("experts"):
             return None
+        if parameters.get("c", 1) > 1:
+            return None if kind == "memory" else self.context
         margin: Margin | None = getattr(self, "zero3" if kind == "throughput" and _is_zero3(parameters) else kind)
         return margin
 
@@ -95,11 +99,6 @@ class Margins:
                 metric = replace(metric, interval=margin.interval(metric.value))
             metrics[name] = metric
         return replace(point, metrics=metrics)
-
-
-def is_unscored(parameters: Mapping[str, Any]) -> bool:
-    """Whether a point has what no run that made a margin has: experts or context parallelism."""
-    return bool(parameters.get("experts")) or parameters.get("c", 1) > 1
 
 
 @cache

@@ -14,6 +14,7 @@ from reproduce.analysis.planning.search import NEAR_TIE, order, time_differences
 from reproduce.analysis.planning.space import tensor_sizes
 from reproduce.experiment import margins
 from reproduce.experiment.metrics import METRICS
+from reproduce.experiment.quantities import ITERATION
 from reproduce.experiment.results import argmax
 from reproduce.output.columns import Table, chosen, keyed
 
@@ -263,8 +264,9 @@ def note_lines(plan: TrainingPlan) -> list[str]:
         *_risk_lines(plan),
         *margins.lines(known),
     ]
-    if known and margins.is_unscored(plan.best.config.to_plain()):
-        notes.append("the best has no interval: no run with context parallelism or experts has been scored")
+    if known and known.of(ITERATION.name, plan.best.config.to_plain()) is None:
+        what = "experts" if plan.best.config.model.experts else f"context parallelism on {plan.cluster_name}"
+        notes.append(f"the best has no interval: how far runs with {what} are off is not known well enough")
     if known and known.memory and plan.papers_best and plan.best.config != plan.papers_best.config:
         notes.append(
             "these margins come from runs with the paper's techniques; what came after them has been scored less"

@@ -14,7 +14,7 @@ from pandas import DataFrame, Series, concat
 
 from ptdp_core.simulator import load_cluster, read_parameters
 from reproduce.analysis.scoring import refit
-from reproduce.analysis.scoring.ledger import TODAY, measured_over_predicted, published_kind_of_bytes, studies
+from reproduce.analysis.scoring.ledger import CONTEXT, TODAY, measured_over_predicted, published_kind_of_bytes, studies
 from reproduce.experiment import catalog
 from reproduce.experiment.margins import signs
 from reproduce.experiment.quantities import PEAK_MEMORY
@@ -75,11 +75,11 @@ def _margin(errors: Series, source: str) -> dict[str, Any]:
 
 def todays_errors(clusters: Collection[str]) -> Series:
     """The errors of iteration times of public runs on these clusters, none of which set a parameter, by study."""
-    ratios = {
-        study.id: measured_over_predicted(study)
-        for study in studies()
-        if study.id in TODAY and study.cluster in clusters
-    }
+    return _errors_of({study.id for study in studies() if study.id in TODAY and study.cluster in clusters})
+
+
+def _errors_of(ids: Collection[str]) -> Series:
+    ratios = {study.id: measured_over_predicted(study) for study in studies() if study.id in ids}
     return concat(ratios).droplevel(1).map(log).abs()
 
 
@@ -97,7 +97,7 @@ def tested_by_source(errors: Series) -> float:
 def _of_others(errors: Series) -> dict[str, Any]:
     """The margins of the clusters of which other programs' runs are known."""
     source = f"iterations of {errors.index.nunique()} public sources on {', '.join(OTHERS)}, each source left out"
-    return dict.fromkeys(OTHERS, _of_speed(widest(errors), errors, tested_by_source(errors), source))
+    return dict.fromkeys(OTHERS, _of_speed("h100", widest(errors), errors, tested_by_source(errors), source))
 
 
 def _of_differing() -> dict[str, Any]:
@@ -110,14 +110,20 @@ def _of_differing() -> dict[str, Any]:
         number, errors = read_parameters(cluster)[name], todays_errors([cluster])
         width = others + log(max(number.value / number.low, number.high / number.value))
         source = f"the worst source on {', '.join(OTHERS)}, and the range of {name}; tested with runs of one machine"
-        known[cluster] = _of_speed(width, errors, float((errors <= width).mean()), source)
+        known[cluster] = _of_speed(cluster, width, errors, float((errors <= width).mean()), source)
     return known
 
 
-def _of_speed(width: float, errors: Series, tested: float, source: str) -> dict[str, Any]:
-    """The margins of a cluster of which times and throughputs alone are known, as a ratio's, and no memory."""
+def _of_speed(cluster: str, width: float, errors: Series, tested: float, source: str) -> dict[str, Any]:
+    """The margins of a cluster of which times and throughputs alone are known, as a ratio's, and no memory.
+
+    Runs with context parallelism on `cluster`, which made none of them, test theirs.
+    """
     speed = {"factor": exp(width), "coverage": COVERAGE, "n": len(errors), "tested": tested, "source": source}
-    return {"throughput": speed, "ratio": speed, "zero3": speed, "memory": None}
+    with_context = _errors_of([CONTEXT[cluster]])
+    inside = {"n": len(with_context), "tested": float((with_context <= width).mean())}
+    context = speed | inside | {"source": f"as without it; tested with runs of {CONTEXT[cluster]}"}
+    return {"throughput": speed, "ratio": speed, "zero3": speed, "memory": None, "context": context}
 
 
 def _ratios(values: DataFrame) -> Series:

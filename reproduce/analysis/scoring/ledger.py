@@ -24,6 +24,8 @@ FILE = Path(__file__).with_name("ledger.json")
 GIB = 2**30
 # The studies of today's programs on A100, H100 and B200.
 TODAY = ("dgxc_h100", "mosaic_a100_80", "mosaic_h100", "zero_bubble_a100", "simumax_b200")
+# Runs with context parallelism, by cluster.
+CONTEXT = {"h100": "dgxc_h100_context", "b200": "simumax_b200_context"}
 TEXTS = ("id", "title", "source", "measured", "cluster", "caveat")
 
 

@@ -53,6 +53,14 @@ def test_other_people_s_runs_are_inside_as_often_as_said(recomputed, cluster):
     assert margins.read(cluster).memory is None
 
 
+@pytest.mark.parametrize("cluster", [*intervals.OTHERS, *intervals.DIFFERING])
+def test_runs_with_context_parallelism_are_inside_a_margin_made_without_them(recomputed, cluster):
+    known = json.loads(margins.FILE.read_text())["others"][cluster]
+    assert known["context"] == pytest.approx(recomputed["others"][cluster]["context"])
+    assert known["context"]["factor"] == known["throughput"]["factor"]
+    assert known["context"]["tested"] >= intervals.COVERAGE
+
+
 def test_no_source_is_less_often_inside_the_margin_of_the_others_than_said():
     errors = intervals.todays_errors(intervals.OTHERS)
     assert errors.index.nunique() == 4

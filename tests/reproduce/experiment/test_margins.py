@@ -79,6 +79,16 @@ def test_context_and_experts_have_none(axis):
     assert MARGINS.applied(point("a", 1, 11.0, **axis)).metrics["throughput_per_gpu"].interval is None
 
 
+@pytest.mark.parametrize("cluster", ["h100", "b200"])
+def test_context_has_a_margin_where_runs_with_it_test_one(cluster):
+    known = margins.read(cluster)
+    assert known.context.n != known.throughput.n
+    metrics = known.applied(point("a", 1, 11.0, c=2)).metrics
+    assert metrics["throughput_per_gpu"].interval == known.context.interval(11.0)
+    assert metrics["peak_memory"].interval is None
+    assert known.applied(point("a", 1, 11.0, c=2, experts=8)).metrics["throughput_per_gpu"].interval is None
+
+
 def test_numbers_that_are_not_simulated_have_none():
     derived = replace(point("a", 1, 11.0), metrics={"throughput_per_gpu": Metric(1.0, "FLOP/s", "derived")})
     assert MARGINS.applied(derived) == derived
