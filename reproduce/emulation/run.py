@@ -72,8 +72,17 @@ def _check(config: TrainingConfig, gpus_per_node: int, iterations: int) -> None:
         raise ConfigurationError("sharded_optimizer=True is not emulated; needs false; try sharded_optimizer=false")
     if config.parallel.c > 1:
         raise ConfigurationError(f"c={config.parallel.c} is not emulated; needs c=1; try c=1")
-    if config.model.experts:
-        raise ConfigurationError(f"experts={config.model.experts} is not emulated; needs experts=0; try experts=0")
+    if config.parallel.expert_imbalance != 1:
+        raise ConfigurationError(
+            f"expert_imbalance={config.parallel.expert_imbalance} is not emulated; needs as many tokens on every rank; "
+            "try expert_imbalance=1"
+        )
+    if config.parallel.t > gpus_per_node and (config.parallel.e > 1 or config.parallel.whole_experts):
+        raise ConfigurationError(
+            f"t={config.parallel.t} on nodes of gpus_per_node={gpus_per_node} with e={config.parallel.e}, "
+            f"etp={config.parallel.expert_tensor_ranks} is not emulated; needs tensor groups inside a node; "
+            f"try t={gpus_per_node}"
+        )
     if config.parallel.data_parallel == "zero3":
         raise ConfigurationError(
             "data_parallel='zero3' is not emulated; needs 'local' or 'torch'; try data_parallel='local'"

@@ -46,8 +46,9 @@ class VirtualRank:
     def __init__(self, plan: EmulationPlan, groups: Groups, folder: Path) -> None:
         self.plan, self.groups, parallel = plan, groups, plan.config.parallel
         self.mine, self.watch = plan.ranks[groups.pp.rank], Stopwatch()
+        self._calibrated = groups.ep.calls["all_to_all"]  # before the first iteration
         program = lower(build(parallel.schedule, parallel.p, parallel.m, parallel.v), "blocking")
-        parameters = virtual_parameters(self.mine.elements, self.mine.tied)
+        parameters = virtual_parameters(self.mine.pieces, self.mine.tied)
         self.overlap = parallel.data_parallel == "torch"
         self.placement = program.schedule.placement
         self.buffer = ParamAndGradBuffer(
@@ -70,7 +71,7 @@ class VirtualRank:
     def _chunk(self, chunk: int, parameters: list[torch.nn.Parameter]) -> VirtualChunk:
         plan, groups = self.plan, self.groups
         index = self.placement.stages[groups.pp.rank][chunk]
-        stage, pieces = plan.stages[index], len(self.mine.elements[chunk])
+        stage, pieces = plan.stages[index], self.mine.pieces[chunk]
         times = ChunkTimes(
             stage.forward,
             stage.backward,
@@ -78,12 +79,15 @@ class VirtualRank:
             plan.gather,
             stage.reduced_forward,
             stage.reduced_backward,
+            plan.exchange,
+            frozenset(number for number, piece in enumerate(pieces) if piece.exchanged),
         )
         return VirtualChunk(
             times,
-            parameters[:pieces],
+            parameters[: len(pieces)],
             plan.boundary,
             groups.tp,
+            groups.ep,
             self.pace,
             received=self.placement.is_received(index),
             sent=self.placement.is_sent(index),
@@ -112,9 +116,9 @@ class VirtualRank:
     def _reduce(self) -> TimelineEvent[float]:
         """Reduce gradients over data-parallel ranks and those of the tied embedding, as the engine does."""
         start = time.monotonic()
-        if self.mine.reduce is not None and self.groups.dp.size > 1:
+        if self.mine.reduce is not None and max(self.groups.dp.size, self.groups.edp.size) > 1:
             # Inside a node the reduction runs over loopback, and takes NVLink's time from the last rank's arrival on.
-            together = latest(self.groups.dp, start)
+            together = latest(self.groups.edp, latest(self.groups.dp, start))
             self.buffer.finish()
             sleep_until(together + self.mine.reduce + self.mine.copies)
         else:
@@ -140,10 +144,13 @@ class VirtualRank:
 
     def sent_bytes(self, iterations: int) -> dict[str, float]:
         """The bytes that this rank sent per iteration, by use: as counted, or sizes times counted calls."""
-        grad_data, d, t = self.buffer.grad_data, self.groups.dp.size, self.groups.tp.size
+        t, ep = self.groups.tp.size, self.groups.ep
         sent = {
             "pipeline": self.p2p.statistics.bytes / iterations,
-            "data": grad_data.numel() * ELEMENT_BYTES * 2 * (d - 1) / d,
+            "data": sum(
+                (bucket.stop - bucket.start) * ELEMENT_BYTES * 2 * (bucket.axis.size - 1) / bucket.axis.size
+                for bucket in self.buffer.buckets
+            ),
             "embedding": self.mine.tied * ELEMENT_BYTES if self.placement.first != self.placement.last else 0,
         }
         if self.plan.tensor_spans_nodes:
@@ -152,6 +159,9 @@ class VirtualRank:
                 for chunk in self.chunks
             )
             sent["tensor"] = reduced * ELEMENT_BYTES * 2 * (t - 1) / t
+        if self.plan.experts_span_nodes:
+            calls = (ep.calls["all_to_all"] - self._calibrated) / iterations
+            sent["experts"] = calls * self.plan.exchange.elements * ELEMENT_BYTES * (ep.size - 1) / ep.size
         return sent
 
 

@@ -12,11 +12,15 @@ from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import Results, listed
-from reproduce.experiment.sweep import Point, Sweep
-from reproduce.papers.shared.clusters import CLUSTERS, draw
+from reproduce.experiment.sweep import LAPTOP, Point, Sweep, level, levels
+from reproduce.output.figures import line_plot
+from reproduce.papers.shared import clusters
+from reproduce.papers.shared.clusters import CLUSTERS
 from reproduce.papers.shared.models import LLAMA
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from results.records import Record
 
 GPUS, NODE = 64, 8
@@ -38,6 +42,11 @@ COMMON: dict[str, Any] = {
     "seq": 4096, "p": 1, "b": 1, "B": 1024, "recompute": "auto", "attention": "sdpa", "sequence_parallel": True,
     "sharded_optimizer": True, "data_parallel": "torch",
 }  # fmt: skip
+# On a laptop a node's two GPUs are a tensor-parallel pair, or a pair of experts; or experts are over two nodes.
+SMALL: dict[str, Any] = {
+    "gpus_per_node": 2, "layers": 8, "hidden": 4096, "heads": 32, "expert_ffn_hidden": 8192, "experts": 8,
+    "experts_per_token": 2, "B": 32, "recompute": "none",
+}  # fmt: skip
 
 
 def points() -> tuple[Point, ...]:
@@ -55,8 +64,15 @@ def _speeds(results: Results, cluster: str, model: str) -> dict[int, float]:
     return {e: results.value(f"{cluster}_{KEYS[model]}_e{e}", q.MODEL_THROUGHPUT) for e in SIZES[model]}
 
 
+def draw(artifact: Artifact, record: "Record") -> "Figure":
+    """A panel for each cluster; a laptop's points are of one."""
+    return (line_plot if record.scale == LAPTOP else clusters.draw)(artifact, record)
+
+
 def merit(record: "Record") -> str:
     """The best expert-parallel size of each model."""
+    if record.scale == LAPTOP:
+        return ""
     results = Results.of_record(record)
     best = {
         model: max(speeds, key=speeds.__getitem__) for model in MODELS for speeds in [_speeds(results, "h100", model)]
@@ -73,7 +89,14 @@ ARTIFACT = Artifact(
         "1,024 a batch, balanced experts. FLOP/s of the model, of the experts that a token goes through."
     ),
     quantities=(q.MODEL_THROUGHPUT, q.MFU, q.ITERATION, q.PEAK_MEMORY),
-    sweeps={"paper": Sweep(points)},
+    sweeps={
+        "paper": Sweep(points),
+        "laptop": Sweep(
+            series=(level("p = 1", p=1), level("p = 2", p=2)),
+            x=levels("e t", (1, 2), (2, 1), (4, 1), labels="{e}"),
+            **SMALL,
+        ),
+    },
     columns={"e": "e", "t": "t", "d": "d"},
     x_axis=q.XAxis("e", "Expert-parallel size e", scale="log2"),
     draw=draw,

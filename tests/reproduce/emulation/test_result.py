@@ -7,12 +7,14 @@ import pytest
 from ptdp_core.layout import RankGrid
 from ptdp_core.schedules import Compute, TimelineEvent, build, lower
 from ptdp_core.simulator import load_cluster, simulate
+from ptdp_core.simulator.costs import CostModel
+from ptdp_core.simulator.network import Group
 from reproduce.emulation.calibration import fit
 from reproduce.emulation.plan import SHRINK, make_plan
 from reproduce.emulation.prediction import describe
 from reproduce.emulation.report import Iteration, MeasuredLinks, Timing
 from reproduce.emulation.result import bubble_fraction, in_order, timelines
-from tests.reproduce.emulation.jobs import LARGE, config
+from tests.reproduce.emulation.jobs import EXPERTS, LARGE, config
 
 SELENE = load_cluster()
 
@@ -87,6 +89,33 @@ def test_the_emulated_machine_has_the_measured_links_and_all_else_of_the_cluster
     changed = {"name", "p2p_bandwidth", "hca_bandwidth", "exchange_host_time", "allreduce_hca_bandwidth"}
     changed.add("network_latency")
     assert {k for k, v in vars(machine).items() if v != vars(cluster)[k]} == changed
+
+
+def test_reductions_over_unlike_groups_take_as_long_as_measured():
+    """Of all but experts over two GPUs of each of two nodes, of experts over one of each."""
+    job, cluster = config(EXPERTS, d=4, e=2, b=1, B=4), SELENE.in_nodes_of(2)
+    plan = make_plan(job, cluster, 1, 0)
+    rates = {"data": Timing(0.0, 2e6), "expert data": Timing(0.0, 3e6), "experts": Timing(0.0, 4e6)}
+    network = CostModel(describe(plan, cluster, [MeasuredLinks({}, rates)] * 4).cluster).network
+    pieces = plan.ranks[0].pieces[0]
+    experts = 4 * sum(piece.elements for piece in pieces if piece.of_experts)
+    others = 4 * (sum(piece.elements for piece in pieces) + plan.ranks[0].tied) - experts
+    seconds = network.gradient_all_reduce(Group(4, 2), SHRINK * others)
+    seconds += network.gradient_all_reduce(Group(2, 1), SHRINK * experts)
+    latency = 2 * cluster.nvlink_latency_2  # of NVLink, around the ring of two nodes
+    assert seconds - latency == pytest.approx(others / 2e6 + experts / 3e6)
+
+
+def test_an_exchange_of_experts_takes_as_long_as_measured():
+    job, cluster = config(EXPERTS, d=4, e=4, b=1, B=4), SELENE.in_nodes_of(1)
+    plan = make_plan(job, cluster, 1, 0)
+    links = describe(plan, cluster, [MeasuredLinks({}, {"experts": Timing(0.0, 4e6)})] * 4)
+    assert CostModel(links.cluster).expert_exchange(job) == pytest.approx(2 * 4 * plan.exchange.elements / 4e6)
+    assert links.rates["experts"].achieved == SHRINK * 4e6 * 3 / 4  # a quarter of what a rank sends stays there
+    inside = make_plan(job, SELENE.in_nodes_of(4), 1, 0)
+    assert inside.exchange.elements == 0
+    assert inside.exchange.seconds == CostModel(SELENE.in_nodes_of(4)).expert_exchange(job) / 2
+    assert inside.stages[0].forward == pytest.approx(plan.stages[0].forward)  # computation alone
 
 
 def test_times_are_the_cost_models_and_sizes_are_shrunk():
