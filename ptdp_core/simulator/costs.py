@@ -83,6 +83,24 @@ class StageTimes:
         return self.backward - self.weight_gradient
 
 
+def hidden(forward: StageTimes, backward: StageTimes) -> tuple[float, float]:
+    """Seconds of the all-to-alls of an F, and of those of a B, that a fused pair of the two hides.
+
+    The passes take turns (DeepSeek-V3, arXiv:2412.19437, Section 3.2.1): while one exchanges, the other computes up to
+    its own next exchange. So each hides as much as the other computes between as many exchanges as both have, x seconds
+    of them: min(x, C x/X), where the other computes C seconds in all and exchanges X.
+    """
+    exchanges = forward.exchange, backward.exchange + backward.recomputed_exchange
+    together = min(exchanges)
+    if not together:
+        return 0.0, 0.0
+    of_forward, of_backward = (
+        min(together, (whole - own) * together / own)
+        for whole, own in ((backward.backward, exchanges[1]), (forward.forward, exchanges[0]))
+    )
+    return of_forward, of_backward
+
+
 class Stages(tuple[StageTimes, ...]):
     """The times of the p*v stages, in model order.
 
