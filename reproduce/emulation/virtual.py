@@ -27,7 +27,10 @@ from ptdp_core.engine.parameters import LocalParameter
 from ptdp_core.engine.tensor_parallel import gather, split
 from ptdp_core.layout import Boundary, Parameter
 from ptdp_core.schedules import Action, Message
+from ptdp_core.turns import Turns
 from reproduce.emulation.plan import NO_EXPERTS, AllToAll, Piece
+
+AT_ONCE = 2e-4  # seconds that a wait may take for what is there already
 
 
 def sleep_until(moment: float) -> None:
@@ -66,6 +69,11 @@ class Pace:
     def spend(self, seconds: float) -> None:
         """Let `seconds` more of the pass go by."""
         self.deadline += seconds
+        sleep_until(self.deadline)
+
+    def wait_until(self, moment: float) -> None:
+        """Let the time go by until what goes on beside the passes is done at `moment`, if that is still to come."""
+        self.deadline = max(self.deadline, moment)
         sleep_until(self.deadline)
 
     def restart(self) -> None:
@@ -116,7 +124,8 @@ class VirtualChunk(nn.Module):
     """A model chunk on a virtual accelerator, called as `model.Chunk` is.
 
     Passes come in equal pieces, one for each of `parameters`, which are in the order of the layers. `received` and
-    `sent` say whether its input comes from and its output goes to another pipeline rank. It is a `SplitStage`.
+    `sent` say whether its input comes from and its output goes to another pipeline rank. It is a `SplitStage`. In a
+    fused pair it hands over by `turns` at each all-to-all; both passes then have one accelerator's time, `pace`.
     """
 
     def __init__(
@@ -127,13 +136,14 @@ class VirtualChunk(nn.Module):
         tp: Axis,
         ep: Axis,
         pace: Pace,
+        turns: Turns,
         *,
         received: bool,
         sent: bool,
         is_last: bool,
     ) -> None:
         super().__init__()
-        self.times, self.boundary, self.tp, self.ep, self.pace = times, boundary, tp, ep, pace
+        self.times, self.boundary, self.tp, self.ep, self.pace, self.turns = times, boundary, tp, ep, pace, turns
         self.pieces = list(parameters)
         self.gathers_input, self.splits_output = (crosses and boundary.is_scattered for crosses in (received, sent))
         self.is_last = is_last
@@ -163,14 +173,16 @@ class VirtualChunk(nn.Module):
             self._exchange()
 
     def compute_backward(self, exchanged: bool) -> None:
-        """Let the time of one piece of the backward pass go by, and that of the all-to-all before it."""
+        """Let the time of one piece of the backward pass go by, and that of the all-to-alls in it."""
         if self.left == 0:
             self.left = len(self.pieces)
             self.pace.input_ready(self.times.gather if self.splits_output else 0.0)
         self.left -= 1
-        for _ in range(exchanged * (1 + self.times.exchange.repeated)):
-            self._exchange()
-        self.pace.spend((self.times.backward - self.deferred_s) / len(self.pieces))
+        parts = 1 + (exchanged and self.times.exchange.repeated)
+        for _ in range(parts):
+            if exchanged:
+                self._exchange()
+            self.pace.spend((self.times.backward - self.deferred_s) / len(self.pieces) / parts)
         if self.left == 0:
             self._reduce(self._reduced[1])
 
@@ -186,9 +198,20 @@ class VirtualChunk(nn.Module):
         self.pace.spend(self.times.weight_gradient)
 
     def _exchange(self) -> None:
-        self.pace.spend(self.times.exchange.seconds)
-        if self._rows.numel():
-            self.ep.all_to_all(self._rows)
+        """Exchange tokens. What the other pass of a fused pair computes meanwhile is on the accelerator's clock."""
+        done, resumed = self.pace.deadline + self.times.exchange.seconds, 0.0
+
+        def meanwhile() -> None:
+            nonlocal resumed
+            self.turns.hand_over()
+            resumed = time.monotonic()
+
+        if not self._rows.numel():
+            self.turns.hand_over()
+            self.pace.wait_until(done)
+            return
+        self.ep.all_to_all(self._rows, meanwhile=meanwhile)
+        if time.monotonic() - resumed > AT_ONCE:
             self.pace.restart()
 
     def _reduce(self, buffer: torch.Tensor) -> None:

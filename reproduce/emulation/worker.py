@@ -14,6 +14,7 @@ from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.param_and_grad_buffer import ParamAndGradBuffer
 from ptdp_core.engine.pipeline import BatchResult, Executor, last_backward
 from ptdp_core.schedules import Action, TimelineEvent, build, lower
+from ptdp_core.turns import Turns
 from reproduce.emulation.calibration import Stopwatch, measure_links
 from reproduce.emulation.plan import ELEMENT_BYTES, EmulationPlan
 from reproduce.emulation.report import Iteration, RankReport
@@ -59,14 +60,14 @@ class VirtualRank:
             bucket_bytes=ELEMENT_BYTES,
             tied_ranks=plan.config.tied_ranks,
         )
-        self.pace = Pace()
+        self.pace, self.turns = Pace(), Turns()
         self.chunks = [
             self._chunk(chunk, [local.tensor for local in parameters if local.chunk == chunk])
             for chunk in range(parallel.v)
         ]
         self.p2p = RendezvousCommunicator(groups, plan.boundary.message_shape, torch.float32, folder)
         self.program, self.last = program, last_backward(program, groups.pp.rank)
-        self.executor = Executor(program, self.chunks, self.p2p, groups, self._before, record=True)
+        self.executor = Executor(program, self.chunks, self.p2p, groups, self._before, True, self.turns)
 
     def _chunk(self, chunk: int, parameters: list[torch.nn.Parameter]) -> VirtualChunk:
         plan, groups = self.plan, self.groups
@@ -89,6 +90,7 @@ class VirtualRank:
             groups.tp,
             groups.ep,
             self.pace,
+            self.turns,
             received=self.placement.is_received(index),
             sent=self.placement.is_sent(index),
             is_last=index == len(plan.stages) - 1,

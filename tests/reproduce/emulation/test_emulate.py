@@ -111,6 +111,21 @@ def test_tokens_really_go_to_experts_on_other_nodes(able, parallel, per_node):
     assert {"experts", "data"} <= emulation.link_rates.keys()
 
 
+@pytest.mark.parametrize("per_node", [1, 2])
+def test_fused_pairs_run_together_in_the_order_of_their_schedule(able, per_node):
+    """With exchanges between nodes, which really run, and inside of them, which take the modelled time."""
+    job = config(EXPERTS, p=2, d=2, e=2, v=2, b=1, B=8, schedule="dualpipev-overlap", recompute="full")
+    emulation = emulate(job, SELENE, gpus_per_node=per_node, iterations=1)
+    table = build("dualpipev-overlap", 2, 4, 2)
+    assert emulation.order_ok
+    assert emulation.peak_stash == max(peak_stash(table))
+    assert emulation.traffic.get("experts", 0) == (emulation.prediction.traffic["experts"] if per_node == 1 else 0)
+    for row in (emulation.timeline[0], emulation.prediction.timeline[0]):
+        pairs = [(a, b) for a, b in pairwise(row) if (a.start, a.end) == (b.start, b.end)]
+        assert {a.action for a, _ in pairs} == {action for action in table.fused if action in table.ranks[0]}
+        assert all((a.kind, b.kind) == ("F", "B") for a, b in pairs)
+
+
 def test_inside_a_node_tokens_take_the_modelled_time(able):
     job = config(EXPERTS, d=2, e=2, b=1, B=4)
     emulation = emulate(job, SELENE, gpus_per_node=2, iterations=1)

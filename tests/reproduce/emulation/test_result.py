@@ -13,7 +13,7 @@ from reproduce.emulation.calibration import fit
 from reproduce.emulation.plan import SHRINK, make_plan
 from reproduce.emulation.prediction import describe
 from reproduce.emulation.report import Iteration, MeasuredLinks, Timing
-from reproduce.emulation.result import bubble_fraction, in_order, timelines
+from reproduce.emulation.result import bubble_fraction, cells, in_order, timelines
 from tests.reproduce.emulation.jobs import EXPERTS, LARGE, config
 
 SELENE = load_cluster()
@@ -55,6 +55,30 @@ def test_the_bubble_is_the_simulators(parallel):
                 break
             assert event[:2] == simulated[:2]
             assert (event.start, event.end) == pytest.approx((simulated.start, simulated.end), abs=1e-9)
+
+
+def test_the_bubble_counts_a_fused_pair_once():
+    job = config(EXPERTS, p=2, d=2, e=2, v=2, b=1, B=16, schedule="dualpipev-overlap", recompute="none")
+    cluster = SELENE.in_nodes_of(1)
+    estimate = simulate(job, cluster, timeline=True)
+    rows = [event for row in estimate.timeline for event in row if event.action]
+    assert len(cells(estimate.timeline[0])) < len(estimate.timeline[0])
+    assert sum(len(cell) for row in estimate.timeline for cell in cells(row) if cell[0].action) == len(rows)
+
+    def as_reported(row) -> Iteration:
+        passes = tuple(event for event in row if event.action)
+        reduction, step = (
+            TimelineEvent(kind, None, row[-1].end, row[-1].end) for kind in ("data_parallel", "optimizer")
+        )
+        return Iteration(passes, {}, reduction, step, row[-1].end, 0)
+
+    ranks = [as_reported(row) for row in estimate.timeline for _ in range(2)]
+    seconds = max(rank.end for rank in ranks)
+    bubble = bubble_fraction(RankGrid.of(job.parallel), (), ranks, seconds, cluster.microbatch_host_time)
+    taken = sum(cell[0].end - cell[0].start for row in estimate.timeline for cell in cells(row) if cell[0].action)
+    forwards = 2 * job.parallel.m * 2
+    compute = taken - forwards * cluster.microbatch_host_time
+    assert bubble == pytest.approx((2 * seconds - taken) / compute)
 
 
 def test_the_order_is_checked_on_every_rank():
