@@ -83,7 +83,7 @@ class StageTimes:
         return self.backward - self.weight_gradient
 
 
-def hidden(forward: StageTimes, backward: StageTimes) -> tuple[float, float]:
+def hidden_in_pair(forward: StageTimes, backward: StageTimes) -> tuple[float, float]:
     """Seconds of the all-to-alls of an F, and of those of a B, that a fused pair of the two hides.
 
     The passes take turns (DeepSeek-V3, arXiv:2412.19437, Section 3.2.1): while one exchanges, the other computes up to

@@ -23,7 +23,7 @@ from ptdp_core.layout import (
 from ptdp_core.schedules import TimelineEvent, definition
 from ptdp_core.simulator import experts
 from ptdp_core.simulator.cluster import Cluster
-from ptdp_core.simulator.costs import CostModel, Stages, hidden
+from ptdp_core.simulator.costs import CostModel, Stages, hidden_in_pair
 from ptdp_core.simulator.estimate import BUBBLE_CAUSES, PHASES, Estimate
 from ptdp_core.simulator.executor import PICOSECONDS, Costs
 from ptdp_core.simulator.memory import rank_memory
@@ -147,7 +147,7 @@ def _hidden(parallel: ParallelConfig, stages: Stages) -> dict[tuple[int, int], t
     saved = {}
     for held in parallel.placement.stages:
         for f, b in product(held, held):
-            of_forward, of_backward = hidden(stages[f], stages[b])
+            of_forward, of_backward = hidden_in_pair(stages[f], stages[b])
             saved[f, b] = round(of_forward * PICOSECONDS), round(of_backward * PICOSECONDS)
     return saved
 

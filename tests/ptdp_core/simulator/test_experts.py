@@ -12,7 +12,7 @@ from ptdp_core.layout import expert_elements, rank_elements
 from ptdp_core.schedules import build
 from ptdp_core.simulator import experts, fp8, load_cluster, operators, simulate
 from ptdp_core.simulator.bounds import family_least_memory, family_least_time, least_time
-from ptdp_core.simulator.costs import CostModel, StageTimes, hidden
+from ptdp_core.simulator.costs import CostModel, StageTimes, hidden_in_pair
 from ptdp_core.simulator.memory import deferred_bytes, layer_intermediate_bytes
 
 H100 = load_cluster("h100")
@@ -159,18 +159,18 @@ def fused(how: str = "-overlap", **parallel: object) -> TrainingConfig:
 def test_a_fused_pair_hides_what_the_other_pass_computes_meanwhile() -> None:
     """By hand: exchanges of 3 seconds beside computations of 4 and 9, of 2 and 1; recomputation doubles a B's."""
     stage = StageTimes(0.0, 4.0 + 3.0, 0.0, 9.0 + 3.0, exchange=3.0)
-    assert hidden(stage, stage) == (3.0, 3.0)
+    assert hidden_in_pair(stage, stage) == (3.0, 3.0)
     short = StageTimes(0.0, 2.0 + 3.0, 0.0, 1.0 + 3.0, exchange=3.0)
-    assert hidden(short, short) == (1.0, 2.0)
-    assert hidden(short, stage) == (3.0, 2.0)
+    assert hidden_in_pair(short, short) == (1.0, 2.0)
+    assert hidden_in_pair(short, stage) == (3.0, 2.0)
     recomputed = replace(stage, recompute=5.0 + 3.0, recomputed_exchange=3.0)  # half of its exchanges find a partner
-    assert hidden(stage, recomputed) == (3.0, 3.0)
-    assert hidden(short, recomputed) == (3.0, 2.0)
-    assert hidden(StageTimes(0.0, 5.0, 0.0, 9.0), stage) == (0.0, 0.0)
+    assert hidden_in_pair(stage, recomputed) == (3.0, 3.0)
+    assert hidden_in_pair(short, recomputed) == (3.0, 2.0)
+    assert hidden_in_pair(StageTimes(0.0, 5.0, 0.0, 9.0), stage) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize("recompute", ["none", "full"])
-def test_fused_pairs_take_forward_and_backward_less_what_is_hidden(recompute: str) -> None:
+def test_fused_pairs_take_forward_and_backward_less_what_is_hidden_in_pair(recompute: str) -> None:
     config = fused(e=16, recompute=recompute)
     estimate, one_after_the_other = (
         simulate(each, H100, timeline=True) for each in (config, fused("", e=16, recompute=recompute))
@@ -182,7 +182,7 @@ def test_fused_pairs_take_forward_and_backward_less_what_is_hidden(recompute: st
             if event.action in table.fused:
                 assert (event.start, event.end) == (following.start, following.end)
                 forward, backward = stages[event.action.stage], stages[following.action.stage]
-                taken = forward.forward + backward.backward - sum(hidden(forward, backward))
+                taken = forward.forward + backward.backward - sum(hidden_in_pair(forward, backward))
                 assert event.end - event.start == pytest.approx(taken, abs=1e-11)
     assert estimate.iteration_time < 0.97 * one_after_the_other.iteration_time
     assert sum(estimate.phase_times.values()) == pytest.approx(estimate.iteration_time)
