@@ -112,7 +112,7 @@ class Counts(TorchDispatchMode):
         }
 
 
-class _Counted(TorchDispatchMode):
+class _Beside(TorchDispatchMode):
     """Counts, in another thread, with these `counts`."""
 
     def __init__(self, counts: Counts) -> None:
@@ -124,7 +124,7 @@ class _Counted(TorchDispatchMode):
 
 
 def _counted(counts: Counts, function: Callable[[], None]) -> None:
-    with _Counted(counts):
+    with _Beside(counts):
         function()
 
 
