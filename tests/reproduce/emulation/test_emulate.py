@@ -107,7 +107,7 @@ def test_tokens_really_go_to_experts_on_other_nodes(able, parallel, per_node):
     assert emulation.order_ok
     assert emulation.traffic["experts"] == expected["experts"] > 0
     assert emulation.traffic["pipeline"] == expected["pipeline"]
-    assert emulation.traffic["data"] == pytest.approx(expected["data"], rel=2e-3)
+    assert emulation.traffic["data"] == pytest.approx(expected["data"], rel=5e-3)  # sizes are rounded piece by piece
     assert {"experts", "data"} <= emulation.link_rates.keys()
 
 
