@@ -34,7 +34,7 @@ def preflight(settings: Settings, *, thorough: bool = True) -> Settings:
     if run.profile and definition(settings.parallel.schedule).fuses:
         raise ValueError(
             f"profile={run.profile!r} with schedule={settings.parallel.schedule!r}, of whose fused passes "
-            "torch.profiler sees one thread; needs passes one after the other; try schedule='dualpipev'"
+            "torch.profiler sees one thread; needs passes one after the other; try schedule='dualpipev', or no profile"
         )
     device = local_device(settings.engine.device)
     select(settings.kernels, device)

@@ -1,10 +1,13 @@
 """A fused F and B really take turns at the exchanges of experts, and change no gradient, no count and no stash."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from ptdp_core.engine.settings import RunSettings
 from ptdp_core.launch.local import launch
+from ptdp_core.launch.preflight import preflight
 from ptdp_core.schedules import build, peak_stash
 from tests.ptdp_core.engine import jobs
 from tests.ptdp_core.engine.test_experts import MIXTURE
@@ -38,6 +41,15 @@ def test_gradients_equal_1f1bs_to_the_bit(way: dict[str, Any]) -> None:
         if "dense_layers" not in way:
             assert ours.handed_over >= pairs * layers * 2 * 2 - pairs
         assert ours.peak_stash == peak_stash(table)[pp]
+
+
+def test_a_profile_of_fused_passes_is_refused_before_a_rank_starts() -> None:
+    settings = replace(jobs.settings_of(BASE | FUSED), run=RunSettings(profile="traces"))
+    message = (
+        "profile='traces' with schedule='dualpipev-overlap', of whose fused passes torch.profiler sees one thread; "
+    )
+    with pytest.raises(ValueError, match="^" + message):
+        preflight(settings)
 
 
 def test_all_to_alls_and_their_bytes_are_those_of_the_same_passes_one_after_the_other() -> None:
