@@ -20,7 +20,7 @@ LEVELS = (
     ("results",),
     ("results.records",),
     ("kernels",),
-    ("ptdp_core", "ptdp_core.errors", "ptdp_core.interrupts", "ptdp_core.packages"),
+    ("ptdp_core", "ptdp_core.errors", "ptdp_core.interrupts", "ptdp_core.packages", "ptdp_core.turns"),
     ("ptdp_core.fields", "ptdp_core.pipeline_layout"),
     ("ptdp_core.schedules",),  # tables of actions: a configuration asks them for its schedule
     ("ptdp_core.config",),

@@ -43,6 +43,7 @@ CASES: dict[int, tuple[Case, ...]] = {
         {"p": 4, "v": 2, "B": 8, "schedule": "v-half"},
         {"p": 4, "v": 2, "B": 8, "schedule": "v-min"},
         {"p": 4, "v": 2, "B": 8, "schedule": "dualpipev"},
+        {"p": 4, "v": 2, "B": 8, "schedule": "dualpipev-overlap"},
         {"p": 4, "v": 4, "B": 4, "schedule": "hanayo", "recompute": "none"},
         {"t": 4, "b": 2, "B": 4, "checkpoint_layers": 2},
         {"t": 2, "d": 2, "B": 4, "data_parallel": "torch", "bucket_mib": 0.002},

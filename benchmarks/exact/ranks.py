@@ -6,7 +6,9 @@ so does every GEMM that is really executed.
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, Self
+from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
@@ -17,6 +19,7 @@ from kernels import select
 from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.settings import Settings
 from ptdp_core.engine.trainer import Trainer
+from ptdp_core.turns import Turns
 
 # The index of a c10d operator's argument that holds this rank's input, if that is not the first one.
 INPUT_ARGUMENT = {
@@ -50,7 +53,10 @@ def group_of(args: Any, names: Mapping[str, str]) -> str:
 
 
 class Counts(TorchDispatchMode):
-    """Counts, while it is active, `calls` and `bytes` by group and operator, and the `flops` of GEMMs."""
+    """Counts, while it is active, `calls` and `bytes` by group and operator, and the `flops` of GEMMs.
+
+    A mode is of one thread: what a fused pass does in another (`Turns`) is counted by a mode of that thread.
+    """
 
     def __init__(self, groups: Groups) -> None:
         super().__init__()
@@ -59,6 +65,19 @@ class Counts(TorchDispatchMode):
         self.flops = 0
         self._formulas: dict[Any, Callable[..., int] | None] = {}
         self._names = group_names(groups)
+
+    def __enter__(self) -> Self:
+        def beside(turns: Turns, other: Callable[[], None], own: Any = Turns.beside) -> Any:
+            return own(turns, partial(_counted, self, other))
+
+        self._patch = patch.object(Turns, "beside", beside)
+        self._patch.start()
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self._patch.stop()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
@@ -91,6 +110,22 @@ class Counts(TorchDispatchMode):
             for key in sorted(self.calls)
             for unit, count in (("calls", self.calls), ("bytes", self.bytes))
         }
+
+
+class _Beside(TorchDispatchMode):
+    """Counts, in another thread, with these `counts`."""
+
+    def __init__(self, counts: Counts) -> None:
+        super().__init__()
+        self.counts = counts
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self.counts.__torch_dispatch__(func, types, args, kwargs)
+
+
+def _counted(counts: Counts, function: Callable[[], None]) -> None:
+    with _Beside(counts):
+        function()
 
 
 def count(settings: Settings, beat: Callable[[], None]) -> dict[str, dict[str, Any]]:

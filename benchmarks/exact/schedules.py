@@ -60,7 +60,7 @@ def collect(configurations: dict[str, TrainingConfig]) -> Section:
 
 def _small(schedule: Schedule) -> Entry:
     """The entry of a table that is kept whole, with its programs in both modes."""
-    order: dict[str, Value] = {"table": [" ".join(map(str, actions)) for actions in schedule.ranks]}
+    order: dict[str, Value] = {"table": [" ".join(map(str, cells)) for cells in schedule.cells]}
     for mode in MODES:
         program = lower(schedule, mode)
         order[f"{mode} program"] = [" ".join(map(_text, instructions)) for instructions in program.ranks]
@@ -113,6 +113,6 @@ def _bubble(schedule: Schedule) -> str:
 def _text(instruction: Instruction) -> str:
     """An instruction as text: an action is `2F0`; `[>2F0,<3B1]` sends the output of 2F0 and receives that of 3B1."""
     if isinstance(instruction, Compute):
-        return str(instruction.action)
+        return str(instruction.cell)
     sends = [f">{message.made_by}" for message in instruction.sends]
     return f"[{','.join(sends + [f'<{message.made_by}' for message in instruction.receives])}]"

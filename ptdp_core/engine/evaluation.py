@@ -40,7 +40,8 @@ class Evaluator:
             if not isinstance(instruction, Compute):
                 self.p2p.post(instruction, outgoing, self.blocking)
                 continue
-            action = instruction.action
+            action = instruction.cell
+            assert isinstance(action, Action)
             message, source = message_into(action, placement), action.input(self.schedule.stages)
             x = self.p2p.take(message) if message else None if source is None else kept.pop(source)
             feed = batch(action.microbatch) if action.stage in (0, last) else ()

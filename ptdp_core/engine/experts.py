@@ -26,6 +26,7 @@ from ptdp_core.engine.groups import Axis
 from ptdp_core.engine.parameters import ParameterStore
 from ptdp_core.engine.tensor_parallel import ColumnParallelLinear, RowParallelLinear, f, g
 from ptdp_core.engine.weight_gradients import DeferredWgrad, WeightGradients
+from ptdp_core.turns import Turns
 
 
 class Routing:
@@ -34,7 +35,7 @@ class Routing:
     The ranks along each axis of `sharing` route other tokens of the same sequences. `capacity_factor` is an expert's
     capacity over the mean number of its tokens, 0 for no limit. `scale` is the factor of the auxiliary loss in a
     microbatch's backward pass. `dropped` counts the pairs of a token and an expert, of this rank's tokens in this
-    batch, that were beyond a capacity.
+    batch, that were beyond a capacity. While rows are on their way, the other pass of a fused pair has its turn.
     """
 
     def __init__(
@@ -43,8 +44,10 @@ class Routing:
         sharing: tuple[Axis, ...] = (),
         capacity_factor: float = 0.0,
         scale: float = 1.0,
+        turns: Turns | None = None,
     ) -> None:
         self.ep, self.sharing, self.capacity_factor = ep or Axis("ep"), sharing, capacity_factor
+        self.turns = turns or Turns()
         self.begin(scale)
 
     def begin(self, scale: float) -> None:
@@ -149,13 +152,13 @@ class _AllToAll(torch.autograd.Function):
     """`Axis.all_to_all`, whose gradient goes back the same way."""
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, sent: list[int], received: list[int], ep: Axis) -> torch.Tensor:
-        ctx.sent, ctx.received, ctx.ep = sent, received, ep
-        return ep.all_to_all(x, sent, received)
+    def forward(ctx: Any, x: torch.Tensor, sent: list[int], received: list[int], by: Routing) -> torch.Tensor:
+        ctx.sent, ctx.received, ctx.by = sent, received, by
+        return by.ep.all_to_all(x, sent, received, by.turns.hand_over)
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
-        return ctx.ep.all_to_all(grad, ctx.received, ctx.sent), None, None, None
+        return ctx.by.ep.all_to_all(grad, ctx.received, ctx.sent, ctx.by.turns.hand_over), None, None, None
 
 
 class _GroupedLinear(torch.autograd.Function):
@@ -255,13 +258,13 @@ class MixtureOfExperts(nn.Module):
         way = Dispatch.of(experts_NK, model.experts, capacity, ep)
         if torch.is_grad_enabled():  # once, also if the layer runs again
             self.routing.dropped += n * k - way.slots.numel()
-        rows_RH = _AllToAll.apply(x_NH[way.slots // k], way.sent, way.received, ep)
+        rows_RH = _AllToAll.apply(x_NH[way.slots // k], way.sent, way.received, self.routing)
         if way.by_expert is not None:
             rows_RH = rows_RH[way.by_expert]
         rows_RH = self.experts(rows_RH, way.counts)
         if way.by_expert is not None:
             rows_RH = torch.empty_like(rows_RH).index_copy(0, way.by_expert, rows_RH)
-        rows_PH = _AllToAll.apply(rows_RH, way.received, way.sent, ep)
+        rows_PH = _AllToAll.apply(rows_RH, way.received, way.sent, self.routing)
         # A pair has a row of its own, so that the order of summation is always the same; those dropped have zeros.
         pairs_NKH = rows_PH.new_zeros(n * k, x_NH.size(1)).index_copy(0, way.slots, rows_PH).view(n, k, -1)
         return torch.bmm(weights_NK.to(x_NH.dtype).unsqueeze(1), pairs_NKH).squeeze(1)

@@ -5,7 +5,7 @@ There is no global state: a rank makes one `Groups` object and passes it to ever
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -23,6 +23,8 @@ FULL_MESH = 128
 # torch 2.13 renamed these two, and warns about the old names on every rank.
 gather_flat = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 reduce_scatter_flat = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+
+Rows = Sequence[int] | None  # to or from each rank
 
 
 @dataclass(frozen=True)
@@ -97,17 +99,19 @@ class Axis:
         return out
 
     def all_to_all(
-        self, x: torch.Tensor, sent: Sequence[int] | None = None, received: Sequence[int] | None = None
+        self, x: torch.Tensor, sent: Rows = None, received: Rows = None, meanwhile: Callable[[], object] = lambda: None
     ) -> torch.Tensor:
         """Send `sent[i]` rows of x to rank i of the axis, one block after the other, and return those received.
 
-        Without the counts every rank sends and receives equally many.
+        Without the counts every rank sends and receives equally many. `meanwhile` is called while they are on the way.
         """
         if self.size == 1:
             return x
         self.calls["all_to_all"] += 1
         out = x.new_empty(x.size(0) if received is None else sum(received), *x.shape[1:])
-        dist.all_to_all_single(out, x.contiguous(), received, sent, group=self.group)
+        work = dist.all_to_all_single(out, x.contiguous(), received, sent, group=self.group, async_op=True)
+        meanwhile()
+        work.wait()
         return out
 
     def start_to_pass_on(self, x: torch.Tensor) -> "PassedOn":

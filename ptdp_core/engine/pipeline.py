@@ -5,12 +5,13 @@ dropped once it is sent. The backward pass starts from that edge with the gradie
 else is kept, so memory follows from the schedule's order of passes.
 
 A split backward pass (I and W) needs stages that can defer their weight gradients (`SplitStage`). I is the backward
-pass without these gradients, W computes them.
+pass without these gradients, W computes them. A fused F and B take turns: stages hand over where they exchange tokens.
 """
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -20,16 +21,9 @@ from torch.profiler import record_function
 from ptdp_core.engine.clock import clock_of
 from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.p2p import P2PCommunicator
-from ptdp_core.schedules import (
-    Action,
-    Compute,
-    Exchange,
-    Message,
-    Program,
-    TimelineEvent,
-    message_into,
-    message_out_of,
-)
+from ptdp_core.schedules import Action, Compute, Exchange, Fused, Message, Program, TimelineEvent
+from ptdp_core.schedules.program import message_into, message_out_of
+from ptdp_core.turns import Turns
 
 Stage = Callable[..., torch.Tensor]
 Batch = tuple[torch.Tensor, torch.Tensor]
@@ -65,8 +59,9 @@ class Executor:
 
     `stages[c](x, tokens, labels)` is chunk c. The first stage gets None for x; only the first and the last stage get
     tokens and labels; the last stage returns the loss. `before(action)` is called before every pass, to set random
-    streams and gradient buckets. `record` keeps a timeline. The constructor creates the program's communicators, so all
-    pipeline ranks call it. Raises `ValueError` for a schedule with split passes if a stage is not a `SplitStage`.
+    streams and gradient buckets. `record` keeps a timeline; stages hand over by `turns`. The constructor creates the
+    program's communicators, so all pipeline ranks call it. Raises `ValueError` for a schedule with split passes if a
+    stage is not a `SplitStage`.
     """
 
     def __init__(
@@ -77,7 +72,9 @@ class Executor:
         groups: Groups,
         before: Callable[[Action], None] = lambda action: None,
         record: bool = False,
+        turns: Turns | None = None,
     ) -> None:
+        self.turns = turns or Turns()
         self.program, self.schedule = program, program.schedule
         self.placement = program.schedule.placement
         self.instructions = program.ranks[groups.pp.rank]
@@ -101,23 +98,32 @@ class Executor:
         The gradients of `loss_scale` times the mean loss of the m microbatches are added to the parameters' gradients.
         """
         run, clock = BatchResult(), clock_of(self.groups.device) if self.record else None
+        scale = loss_scale / self.schedule.m  # the one place that divides by m
         marks: list[tuple[Any, Any]] = []  # the clock's marks at the beginning and the end of every instruction
         for instruction in self.instructions:
-            if isinstance(instruction, Compute):
-                self.before(instruction.action)
-                x = self._input(instruction.action)
-                begin = clock.mark() if clock else None
-                with _range(instruction.action):
-                    if instruction.action.kind == "F":
-                        self._forward(instruction.action, x, batch, run)
-                    elif instruction.action.kind == "W":
-                        self._weight_gradients(instruction.action)
-                    else:
-                        # The one place that divides by m.
-                        self._backward(instruction.action, x, loss_scale / self.schedule.m)
-            else:
+            if isinstance(instruction, Exchange):
                 begin = clock.mark() if clock else None
                 self.p2p.post(instruction, self._outgoing, self.blocking)
+            elif isinstance(action := instruction.cell, Fused):
+                x, grad = map(self._input, action)
+                begin = clock.mark() if clock else None
+                run.peak_stash = max(run.peak_stash, len(self._stash) + 1 + len(self._deferred))
+                self.before(action.backward)
+                # B begins: its first exchange comes before there is anything to compute.
+                with self.turns.beside(partial(self._backward, action.backward, grad, scale)):
+                    self.before(action.forward)
+                    self._forward(action.forward, x, batch, run)
+            else:
+                self.before(action)
+                x = self._input(action)
+                begin = clock.mark() if clock else None
+                with _range(action):
+                    if action.kind == "F":
+                        self._forward(action, x, batch, run)
+                    elif action.kind == "W":
+                        self._weight_gradients(action)
+                    else:
+                        self._backward(action, x, scale)
             if clock:
                 marks.append((begin, clock.mark()))
         self.p2p.flush()
@@ -126,10 +132,8 @@ class Executor:
         assert not self._outgoing
         assert not self._kept
         if clock:
-            run.timeline = [
-                _event(instruction, clock.seconds(begin), clock.seconds(end))
-                for instruction, (begin, end) in zip(self.instructions, marks, strict=True)
-            ]
+            for instruction, (begin, end) in zip(self.instructions, marks, strict=True):
+                run.timeline += _events(instruction, clock.seconds(begin), clock.seconds(end))
         return run
 
     def _input(self, action: Action) -> torch.Tensor | None:
@@ -198,11 +202,11 @@ def _range(action: Action) -> AbstractContextManager[object]:
     return record_function(f"PP:{action}") if torch.autograd._profiler_enabled() else nullcontext()
 
 
-def _event(instruction: Compute | Exchange, start: float, end: float) -> TimelineEvent[float]:
-    """The timeline's event of an instruction, from `start` to `end` in seconds."""
+def _events(instruction: Compute | Exchange, start: float, end: float) -> list[TimelineEvent[float]]:
+    """The timeline's events of an instruction, from `start` to `end` in seconds: two of a fused pair."""
     if isinstance(instruction, Compute):
-        return TimelineEvent(instruction.action.kind, instruction.action, start, end)
-    return TimelineEvent("exchange", None, start, end, instruction)
+        return [TimelineEvent(action.kind, action, start, end) for action in instruction.actions]
+    return [TimelineEvent("exchange", None, start, end, instruction)]
 
 
 def last_backward(program: Program, rank: int) -> set[Action]:

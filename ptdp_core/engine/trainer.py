@@ -24,6 +24,7 @@ from ptdp_core.engine.settings import Settings
 from ptdp_core.engine.weight_gradients import WeightGradients
 from ptdp_core.layout import Boundary
 from ptdp_core.schedules import Action, build, check_order, lower
+from ptdp_core.turns import Turns
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class Trainer:
             engine.seed, groups.tp, groups.device, dtype, weight_gradients, groups.ep, parallel.whole_experts, fp8
         )
         sharing = (groups.cp, groups.tp) if parallel.whole_experts else (groups.cp,)
-        self.routing = Routing(groups.ep, sharing, parallel.capacity_factor, 1.0 / parallel.m)
+        self.routing = Routing(groups.ep, sharing, parallel.capacity_factor, 1.0 / parallel.m, Turns(self.rng))
         self.chunks = build_chunks(
             Build.of(settings, self.store, ops, self.rng, self.routing, groups.cp),
             self.schedule.placement,
@@ -92,7 +93,7 @@ class Trainer:
         self.p2p = P2PCommunicator(groups, Boundary.of(settings.training).message_shape, dtype)
         self._replica, self._replicas = groups.replica, parallel.d
         self._last = last_backward(program, groups.pp.rank)
-        self.executor = Executor(program, self.chunks, self.p2p, groups, self._before, record)
+        self.executor = Executor(program, self.chunks, self.p2p, groups, self._before, record, self.routing.turns)
         self.evaluator = Evaluator(program, self.chunks, self.p2p, groups.pp.rank)
 
     def _before(self, action: Action) -> None:

@@ -16,6 +16,7 @@ from ptdp_core.engine.files import check_writable
 from ptdp_core.engine.groups import local_device
 from ptdp_core.engine.memory import check_memory
 from ptdp_core.engine.settings import Settings
+from ptdp_core.schedules import definition
 
 
 def preflight(settings: Settings, *, thorough: bool = True) -> Settings:
@@ -29,6 +30,11 @@ def preflight(settings: Settings, *, thorough: bool = True) -> Settings:
     if settings.engine.dtype == "fp16" and settings.optimizer.loss_scale == 1:
         raise ValueError(
             "dtype='fp16' with loss_scale=1 loses small gradients; needs a loss scale; try loss_scale='dynamic'"
+        )
+    if run.profile and definition(settings.parallel.schedule).fuses:
+        raise ValueError(
+            f"profile={run.profile!r} with schedule={settings.parallel.schedule!r}, of whose fused passes "
+            "torch.profiler sees one thread; needs passes one after the other; try schedule='dualpipev', or no profile"
         )
     device = local_device(settings.engine.device)
     select(settings.kernels, device)

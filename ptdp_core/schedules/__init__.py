@@ -17,7 +17,7 @@
     bubble_fraction(schedule, t_f=1, t_b=2)  # Fraction(3, 16), that is (p-1)/(v*m)
 """
 
-from ptdp_core.schedules.actions import KINDS, Action, Schedule
+from ptdp_core.schedules.actions import KINDS, Action, Cell, Fused, Schedule, passes_of
 from ptdp_core.schedules.checks import (
     check_complete,
     check_groups,
@@ -61,9 +61,11 @@ __all__ = [
     "MESSAGES_AT_ONCE",
     "MODES",
     "Action",
+    "Cell",
     "Compute",
     "Definition",
     "Exchange",
+    "Fused",
     "Instruction",
     "Message",
     "Program",
@@ -91,6 +93,7 @@ __all__ = [
     "message_into",
     "message_out_of",
     "names",
+    "passes_of",
     "peak_stash",
     "placement_of",
     "read_schedule",

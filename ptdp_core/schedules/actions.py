@@ -2,12 +2,14 @@
 
 A model split into p*v stages runs on p pipeline ranks (`placement.py`). An action is one forward or one backward pass
 of one stage for one microbatch. Beyond the paper, a backward pass may be split into two: the gradient of the stage's
-input, which the stage before waits for, and the gradients of its weights, which only the optimizer waits for.
+input, which the stage before waits for, and the gradients of its weights, which only the optimizer waits for. And a
+forward and a backward pass may be fused: they run together, so that one computes while the other communicates.
 """
 
 import csv
 import io
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -18,7 +20,7 @@ FORWARD, BACKWARD, INPUT_GRADIENT, WEIGHT_GRADIENT = "F", "B", "I", "W"
 KINDS = (FORWARD, BACKWARD, INPUT_GRADIENT, WEIGHT_GRADIENT)  # torch.distributed.pipelining's letters
 _ACTION = re.compile(r"(\d+)([FBIW])(\d+)", re.ASCII)
 SHOWN = 40  # letters of what is no table, in a message
-_OVERLAPPED = re.compile(r"\((.+)\)OVERLAP_F_B")
+_FUSED = re.compile(r"\((.*)\)OVERLAP_F_B")
 
 
 class Action(NamedTuple):
@@ -62,13 +64,44 @@ class Action(NamedTuple):
         return cls(match[2], int(match[1]), int(match[3]))
 
 
+class Fused(NamedTuple):
+    """A forward and a backward pass of another microbatch that a rank runs together; as text, `(3F1;4B0)OVERLAP_F_B`.
+
+    Both start when both have their inputs, and the outputs of both exist when both are done.
+    """
+
+    forward: Action
+    backward: Action
+
+    def __str__(self) -> str:
+        return f"({self.forward};{self.backward})OVERLAP_F_B"
+
+
+Cell = Action | Fused
+
+
+def passes_of(cell: Cell) -> tuple[Action, ...]:
+    """The pass of a cell, or both of a fused one."""
+    return (cell,) if isinstance(cell, Action) else cell
+
+
+def cells(actions: Sequence[Action], fused: frozenset[Action]) -> Iterable[Cell]:
+    """The actions with those in `fused` and the one after each as one cell."""
+    return _paired(iter(actions), fused) if fused else actions
+
+
+def _paired(actions: Iterator[Action], fused: frozenset[Action]) -> Iterator[Cell]:
+    for action in actions:
+        yield Fused(action, next(actions)) if action in fused else action
+
+
 @dataclass(frozen=True)
 class Schedule:
     """A pipeline schedule as data (Section 2.2): the placement of the stages, and each rank's actions in their order.
 
-    `ranks[r]` are the actions of pipeline rank r for m microbatches. `exchanges` says how messages are grouped in a
-    blocking program (`lowering.lower`). The object checks nothing; `checks.py` finds out whether the order is complete
-    and can run.
+    `ranks[r]` are the actions of pipeline rank r for m microbatches. `fused` are the forward passes that run together
+    with the backward pass after them. `exchanges` says how messages are grouped in a blocking program
+    (`lowering.lower`). The object checks nothing; `checks.py` finds out whether the order is complete and can run.
     """
 
     name: str
@@ -77,6 +110,7 @@ class Schedule:
     ranks: tuple[tuple[Action, ...], ...]
     # Not compared, so that a schedule read from a CSV, which has only the order and the placement, equals the original.
     exchanges: str = field(default="derived", compare=False)
+    fused: frozenset[Action] = frozenset()
 
     def __post_init__(self) -> None:
         if len(self.ranks) != self.p:
@@ -84,6 +118,21 @@ class Schedule:
                 f"ranks={len(self.ranks)} action lists for p={self.p}; needs one list per pipeline rank; "
                 f"try p={len(self.ranks)}"
             )
+
+    @classmethod
+    def of_cells(
+        cls, name: str, placement: StagePlacement, m: int, rows: Iterable[Iterable[Cell]], exchanges: str = "derived"
+    ) -> "Schedule":
+        """The schedule whose ranks have these cells, in their order."""
+        read = [list(row) for row in rows]
+        ranks = tuple(tuple(action for cell in row for action in passes_of(cell)) for row in read)
+        fused = frozenset(cell.forward for row in read for cell in row if isinstance(cell, Fused))
+        return cls(name, placement, m, ranks, exchanges, fused)
+
+    @cached_property
+    def cells(self) -> tuple[tuple[Cell, ...], ...]:
+        """What each rank runs, one cell after the other."""
+        return tuple(tuple(cells(actions, self.fused)) for actions in self.ranks)
 
     @property
     def p(self) -> int:
@@ -108,13 +157,12 @@ class Schedule:
     def to_csv(self) -> str:
         """The CSV of torch.distributed.pipelining (`format="compute_only"`), with a line for each rank."""
         text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows(self.ranks)
+        csv.writer(text, lineterminator="\n").writerows(self.cells)
         return text.getvalue()
 
     @classmethod
     def from_csv(cls, text: str, name: str) -> "Schedule":
         """Read what `to_csv` or torch's `_dump_csv(format="compute_only")` wrote; empty cells are idle slots.
-        An F and a B that torch overlaps are read as one after the other.
 
         The lines also give the placement of the stages, and the largest microbatch gives m. Run `check_complete` on a
         table from another program.
@@ -123,24 +171,27 @@ class Schedule:
             rows = list(filter(None, csv.reader(io.StringIO(text, newline=""))))
         except csv.Error as error:  # a cell of more than 131,072 letters
             raise ValueError(f"csv={text[:SHOWN]!r} is no table: {error}; needs one line per pipeline rank") from None
-        ranks = tuple(
-            tuple(action for column, cell in enumerate(row) for action in _cell(cell, rank, column))
-            for rank, row in enumerate(rows)
-        )
+        read = [[_cell(cell, rank, i) for i, cell in enumerate(row) if cell.strip()] for rank, row in enumerate(rows)]
+        ranks = [[action for cell in row for action in passes_of(cell)] for row in read]
         actions = [action for rank in ranks for action in rank]
         if not actions:
             raise ValueError(f"csv={text[:SHOWN]!r} holds no action; needs one line per pipeline rank; try '0F0,0B0'")
         placement = StagePlacement(tuple(tuple(sorted({action.stage for action in rank})) for rank in ranks))
-        return cls(name, placement, 1 + max(action.microbatch for action in actions), ranks)
+        return cls.of_cells(name, placement, 1 + max(action.microbatch for action in actions), read)
 
 
-def _cell(cell: str, rank: int, column: int) -> list[Action]:
-    """The passes of a cell: none if idle; two if torch overlaps an F and a B, written '(3F1;4B0)OVERLAP_F_B'."""
-    overlapped = _OVERLAPPED.fullmatch(cell.strip())
+def _cell(text: str, rank: int, column: int) -> Cell:
+    """The cell of this text, a pass or a fused pair of an F and a B."""
+    fused = _FUSED.fullmatch(text.strip())
     try:
-        return [Action.parse(text) for text in (overlapped[1].split(";") if overlapped else [cell]) if text.strip()]
+        if fused is None:
+            return Action.parse(text)
+        forward, backward = map(Action.parse, fused[1].split(";"))
+        if (forward.kind, backward.kind) != (FORWARD, BACKWARD):
+            raise ValueError(f"kinds={forward.kind}{backward.kind} of a fused pair; needs an F and a B")
+        return Fused(forward, backward)
     except ValueError as error:
         raise ValueError(
-            f"cell={cell.strip()[:SHOWN]!r} at rank {rank}, column {column} is not a forward or (split) backward pass; "
+            f"cell={text.strip()[:SHOWN]!r} at rank {rank}, column {column} is not a forward or (split) backward pass; "
             'needs compute actions only, such as 2F0; try exporting with format="compute_only"'
         ) from error

@@ -38,6 +38,13 @@ def check_complete(schedule: Schedule) -> None:
                 )
             if action in finished or (kind == "I" and action.output in finished):
                 raise ValueError(f"{where}, runs twice; needs every action once; try removing one")
+            if action in schedule.fused:
+                beside = actions[position + 1] if position + 1 < len(actions) else None
+                if kind != "F" or beside is None or beside.kind != "B" or beside[1:] == action[1:]:
+                    raise ValueError(
+                        f"{where}, runs together with {beside or 'nothing'}; needs an F and then a B of another "
+                        "microbatch or stage; try them one after the other"
+                    )
             before = _BEFORE.get(kind)
             if before and Action(before, stage, microbatch) not in finished:
                 raise ValueError(

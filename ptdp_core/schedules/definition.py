@@ -13,7 +13,7 @@ from itertools import chain, count, repeat
 from operator import itemgetter
 from typing import Any
 
-from ptdp_core.schedules.actions import Action, Schedule
+from ptdp_core.schedules.actions import Action, Cell, Fused, Schedule
 from ptdp_core.schedules.placement import StagePlacement, looped, wave
 
 Time = int | Fraction
@@ -27,17 +27,20 @@ class Definition:
 
     - `name` is what configurations and the command line call it, `title` what figures call it. `year` and `reference`
       say where it was published.
-    - `order(p, m, v)` returns the actions of each rank, in the order in which the rank runs them.
+    - `order(p, m, v)` returns the actions of each rank, in the order in which the rank runs them; a forward and a
+      backward pass that run together are a `Fused` pair.
     - `placement(p, v)` says which rank holds which stages of the model.
     - `chunks` is the smallest and the largest v that the schedule exists for; None as the largest means any.
     - `problem(p, m, v)` returns the text of an error if the schedule does not exist for these sizes, otherwise "".
     - `splits` is true if backward passes are split into I (the input's gradient) and W (the weights' gradients).
+    - `fuses` is true if some passes are `Fused` pairs.
     - `exchanges` says how messages are grouped in a blocking program; `lowering.lower` lists the ways.
     - `period(p)` is the number of microbatches after which the steady state repeats itself: a batch with that many
       microbatches more has the same order with one more repetition. None stands for no known steady state.
     - `bubble(p, m, v, t_f, t_b, t_w)` is the published formula for a rank's idle time in one batch, where a chunk's
       forward pass takes t_f and its backward pass t_b, of which t_w is spent on the weights' gradients. It has to be
-      exact while t_w <= t_f and t_w <= t_b - t_w, and returns None for sizes and times that it does not cover.
+      exact while t_w <= t_f and t_w <= t_b - t_w, and returns None for sizes and times that it does not cover. A fused
+      pair takes t_f + t_b: what it hides depends on the model.
     - `own_bubble(...)` takes the same arguments and counts only the time between a rank's own first and last pass, on
       the rank that idles most. Zero-bubble papers count so, since their optimizer steps need no pipeline flush. Without
       it, `bubble` stands for both.
@@ -53,11 +56,12 @@ class Definition:
     title: str
     year: int
     reference: str
-    order: Callable[[int, int, int], Order]
+    order: Callable[[int, int, int], Sequence[Sequence[Cell]]]
     placement: Callable[[int, int], StagePlacement] = looped
     chunks: tuple[int, int | None] = (1, 1)
     problem: Callable[[int, int, int], str] = lambda p, m, v: ""
     splits: bool = False
+    fuses: bool = False
     exchanges: str = "derived"
     period: Callable[[int], int] | None = None
     bubble: Formula | None = None
@@ -78,8 +82,11 @@ class Definition:
 
     def table(self, p: int, m: int, v: int) -> Schedule:
         """The schedule's table for sizes that it exists for (`registry.build` checks them first)."""
-        ranks = tuple(map(tuple, self.order(p, m, v)))
-        return Schedule(self.name, self.placement(p, v), m, ranks, self.exchanges)
+        rows, placement = self.order(p, m, v), self.placement(p, v)
+        if self.fuses:
+            return Schedule.of_cells(self.name, placement, m, rows, self.exchanges)
+        ranks: Any = tuple(map(tuple, rows))  # no pair has to be looked for in a table of 100,000 actions
+        return Schedule(self.name, placement, m, ranks, self.exchanges)
 
 
 def of_table(table: Schedule) -> Definition:
@@ -99,11 +106,12 @@ def of_table(table: Schedule) -> Definition:
         title=table.name,
         year=0,
         reference="a table",
-        order=lambda p, m, v: table.ranks,
+        order=lambda p, m, v: table.cells,
         placement=lambda p, v: table.placement,
         chunks=(table.v, table.v),
         problem=problem,
         splits=table.is_split,
+        fuses=bool(table.fused),
         exchanges=table.exchanges,
         sizes=sizes,
     )
@@ -169,6 +177,18 @@ def split(actions: Iterable[Action], deferred: int) -> list[Action]:
             if len(weights) > deferred:
                 row.append(weights[-1 - deferred])
     return row + weights[max(len(weights) - deferred, 0) :]
+
+
+def fused(actions: Iterable[Action]) -> list[Cell]:
+    """Fuse each forward pass of a rank with the backward pass B right after it, if there is one."""
+    row: list[Cell] = []
+    for action in actions:
+        before = row[-1] if row else None
+        if action.kind == "B" and isinstance(before, Action) and before.kind == "F":
+            row[-1] = Fused(before, action)
+        else:
+            row.append(action)
+    return row
 
 
 def numbered(words: Iterable[str], stages: Sequence[int]) -> list[Action]:

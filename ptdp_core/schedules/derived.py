@@ -41,10 +41,10 @@ def derived(schedule: Schedule, most: int) -> tuple[list[list[int]], list[list[D
     A message joins a group only while the group has fewer than `most` messages. A group comes before the passes that
     start at its moment. Raises `ValueError` if the table cannot run.
     """
-    starts = _starts(schedule)
+    starts, ends = _executed(schedule)
     midst = [
-        {start + 1 for action, start in zip(actions, row, strict=True) if action[0] == "B"}
-        for actions, row in zip(schedule.ranks, starts, strict=True)
+        {moment for start, end in zip(*both, strict=True) for moment in range(start + 1, end)}
+        for both in zip(starts, ends, strict=True)
     ]
     groups: list[dict[int, DerivedGroup]] = [{} for _ in starts]  # by moment
     moments: list[list[int]] = [[] for _ in starts]
@@ -68,12 +68,12 @@ def derived(schedule: Schedule, most: int) -> tuple[list[list[int]], list[list[D
         free = (moment for moment in range(last, first - 1, -1) if not any(moment in midst[rank] for rank in ends))
         return next(free, last)
 
-    for used, made, _, _, _, (source, k), (destination, i) in sorted(_messages(schedule, starts)):
-        ends = source, destination
-        moment = joined(ends, made, used)
+    for used, made, _, _, _, (source, k), (destination, i) in sorted(_messages(schedule, starts, ends)):
+        pair = source, destination
+        moment = joined(pair, made, used)
         if moment is None:
-            moment = alone(ends, made, used)
-        for rank in ends:
+            moment = alone(pair, made, used)
+        for rank in pair:
             if moment not in groups[rank]:
                 groups[rank][moment] = DerivedGroup(moment, [], [])
                 insort(moments[rank], moment)
@@ -83,15 +83,15 @@ def derived(schedule: Schedule, most: int) -> tuple[list[list[int]], list[list[D
 
 
 def _messages(
-    schedule: Schedule, starts: Sequence[Sequence[int]]
+    schedule: Schedule, starts: Sequence[Sequence[int]], ends: Sequence[Sequence[int]]
 ) -> list[tuple[int, int, str, int, int, tuple[int, int], tuple[int, int]]]:
     """The messages: when each is used and made, its name (`Message`), and rank and place of the two passes."""
     rank_of, m, stages = schedule.placement.ranks, schedule.m, schedule.stages
     makers: list[tuple[int, tuple[int, int]]] = [(0, (0, 0))] * (2 * stages * m)
-    for rank, (actions, row) in enumerate(zip(schedule.ranks, starts, strict=True)):
+    for rank, (actions, row) in enumerate(zip(schedule.ranks, ends, strict=True)):
         for i, (kind, stage, microbatch) in enumerate(actions):
             if kind != "W":
-                makers[_output(kind, stage, stages) * m + microbatch] = row[i] + _LENGTH[kind], (rank, i)
+                makers[_output(kind, stage, stages) * m + microbatch] = row[i], (rank, i)
     messages = []
     for rank, (actions, row) in enumerate(zip(schedule.ranks, starts, strict=True)):
         for i, (kind, stage, microbatch) in enumerate(actions):
@@ -108,38 +108,48 @@ def _output(kind: str, stage: int, stages: int) -> int:
     return stage if kind == "F" else stages + stage
 
 
-def _starts(schedule: Schedule) -> list[list[int]]:
-    """When each pass of each rank starts if the table is run: `execution.execute` for whole units."""
-    stages, m = schedule.stages, schedule.m
-    ends = [-1] * (2 * stages * m)
+def _executed(schedule: Schedule) -> tuple[list[list[int]], list[list[int]]]:
+    """When each pass of each rank starts and ends if the table is run: `execution.execute` for whole units."""
+    stages, m, fused = schedule.stages, schedule.m, schedule.fused
+    exists = [-1] * (2 * stages * m)  # by output, since when
     waiting: dict[int, list[int]] = defaultdict(list)
     starts: list[list[int]] = [[] for _ in schedule.ranks]
+    ends: list[list[int]] = [[] for _ in schedule.ranks]
     clocks, ready = [0] * schedule.p, list(range(schedule.p))
     while ready:
         rank = ready.pop()
         actions, row, clock = schedule.ranks[rank], starts[rank], clocks[rank]
         while len(row) < len(actions):
-            kind, stage, microbatch = actions[len(row)]
-            forward, backward = stage * m + microbatch, (stages + stage) * m + microbatch
-            needed = [backward] if kind == "W" else [] if kind == "F" else [forward]
-            if kind == "F" and stage:
-                needed.append(forward - m)
-            elif kind in "BI" and stage < stages - 1:
-                needed.append(backward + m)
-            missing = next((output for output in needed if ends[output] < 0), None)
+            place, needed = len(row), []
+            cell = actions[place : place + 2] if fused and actions[place] in fused else (actions[place],)
+            for kind, stage, microbatch in cell:
+                forward, backward = stage * m + microbatch, (stages + stage) * m + microbatch
+                if kind == "W":
+                    needed.append(backward)
+                elif kind != "F":
+                    needed.append(forward)
+                    if stage < stages - 1:
+                        needed.append(backward + m)
+                elif stage:
+                    needed.append(forward - m)
+            missing = next((output for output in needed if exists[output] < 0), None)
             if missing is not None:
                 waiting[missing].append(rank)
                 break
             for output in needed:
-                clock = max(clock, ends[output])
-            row.append(clock)
-            clock += _LENGTH[kind]
-            if kind != "W":
-                made = forward if kind == "F" else backward
-                ends[made] = clock
-                if made in waiting:
-                    ready += waiting.pop(made)
+                clock = max(clock, exists[output])
+            start = clock
+            for kind, _, _ in cell:
+                clock += _LENGTH[kind]
+            for kind, stage, microbatch in cell:
+                row.append(start)
+                ends[rank].append(clock)
+                if kind != "W":
+                    made = _output(kind, stage, stages) * m + microbatch
+                    exists[made] = clock
+                    if made in waiting:
+                        ready += waiting.pop(made)
         clocks[rank] = clock
     if any(len(row) < len(actions) for row, actions in zip(starts, schedule.ranks, strict=True)):
         execute(schedule, FORWARD, BACKWARD, WEIGHTS)  # says where it is stuck
-    return starts
+    return starts, ends

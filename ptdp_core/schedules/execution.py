@@ -7,6 +7,7 @@ real stages and links, and is tested against this module.
 from collections import defaultdict
 from collections.abc import Iterator
 from fractions import Fraction
+from itertools import chain
 from typing import Generic, NamedTuple, TypeVar
 
 from ptdp_core.schedules.actions import Action, Schedule
@@ -22,9 +23,9 @@ class TimelineEvent(NamedTuple, Generic[Time_co]):
     Every timeline is made of these: executed here, simulated, emulated, run or drawn.
 
     `kind` is that of a pass (`actions.KINDS`), which `action` names, or 'exchange', 'data_parallel', 'optimizer' or
-    'host', whose action is None. `exchange` has the messages of an executed exchange where they are known. The unit of
-    the times depends on the timeline: an exact one has integers or fractions of t_f, all others seconds (picoseconds
-    inside the simulator).
+    'host', whose action is None. A fused pair are two events, F and B, with the same start and end. `exchange` has the
+    messages of an executed exchange where they are known. The unit of the times depends on the timeline: an exact one
+    has integers or fractions of t_f, all others seconds (picoseconds inside the simulator).
     """
 
     kind: str
@@ -57,29 +58,36 @@ def execute(schedule: Schedule, t_f: Time, t_b: Time, t_w: Time | None = None) -
     """Run the table: each action starts when its rank is free and its inputs exist (Section 2.2).
 
     t_f and t_b are the times of one chunk's passes, t_w that part of t_b which a split backward pass spends on the
-    gradients of the weights (half if not given: every linear layer's two GEMMs are equal). Raises `ValueError` if the
-    order cannot run.
+    gradients of the weights (half if not given: every linear layer's two GEMMs are equal). Both passes of a fused pair
+    last as long as the two take one after the other. Raises `ValueError` if the order cannot run.
     """
     cost, stages = _costs(t_f, t_b, t_w), schedule.stages
     ends: dict[Action, Time] = {}
     waiting: dict[Action, list[int]] = defaultdict(list)
     timeline: list[list[TimelineEvent[Time]]] = [[] for _ in schedule.ranks]
-    ready = list(range(schedule.p))
+    ready, fused = list(range(schedule.p)), schedule.fused
     while ready:
         rank = ready.pop()
         actions, done = schedule.ranks[rank], timeline[rank]
         while len(done) < len(actions):
             action = actions[len(done)]
+            cell: tuple[Action, ...] = (action,)
+            inputs, duration = needs(action, stages), cost[action.kind]
+            if fused and action in fused:
+                beside = actions[len(done) + 1]
+                cell = action, beside
+                inputs, duration = chain(inputs, needs(beside, stages)), duration + cost[beside.kind]
             start: Time = done[-1].end if done else 0
-            for needed in needs(action, stages):
+            for needed in inputs:
                 if needed not in ends:
                     waiting[needed].append(rank)
                     break
                 start = max(start, ends[needed])
             else:
-                end = ends[action.output] = start + cost[action.kind]
-                done.append(TimelineEvent(action.kind, action, start, end))
-                ready += waiting.pop(action.output, ())
+                for each in cell:
+                    ends[each.output] = end = start + duration
+                    done.append(TimelineEvent(each.kind, each, start, end))
+                    ready += waiting.pop(each.output, ())
                 continue
             break
     stuck = {
@@ -158,18 +166,20 @@ class _Execution:
         return True
 
     def _compute(self, rank: int, instruction: Compute) -> bool:
-        action = instruction.action
-        start = self.clock[rank]
-        message = message_into(action, self.placement)
-        for needed in needs(action, self.stages):
-            if message and needed.stage == message.stage:
-                if message not in self.sent or message not in self.received:
+        start, actions = self.clock[rank], instruction.actions
+        for action in actions:
+            message = message_into(action, self.placement)
+            for needed in needs(action, self.stages):
+                if message and needed.stage == message.stage:
+                    if message not in self.sent or message not in self.received:
+                        return False
+                    start = max(start, self.sent[message], self.received[message])
+                elif needed not in self.ends:
                     return False
-                start = max(start, self.sent[message], self.received[message])
-            elif needed not in self.ends:
-                return False
-        end = self.ends[action.output] = self.clock[rank] = start + self.cost[action.kind]
-        self.timeline[rank].append(TimelineEvent(action.kind, action, start, end))
+        end = self.clock[rank] = start + sum([self.cost[action.kind] for action in actions])
+        for action in actions:
+            self.ends[action.output] = end
+            self.timeline[rank].append(TimelineEvent(action.kind, action, start, end))
         return True
 
 

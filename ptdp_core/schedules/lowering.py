@@ -22,7 +22,7 @@ from functools import partial
 from itertools import compress, islice, pairwise
 from typing import TypeVar
 
-from ptdp_core.schedules.actions import WEIGHT_GRADIENT, Action, Schedule
+from ptdp_core.schedules.actions import WEIGHT_GRADIENT, Action, Cell, Schedule, cells, passes_of
 from ptdp_core.schedules.derived import DerivedGroup, derived
 from ptdp_core.schedules.placement import StagePlacement
 from ptdp_core.schedules.program import (
@@ -61,11 +61,17 @@ def lower(schedule: Schedule, mode: str) -> Program:
             f"exchanges={schedule.exchanges!r} is unknown; needs one of {', '.join(MESSAGES_AT_ONCE)}; "
             "try exchanges='derived'"
         )
+    if schedule.fused and schedule.exchanges != "derived":
+        raise ValueError(
+            f"exchanges={schedule.exchanges!r} of a schedule with fused passes; needs those derived from its table; "
+            "try exchanges='derived'"
+        )
     ranks: Iterable[Iterable[Instruction]]
     if mode == "overlapped":
         ranks = _overlapped(schedule)
     else:
-        ranks = map(_instructions, blocking_groups(schedule, partial(_messages, place=schedule.placement)))
+        groups = blocking_groups(schedule, partial(_messages, place=schedule.placement))
+        ranks = (_instructions(each, schedule.fused) for each in groups)
     return Program(mode, schedule, tuple(map(tuple, ranks)))
 
 
@@ -115,11 +121,11 @@ def _present(messages: Sequence[M | None], places: Iterable[int]) -> list[M]:
     return [message for place in places if (message := messages[place]) is not None]
 
 
-def _instructions(groups: Groups[Message]) -> Iterator[Instruction]:
+def _instructions(groups: Groups[Message], fused: frozenset[Action]) -> Iterator[Instruction]:
     for sends, receives, actions in groups:
         if sends or receives:
             yield Exchange(tuple(sends), tuple(receives))
-        yield from map(Compute, actions)
+        yield from map(Compute, cells(actions, fused) if fused else actions)
 
 
 def _exchange(sends: Iterable[Message | None], receives: Iterable[Message | None]) -> Iterator[Exchange]:
@@ -228,18 +234,23 @@ def _overlapped(schedule: Schedule) -> Iterator[Iterator[Instruction]]:
         for position, action in enumerate(actions)
         if (message := message_out_of(action, placement))
     }
-    for actions in schedule.ranks:
-        used = [(message, i) for i, action in enumerate(actions) if (message := message_into(action, placement))]
-        posted: list[list[Message]] = [[] for _ in (*actions, None, None)]  # by the action that is still two ahead
+    for row in schedule.cells:
+        used = [
+            (message, i)
+            for i, cell in enumerate(row)
+            for action in passes_of(cell)
+            if (message := message_into(action, placement))
+        ]
+        posted: list[list[Message]] = [[] for _ in (*row, None, None)]  # by the action that is still two ahead
         latest: dict[int, int] = {}  # by source: where what it sent last of those seen so far is received
         for message, position in sorted(used, key=lambda use: sent.get(use[0], 0), reverse=True):
             latest[message.source] = min(position, latest.get(message.source, position))
             posted[latest[message.source]].insert(0, message)
-        yield _posting(actions, posted, schedule)
+        yield _posting(row, posted, placement)
 
 
-def _posting(actions: tuple[Action, ...], posted: list[list[Message]], schedule: Schedule) -> Iterator[Instruction]:
+def _posting(row: Sequence[Cell], posted: list[list[Message]], place: StagePlacement) -> Iterator[Instruction]:
     yield from _exchange((), (*posted[0], *posted[1]))
-    for action, after_next in zip(actions, posted[2:], strict=True):
-        yield Compute(action)
-        yield from _exchange((message_out_of(action, schedule.placement),), after_next)
+    for cell, after_next in zip(row, posted[2:], strict=True):
+        yield Compute(cell)
+        yield from _exchange([message_out_of(action, place) for action in passes_of(cell)], after_next)

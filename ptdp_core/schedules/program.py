@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ptdp_core.schedules.actions import Action, Schedule
+from ptdp_core.schedules.actions import Action, Cell, Schedule, passes_of
 from ptdp_core.schedules.placement import StagePlacement
 
 MODES = ("blocking", "overlapped")
@@ -31,12 +31,17 @@ class Message(NamedTuple):
 
 
 class Compute(NamedTuple):
-    """Run one forward or backward pass, or one half of a split one."""
+    """Run one forward or backward pass, or one half of a split one; or the two of a fused pair together."""
 
-    action: Action
+    cell: Cell
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        """The passes, of which there is one unless they are fused."""
+        return passes_of(self.cell)
 
     def __str__(self) -> str:
-        return f"compute {self.action}"
+        return f"compute {self.cell}"
 
 
 class Exchange(NamedTuple):

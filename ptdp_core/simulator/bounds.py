@@ -84,16 +84,19 @@ def _least_flush(config: TrainingConfig, model: CostModel) -> float:
     gather = model.gather(config)
     hop = single + gather
     flush = _formula_time(config, stages)
-    splits = definition(parallel.schedule).splits
+    schedule = definition(parallel.schedule)
     for rank in {placement.first, max(p - 2, 0), p - 1}:
         alone, paired = _receives(parallel.schedule, p, m, parallel.v, rank)
         work = m * sum(forward[stage] + backward[stage] for stage in placement.stages[rank])
+        if schedule.fuses:  # all all-to-alls may be hidden
+            held = [stages[stage] for stage in placement.stages[rank]]
+            work -= m * sum(2 * stage.exchange + stage.recomputed_exchange for stage in held)
         # Which receives are paired is known by the stash, where passes are split on the first rank only.
-        waits = 0.0 if splits and rank != placement.first else alone * hop + paired * (double + 2 * gather)
+        waits = 0.0 if schedule.splits and rank != placement.first else alone * hop + paired * (double + 2 * gather)
         first = placement.stages[rank][0]
         hops = placement.crossings[first]
         way = forward_before[first] + max(hops - 1, 0) * hop
-        if not splits:
+        if not schedule.splits:
             way += backward_before[first] + hops * hop
         flush = max(flush, way + work + waits)
     return flush
@@ -105,7 +108,7 @@ def _formula_time(config: TrainingConfig, stages: Stages) -> float:
     Every stage is as fast as the fastest: a table's execution takes no longer if a pass gets shorter.
     """
     parallel, schedule = config.parallel, definition(config.parallel.schedule)
-    if not schedule.splits or schedule.bubble is None:
+    if not schedule.splits or schedule.bubble is None or (schedule.fuses and parallel.e > 1):
         return 0.0
     forward, weights, inputs = (
         int(min(getattr(stage, part) for stage in stages.different) * PICOSECONDS)

@@ -35,7 +35,7 @@ from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.executor import PICOSECONDS
 from ptdp_core.simulator.kernels import FP16_BYTES, KernelModel
 from ptdp_core.simulator.memory import FP32_GRADIENT_BYTES, updated
-from ptdp_core.simulator.network import Group, NetworkModel, data_group, tensor_group
+from ptdp_core.simulator.network import Group, NetworkModel, data_group, expert_group, tensor_group
 from ptdp_core.simulator.software import Software
 
 # What does not matter to the times of passes: the fields that only the schedule and the gradients' reduction know.
@@ -53,7 +53,8 @@ class StageTimes:
     """Seconds of one microbatch's passes through one stage: fetching it, its layers, and embedding or logits if any.
 
     `weight_gradient` is the part of the backward pass that a split backward pass does later: the GEMMs for the weights'
-    gradients, and the accumulation of these.
+    gradients, and the accumulation of these. `exchange` is the part of `layers_forward`, and of `layers_backward`, in
+    which tokens go to their experts and back; `recomputed_exchange` that of `recompute`.
     """
 
     fetch: float
@@ -63,6 +64,8 @@ class StageTimes:
     extra_forward: float = 0.0
     extra_backward: float = 0.0
     weight_gradient: float = 0.0
+    exchange: float = 0.0
+    recomputed_exchange: float = 0.0
 
     @property
     def forward(self) -> float:
@@ -78,6 +81,24 @@ class StageTimes:
     def input_gradient(self) -> float:
         """Seconds of a split backward pass without the weights' gradients (I), recomputation included."""
         return self.backward - self.weight_gradient
+
+
+def hidden_in_pair(forward: StageTimes, backward: StageTimes) -> tuple[float, float]:
+    """Seconds of the all-to-alls of an F, and of those of a B, that a fused pair of the two hides.
+
+    The passes take turns (DeepSeek-V3, arXiv:2412.19437, Section 3.2.1): while one exchanges, the other computes up to
+    its own next exchange. So each hides as much as the other computes between as many exchanges as both have, x seconds
+    of them: min(x, C x/X), where the other computes C seconds in all and exchanges X.
+    """
+    exchanges = forward.exchange, backward.exchange + backward.recomputed_exchange
+    together = min(exchanges)
+    if not together:
+        return 0.0, 0.0
+    of_forward, of_backward = (
+        min(together, (whole - own) * together / own)
+        for whole, own in ((backward.backward, exchanges[1]), (forward.forward, exchanges[0]))
+    )
+    return of_forward, of_backward
 
 
 class Stages(tuple[StageTimes, ...]):
@@ -290,6 +311,8 @@ class CostModel:
                 + fsum(self._gathered(config, call) for call in recomputation_gathers(config, k)),
                 (k - dense) * layer.layers_backward + dense * first.layers_backward,
                 weight_gradient=(k - dense) * layer.weight_gradient + dense * first.weight_gradient,
+                exchange=(k - dense) * layer.exchange,
+                recomputed_exchange=(k - dense) * layer.recomputed_exchange,
             )
             for k, dense in set(kinds)
         }
@@ -366,25 +389,34 @@ class CostModel:
         weights = self.seconds(self._accumulated(config, weight_gradients, *weights_and_tensors), group)
         waits = self.context_waits(config)
         forward, backward, recompute = forward + waits[0], backward + waits[1], recompute + waits[2]
+        exchange = repeated = 0.0
         if model.experts:
             exchange = self.expert_exchange(config)
+            repeated = exchange if parallel.recompute == "full" else 0.0
             forward_launches, backward_launches = self.expert_launches(config)
             forward += exchange + forward_launches
             recompute += exchange + forward_launches if parallel.recompute == "full" else 0.0
             backward += exchange + backward_launches
-        return StageTimes(self.cluster.microbatch_host_time, forward, recompute, backward, weight_gradient=weights)
+        return StageTimes(
+            self.cluster.microbatch_host_time,
+            forward,
+            recompute,
+            backward,
+            weight_gradient=weights,
+            exchange=exchange,
+            recomputed_exchange=repeated,
+        )
 
     def expert_exchange(self, config: TrainingConfig) -> float:
         """Seconds of the all-to-alls of a layer's pass, dispatch and combine, on the busiest expert-parallel rank.
 
-        Nothing else is computed meanwhile. A group's ranks are neighbours where tensor ranks have experts of their own,
-        and t apart otherwise. With `deduplicated_dispatch` a token goes once to each rank and once to each node, with
-        `overlapped_exchange` all of it hides, as it is shorter than what another microbatch computes.
+        Nothing else is computed meanwhile. With `deduplicated_dispatch` a token goes once to each rank and once to each
+        node, with `overlapped_exchange` all of it hides, as it is shorter than what another microbatch computes.
         """
-        parallel, node = config.parallel, self.cluster.gpus_per_node
+        parallel = config.parallel
         if parallel.e == 1 or self.software.overlapped_exchange:
             return 0.0
-        group = tensor_group(parallel.e, node) if parallel.whole_experts else data_group(parallel.t, parallel.e, node)
+        group = expert_group(parallel.e, parallel.expert_tensor_ranks, self.cluster.gpus_per_node)
         size = self.cluster.element_bytes * experts.load(config)
         sizes = [size * call.elements for call in experts.passes(config).forward]
         if not self.software.deduplicated_dispatch:

@@ -8,15 +8,18 @@ picoseconds, so that sums are exact and two runs can be compared.
 
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, count
 from typing import NamedTuple, TypeVar
 
-from ptdp_core.schedules import KINDS, Action, Schedule, blocking_groups
+from ptdp_core.schedules import KINDS, Action, Fused, Schedule, blocking_groups
+from ptdp_core.schedules.actions import cells
 
 PICOSECONDS = 10**12
+# The kinds of the F and the B of a fused pair, whose 'stage' is that of the F times p*v, plus that of the B.
+FUSED_KINDS = "F&", "&B"
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,7 @@ class Costs:
     - `gather`: putting one received message together
     - `exchange`: the host's time for one group of messages
     - `weight_gradient[stage]`: the part of `backward` that a split backward pass does later, if any is split
+    - `hidden[f, b]`: by how much less the F of stage f, and the B of stage b, keep a rank busy as a fused pair
     """
 
     forward: Sequence[int]
@@ -37,15 +41,30 @@ class Costs:
     gather: int
     exchange: int
     weight_gradient: Sequence[int] = ()
+    hidden: Mapping[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
 
     @cached_property
-    def passes(self) -> dict[str, Sequence[int]]:
-        """The durations of each kind of pass, by stage."""
-        passes = {"F": self.forward, "B": self.backward}
+    def passes(self) -> dict[str, Sequence[int] | Mapping[int, int]]:
+        """The durations of each kind of pass, by stage; those of a fused pair add up to what both together take."""
+        passes: dict[str, Sequence[int] | Mapping[int, int]] = {"F": self.forward, "B": self.backward}
         if self.weight_gradient:
             pairs = zip(self.backward, self.weight_gradient, strict=True)
             passes |= {"I": [both - weights for both, weights in pairs], "W": self.weight_gradient}
-        return passes
+        return passes | {kind: _InPairs(self, part) for part, kind in enumerate(FUSED_KINDS)}
+
+
+class _InPairs(dict[int, int]):
+    """The durations of the F (part 0) or the B (part 1) of fused pairs, computed when they are asked for."""
+
+    def __init__(self, costs: Costs, part: int) -> None:
+        self.costs, self.part = costs, part
+
+    def __missing__(self, number: int) -> int:
+        costs = self.costs
+        pair = divmod(number, len(costs.forward))
+        whole = (costs.forward, costs.backward)[self.part][pair[self.part]]
+        self[number] = whole - costs.hidden.get(pair, (0, 0))[self.part]
+        return self[number]
 
 
 K = TypeVar("K")
@@ -122,7 +141,7 @@ def compile_blocking(schedule: Schedule) -> Events:
     partners, links = _partners(exchanges, sent_at, received_at, stages)
     order, arrived = _in_order(groups, partners)
     width = max(2, *map(len, partners))
-    pass_numbers, passes = _numbered((tuple([action[:2] for action in actions]) for _, _, actions in exchanges), ())
+    pass_numbers, passes = _numbered(_kinds(schedule, (actions for _, _, actions in exchanges)), ())
     numbers = zip(
         (tuple(row.values()) for row in partners), (len(r) for _, r, _ in exchanges), pass_numbers, strict=True
     )
@@ -140,6 +159,22 @@ def compile_blocking(schedule: Schedule) -> Events:
         ranks=[array("i", arrived[end - len(row) : end]) for end, row in zip(ends, groups, strict=True)],
         stages=stages,
     )
+
+
+def _kinds(schedule: Schedule, rows: Iterable[Sequence[Action]]) -> Iterator[tuple[tuple[str, int], ...]]:
+    """The (kind, stage) of the passes in each row; see `FUSED_KINDS`."""
+    if not schedule.fused:
+        return (tuple([action[:2] for action in actions]) for actions in rows)
+    return (tuple(_kinds_in_pairs(schedule, actions)) for actions in rows)
+
+
+def _kinds_in_pairs(schedule: Schedule, actions: Sequence[Action]) -> Iterator[tuple[str, int]]:
+    for cell in cells(actions, schedule.fused):
+        if isinstance(cell, Fused):
+            pair = cell.forward.stage * schedule.stages + cell.backward.stage
+            yield from ((kind, pair) for kind in FUSED_KINDS)
+        else:
+            yield cell[:2]
 
 
 def _partners(

@@ -34,6 +34,11 @@ def data_group(t: int, d: int, gpus_per_node: int) -> Group:
     return Group(d, min(d, max(1, gpus_per_node // t)))
 
 
+def expert_group(e: int, etp: int, gpus_per_node: int) -> Group:
+    """The group of the e GPUs with different experts, each of which etp GPUs side by side share."""
+    return data_group(etp, e, gpus_per_node)
+
+
 class NetworkModel:
     """Communication times on one cluster."""
 

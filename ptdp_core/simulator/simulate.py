@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, product
 from math import fsum
 
 from ptdp_core.config import ParallelConfig, TrainingConfig
@@ -20,10 +20,10 @@ from ptdp_core.layout import (
     step_collectives,
     whole_elements,
 )
-from ptdp_core.schedules import TimelineEvent
+from ptdp_core.schedules import TimelineEvent, definition
 from ptdp_core.simulator import experts
 from ptdp_core.simulator.cluster import Cluster
-from ptdp_core.simulator.costs import CostModel, Stages
+from ptdp_core.simulator.costs import CostModel, Stages, hidden_in_pair
 from ptdp_core.simulator.estimate import BUBBLE_CAUSES, PHASES, Estimate
 from ptdp_core.simulator.executor import PICOSECONDS, Costs
 from ptdp_core.simulator.memory import rank_memory
@@ -136,7 +136,20 @@ def pipeline_costs(model: CostModel, config: TrainingConfig, stages: Stages) -> 
         gather=round(model.gather(config) * PICOSECONDS),
         exchange=round(model.cluster.exchange_host_time * PICOSECONDS),
         weight_gradient=stages.weight_gradient,
+        hidden=_hidden(config.parallel, stages),
     )
+
+
+def _hidden(parallel: ParallelConfig, stages: Stages) -> dict[tuple[int, int], tuple[int, int]]:
+    """What fused pairs of the passes of two stages on one rank hide, in picoseconds; nothing if none are fused."""
+    if not definition(parallel.schedule).fuses:
+        return {}
+    saved = {}
+    for held in parallel.placement.stages:
+        for f, b in product(held, held):
+            of_forward, of_backward = hidden_in_pair(stages[f], stages[b])
+            saved[f, b] = round(of_forward * PICOSECONDS), round(of_backward * PICOSECONDS)
+    return saved
 
 
 def _phases(
@@ -151,6 +164,8 @@ def _phases(
     """The seconds of each phase, mean over pipeline ranks. The bubble is the rest of the iteration."""
     p, m = config.parallel.p, config.parallel.m
     phases = {phase: seconds * m / p for phase, seconds in stages.phases.items()}
+    for phase, saved in zip(("forward", "backward"), pipeline.hidden, strict=True):
+        phases[phase] -= saved / PICOSECONDS / p
     phases |= {
         "pipeline_communication": sum(pipeline.communication) / PICOSECONDS / p,
         "data_parallel": fsum(data_parallel) / p,
@@ -168,9 +183,12 @@ def _bubble_times(parallel: ParallelConfig, free: Costs, bubble: float, message_
         return [round(sum(times) / len(times))] * len(times)
 
     forward, backward, weights = mean(free.forward), mean(free.backward), mean(free.weight_gradient)
-    equal = replace(free, forward=forward, backward=backward, weight_gradient=weights)
-    ends = flush(parallel.schedule, parallel.p, parallel.m, parallel.v, equal).ends
-    fill_and_drain = (max(ends) - parallel.m * parallel.v * (forward[0] + backward[0])) / PICOSECONDS
+    saved = [mean([pair[part] for pair in free.hidden.values()]) for part in range(2)] if free.hidden else ([], [])
+    hidden_in_pairs = dict(zip(free.hidden, zip(*saved, strict=True), strict=True))
+    equal = replace(free, forward=forward, backward=backward, weight_gradient=weights, hidden=hidden_in_pairs)
+    pipeline = flush(parallel.schedule, parallel.p, parallel.m, parallel.v, equal)
+    work = parallel.m * parallel.v * (forward[0] + backward[0]) - sum(pipeline.hidden) // parallel.p
+    fill_and_drain = (max(pipeline.ends) - work) / PICOSECONDS
     times = (fill_and_drain, bubble - message_waiting - fill_and_drain, message_waiting)
     return dict(zip(BUBBLE_CAUSES, times, strict=True))
 

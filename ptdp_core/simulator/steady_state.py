@@ -21,11 +21,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from itertools import accumulate, islice
+from itertools import accumulate
 from typing import NamedTuple
 
-from ptdp_core.schedules import TimelineEvent, build, definition, exists, stash_fronts
-from ptdp_core.simulator.executor import Costs, Events, compile_blocking, execute_blocking
+from ptdp_core.schedules import TimelineEvent, build, definition, exists, passes_of, stash_fronts
+from ptdp_core.simulator.executor import FUSED_KINDS, Costs, Events, compile_blocking, execute_blocking
 from ptdp_core.simulator.native import Native, native
 
 
@@ -34,12 +34,14 @@ class Flush(NamedTuple):
 
     - `ends[r]`: when rank r has finished its last computation and exchange
     - `communication[r]`: how long its exchanges would take if every peer were ready
+    - `hidden`: how much of the F, and of the B, of all ranks together fused pairs hide
     - `stash_fronts[r]`: see `schedules.stash_fronts`
     - `executed`: the number of microbatches that were executed; the others are added periods
     """
 
     ends: tuple[int, ...]
     communication: tuple[int, ...]
+    hidden: tuple[int, int]
     stash_fronts: tuple[list[tuple[int, int]], ...]
     executed: int
 
@@ -72,33 +74,37 @@ def flush(name: str, p: int, m: int, v: int, costs: Costs) -> Flush:
     for short in short_batches(name, p, m, v):
         executed = _executed(name, p, short, v, costs)
         if short == m:
-            return Flush(executed.ends, executed.communication, executed.stash_fronts, m)
+            return Flush(executed.ends, executed.communication, executed.hidden[0], executed.stash_fronts, m)
         period = definition(name).period
         assert period is not None
         # A rank that is alone never waits, so that each microbatch adds the time of its passes.
-        shift = executed.shift if p > 1 else period(p) * (sum(costs.forward) + sum(costs.backward))
+        alone = p == 1 and not definition(name).fuses
+        shift = period(p) * (sum(costs.forward) + sum(costs.backward)) if alone else executed.shift
         if shift is not None:
             periods = (m - short) // period(p)
             ends = tuple([end + periods * shift for end in executed.ends])
             pairs = zip(executed.communication, executed.repeated, strict=True)
-            return Flush(ends, tuple([once + periods * more for once, more in pairs]), executed.stash_fronts, short)
+            communication = tuple([once + periods * more for once, more in pairs])
+            forward, backward = (once + periods * more for once, more in zip(*executed.hidden, strict=True))
+            return Flush(ends, communication, (forward, backward), executed.stash_fronts, short)
     raise AssertionError("the last batch tried is the whole")
 
 
 class Executed(NamedTuple):
     """An executed batch: see `Flush`. `shift` is the length of a period if the batch has settled into one, and
-    `repeated[r]` how long the exchanges of rank r in a period would take."""
+    `repeated[r]` how long the exchanges of rank r in a period would take; `hidden` is of the batch and of a period."""
 
     ends: tuple[int, ...]
     communication: tuple[int, ...]
     repeated: tuple[int, ...]
     shift: int | None
     stash_fronts: tuple[list[tuple[int, int]], ...]
+    hidden: tuple[tuple[int, int], tuple[int, int]] = ((0, 0), (0, 0))
 
 
 def _executed(name: str, p: int, m: int, v: int, costs: Costs) -> Executed:
-    """Execute m microbatches, compiled if that is possible."""
-    compiled = native()
+    """Execute m microbatches, compiled if that is possible: tables with fused pairs run in Python."""
+    compiled = None if definition(name).fuses else native()
     return (compiled and _executed_by(compiled, name, p, m, v, costs)) or _executed_in_python(name, p, m, v, costs)
 
 
@@ -138,7 +144,23 @@ def _executed_in_python(name: str, p: int, m: int, v: int, costs: Costs) -> Exec
         tuple(exchanging(stretch.kinds) for stretch in compiled.stretches) or (0,) * p,
         _steady_shift(compiled, done),
         compiled.stash_fronts,
+        (
+            _hidden(compiled.events, compiled.kinds, costs),
+            _hidden(compiled.events, [stretch.kinds for stretch in compiled.stretches], costs),
+        ),
     )
+
+
+def _hidden(events: Events, by_rank: Iterable[Counter[int]], costs: Costs) -> tuple[int, int]:
+    """What fused pairs hide of their F, and of their B, in so many steps of each kind."""
+    hidden = [0, 0]
+    for kinds in by_rank if costs.hidden else ():
+        for step, number in kinds.items():
+            for kind, pair in events.passes[events.kinds[step][2]]:
+                if kind in FUSED_KINDS:
+                    part = FUSED_KINDS.index(kind)
+                    hidden[part] += number * costs.hidden.get(divmod(pair, events.stages), (0, 0))[part]
+    return hidden[0], hidden[1]
 
 
 def short_batches(name: str, p: int, m: int, v: int) -> list[int]:
@@ -265,17 +287,19 @@ def pipeline_timeline(name: str, p: int, m: int, v: int, costs: Costs) -> list[l
     events = compiled_schedule(name, p, m, v).events
     done, durations = execute_blocking(events, costs), events.durations(costs)
     timeline: list[list[TimelineEvent[int]]] = []
-    for steps, table in zip(events.ranks, build(name, p, m, v).ranks, strict=True):
+    for steps, table in zip(events.ranks, build(name, p, m, v).cells, strict=True):
         row: list[TimelineEvent[int]] = []
-        actions = iter(table)
+        cells = iter(table)
         for step in steps:
             kind = events.kind[step]
             passes = [costs.passes[letter][stage] for letter, stage in events.passes[events.kinds[kind][2]]]
             time = done[step] - sum(passes)
             if durations[kind]:
                 row.append(TimelineEvent("exchange", None, time - durations[kind], time))
-            for action, duration in zip(islice(actions, len(passes)), passes, strict=True):
-                row.append(TimelineEvent(action.kind, action, time, time + duration))
-                time += duration
+            while passes:
+                actions = passes_of(next(cells))
+                duration = sum(passes[: len(actions)])
+                row += [TimelineEvent(action.kind, action, time, time + duration) for action in actions]
+                time, passes = time + duration, passes[len(actions) :]
         timeline.append(row)
     return timeline

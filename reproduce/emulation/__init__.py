@@ -12,7 +12,8 @@ all-gather of scatter/gather, its gradient buckets, their data-parallel reductio
 embedding; sockets, over links that the kernel shapes (`fabric.py`). What is modelled, by sleeping: a pass's compute,
 with what happens inside a node during it (tensor-parallel all-reduces, the putting together of a received tensor); a
 data-parallel reduction inside a node, which also runs, in the time that NVLink would take; optimizer and host.
-Tensor-parallel all-reduces between nodes really run, those of a pass as one of their summed size.
+Tensor-parallel all-reduces between nodes really run, those of a pass as one of their summed size; so does each
+all-to-all of tokens to their experts and back, which inside a node takes the modelled time.
 
 Message sizes and link rates are `plan.SHRINK` times smaller than the cluster's, times are not: an iteration takes as
 long as on the cluster, and costs next to no CPU time. Every rank has one link between nodes, of the cluster's

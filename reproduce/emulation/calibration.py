@@ -20,6 +20,7 @@ from reproduce.emulation.virtual import RendezvousCommunicator, sleep_until
 
 REPEATS, WARMUP = 9, 2
 COLLECTIVE_REPEATS = 5
+SETTLING, SETTLED = 30, 30
 MARGIN = 3e-3  # seconds between agreeing on a start and the start
 TINY = 1
 SMALLEST = 1 << 13  # elements of the smallest message that has enough packets to show a rate
@@ -46,6 +47,21 @@ class Stopwatch:
             seconds.append(time.monotonic() - start)
         return seconds[WARMUP:]
 
+    def time_between_passes(self, operation: Callable[[], object]) -> list[float]:
+        """Seconds of an operation before which each rank sleeps, as long as a short pass, from its own last one on.
+
+        So the ranks of a group need not start together: gloo's all-to-all, whose requests for messages queue behind
+        messages, settles in a state in which they do not, and in which it takes longer.
+        """
+        seconds, end = [], self.agree()
+        for _ in range(SETTLING + SETTLED):
+            sleep_until(end + MARGIN)
+            start = time.monotonic()
+            operation()
+            end = time.monotonic()
+            seconds.append(end - start)
+        return seconds[SETTLING:]
+
 
 def fit(small: tuple[int, Sequence[float]], large: tuple[int, Sequence[float]]) -> Timing:
     """Latency and rate from the seconds at two sizes, in elements.
@@ -65,9 +81,14 @@ def measure_links(plan: EmulationPlan, groups: Groups, folder: Path) -> Measured
         _measure_exchanges(plan, groups, folder, watch, measured)
     if plan.data_spans_nodes:
         mine = plan.ranks[groups.pp.rank]
-        size = min(LARGEST, sum(map(sum, mine.elements)) + mine.tied)
+        pieces = [piece for chunk in mine.pieces for piece in chunk]
+        of_experts = sum(piece.elements for piece in pieces if piece.of_experts)
         # All ranks wait for the slowest one before they step; between passes, each rank goes on by itself.
-        measured.collectives["data"] = _collective(watch, groups.dp.all_reduce, size, groups.dp)
+        reduced = {"data": (groups.dp, sum(piece.elements for piece in pieces) - of_experts + mine.tied)}
+        if groups.edp.size > 1 and groups.edp is not groups.dp:
+            reduced["expert data"] = (groups.edp, max(1, of_experts))
+        for use, (axis, size) in reduced.items():
+            measured.collectives[use] = _collective(watch, axis.all_reduce, min(LARGEST, size), groups.dp)
     if plan.tensor_spans_nodes:
         alone = Axis("rank")
         size = min(LARGEST, max(stage.reduced_backward for stage in plan.stages))
@@ -75,6 +96,11 @@ def measure_links(plan: EmulationPlan, groups: Groups, folder: Path) -> Measured
         if plan.boundary.is_scattered:
             size = plan.boundary.message_elements
             measured.collectives["gather"] = _collective(watch, groups.tp.all_gather, size, alone)
+    if plan.experts_span_nodes:
+        # All have one size, so that its rate says all: a latency would not show, behind a message of the other way.
+        rows = torch.zeros(plan.exchange.elements)
+        seconds = statistics.median(watch.time_between_passes(partial(groups.ep.all_to_all, rows)))
+        measured.collectives["experts"] = Timing(0.0, rows.numel() * ELEMENT_BYTES / seconds)
     return measured
 
 

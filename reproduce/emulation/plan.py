@@ -1,25 +1,27 @@
 """The plan of an emulation: a configuration's times and sizes by the cost model, in plain numbers for the ranks."""
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ptdp_core.config import TrainingConfig
 from ptdp_core.layout import (
     Boundary,
     chunk_layers,
     node_of,
-    rank_elements,
     stage_passes,
     table_elements,
     whole_elements,
 )
+from ptdp_core.simulator import experts
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel, StageTimes
-from ptdp_core.simulator.network import data_group
+from ptdp_core.simulator.network import data_group, expert_group
 
 # Messages and the rates of links between nodes are smaller than the cluster's by this factor; compute times are not. So
 # a message takes as long as on the cluster, and 16 ranks are no load for two cores.
 SHRINK = 4096
 # With buckets that overlap, every linear layer's gradient is a piece of its own, far larger than a bucket of PyTorch's.
+# So it is in models with experts: of a layer that has them, two pieces are attention's and two the experts'.
 LINEARS_PER_LAYER = 4
 UNLIMITED = 1e30  # B/s
 ELEMENT_BYTES = 4  # per element of the tensors that are sent here: fp32, which gloo adds fastest
@@ -30,11 +32,38 @@ def shrunk(cluster_bytes: float, multiple: int = 1) -> int:
     return max(1, round(cluster_bytes / (SHRINK * ELEMENT_BYTES * multiple))) * multiple
 
 
+class Piece(NamedTuple):
+    """A part of a chunk: the elements of its gradient, whether of experts, and whether an all-to-all comes after it.
+
+    In the backward pass the all-to-all comes before it.
+    """
+
+    elements: int
+    of_experts: bool = False
+    exchanged: bool = False
+
+
+class AllToAll(NamedTuple):
+    """Every all-to-all of tokens to their experts, or back: the elements that a rank holds, or 0 and the modelled time.
+
+    Inside a node it takes the modelled time; where the expert-parallel group spans nodes it really runs. `repeated`
+    says that recomputation repeats those of the forward pass in the backward pass.
+    """
+
+    elements: int = 0
+    seconds: float = 0.0
+    repeated: bool = False
+
+
+NO_EXPERTS = AllToAll()
+
+
 @dataclass(frozen=True)
 class StagePlan:
     """One stage on its virtual accelerator: seconds of compute and elements all-reduced over the tensor group.
 
-    An all-gather or a reduce-scatter counts as half an all-reduce.
+    An all-gather or a reduce-scatter counts as half an all-reduce. All-to-alls of experts are not in these
+    (`EmulationPlan.exchange`).
     """
 
     forward: float
@@ -46,13 +75,13 @@ class StagePlan:
 
 @dataclass(frozen=True)
 class RankPlan:
-    """The plan of a pipeline rank beyond its stages: seconds after the flush, elements of gradients by chunk and piece.
+    """The plan of a pipeline rank beyond its stages: seconds after the flush, and the pieces of each chunk.
 
     `reduce` is the modelled time of the data-parallel reduction inside a node (None where it spans nodes, as it then
     runs on the links), `copies` the time of the copies around it, and of the sum that sequence parallelism needs.
     """
 
-    elements: tuple[tuple[int, ...], ...]
+    pieces: tuple[tuple[Piece, ...], ...]
     tied: int
     reduce: float | None
     copies: float
@@ -67,6 +96,7 @@ class EmulationPlan:
     gpus_per_node: int
     boundary: Boundary
     gather: float | None
+    exchange: AllToAll
     stages: tuple[StagePlan, ...]
     ranks: tuple[RankPlan, ...]
     host: float
@@ -77,6 +107,11 @@ class EmulationPlan:
     def tensor_spans_nodes(self) -> bool:
         """Whether tensor-parallel collectives go between nodes, and so really run."""
         return self.config.parallel.t > self.gpus_per_node
+
+    @property
+    def experts_span_nodes(self) -> bool:
+        """Whether tokens go to experts on other nodes, and so really travel."""
+        return self.exchange.elements > 0
 
     @property
     def data_spans_nodes(self) -> bool:
@@ -102,6 +137,7 @@ def make_plan(config: TrainingConfig, cluster: Cluster, iterations: int, warmup:
         gpus_per_node=cluster.gpus_per_node,
         boundary=replace(boundary, shape=(shrunk(boundary_bytes, parallel.t),)),
         gather=None if spans else model.gather(config),
+        exchange=_exchange(config, model),
         stages=tuple(_stage(config, i, stage, element_bytes) for i, stage in enumerate(stages)),
         ranks=tuple(_rank(config, model, rank) for rank in range(parallel.p)),
         host=cluster.iteration_host_time,
@@ -120,33 +156,59 @@ def _stage(config: TrainingConfig, index: int, times: StageTimes, element_bytes:
     """The plan of a stage. `element_bytes` are those of an element of the collectives, 0 if none really runs."""
     reduced = (sum(call.elements * call.rounds for call in calls) / 2 for calls in stage_passes(config, index))
     sizes = [shrunk(element_bytes * elements) if element_bytes else 0 for elements in reduced]
-    return StagePlan(times.forward, times.backward, times.weight_gradient, *sizes)
+    forward, backward = times.forward - times.exchange, times.backward - times.exchange - times.recomputed_exchange
+    return StagePlan(forward, backward, times.weight_gradient, *sizes)
+
+
+def _exchange(config: TrainingConfig, model: CostModel) -> AllToAll:
+    parallel, calls = config.parallel, experts.passes(config).forward
+    if not calls:
+        return NO_EXPERTS
+    repeated = parallel.recompute == "full"
+    if expert_group(parallel.e, parallel.expert_tensor_ranks, model.cluster.gpus_per_node).nodes == 1:
+        return AllToAll(seconds=model.expert_exchange(config) / len(calls), repeated=repeated)
+    sent = model.cluster.element_bytes * calls[0].elements
+    return AllToAll(elements=shrunk(sent, parallel.e), repeated=repeated)
 
 
 def _rank(config: TrainingConfig, model: CostModel, rank: int) -> RankPlan:
-    parallel, gradient_bytes = config.parallel, model.gradient_bytes
-    parameters = rank_elements(config)[rank]
+    parallel = config.parallel
+    parameters, _, of_experts = model.rank_sizes(config)[rank]
     group = data_group(parallel.t, parallel.d, model.cluster.gpus_per_node)
     last_backward = model.last_backward(config, model.stages(config), rank)
     copies = model.gradient_copies(config, parameters)
     summed = model.sequence_reduction(config, whole_elements(config)[rank])
-    exposed = model.data_parallel(config, parameters, last_backward) - copies
-    holds_table = rank in (config.tied_ranks or ())
-    table = table_elements(config) if holds_table else 0
-    chunks = chunk_layers(config.model.layers, parallel.placement, rank, parallel.pipeline_layout)
-    layers = [len(chunk) for chunk in chunks]
-    if not any(layers):  # an end of the model alone: its gradients count as a layer's
-        layers[0 if rank == parallel.placement.first else -1] = 1
-    pieces = [LINEARS_PER_LAYER * k if parallel.data_parallel == "torch" else 1 for k in layers]
-    # of a piece in the gradients; a chunk without layers has none
-    shares = [k / sum(layers) / max(count, 1) for k, count in zip(layers, pieces, strict=True)]
+    exposed = model.data_parallel(config, parameters, last_backward, of_experts) - copies
+    table = table_elements(config) if rank in (config.tied_ranks or ()) else 0
+    dense, expert, tied = (
+        model.gradient_bytes * elements for elements in (parameters - table - of_experts, of_experts, table)
+    )
     return RankPlan(
-        elements=tuple(
-            (shrunk(gradient_bytes * (parameters - table) * share),) * count
-            for share, count in zip(shares, pieces, strict=True)
-        ),
-        tied=shrunk(gradient_bytes * table) if table else 0,
+        pieces=_pieces(config, rank, dense, expert),
+        tied=shrunk(tied) if table else 0,
         reduce=exposed if group.nodes == 1 else None,
         copies=copies + summed,
-        optimizer=model.optimizer(config, parameters),
+        optimizer=model.optimizer(config, parameters, of_experts),
+    )
+
+
+def _pieces(config: TrainingConfig, rank: int, dense: float, expert: float) -> tuple[tuple[Piece, ...], ...]:
+    """The pieces of each chunk of a rank with so many bytes of gradients, without those of its experts, and of them."""
+    model, parallel = config.model, config.parallel
+    chunks = [
+        [model.has_experts(layer) for layer in layers]
+        for layers in chunk_layers(model.layers, parallel.placement, rank, parallel.pipeline_layout)
+    ]
+    if not any(chunks):  # an end of the model alone: its gradients count as a layer's
+        chunks[0 if rank == parallel.placement.first else -1] = [False]
+    dense /= sum(map(len, chunks))
+    if parallel.data_parallel != "torch" and not model.experts:
+        return tuple((Piece(shrunk(dense * len(chunk))),) for chunk in chunks)
+    expert /= max(1, sum(map(sum, chunks)))
+    half, exchanged = LINEARS_PER_LAYER // 2, parallel.e > 1
+    plain = (Piece(shrunk(dense / LINEARS_PER_LAYER)),) * LINEARS_PER_LAYER
+    attention, own = Piece(shrunk(dense / half)), Piece(shrunk(expert / half), of_experts=True)
+    with_experts = tuple(part for piece in (attention, own) for part in (piece, piece._replace(exchanged=exchanged)))
+    return tuple(
+        tuple(part for has in chunk for part in (with_experts if has else plain)) or (Piece(1),) for chunk in chunks
     )

@@ -1,8 +1,9 @@
 """The result of an emulated run: its times, its executed timelines, and the same quantities as in an `Estimate`."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from ptdp_core.config import TrainingConfig
 from ptdp_core.layout import RankGrid
@@ -111,16 +112,14 @@ def _timeline(
     here = grid.coordinates(rank)
     iteration = ranks[rank]
     events = []
-    for event in iteration.timeline:
-        if event.exchange is None:
-            assert event.action is not None
-            start = event.start + iteration.gathered.get(event.action, 0.0)
+    for cell in cells(iteration.timeline):
+        start, exchange = cell[0].start, cell[0].exchange
+        if exchange is None:
+            start += sum(iteration.gathered.get(event.action, 0.0) for event in cell if event.action is not None)
         else:
-            peers = [(m, m.destination) for m in event.exchange.sends] + [
-                (m, m.source) for m in event.exchange.receives
-            ]
-            start = max(event.start, *(arrived[grid.rank(**here | {"pp": peer})][message] for message, peer in peers))
-        events.append(event._replace(start=start))
+            peers = [(m, m.destination) for m in exchange.sends] + [(m, m.source) for m in exchange.receives]
+            start = max(start, *(arrived[grid.rank(**here | {"pp": peer})][message] for message, peer in peers))
+        events += [event._replace(start=start) for event in cell]
     group = {rank, *grid.group("dp", **here)}
     if here["pp"] in tied_ranks:
         group |= {grid.rank(**here | {"pp": other}) for other in tied_ranks}
@@ -138,7 +137,13 @@ def bubble_fraction(
 
     The first `fetch` seconds of a forward pass belong to the host, which fetches the microbatch.
     """
-    events = [event for row in timelines(grid, tied_ranks, ranks) for event in row]
-    compute = sum(event.end - event.start - fetch * (event.kind == "F") for event in events if event.action is not None)
-    busy = sum(event.end - event.start for event in events) + sum(sum(rank.gathered.values()) for rank in ranks)
+    together = [cell for row in timelines(grid, tied_ranks, ranks) for cell in cells(row)]
+    fetching = fetch * sum(event.kind == "F" for cell in together for event in cell)
+    compute = sum(cell[0].end - cell[0].start for cell in together if cell[0].action is not None) - fetching
+    busy = sum(cell[0].end - cell[0].start for cell in together) + sum(sum(rank.gathered.values()) for rank in ranks)
     return (grid.n * seconds - busy) / compute
+
+
+def cells(row: Iterable[TimelineEvent[float]]) -> list[list[TimelineEvent[float]]]:
+    """The events of a timeline, the two of a fused pair together."""
+    return [list(cell) for _, cell in groupby(row, key=lambda event: (event.start, event.end))]

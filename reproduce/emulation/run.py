@@ -28,7 +28,7 @@ def emulate(config: TrainingConfig, cluster: Cluster, *, gpus_per_node: int, ite
     cannot, `LinkError` if a link drops, `RankError` (of `ptdp_core.launch.local`) if a rank fails. Whatever happens,
     nothing is left behind.
     """
-    _check(config, gpus_per_node, iterations)
+    _check(config, cluster, gpus_per_node, iterations)
     machine = cluster.in_nodes_of(gpus_per_node)
     plan = make_plan(config, machine, iterations, WARMUP)
     expected = simulate(config, machine).iteration_time
@@ -64,7 +64,7 @@ def _rank(beat: Callable[[], None], plan: EmulationPlan, folder: str) -> Any:
     return run(beat, plan, folder)
 
 
-def _check(config: TrainingConfig, gpus_per_node: int, iterations: int) -> None:
+def _check(config: TrainingConfig, cluster: Cluster, gpus_per_node: int, iterations: int) -> None:
     for name, value in (("gpus_per_node", gpus_per_node), ("iterations", iterations)):
         if value < 1:
             raise ConfigurationError(f"{name}={value} is not positive; needs {name} >= 1; try {name}=1")
@@ -72,8 +72,23 @@ def _check(config: TrainingConfig, gpus_per_node: int, iterations: int) -> None:
         raise ConfigurationError("sharded_optimizer=True is not emulated; needs false; try sharded_optimizer=false")
     if config.parallel.c > 1:
         raise ConfigurationError(f"c={config.parallel.c} is not emulated; needs c=1; try c=1")
-    if config.model.experts:
-        raise ConfigurationError(f"experts={config.model.experts} is not emulated; needs experts=0; try experts=0")
+    if config.parallel.expert_imbalance != 1:
+        raise ConfigurationError(
+            f"expert_imbalance={config.parallel.expert_imbalance} is not emulated; needs as many tokens on every rank; "
+            "try expert_imbalance=1"
+        )
+    for switch in ("deduplicated_dispatch", "overlapped_exchange"):
+        if config.parallel.e > 1 and getattr(cluster.software, switch):
+            raise ConfigurationError(
+                f"software={switch!r} with e={config.parallel.e} is not emulated; needs all-to-alls as they are; "
+                "try a cluster file without it"
+            )
+    if config.parallel.t > gpus_per_node and (config.parallel.e > 1 or config.parallel.whole_experts):
+        raise ConfigurationError(
+            f"t={config.parallel.t} on nodes of gpus_per_node={gpus_per_node} with e={config.parallel.e}, "
+            f"etp={config.parallel.expert_tensor_ranks} is not emulated; needs tensor groups inside a node; "
+            f"try t={gpus_per_node}"
+        )
     if config.parallel.data_parallel == "zero3":
         raise ConfigurationError(
             "data_parallel='zero3' is not emulated; needs 'local' or 'torch'; try data_parallel='local'"

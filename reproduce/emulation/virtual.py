@@ -27,6 +27,10 @@ from ptdp_core.engine.parameters import LocalParameter
 from ptdp_core.engine.tensor_parallel import gather, split
 from ptdp_core.layout import Boundary, Parameter
 from ptdp_core.schedules import Action, Message
+from ptdp_core.turns import Turns
+from reproduce.emulation.plan import NO_EXPERTS, AllToAll, Piece
+
+AT_ONCE = 2e-4  # seconds that a wait may take for what is there already
 
 
 def sleep_until(moment: float) -> None:
@@ -67,6 +71,11 @@ class Pace:
         self.deadline += seconds
         sleep_until(self.deadline)
 
+    def wait_until(self, moment: float) -> None:
+        """Let the time go by until what goes on beside the passes is done at `moment`, if that is still to come."""
+        self.deadline = max(self.deadline, moment)
+        sleep_until(self.deadline)
+
     def restart(self) -> None:
         """Move the deadline to now: what just happened takes its actual time, in addition to the modelled time."""
         self.deadline = time.monotonic()
@@ -79,7 +88,7 @@ class ChunkTimes:
     A split backward pass spends `weight_gradient` of `backward` later, in its W. `gather` is the time of putting a
     received boundary tensor together (None: the actual time). If the tensor group spans nodes, it all-reduces
     `reduced_forward` and `reduced_backward` elements in a pass, after its compute: all of the pass's all-reduces in
-    one.
+    one. Of its pieces those numbered in `exchanged` are followed by an all-to-all.
     """
 
     forward: float
@@ -88,22 +97,25 @@ class ChunkTimes:
     gather: float | None = 0.0
     reduced_forward: int = 0
     reduced_backward: int = 0
+    exchange: AllToAll = NO_EXPERTS
+    exchanged: frozenset[int] = frozenset()
 
 
 class _Pass(torch.autograd.Function):
     """A piece of a chunk, in which time goes by, forward and backward. `parameter` gets a zero gradient at the end."""
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, parameter: torch.Tensor, chunk: "VirtualChunk", first: bool) -> torch.Tensor:
-        ctx.chunk = chunk
+    def forward(
+        ctx: Any, x: torch.Tensor, parameter: torch.Tensor, chunk: "VirtualChunk", exchanged: bool
+    ) -> torch.Tensor:
+        ctx.chunk, ctx.exchanged = chunk, exchanged
         ctx.shape = parameter.shape
-        if first:
-            chunk.compute_forward()
+        chunk.compute_forward(exchanged)
         return x.view_as(x)
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        ctx.chunk.compute_backward()
+        ctx.chunk.compute_backward(ctx.exchanged)
         complete = ctx.chunk.last
         return grad, grad.new_zeros(1).expand(ctx.shape) if complete else None, None, None
 
@@ -111,8 +123,9 @@ class _Pass(torch.autograd.Function):
 class VirtualChunk(nn.Module):
     """A model chunk on a virtual accelerator, called as `model.Chunk` is.
 
-    Backward passes come in equal pieces, one for each of `parameters`, which are in the order of the layers. `received`
-    and `sent` say whether its input comes from and its output goes to another pipeline rank. It is a `SplitStage`.
+    Passes come in equal pieces, one for each of `parameters`, which are in the order of the layers. `received` and
+    `sent` say whether its input comes from and its output goes to another pipeline rank. It is a `SplitStage`. In a
+    fused pair it hands over by `turns` at each all-to-all; both passes then have one accelerator's time, `pace`.
     """
 
     def __init__(
@@ -121,14 +134,16 @@ class VirtualChunk(nn.Module):
         parameters: Sequence[nn.Parameter],
         boundary: Boundary,
         tp: Axis,
+        ep: Axis,
         pace: Pace,
+        turns: Turns,
         *,
         received: bool,
         sent: bool,
         is_last: bool,
     ) -> None:
         super().__init__()
-        self.times, self.boundary, self.tp, self.pace = times, boundary, tp, pace
+        self.times, self.boundary, self.tp, self.ep, self.pace, self.turns = times, boundary, tp, ep, pace, turns
         self.pieces = list(parameters)
         self.gathers_input, self.splits_output = (crosses and boundary.is_scattered for crosses in (received, sent))
         self.is_last = is_last
@@ -136,6 +151,7 @@ class VirtualChunk(nn.Module):
         self.left = 0  # the number of pieces of the backward pass that are still to come
         self.deferred_s = 0.0  # the seconds of the running backward pass that are deferred
         self._reduced = [torch.zeros(n) for n in (times.reduced_forward, times.reduced_backward)]
+        self._rows = torch.zeros(times.exchange.elements)
 
     def forward(self, x: torch.Tensor | None, *batch: torch.Tensor) -> torch.Tensor:
         if x is None:
@@ -144,23 +160,29 @@ class VirtualChunk(nn.Module):
             x = gather(x, self.boundary.shape, self.tp)
         self.pace.input_ready(self.times.gather if self.gathers_input else 0.0)
         for i, parameter in enumerate(self.pieces):
-            x = _Pass.apply(x, parameter, self, i == 0)
+            x = _Pass.apply(x, parameter, self, i in self.times.exchanged)
+        self._reduce(self._reduced[0])
         if self.is_last:
             return x.sum()
         return split(x, self.tp) if self.splits_output else x
 
-    def compute_forward(self) -> None:
-        """Let the time of the whole forward pass go by."""
-        self.pace.spend(self.times.forward)
-        self._reduce(self._reduced[0])
+    def compute_forward(self, exchanged: bool) -> None:
+        """Let the time of one piece of the forward pass go by, and that of an all-to-all after it if there is one."""
+        self.pace.spend(self.times.forward / len(self.pieces))
+        if exchanged:
+            self._exchange()
 
-    def compute_backward(self) -> None:
-        """Let the time of one piece of the backward pass go by."""
+    def compute_backward(self, exchanged: bool) -> None:
+        """Let the time of one piece of the backward pass go by, and that of the all-to-alls in it."""
         if self.left == 0:
             self.left = len(self.pieces)
             self.pace.input_ready(self.times.gather if self.splits_output else 0.0)
         self.left -= 1
-        self.pace.spend((self.times.backward - self.deferred_s) / len(self.pieces))
+        parts = 1 + (exchanged and self.times.exchange.repeated)
+        for _ in range(parts):
+            if exchanged:
+                self._exchange()
+            self.pace.spend((self.times.backward - self.deferred_s) / len(self.pieces) / parts)
         if self.left == 0:
             self._reduce(self._reduced[1])
 
@@ -175,25 +197,41 @@ class VirtualChunk(nn.Module):
         """Sleep for the deferred weight-gradient part of a backward pass (W)."""
         self.pace.spend(self.times.weight_gradient)
 
+    def _exchange(self) -> None:
+        """Exchange tokens. What the other pass of a fused pair computes meanwhile is on the accelerator's clock."""
+        done, resumed = self.pace.deadline + self.times.exchange.seconds, 0.0
+
+        def meanwhile() -> None:
+            nonlocal resumed
+            self.turns.hand_over()
+            resumed = time.monotonic()
+
+        if not self._rows.numel():
+            self.turns.hand_over()
+            self.pace.wait_until(done)
+            return
+        self.ep.all_to_all(self._rows, meanwhile=meanwhile)
+        if time.monotonic() - resumed > AT_ONCE:
+            self.pace.restart()
+
     def _reduce(self, buffer: torch.Tensor) -> None:
         if buffer.numel():
             self.tp.all_reduce(buffer)
             self.pace.restart()
 
 
-def virtual_parameters(elements: Sequence[Sequence[int]], tied: int) -> list[LocalParameter]:
-    """Parameters for a `ParamAndGradBuffer`: `elements[chunk][piece]`, and `tied` of the embedding on chunk 0."""
+def virtual_parameters(pieces: Sequence[Sequence[Piece]], tied: int) -> list[LocalParameter]:
+    """Parameters for a `ParamAndGradBuffer`: those of `pieces[chunk]`, and `tied` of the embedding on chunk 0."""
     parameters = [
-        _virtual_parameter(f"virtual.{chunk}.{piece}", size, chunk)
-        for chunk, sizes in enumerate(elements)
-        for piece, size in enumerate(sizes)
+        _virtual_parameter(Parameter(f"virtual.{chunk}.{number}", (piece.elements,), stacked=piece.of_experts), chunk)
+        for chunk, row in enumerate(pieces)
+        for number, piece in enumerate(row)
     ]
-    return [*parameters, _virtual_parameter("virtual.tied", tied, 0, tied=True)] if tied else parameters
+    return [*parameters, _virtual_parameter(Parameter("virtual.tied", (tied,), tied=True), 0)] if tied else parameters
 
 
-def _virtual_parameter(name: str, size: int, chunk: int, tied: bool = False) -> LocalParameter:
-    shard = Parameter(name, (size,), tied=tied).shard(1, 0)
-    return LocalParameter(nn.Parameter(torch.zeros(size)), shard, chunk)
+def _virtual_parameter(parameter: Parameter, chunk: int) -> LocalParameter:
+    return LocalParameter(nn.Parameter(torch.zeros(parameter.shape)), parameter.shard(1, 0), chunk)
 
 
 class RendezvousCommunicator(P2PCommunicator):

@@ -14,6 +14,7 @@ from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.param_and_grad_buffer import ParamAndGradBuffer
 from ptdp_core.engine.pipeline import BatchResult, Executor, last_backward
 from ptdp_core.schedules import Action, TimelineEvent, build, lower
+from ptdp_core.turns import Turns
 from reproduce.emulation.calibration import Stopwatch, measure_links
 from reproduce.emulation.plan import ELEMENT_BYTES, EmulationPlan
 from reproduce.emulation.report import Iteration, RankReport
@@ -46,8 +47,9 @@ class VirtualRank:
     def __init__(self, plan: EmulationPlan, groups: Groups, folder: Path) -> None:
         self.plan, self.groups, parallel = plan, groups, plan.config.parallel
         self.mine, self.watch = plan.ranks[groups.pp.rank], Stopwatch()
+        self._calibrated = groups.ep.calls["all_to_all"]  # before the first iteration
         program = lower(build(parallel.schedule, parallel.p, parallel.m, parallel.v), "blocking")
-        parameters = virtual_parameters(self.mine.elements, self.mine.tied)
+        parameters = virtual_parameters(self.mine.pieces, self.mine.tied)
         self.overlap = parallel.data_parallel == "torch"
         self.placement = program.schedule.placement
         self.buffer = ParamAndGradBuffer(
@@ -58,19 +60,19 @@ class VirtualRank:
             bucket_bytes=ELEMENT_BYTES,
             tied_ranks=plan.config.tied_ranks,
         )
-        self.pace = Pace()
+        self.pace, self.turns = Pace(), Turns()
         self.chunks = [
             self._chunk(chunk, [local.tensor for local in parameters if local.chunk == chunk])
             for chunk in range(parallel.v)
         ]
         self.p2p = RendezvousCommunicator(groups, plan.boundary.message_shape, torch.float32, folder)
         self.program, self.last = program, last_backward(program, groups.pp.rank)
-        self.executor = Executor(program, self.chunks, self.p2p, groups, self._before, record=True)
+        self.executor = Executor(program, self.chunks, self.p2p, groups, self._before, True, self.turns)
 
     def _chunk(self, chunk: int, parameters: list[torch.nn.Parameter]) -> VirtualChunk:
         plan, groups = self.plan, self.groups
         index = self.placement.stages[groups.pp.rank][chunk]
-        stage, pieces = plan.stages[index], len(self.mine.elements[chunk])
+        stage, pieces = plan.stages[index], self.mine.pieces[chunk]
         times = ChunkTimes(
             stage.forward,
             stage.backward,
@@ -78,13 +80,17 @@ class VirtualRank:
             plan.gather,
             stage.reduced_forward,
             stage.reduced_backward,
+            plan.exchange,
+            frozenset(number for number, piece in enumerate(pieces) if piece.exchanged),
         )
         return VirtualChunk(
             times,
-            parameters[:pieces],
+            parameters[: len(pieces)],
             plan.boundary,
             groups.tp,
+            groups.ep,
             self.pace,
+            self.turns,
             received=self.placement.is_received(index),
             sent=self.placement.is_sent(index),
             is_last=index == len(plan.stages) - 1,
@@ -112,9 +118,9 @@ class VirtualRank:
     def _reduce(self) -> TimelineEvent[float]:
         """Reduce gradients over data-parallel ranks and those of the tied embedding, as the engine does."""
         start = time.monotonic()
-        if self.mine.reduce is not None and self.groups.dp.size > 1:
+        if self.mine.reduce is not None and max(self.groups.dp.size, self.groups.edp.size) > 1:
             # Inside a node the reduction runs over loopback, and takes NVLink's time from the last rank's arrival on.
-            together = latest(self.groups.dp, start)
+            together = latest(self.groups.edp, latest(self.groups.dp, start))
             self.buffer.finish()
             sleep_until(together + self.mine.reduce + self.mine.copies)
         else:
@@ -140,10 +146,13 @@ class VirtualRank:
 
     def sent_bytes(self, iterations: int) -> dict[str, float]:
         """The bytes that this rank sent per iteration, by use: as counted, or sizes times counted calls."""
-        grad_data, d, t = self.buffer.grad_data, self.groups.dp.size, self.groups.tp.size
+        t, ep = self.groups.tp.size, self.groups.ep
         sent = {
             "pipeline": self.p2p.statistics.bytes / iterations,
-            "data": grad_data.numel() * ELEMENT_BYTES * 2 * (d - 1) / d,
+            "data": sum(
+                (bucket.stop - bucket.start) * ELEMENT_BYTES * 2 * (bucket.axis.size - 1) / bucket.axis.size
+                for bucket in self.buffer.buckets
+            ),
             "embedding": self.mine.tied * ELEMENT_BYTES if self.placement.first != self.placement.last else 0,
         }
         if self.plan.tensor_spans_nodes:
@@ -152,6 +161,9 @@ class VirtualRank:
                 for chunk in self.chunks
             )
             sent["tensor"] = reduced * ELEMENT_BYTES * 2 * (t - 1) / t
+        if self.plan.experts_span_nodes:
+            calls = (ep.calls["all_to_all"] - self._calibrated) / iterations
+            sent["experts"] = calls * self.plan.exchange.elements * ELEMENT_BYTES * (ep.size - 1) / ep.size
         return sent
 
 

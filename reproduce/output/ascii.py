@@ -1,6 +1,7 @@
 """Timelines of pipeline schedules in characters, for a terminal of 80 columns."""
 
 from fractions import Fraction
+from itertools import groupby
 
 from ptdp_core.schedules import TimelineEvent
 from reproduce.output.timeline import Time, Timeline
@@ -14,8 +15,8 @@ def ascii_timeline(timeline: Timeline, columns: int = COLUMNS) -> tuple[list[str
     """The timeline as lines of at most `columns` characters, one per device, and notes on how to read them.
 
     A forward pass is `F` and its microbatch, a backward pass `B`, microbatch and dashes, a split one `I` and `W`; small
-    letters are passes of later chunks; dots are idle. If only that fits, a pass is its microbatch's last digit, and
-    dashes say backward.
+    letters are passes of later chunks; `&` is between two that run together; dots are idle. If only that fits, a pass
+    is its microbatch's last digit, and dashes say backward.
     """
     prefix = len(f"Device {timeline.p} ")
     lengths = {kind: shortest for kind in PASSES if (shortest := _shortest(timeline, kind))}
@@ -26,10 +27,13 @@ def ascii_timeline(timeline: Timeline, columns: int = COLUMNS) -> tuple[list[str
     lines = []
     for rank, row in enumerate(timeline.rows[:MAX_LINES]):
         line = ""
-        for box in row:
+        for times, together in groupby(row, key=lambda box: (box.start, box.end)):
             # Rounding down leaves each box the columns that the shortest one has, and none overlap.
-            left, right = (min(int(time * scale), columns) for time in (box.start, box.end))
-            line = f"{line:.<{left}}{_cells(box, timeline, right - left, letters)}"
+            left, right = (min(int(time * scale), columns) for time in times)
+            *first, last = together
+            texts = [f"{_cells(box, timeline, 0, letters)}&" for box in first]
+            texts.append(_cells(last, timeline, right - left - sum(map(len, texts)), letters))
+            line = f"{line:.<{left}}{''.join(texts)[: right - left]}"
         line = f"{f'Device {rank + 1}':<{prefix}}{line:.<{min(int(timeline.end * scale), columns)}}"
         lines.append(line if len(line) <= columns else line[: columns - 1] + ">")
     if not letters:
@@ -38,6 +42,8 @@ def ascii_timeline(timeline: Timeline, columns: int = COLUMNS) -> tuple[list[str
         small = "; f, b: later chunks" if timeline.v > 1 else ""
         passes = ", ".join(f"{kind}: {PASSES[kind].lower()}" for kind in lengths)
         notes = [f"{passes.replace('pass', 'pass of a microbatch', 1)}{small}; dots are idle"]
+    if timeline.fused:
+        notes.append("&: a forward pass and the backward pass behind it run together")
     if any(line.endswith(">") for line in lines):
         notes.append(f"cut at {columns} columns; the written files hold all of it")
     if timeline.p > MAX_LINES:
@@ -55,4 +61,4 @@ def _cells(box: TimelineEvent[Time], timeline: Timeline, width: int, letters: bo
     assert box.action is not None
     number, filler = str(box.action.microbatch + 1), " " if box.kind == "F" else "-"
     letter = box.kind if timeline.chunk_of(box.action) == 0 else box.kind.lower()
-    return f"{letter + number if letters else number[-1]:{filler}<{width}}"[:width]
+    return f"{letter + number if letters else number[-1]:{filler}<{width}}"

@@ -8,6 +8,7 @@ metrics of the artifacts that show a timeline.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import groupby
 from typing import Any, Literal
 
 from ptdp_core.schedules import (
@@ -74,6 +75,24 @@ class Timeline:
     def kinds(self) -> frozenset[str]:
         """The kinds of boxes there are."""
         return frozenset(box.kind for row in self.rows for box in row)
+
+    @property
+    def fused(self) -> bool:
+        """Whether some passes run together."""
+        return any(height < 1 for _, _, height, _, _ in self.places)
+
+    @property
+    def places(self) -> Iterator[tuple[int, float, float, TimelineEvent[Time], Action]]:
+        """All boxes, rank by rank: rank, upper edge and height in its row, box, and the pass that it shows.
+
+        The two of a fused pair, which have the same start and end, have half of the row each.
+        """
+        for rank, row in enumerate(self.rows):
+            for _, together in groupby(row, key=lambda box: (box.start, box.end)):
+                boxes = list(together)
+                for number, box in enumerate(boxes):
+                    assert box.action is not None
+                    yield rank, number / len(boxes), 1 / len(boxes), box, box.action
 
     @property
     def passes(self) -> Iterator[tuple[int, TimelineEvent[Time], Action]]:

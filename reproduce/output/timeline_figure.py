@@ -2,9 +2,9 @@
 
 One row per device, a numbered box per pass. Forward passes are blue, backward passes orange, the first model chunk dark
 and the last one light; of a split backward pass the input gradient is dark brown, the weight gradient violet and
-hatched, so that the two differ without any colour, too. Idle time is a grey that stays apart from all of them with any
-colour vision. Figures are as wide as a page, so that the numbers can be read in print; in narrower ones titles take two
-lines, and what comes after the first batch is left out.
+hatched, so that the two differ without any colour, too. The two of a fused pair lie above each other. Idle time is a
+grey that stays apart from all of them with any colour vision. Figures are as wide as a page, so that the numbers can be
+read in print; in narrower ones titles take two lines, and what comes after the first batch is left out.
 """
 
 from collections import defaultdict
@@ -33,7 +33,7 @@ _NARROW = 6.5  # inches: in less, titles do not fit on a line
 _PEAK = 0.2  # inches, of the memory's peak
 _POINTS = 72  # per inch
 _SMALL_LETTER = 2.7  # points that a letter of the small print takes
-Shown = list[tuple[float, TimelineEvent[Time], Action]]  # upper edge of the row, box, and the pass that it shows
+Shown = list[tuple[float, float, TimelineEvent[Time], Action]]  # upper edge, height, box, and the pass that it shows
 
 
 def draw(
@@ -58,6 +58,7 @@ def draw(
     pitch = 1 + (STRIP if memory else THIN if predictions else 0)
     right = _RIGHT + _PEAK * memory
     row = 0.17 if max(timeline.p for timeline in timelines) <= 16 else 0.12
+    row *= 1.5 if any(timeline.fused for timeline in timelines) else 1
     above = [
         _TITLE + (_LINE + 0.02) * narrow + (_FLUSH if timeline.flushes else 0.03) + _BETWEEN for timeline in timelines
     ]
@@ -82,8 +83,11 @@ def draw(
             draw_memory(axes, timeline, until, max(most_held(each) / each.v for each in timelines))
         _heading(axes, timeline, width, lines=1 + narrow)
     for axes, prediction in zip(figure.axes, predictions, strict=False):
-        passes = [(rank * pitch + 1, box, action) for rank, box, action in prediction.passes]
-        _boxes(axes, prediction, passes, until, width * _POINTS / until, THIN)
+        passes = [
+            (rank * pitch + 1 + THIN * top, THIN * height, box, action)
+            for rank, top, height, box, action in prediction.places
+        ]
+        _boxes(axes, prediction, passes, until, width * _POINTS / until, " predicted")
     _time_axis(figure.axes[-1], timelines[-1], narrow)
     _legend(figure, handles, len(columns), foot)
     text = "\n".join(origin)
@@ -112,7 +116,11 @@ def _panel(axes: "Axes", timeline: Timeline, pitch: float, until: float, scale: 
     axes.tick_params(axis="x", length=2.5, pad=1.5, labelbottom=last, bottom=last)
     for top in tops[1:]:
         axes.axhline(top, color="white", linewidth=1.2, zorder=0.5)
-    shown = [(tops[rank], box, action) for rank, box, action in timeline.passes if box.start < until]
+    shown = [
+        (tops[rank] + top, height, box, action)
+        for rank, top, height, box, action in timeline.places
+        if box.start < until
+    ]
     _boxes(axes, timeline, shown, until, scale)
     _numbers(axes, timeline, shown, until, scale, row)
     _idle(axes, timeline, tops, until, scale)
@@ -143,22 +151,22 @@ def _width(artist: "Artist") -> float:
     return float(artist.get_window_extent().width) / figure.dpi * _POINTS
 
 
-def _boxes(axes: "Axes", timeline: Timeline, shown: Shown, until: float, scale: float, height: float = 1.0) -> None:
-    """A collection of rectangles per pass and chunk, which its gid names; `height` is that of the rows."""
+def _boxes(axes: "Axes", timeline: Timeline, shown: Shown, until: float, scale: float, what: str = "") -> None:
+    """A collection of rectangles per pass and chunk, which its gid names, and `what` they are."""
     from matplotlib.collections import PolyCollection
 
     kinds: dict[tuple[str, int], list[list[tuple[float, float]]]] = defaultdict(list)
-    for top, box, action in shown:
+    for top, height, box, action in shown:
         left, right = float(box.start), min(float(box.end), until)
-        upper, lower = top + 0.04, top + height - 0.04
+        margin = 0.04 if height in (1, THIN) else 0.02
+        upper, lower = top + margin, top + height - margin
         corners = [(left, upper), (right, upper), (right, lower), (left, lower)]
         kinds[box.kind, timeline.chunk_of(action)].append(corners)
-    narrow = min((float(box.end - box.start) for _, box, _ in shown), default=1.0) * scale
+    narrow = min((float(box.end - box.start) for _, _, box, _ in shown), default=1.0) * scale
     for (kind, chunk), boxes in sorted(kinds.items()):
         look: dict[str, Any] = {"facecolor": colour(kind, chunk, timeline.v), "hatch": HATCHES.get(kind)}
         look |= {"edgecolor": "white", "linewidth": min(0.6, 0.12 * narrow)}
-        gid = f"{kind}{chunk}" + " predicted" * (height < 1)
-        axes.add_collection(PolyCollection(boxes, gid=gid, zorder=1, **look))
+        axes.add_collection(PolyCollection(boxes, gid=f"{kind}{chunk}{what}", zorder=1, **look))
 
 
 def _digit_width() -> float:
@@ -174,17 +182,19 @@ def _numbers(axes: "Axes", timeline: Timeline, shown: Shown, until: float, scale
     from matplotlib.patheffects import withStroke
 
     digit, fits = _digit_width(), []
-    for top, box, action in shown:
+    for top, height, box, action in shown:
         left, right = float(box.start), min(float(box.end), until)
         number = str(action.microbatch + 1)
-        size = min(0.86 * (right - left) * scale / (digit * len(number)), LARGEST, 0.62 * row)
+        size = min(
+            0.86 * (right - left) * scale / (digit * len(number)), LARGEST, (0.62 if height == 1 else 0.45) * row
+        )
         background = colour(box.kind, timeline.chunk_of(action), timeline.v)
-        fits.append((top, (left + right) / 2, number, size, background, box.kind in HATCHES))
+        fits.append((top + 0.52 * height, (left + right) / 2, number, size, background, box.kind in HATCHES))
     usual = sorted(size for _, _, _, size, _, _ in fits)[len(fits) // 3] if fits else 0.0
-    for top, x, number, size, background, hatched in fits:
+    for y, x, number, size, background, hatched in fits:
         if size >= SMALLEST:
             text = axes.text(
-                x, top + 0.52, number, fontsize=min(size, max(usual, SMALLEST)), color=text_colour(background),
+                x, y, number, fontsize=min(size, max(usual, SMALLEST)), color=text_colour(background),
                 ha="center", va="center_baseline", gid="number",
             )  # fmt: skip
             if hatched:  # keep the hatch away from the digits
@@ -231,6 +241,8 @@ def _handles(timelines: Sequence[Timeline], predicted: bool) -> dict[str, Any]:
             Patch(facecolor=colour(kind, chunk, v), edgecolor="white", linewidth=0, hatch=HATCHES.get(kind))
             for chunk in range(v)
         )
+    if any(timeline.fused for timeline in timelines):
+        handles["Above each other: run together"] = tuple(Patch(facecolor=colour(kind, 0, 1)) for kind in "FB")
     handles["Idle"] = Patch(color=IDLE)
     if predicted:
         thin = (Line2D([], [], color=colour(kind, 0, 1), linewidth=2, solid_capstyle="butt") for kind in "FB")

@@ -75,7 +75,8 @@ def _kept(config: TrainingConfig, cluster: str) -> Kept:
 def _critical_path(kept: Kept) -> list[list[int]]:
     """The critical path, as (rank, index in its row) from the last pass back to the first.
 
-    Before a pass comes the one before it on its rank, or the one that made its input, whichever ended later.
+    Before a pass comes the one before it on its rank, or the one that made its input, whichever ended later; before a
+    fused pair one that made an input of either.
     """
     rows, makers = kept.estimate.timeline, kept.makers
     stages = _stages(kept)
@@ -87,11 +88,11 @@ def _critical_path(kept: Kept) -> list[list[int]]:
     while place is not None:
         path.append(list(place))
         rank, i = place
-        action = rows[rank][i].action
-        assert action is not None
-        source = action.input(stages)
-        before = next(((rank, j) for j in range(i - 1, -1, -1) if rows[rank][j].action), None)
-        place = max(filter(None, (before, makers.get(source) if source else None)), key=end, default=None)
+        row, (_, _, start, ended, _) = rows[rank], rows[rank][i]
+        together = [event.action for event in row[max(i - 1, 0) : i + 2] if (event.start, event.end) == (start, ended)]
+        sources = [makers.get(action.input(stages)) for action in together if action]
+        before = next(((rank, j) for j in range(i - 1, -1, -1) if row[j].action and row[j].end <= start), None)
+        place = max(filter(None, (before, *sources)), key=end, default=None)
     return path
 
 

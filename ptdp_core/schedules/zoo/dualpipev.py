@@ -1,7 +1,7 @@
 """DualPipeV (DeepSeek-AI and Sea AI Lab, 2025): DualPipe's V of stages, cut in half so that weights are held once.
 
-Its steady state pairs an F of one chunk with a B of the other, for kernels that overlap the two; here they run one
-after the other. B is split only where W fills gaps: at the end of the warm-up and in the cool-down.
+Its steady state pairs an F of one chunk with a B of the other, which may overlap (`dualpipev_overlap.py`); here they
+run one after the other. B is split only where W fills gaps: at the end of the warm-up and in the cool-down.
 """
 
 from ptdp_core.schedules.definition import Order, Time, numbered, split_on_v

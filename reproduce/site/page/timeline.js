@@ -212,9 +212,12 @@ export class TimelineView {
     for (let i = lowerBound(row, this.begin); i < row.length && row[i][3] < this.end; i++) {
       const left = Math.max(LEFT, this.place(row[i][3]));
       const right = Math.min(width, this.place(row[i][4]));
-      if (right - last < 0.5) continue; // narrower than half a pixel: it would lie under the one before
+      const below = together(row[i - 1], row[i]);
+      if (!below && right - last < 0.5) continue; // narrower than half a pixel: it would lie under the one before
       last = right;
-      this.drawPass(pen, row[i], { left, right, y }, this.critical[rank].has(i));
+      const height = below || together(row[i], row[i + 1]) ? this.rowHeight / 2 : this.rowHeight;
+      const critical = this.critical[rank].has(i) && !below;
+      this.drawPass(pen, row[i], { left, right, y: below ? y + height : y, height }, critical);
     }
     this.drawStash(pen, rank, y + this.rowHeight + STASH - GAP, width);
   }
@@ -222,20 +225,20 @@ export class TimelineView {
   /**
    * @param {CanvasRenderingContext2D} pen
    * @param {Pass} pass
-   * @param {{ left: number, right: number, y: number }} place
+   * @param {{ left: number, right: number, y: number, height: number }} place
    * @param {boolean} critical
    */
-  drawPass(pen, [kind, , microbatch], { left, right, y }, critical) {
+  drawPass(pen, [kind, , microbatch], { left, right, y, height }, critical) {
     pen.fillStyle = COLORS[kind] ?? "#888";
-    pen.fillRect(left, y, Math.max(0.5, right - left - 0.5), this.rowHeight);
+    pen.fillRect(left, y, Math.max(0.5, right - left - 0.5), height);
     if (critical) {
       pen.fillStyle = this.ink ?? "";
       pen.fillRect(left, y - 3, Math.max(0.5, right - left), 3);
     }
-    if (microbatch !== null && right - left > 16 && this.rowHeight > 12) {
+    if (microbatch !== null && right - left > 16 && this.rowHeight > 12 && height > 10) {
       pen.textAlign = "center";
       pen.fillStyle = kind === "I" || kind === "W" ? "#000" : "#fff";
-      pen.fillText(String(microbatch), (left + right) / 2, y + this.rowHeight / 2);
+      pen.fillText(String(microbatch), (left + right) / 2, y + height / 2);
     }
   }
 
@@ -256,6 +259,9 @@ export class TimelineView {
     }
   }
 }
+
+/** Whether two passes of a row are a fused pair. @param {Pass | undefined} pass @param {Pass | undefined} next */
+export const together = (pass, next) => !!pass && !!next && pass[3] === next[3] && pass[4] === next[4];
 
 /** The first pass of a row that ends after a time. @param {Pass[]} row @param {number} time */
 function lowerBound(row, time) {

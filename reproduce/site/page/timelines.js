@@ -2,7 +2,7 @@
 import { byId, element, option, selectOf } from "./elements.js";
 import { change, cluster, configure, current, newest, offered, update } from "./page.js";
 import { ask } from "./python.js";
-import { COLORS, NAMES, TimelineView } from "./timeline.js";
+import { COLORS, NAMES, TimelineView, together } from "./timeline.js";
 
 export function refresh() {
   const { configuration, beside } = current();
@@ -55,17 +55,21 @@ export function picker(given, { rows }, say) {
   return (rank, place, time) => {
     const pass = rows[rank][place];
     if (pass && pass[3] <= time) {
-      const [kind, stage, microbatch, start, end] = pass;
-      const of = stage === null ? "" : ` of stage ${stage}, microbatch ${microbatch}`;
+      const [, , , start, end] = pass;
+      const next = rows[rank][place + 1];
+      const passes = together(pass, next) ? `${named(pass)} with ${named(next)}` : named(pass);
       before = "";
-      return say(
-        `Rank ${rank}: ${NAMES[kind] ?? kind}${of}, ${(1e3 * (end - start)).toFixed(2)} ms from ${start.toFixed(3)} s.`,
-      );
+      return say(`Rank ${rank}: ${passes}, ${(1e3 * (end - start)).toFixed(2)} ms from ${start.toFixed(3)} s.`);
     }
     if (before === `${rank} ${place}`) return;
     before = `${rank} ${place}`;
     void update("wait", "wait", { ...given, rank, place }, ({ sentence }) => before && say(sentence));
   };
+}
+
+/** @param {Pass} pass */
+function named([kind, stage, microbatch]) {
+  return (NAMES[kind] ?? kind) + (stage === null ? "" : ` of stage ${stage}, microbatch ${microbatch}`);
 }
 
 /** @param {string} kind @param {string} name */

@@ -11,7 +11,8 @@ from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
@@ -501,6 +502,50 @@ def losses_and_norms(beat: Any, case: dict[str, Any]) -> list[tuple[float, float
     settings, groups, trainer = make(case)
     results = [trainer.step(feed(settings, groups, data)) for data in batches(settings.parallel.B)]
     return [(r.loss, r.norm) for r in results]
+
+
+class FusedRun(NamedTuple):
+    """A batch's gradients by name and place, how often a pass handed over to another, the bytes of each all-to-all that
+    any thread started, and the peak stash."""
+
+    gradients: dict[tuple[str, int, int], bytes]
+    handed_over: int
+    exchanged: list[int]
+    peak_stash: int
+
+
+def fused(beat: Any, cases: list[dict[str, Any]]) -> list[FusedRun]:
+    """One batch of each case on this rank."""
+    runs = []
+    for case in cases:
+        settings, groups, trainer = make(case)
+        turns, switches = trainer.routing.turns, list[bool]()
+        hand_over = turns.hand_over
+
+        def counted(turns: Any = turns, switches: list[bool] = switches, hand_over: Any = hand_over) -> None:
+            switches.append(turns._other is not None)
+            hand_over()
+
+        exchanged, all_to_all = list[int](), dist.all_to_all_single
+
+        def noted(
+            out: Any, x: torch.Tensor, *args: Any, exchanged: list[int] = exchanged, own: Any = all_to_all, **how: Any
+        ) -> Any:
+            exchanged.append(x.nbytes)
+            return own(out, x, *args, **how)
+
+        turns.hand_over = counted
+        with patch.object(dist, "all_to_all_single", noted):
+            _, run = trainer.forward_backward(feed(settings, groups, batches(settings.parallel.B)[0]))
+        gradients = {
+            (entry.shard.parameter.name, groups.dp.rank, groups.tp.rank): bytes(
+                trainer.buffer.main_grad(entry).contiguous().view(torch.uint8).numpy()
+            )
+            for entry in trainer.buffer.entries
+        }
+        runs.append(FusedRun(gradients, sum(switches), sorted(exchanged), run.peak_stash))
+        beat()
+    return runs
 
 
 def dropped(beat: Any, case: dict[str, Any]) -> list[int]:

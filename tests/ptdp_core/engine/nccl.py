@@ -69,13 +69,14 @@ def host_calls(program: Program, rank: int, pinned: bool, lanes: int) -> Iterato
     schedule = program.schedule
     for instruction in program.ranks[rank]:
         if isinstance(instruction, Compute):
-            action = instruction.action
-            message = message_into(action, schedule.placement)
-            if message is not None:
-                yield Call("wait", receives=(message,))
-            if not pinned and action.kind == "F" and action.stage in (0, schedule.stages - 1):
-                yield Call("drain")
-            yield Call("pass")
+            for action in instruction.actions:
+                message = message_into(action, schedule.placement)
+                if message is not None:
+                    yield Call("wait", receives=(message,))
+            for action in instruction.actions:
+                if not pinned and action.kind == "F" and action.stage in (0, schedule.stages - 1):
+                    yield Call("drain")
+                yield Call("pass")
         elif program.mode == "blocking":
             yield Call("reach")
             yield Call("post", (), instruction.sends, instruction.receives)

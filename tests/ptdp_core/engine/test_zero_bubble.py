@@ -11,6 +11,7 @@ from ptdp_core.engine.pipeline import SplitStage
 from ptdp_core.engine.weight_gradients import DeferredWgrad, WeightGradients
 from ptdp_core.launch.local import launch
 from ptdp_core.layout import Boundary
+from ptdp_core.turns import Turns
 from reproduce.emulation.virtual import ChunkTimes, Pace, VirtualChunk
 from tests.ptdp_core.engine import jobs
 from tests.ptdp_core.engine.test_parity import References, check, draw_rest
@@ -87,13 +88,13 @@ def test_a_virtual_accelerator_takes_the_two_halves_times() -> None:
     times = ChunkTimes(forward=3.0, backward=6.0, weight_gradient=2.0)
     pieces = [torch.nn.Parameter(torch.zeros(1)) for _ in range(2)]
     ends = {"received": False, "sent": False, "is_last": True}
-    chunk = VirtualChunk(times, pieces, Boundary((4,), 1), Axis("tp"), Recorded(), **ends)
+    chunk = VirtualChunk(times, pieces, Boundary((4,), 1), Axis("tp"), Axis("ep"), Recorded(), Turns(), **ends)
     assert isinstance(chunk, SplitStage)
     with chunk.defer_weight_gradients(0):
         chunk(None).backward()
     chunk.add_weight_gradients(0)
     chunk(None).backward()
-    assert spent == [3.0, 2.0, 2.0, 2.0, 3.0, 3.0, 3.0]
+    assert spent == [1.5, 1.5, 2.0, 2.0, 2.0, 1.5, 1.5, 3.0, 3.0]
 
 
 def test_stages_that_cannot_defer_are_refused() -> None:

@@ -250,8 +250,7 @@ def test_overlapped_needs_two_receive_buffers_per_direction(schedule: Schedule) 
         live = {"F": 0, "B": 0}
         for instruction in row:
             if isinstance(instruction, Compute):
-                message = message_into(instruction.action, schedule.placement)
-                if message is not None:
+                for message in filter(None, (message_into(a, schedule.placement) for a in instruction.actions)):
                     live[message.kind] -= 1
             else:
                 for message in instruction.receives:
@@ -275,7 +274,7 @@ def test_blocking_interleaved_groups_meet_on_one_diagonal(p: int, m: int, v: int
             else:
                 after = row[position + 1 : position + 2]
                 # A pair is two computations without an exchange between them.
-                slots += not (after and isinstance(after[0], Compute) and after[0].action.kind == "B")
+                slots += not (after and isinstance(after[0], Compute) and after[0].actions[0].kind == "B")
     assert sent == received
 
 
@@ -297,8 +296,8 @@ def test_every_schedule_is_complete_ordered_and_runs(schedule: Schedule, mode: s
     check_progress(program)
     if mode == "blocking":
         check_groups(program)
-    computed = tuple(tuple(i.action for i in row if isinstance(i, Compute)) for row in program.ranks)
-    assert computed == schedule.ranks
+    computed = tuple(tuple(i.cell for i in row if isinstance(i, Compute)) for row in program.ranks)
+    assert computed == schedule.cells
 
 
 @given(schedules())

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ptdp_core.schedules import build, definition, execute_program, lower, names, stash_fronts
+from ptdp_core.schedules import Fused, build, definition, execute_program, lower, names, stash_fronts
 from ptdp_core.simulator import steady_state
 from ptdp_core.simulator.executor import Costs, compile_blocking, execute_blocking
 from tests.ptdp_core.schedules.cases import existing, sizes
@@ -68,7 +68,13 @@ def long_runs(draw: st.DrawFn) -> tuple[str, int, int, int, Costs]:
     weights = [draw(st.integers(0, total)) for total in backward] if definition(name).splits else []
     alone, shared = (draw(st.lists(st.integers(0, 9), min_size=p * v, max_size=p * v)) for _ in "as")
     gather, exchange = draw(st.integers(0, 3)), draw(st.integers(0, 3))
-    return name, p, m, v, Costs(forward, backward, (alone, shared), gather, exchange, weights)
+    hidden = {}
+    if definition(name).fuses:
+        saves = [draw(st.integers(0, 20)) for _ in range(p * v)]
+        hidden = {
+            (f, b): (min(saves[f], forward[f]), min(saves[b], backward[b])) for f in range(p * v) for b in range(p * v)
+        }
+    return name, p, m, v, Costs(forward, backward, (alone, shared), gather, exchange, weights, hidden)
 
 
 @given(long_runs())
@@ -83,6 +89,9 @@ def test_periodic_steady_state_equals_the_stepped_result(case: tuple[str, int, i
     exchanged = [sum(event.end - event.start for event in row if event.kind == "exchange") for row in timeline]
     assert list(short.communication) == exchanged
     assert list(short.stash_fronts) == stash_fronts(build(name, p, m, v))
+    pairs = [cell for row in build(name, p, m, v).cells for cell in row if isinstance(cell, Fused)]
+    saved = [costs.hidden[pair.forward.stage, pair.backward.stage] for pair in pairs if costs.hidden]
+    assert short.hidden == (sum(forward for forward, _ in saved), sum(backward for _, backward in saved))
 
 
 def test_a_trillion_parameter_row_is_not_stepped_through() -> None:

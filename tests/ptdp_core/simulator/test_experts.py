@@ -9,9 +9,10 @@ from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.formulas import attention_core_flops, layer_forward_flops
 from ptdp_core.layout import expert_elements, rank_elements
+from ptdp_core.schedules import build
 from ptdp_core.simulator import experts, fp8, load_cluster, operators, simulate
 from ptdp_core.simulator.bounds import family_least_memory, family_least_time, least_time
-from ptdp_core.simulator.costs import CostModel
+from ptdp_core.simulator.costs import CostModel, StageTimes, hidden_in_pair
 from ptdp_core.simulator.memory import deferred_bytes, layer_intermediate_bytes
 
 H100 = load_cluster("h100")
@@ -149,6 +150,67 @@ def test_a_capacity_bounds_what_the_busiest_rank_computes_and_receives() -> None
         for more in ({}, {"expert_imbalance": 1.3, "capacity_factor": 1.0}, {"expert_imbalance": 1.3})
     )
     assert bounded == balanced < free
+
+
+def fused(how: str = "-overlap", **parallel: object) -> TrainingConfig:
+    return configured(schedule=f"dualpipev{how}", **{"p": 2, "v": 2, "d": 16, "B": 256, **parallel})
+
+
+def test_a_fused_pair_hides_what_the_other_pass_computes_meanwhile() -> None:
+    """By hand: exchanges of 3 seconds beside computations of 4 and 9, of 2 and 1; recomputation doubles a B's."""
+    stage = StageTimes(0.0, 4.0 + 3.0, 0.0, 9.0 + 3.0, exchange=3.0)
+    assert hidden_in_pair(stage, stage) == (3.0, 3.0)
+    short = StageTimes(0.0, 2.0 + 3.0, 0.0, 1.0 + 3.0, exchange=3.0)
+    assert hidden_in_pair(short, short) == (1.0, 2.0)
+    assert hidden_in_pair(short, stage) == (3.0, 2.0)
+    recomputed = replace(stage, recompute=5.0 + 3.0, recomputed_exchange=3.0)  # half of its exchanges find a partner
+    assert hidden_in_pair(stage, recomputed) == (3.0, 3.0)
+    assert hidden_in_pair(short, recomputed) == (3.0, 2.0)
+    assert hidden_in_pair(StageTimes(0.0, 5.0, 0.0, 9.0), stage) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_fused_pairs_take_forward_and_backward_less_what_is_hidden_in_pair(recompute: str) -> None:
+    config = fused(e=16, recompute=recompute)
+    estimate, one_after_the_other = (
+        simulate(each, H100, timeline=True) for each in (config, fused("", e=16, recompute=recompute))
+    )
+    stages = CostModel(H100).stages(config)
+    table = build("dualpipev-overlap", 2, config.parallel.m, 2)
+    for row in estimate.timeline:
+        for event, following in pairwise(row):
+            if event.action in table.fused:
+                assert (event.start, event.end) == (following.start, following.end)
+                forward, backward = stages[event.action.stage], stages[following.action.stage]
+                taken = forward.forward + backward.backward - sum(hidden_in_pair(forward, backward))
+                assert event.end - event.start == pytest.approx(taken, abs=1e-11)
+    assert estimate.iteration_time < 0.97 * one_after_the_other.iteration_time
+    assert sum(estimate.phase_times.values()) == pytest.approx(estimate.iteration_time)
+    saved = sum(
+        one_after_the_other.phase_times[phase] - estimate.phase_times[phase] for phase in ("forward", "backward")
+    )
+    exchanged = config.parallel.m * 2 * MODEL.layers / 2 * CostModel(H100).expert_exchange(config)
+    assert 0 < saved < exchanged
+    assert estimate.traffic == one_after_the_other.traffic
+    assert estimate.peak_memory == one_after_the_other.peak_memory
+
+
+def test_without_expert_parallelism_a_fused_pair_hides_nothing() -> None:
+    estimate = simulate(fused(), H100)
+    others = simulate(fused(""), H100)
+    assert all(estimate.phase_times[phase] == others.phase_times[phase] for phase in ("forward", "backward"))
+
+
+def test_the_bubble_of_fused_passes_has_its_causes() -> None:
+    estimate = simulate(fused(e=16), H100, bubble_times=True)
+    assert sum(estimate.bubble_times.values()) == pytest.approx(estimate.phase_times["bubble"])
+    assert estimate.bubble_times["fill_and_drain"] > 0
+
+
+@pytest.mark.parametrize("sizes", [{"e": 16}, {}, {"e": 16, "recompute": "full"}, {"e": 4, "B": 4096}])
+def test_bounds_stay_below_fused_passes(sizes: dict[str, object]) -> None:
+    config = fused(**sizes)
+    assert least_time(config, CostModel(H100)) <= simulate(config, H100).iteration_time
 
 
 @pytest.mark.parametrize("model", [MODEL, SHARED])

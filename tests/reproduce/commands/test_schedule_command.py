@@ -65,9 +65,9 @@ def test_a_module_of_the_zoo_is_listed_once_and_a_changed_copy_beside_it(run, tm
 
 @pytest.mark.slow
 def test_torchs_own_tables(run, tmp_path):
-    """ZBV and DualPipeV as torch 2.13 writes them: checked, compared, and exactly the zoo's."""
+    """ZBV and DualPipeV as torch 2.13 writes them: checked, compared, and exactly the zoo's, fused pairs included."""
     torch_schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
-    for torchs, ours in (("ScheduleZBVZeroBubble", "zb-v"), ("ScheduleDualPipeV", "dualpipev")):
+    for torchs, ours in (("ScheduleZBVZeroBubble", "zb-v"), ("ScheduleDualPipeV", "dualpipev-overlap")):
         stages = [
             SimpleNamespace(num_stages=6, group_size=3, group_rank=0, stage_index=c * 5, submod=None) for c in (0, 1)
         ]
@@ -150,6 +150,20 @@ def test_a_function_in_a_file_is_simulated_trained_and_exported(run, tmp_path):
     assert [(row["exchange"], row["largest"]) for row in document["gradients"]] == [("blocking", 0), ("overlapped", 0)]
     picture = (Path(document["folder"]) / "timeline.tex").read_text()
     assert picture.count(r"\pass{") == 16 + 1  # a comment explains it
+
+
+def test_a_table_with_fused_pairs_is_read_drawn_trained_and_exported(run, tmp_path):
+    table = build("dualpipev-overlap", 2, 4, 2)
+    (tmp_path / "mine.csv").write_text(table.to_csv())
+    code, out, _ = run(tmp_path / "mine.csv", "--train", "--export", "tikz", "--export", "torch")
+    assert code == 0
+    assert "&: a forward pass and the backward pass behind it run together" in out
+    assert out.count("gradients equal 1F1B's to the bit") == 2
+    folder = tmp_path / "results" / "schedule" / "mine-p2-m4-v2"
+    assert (folder / "schedule.csv").read_text() == table.to_csv()
+    heights = [re.findall(r"\{([\d.]+)\}", line)[2:4] for line in (folder / "timeline.tex").read_text().splitlines()]
+    halves = [(float(top), float(bottom)) for top, bottom in filter(None, heights) if float(bottom) - float(top) == 0.5]
+    assert len(halves) == 2 * len(table.fused)
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ python -m tests.reproduce.emulation.jobs [PATIENCE]     four nodes for many minu
 """
 
 import sys
+from dataclasses import replace
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.interrupts import run_program
@@ -13,6 +14,7 @@ from reproduce.emulation import LinkError, emulate, run
 
 SMALL = ModelConfig(layers=8, hidden=1024, heads=16, vocab=1024)
 LARGE = ModelConfig(layers=8, hidden=12288, heads=96)
+EXPERTS = replace(SMALL, experts=4, experts_per_token=2, expert_ffn_hidden=1024)
 RANKS = 4
 
 

@@ -10,10 +10,11 @@ from ptdp_core.config import ModelConfig
 from ptdp_core.launch.local import RankError
 from ptdp_core.schedules import build, peak_stash
 from ptdp_core.simulator import load_cluster, simulate
+from ptdp_core.simulator.costs import CostModel
 from reproduce.analysis.failures import straggler_slowdowns
 from reproduce.emulation import emulate
 from reproduce.emulation.plan import make_plan
-from tests.reproduce.emulation.jobs import SMALL, config
+from tests.reproduce.emulation.jobs import EXPERTS, SMALL, config
 
 SELENE = load_cluster()
 
@@ -88,15 +89,59 @@ def test_tensor_groups_between_nodes_really_communicate(able, sequence_parallel,
     assert {"tensor"} == emulation.link_rates.keys()
 
 
+@pytest.mark.parametrize(
+    ("parallel", "per_node"),
+    [
+        ({"p": 2, "d": 2, "e": 2, "b": 1, "B": 4}, 1),
+        ({"p": 1, "d": 4, "e": 2, "b": 1, "B": 4, "recompute": "full"}, 1),
+        pytest.param(
+            {"t": 2, "d": 2, "e": 4, "etp": 1, "b": 1, "B": 4, "sequence_parallel": True}, 2, marks=pytest.mark.slow
+        ),
+    ],
+    ids=["pipeline", "replicas", "whole experts"],
+)
+def test_tokens_really_go_to_experts_on_other_nodes(able, parallel, per_node):
+    """As many bytes as the simulator counts, of tokens and of the gradients of experts and of all else."""
+    emulation = emulate(config(EXPERTS, **parallel), SELENE, gpus_per_node=per_node, iterations=1)
+    expected = emulation.prediction.traffic
+    assert emulation.order_ok
+    assert emulation.traffic["experts"] == expected["experts"] > 0
+    assert emulation.traffic["pipeline"] == expected["pipeline"]
+    assert emulation.traffic["data"] == pytest.approx(expected["data"], rel=5e-3)  # sizes are rounded piece by piece
+    assert {"experts", "data"} <= emulation.link_rates.keys()
+
+
+@pytest.mark.parametrize("per_node", [1, 2])
+def test_fused_pairs_run_together_in_the_order_of_their_schedule(able, per_node):
+    """With exchanges between nodes, which really run, and inside of them, which take the modelled time."""
+    job = config(EXPERTS, p=2, d=2, e=2, v=2, b=1, B=8, schedule="dualpipev-overlap", recompute="full")
+    emulation = emulate(job, SELENE, gpus_per_node=per_node, iterations=1)
+    table = build("dualpipev-overlap", 2, 4, 2)
+    assert emulation.order_ok
+    assert emulation.peak_stash == max(peak_stash(table))
+    assert emulation.traffic.get("experts", 0) == (emulation.prediction.traffic["experts"] if per_node == 1 else 0)
+    for row in (emulation.timeline[0], emulation.prediction.timeline[0]):
+        pairs = [(a, b) for a, b in pairwise(row) if (a.start, a.end) == (b.start, b.end)]
+        assert {a.action for a, _ in pairs} == {action for action in table.fused if action in table.ranks[0]}
+        assert all((a.kind, b.kind) == ("F", "B") for a, b in pairs)
+
+
+def test_inside_a_node_tokens_take_the_modelled_time(able):
+    job = config(EXPERTS, d=2, e=2, b=1, B=4)
+    emulation = emulate(job, SELENE, gpus_per_node=2, iterations=1)
+    stage = CostModel(SELENE.in_nodes_of(2)).stages(job)[0]
+    assert "experts" not in emulation.traffic
+    for event in emulation.timeline[0]:
+        if event.action is not None:
+            assert event.end - event.start >= (stage.forward if event.kind == "F" else stage.backward) - 1e-9
+
+
 def test_overlapped_and_split_backward_passes(able):
     overlapped = emulate(config(p=1, d=2, b=1, B=4, data_parallel="torch"), SELENE, gpus_per_node=1, iterations=1)
     assert overlapped.traffic["data"] == pytest.approx(overlapped.prediction.traffic["data"], rel=2e-3)
     split = emulate(config(p=2, b=1, B=4, schedule="zb-h1"), SELENE, gpus_per_node=1, iterations=1)
     assert split.order_ok
     assert {event.kind for event in split.timeline[1]} >= {"F", "I", "W"}
-
-
-EXPERTS = replace(SMALL, experts=4, experts_per_token=2)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +151,16 @@ EXPERTS = replace(SMALL, experts=4, experts_per_token=2)
         ({"gpus_per_node": 1, "iterations": 0}, {"p": 2, "B": 2}, "iterations=0 is not positive"),
         ({"gpus_per_node": 1}, {"d": 2, "B": 2, "data_parallel": "zero3"}, "data_parallel='zero3' is not emulated"),
         ({"gpus_per_node": 1}, {"c": 2, "B": 2}, "c=2 is not emulated; needs c=1"),
-        ({"gpus_per_node": 1}, {"model": EXPERTS, "d": 2, "B": 2}, "experts=4 is not emulated; needs experts=0"),
+        (
+            {"gpus_per_node": 1},
+            {"model": EXPERTS, "d": 2, "B": 2, "expert_imbalance": 1.2},
+            "expert_imbalance=1.2 is not emulated; needs as many tokens on every rank; try expert_imbalance=1",
+        ),
+        (
+            {"gpus_per_node": 1},
+            {"model": EXPERTS, "t": 2, "d": 2, "B": 2, "e": 2},
+            "t=2 on nodes of gpus_per_node=1 with e=2, etp=2 is not emulated; needs tensor groups inside a node",
+        ),
     ],
 )
 def test_what_cannot_be_emulated(arguments, parallel, message):

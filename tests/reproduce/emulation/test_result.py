@@ -7,12 +7,14 @@ import pytest
 from ptdp_core.layout import RankGrid
 from ptdp_core.schedules import Compute, TimelineEvent, build, lower
 from ptdp_core.simulator import load_cluster, simulate
+from ptdp_core.simulator.costs import CostModel
+from ptdp_core.simulator.network import Group
 from reproduce.emulation.calibration import fit
 from reproduce.emulation.plan import SHRINK, make_plan
 from reproduce.emulation.prediction import describe
 from reproduce.emulation.report import Iteration, MeasuredLinks, Timing
-from reproduce.emulation.result import bubble_fraction, in_order, timelines
-from tests.reproduce.emulation.jobs import LARGE, config
+from reproduce.emulation.result import bubble_fraction, cells, in_order, timelines
+from tests.reproduce.emulation.jobs import EXPERTS, LARGE, config
 
 SELENE = load_cluster()
 
@@ -55,6 +57,30 @@ def test_the_bubble_is_the_simulators(parallel):
             assert (event.start, event.end) == pytest.approx((simulated.start, simulated.end), abs=1e-9)
 
 
+def test_the_bubble_counts_a_fused_pair_once():
+    job = config(EXPERTS, p=2, d=2, e=2, v=2, b=1, B=16, schedule="dualpipev-overlap", recompute="none")
+    cluster = SELENE.in_nodes_of(1)
+    estimate = simulate(job, cluster, timeline=True)
+    rows = [event for row in estimate.timeline for event in row if event.action]
+    assert len(cells(estimate.timeline[0])) < len(estimate.timeline[0])
+    assert sum(len(cell) for row in estimate.timeline for cell in cells(row) if cell[0].action) == len(rows)
+
+    def as_reported(row) -> Iteration:
+        passes = tuple(event for event in row if event.action)
+        reduction, step = (
+            TimelineEvent(kind, None, row[-1].end, row[-1].end) for kind in ("data_parallel", "optimizer")
+        )
+        return Iteration(passes, {}, reduction, step, row[-1].end, 0)
+
+    ranks = [as_reported(row) for row in estimate.timeline for _ in range(2)]
+    seconds = max(rank.end for rank in ranks)
+    bubble = bubble_fraction(RankGrid.of(job.parallel), (), ranks, seconds, cluster.microbatch_host_time)
+    taken = sum(cell[0].end - cell[0].start for row in estimate.timeline for cell in cells(row) if cell[0].action)
+    forwards = 2 * job.parallel.m * 2
+    compute = taken - forwards * cluster.microbatch_host_time
+    assert bubble == pytest.approx((2 * seconds - taken) / compute)
+
+
 def test_the_order_is_checked_on_every_rank():
     job = config(LARGE, p=4, b=1, B=8)
     ranks, schedule = as_executed(simulate(job, SELENE, timeline=True)), build("1f1b", 4, 8)
@@ -87,6 +113,33 @@ def test_the_emulated_machine_has_the_measured_links_and_all_else_of_the_cluster
     changed = {"name", "p2p_bandwidth", "hca_bandwidth", "exchange_host_time", "allreduce_hca_bandwidth"}
     changed.add("network_latency")
     assert {k for k, v in vars(machine).items() if v != vars(cluster)[k]} == changed
+
+
+def test_reductions_over_unlike_groups_take_as_long_as_measured():
+    """Of all but experts over two GPUs of each of two nodes, of experts over one of each."""
+    job, cluster = config(EXPERTS, d=4, e=2, b=1, B=4), SELENE.in_nodes_of(2)
+    plan = make_plan(job, cluster, 1, 0)
+    rates = {"data": Timing(0.0, 2e6), "expert data": Timing(0.0, 3e6), "experts": Timing(0.0, 4e6)}
+    network = CostModel(describe(plan, cluster, [MeasuredLinks({}, rates)] * 4).cluster).network
+    pieces = plan.ranks[0].pieces[0]
+    experts = 4 * sum(piece.elements for piece in pieces if piece.of_experts)
+    others = 4 * (sum(piece.elements for piece in pieces) + plan.ranks[0].tied) - experts
+    seconds = network.gradient_all_reduce(Group(4, 2), SHRINK * others)
+    seconds += network.gradient_all_reduce(Group(2, 1), SHRINK * experts)
+    latency = 2 * cluster.nvlink_latency_2  # of NVLink, around the ring of two nodes
+    assert seconds - latency == pytest.approx(others / 2e6 + experts / 3e6)
+
+
+def test_an_exchange_of_experts_takes_as_long_as_measured():
+    job, cluster = config(EXPERTS, d=4, e=4, b=1, B=4), SELENE.in_nodes_of(1)
+    plan = make_plan(job, cluster, 1, 0)
+    links = describe(plan, cluster, [MeasuredLinks({}, {"experts": Timing(0.0, 4e6)})] * 4)
+    assert CostModel(links.cluster).expert_exchange(job) == pytest.approx(2 * 4 * plan.exchange.elements / 4e6)
+    assert links.rates["experts"].achieved == SHRINK * 4e6 * 3 / 4  # a quarter of what a rank sends stays there
+    inside = make_plan(job, SELENE.in_nodes_of(4), 1, 0)
+    assert inside.exchange.elements == 0
+    assert inside.exchange.seconds == CostModel(SELENE.in_nodes_of(4)).expert_exchange(job) / 2
+    assert inside.stages[0].forward == pytest.approx(plan.stages[0].forward)  # computation alone
 
 
 def test_times_are_the_cost_models_and_sizes_are_shrunk():

@@ -99,6 +99,35 @@ class TestFigure:
         assert [tick.get_text() for tick in axes.get_yticklabels()] == [f"Device {r + 1}" for r in range(timeline.p)]
         assert figure.get_figwidth() == theme.PAGE
 
+    def test_a_fused_pair_lies_above_each_other(self):
+        timeline = timeline_of("dualpipev-overlap", 4, 8, 2)
+        figure = draw([timeline])
+        (axes,) = figure.axes
+        boxes, _ = drawn_boxes(axes)
+        assert boxes == expected_boxes(timeline, float(timeline.end))
+        fused = build("dualpipev-overlap", 4, 8, 2).fused
+        edges = {}
+        for collection in axes.collections:
+            for path in collection.get_paths():
+                (left, top), (right, bottom) = path.vertices.min(axis=0), path.vertices.max(axis=0)
+                edges[int(top), round(left, 6), round(right, 6), collection.get_gid()] = top % 1, bottom % 1
+        halves = 0
+        for rank, row in enumerate(timeline.rows):
+            for box, following in pairwise(row):
+                if box.action in fused:
+                    span = rank, round(float(box.start), 6), round(float(box.end), 6)
+                    gids = [f"{each.kind}{timeline.chunk_of(each.action)}" for each in (box, following)]
+                    (top, middle), (other, bottom) = (edges[*span, gid] for gid in gids)
+                    assert top < middle < 0.5 < other < bottom
+                    halves += 1
+        assert halves == len(fused) > 16
+        assert len(numbers(axes)) == timeline.boxes
+        labels = [text.get_text() for text in figure.legends[0].get_texts()]
+        assert labels[-2:] == ["Above each other: run together", "Idle"]
+        assert "Above each other: run together" not in [
+            text.get_text() for text in draw([timeline_of("dualpipev", 4, 8, 2)]).legends[0].get_texts()
+        ]
+
     @pytest.mark.parametrize("which", SCHEDULES, ids=IDS)
     def test_numbers_are_the_microbatches_and_fit_their_boxes(self, which):
         timeline = timeline_of(*which)

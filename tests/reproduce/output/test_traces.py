@@ -95,6 +95,21 @@ def test_slices_are_the_boxes_in_order_and_never_overlap(name):
             }  # fmt: skip
 
 
+def test_the_slices_of_a_fused_pair_are_the_same():
+    timeline = from_schedule(build("dualpipev-overlap", 3, 6, 2))
+    fused = {str(action) for action in build("dualpipev-overlap", 3, 6, 2).fused}
+    pairs = 0
+    for row in slices(json.loads(trace([timeline]))["traceEvents"]).values():
+        for (begin, end, event), (following, after, beside) in pairwise(row):
+            if event["name"] in fused:
+                assert (begin, end) == (following, after)
+                assert (event["cat"], beside["cat"]) == ("forward", "backward")
+                pairs += 1
+            else:
+                assert end <= following or (begin, end) == (following, after)
+    assert pairs == len(fused)
+
+
 @pytest.mark.parametrize("name", TIMELINES)
 def test_every_thread_has_a_name(name):
     timeline = TIMELINES[name]
