@@ -392,10 +392,11 @@ class CostModel:
         exchange = repeated = 0.0
         if model.experts:
             exchange = self.expert_exchange(config)
-            repeated = exchange if parallel.recompute == "full" else 0.0
             forward_launches, backward_launches = self.expert_launches(config)
             forward += exchange + forward_launches
-            recompute += exchange + forward_launches if parallel.recompute == "full" else 0.0
+            if parallel.recompute == "full":
+                repeated = exchange
+                recompute += exchange + forward_launches
             backward += exchange + backward_launches
         return StageTimes(
             self.cluster.microbatch_host_time,

@@ -179,7 +179,7 @@ export class TimelineView {
     this.ink = getComputedStyle(document.documentElement).getPropertyValue("--fg");
     this.bubble = /** @type {CanvasPattern} */ (pen.createPattern(this.hatched, "repeat"));
     pen.scale(ratio, ratio);
-    pen.font = "11px system-ui, sans-serif";
+    pen.font = font(11);
     pen.textBaseline = "middle";
     this.drawTicks(pen, width);
     for (let rank = 0; rank < data.p; rank++) this.drawRow(pen, rank, width);
@@ -202,6 +202,7 @@ export class TimelineView {
   drawRow(pen, rank, width) {
     const y = TOP + rank * (this.rowHeight + STASH);
     const row = this.data.rows[rank];
+    pen.font = font(11);
     pen.textAlign = "right";
     pen.fillStyle = this.ink ?? "";
     pen.fillText(String(rank), LEFT - 6, y + this.rowHeight / 2);
@@ -237,6 +238,7 @@ export class TimelineView {
     }
     if (microbatch !== null && right - left > 16 && this.rowHeight > 12 && height > 10) {
       pen.textAlign = "center";
+      pen.font = font(Math.min(11, height - 2));
       pen.fillStyle = kind === "I" || kind === "W" ? "#000" : "#fff";
       pen.fillText(String(microbatch), (left + right) / 2, y + height / 2);
     }
@@ -259,6 +261,9 @@ export class TimelineView {
     }
   }
 }
+
+/** Letters of so many pixels. @param {number} size */
+const font = (size) => `${size}px system-ui, sans-serif`;
 
 /** Whether two passes of a row are a fused pair. @param {Pass | undefined} pass @param {Pass | undefined} next */
 export const together = (pass, next) => !!pass && !!next && pass[3] === next[3] && pass[4] === next[4];
