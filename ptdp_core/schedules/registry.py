@@ -1,6 +1,7 @@
 """The schedules by name: those of `ptdp_core/schedules/zoo`, those of files, and those that a program registers."""
 
 from collections.abc import Callable
+from difflib import get_close_matches
 from functools import lru_cache
 from importlib import import_module
 from pkgutil import iter_modules
@@ -59,9 +60,10 @@ def definition(name: str) -> Definition:
             f"{name}, or a table; try reproduce schedule {name} --export torch, and the schedule.csv that it writes"
         )
     if not isinstance(name, str) or name not in DEFINITIONS:
+        (nearest,) = get_close_matches(str(name), names(), n=1) or names()[:1]
         raise ConfigurationError(
             f"schedule={name!r} is unknown; needs one of {', '.join(DEFINITIONS)}, or a file that ends in "
-            f"{', '.join(TABLES)}; try schedule={names()[0]!r}"
+            f"{', '.join(TABLES)}; try schedule={nearest!r}"
         )
     return DEFINITIONS[name]
 

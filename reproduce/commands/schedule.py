@@ -148,6 +148,9 @@ def _own_table(parsed: Namespace, p: int, m: int, times: Sequence[Fraction]) -> 
     from ptdp_core.schedules import build, exists, names, read_schedule
 
     if parsed.file is not None:
+        if str(parsed.file) in names() and not parsed.file.exists():
+            how = f"reproduce timeline --schedule {parsed.file}, or reproduce schedule alone, which compares all"
+            raise UsageError(f"FILE={str(parsed.file)!r} is a schedule known by name, not a file; try {how}")
         try:
             table = read_schedule(parsed.file, {"p": parsed.p, "m": parsed.m, "v": parsed.v})
         except ValueError as error:

@@ -120,6 +120,7 @@ def test_wrong_options(run, tmp_path):
     for arguments, message in (
         (("--train",), "--train and --export need a FILE, or --search"),
         ((tmp_path / "missing.csv",), "cannot read"),
+        (("1f1b",), "FILE='1f1b' is a schedule known by name, not a file; try reproduce timeline --schedule 1f1b"),
         (("-m", "0"), "-m 0 is not a positive whole number; try -m 8"),
         (("--t-forward", "x"), "--t-forward x is not a positive number"),
         (("--t-weight", "2"), "--t-weight 2 with --t-backward 2; needs a part of it"),
