@@ -290,7 +290,9 @@ def fork(gate: Connection, tree: Path, core: int, workloads: dict[str, Any], slo
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         if code == ENDED:
             return
-        sys.exit(1 if code == 1 else f"its process ended by itself, with {code}")
+        if code != 1:  # said here, as the interpreter may close the connection before it prints what `exit` is given
+            print(f"its process ended by itself, with {code}", file=sys.stderr, flush=True)
+        sys.exit(1)
     status = 1
     try:
         serve(gate, tree, core, workloads, slowdown)
