@@ -51,6 +51,7 @@ from ptdp_core.engine.zero3 import Zero3Trainer
 from ptdp_core.formulas import model_flops_per_iteration
 from ptdp_core.layout import chunk_layers
 from results.records import Metric, PointResult
+from results.records.errors import UnavailableError
 
 NANOGPT, HUGGING_FACE = "nanoGPT's model", "Hugging Face GPT-2"
 ROUNDS = 15  # fewer moved the medians by up to 30%
@@ -256,7 +257,14 @@ def points(setup: Setup) -> Iterator[PointResult]:
         yield attempted(setup, comparison.name, label, parameters, partial(_metrics, setup, comparison, peak))
 
 
+def require_peer(comparison: StepComparison, device: str) -> None:
+    """Raise `UnavailableError` if the installed torch cannot run the other side on this device."""
+    if comparison.against == "ScheduleZBVZeroBubble" and device == "cpu" and torch.__version__ < "2.12":
+        raise UnavailableError("the ZB-V schedule of torch 2.11 sends to its own rank, which gloo refuses")
+
+
 def _metrics(setup: Setup, comparison: StepComparison, peak: Callable[[], float]) -> dict[str, Metric]:
+    require_peer(comparison, setup.device)
     samples = run_ranks(measure_here, comparison.parallel.n, (comparison, setup), setup.device)[0]
     engine_samples, other_samples = samples["engine"], samples["other"]
     ratios = tuple(b / a for a, b in zip(engine_samples.seconds, other_samples.seconds, strict=True))
