@@ -185,7 +185,7 @@ def html(record: Record, artifact: Artifact | None) -> str:
 
 def _of_points(record: Record) -> Table:
     """One row per point of a record without an artifact: what is listed of a configuration, of a benchmark all."""
-    units = {name: metric.unit for point in record.points for name, metric in point.metrics.items()}
+    units = {name: found.unit for point in record.points for name, found in point.metrics.items()}
     listed_here = [quantity for quantity in listed() if quantity.name in units]
     columns = [Column("point", attrgetter("label")), Column("status", attrgetter("status"))]
     columns += [quantity_column(quantity, metric(quantity.name)) for quantity in listed_here]
