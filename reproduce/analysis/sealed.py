@@ -8,6 +8,7 @@ digests of all that the numbers depend on.
 """
 
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
@@ -37,56 +38,17 @@ REQUIRED = ("id", "hardware", "model", "layout", "precision", "metric", "needs")
 OPTIONAL = ("program", "choices", "why")
 MEASUREMENTS = ("measured", "result", "iteration_s", "tokens_per_s_per_gpu", "samples_per_gpu_s", "tflops_per_gpu")
 METRICS = {"iteration_s": ("iteration_time", "s"), "tokens_per_s_per_gpu": ("tokens_per_s_per_gpu", "tokens/s")}
-# What a source calls its machine, and the cluster file that describes it, once there is one.
-HARDWARE = {
-    "a100_40gb": "a100-40",
-    "a100_80gb": "a100-80",
-    "A100 SXM 80GB, RoCE, 8 a node": "a100-80-4hca",
-    "A800 SXM (NVLink 400 GB/s)": "a800",
-    "h100_80gb": "h100",
-    "DGX H100 (NVIDIA DGX Cloud)": "h100",
-    "DGX H100 (NVIDIA Eos)": "h100",
-    "DGX-H100": "h100",
-    "H100 SXM": "h100",
-    "H100 SXM IB400": "h100",
-    "H100 80GB 700 W, RoCE 400G": "h100",
-    "8 x B200 SXM, one node": "b200",
-    "B200 (Together AI)": "b200",
-    "DGX-B200": "b200",
-    "DGX-B300": "b300",
-    "GB200 NVL72": "gb200",
-    "DGX-GB200": "gb200",
-    "DGX-GB300": "gb300",
-}
-# What a source calls its precision, and the FP8 recipe of its linears: 'none' is 16 bits.
-# Where a source says FP8 and no more, it is Transformer Engine's default, delayed scaling; CS is current scaling.
-PRECISIONS: Mapping[str, str] = {
-    **dict.fromkeys(("bf16", "BF16", "amp_bf16", "fp16"), "none"),
-    **dict.fromkeys(("fp8", "FP8", "amp_fp8"), "delayed"),
-    **dict.fromkeys(("FP8-CS", "FP8-CS (FP8-MX)"), "tensorwise"),
-    **dict.fromkeys(("FP8-MX", "MXFP8"), "mxfp8"),
-    "NVFP4": "nvfp4",
-}
-# Techniques that a run used. None: described, or the hardware or precision says it; else why it cannot be.
-TECHNIQUES = {
-    "Mamba": "state-space layers",
-    "LoRA": "training of adapters alone",
-    "packed SFT": "sequences of mixed lengths",
-    **dict.fromkeys(("CP", "MLA", "MoE/EP", "FP8", "NVFP4", "FSDP", "FSDP (as ZeRO-3)", "ZeRO-2 (SHARD_GRAD_OP)")),
-    **{f"{name} cluster": None for name in ("A100-40GB", "GB200 NVL72", "GB200", "GB300", "B300")},
-}
+# What sources call hardware, precisions, techniques and fields, and what these are here.
+WORDS: Mapping[str, Mapping[str, str]] = tomllib.loads(Path(__file__).with_name("sealed_words.toml").read_text("utf-8"))
 REMARKS = ("here)", "not published")  # how a need ends that says what was or has to be chosen
-LAYOUT = {"s": "seq", "cp": "c", "ep": "e"} | {
-    name: name for name in ("t", "p", "d", "v", "b", "B", "sequence_parallel", "sharded_optimizer")
-}
 LAYOUT_OTHERS = (
-    *("gpus", "fsdp", "recompute", "sharding", "mixed"),
-    *("overlap", "tp_comm_overlap", "schedule", "cuda_graphs"),
+    *("gpus", "fsdp", "recompute", "sharding", "mixed", "program", "compile", "async_tp"),
+    *("overlap", "tp_comm_overlap", "schedule", "cuda_graphs", "dispatcher", "grouped_gemm"),
+    *("overlap_grad_reduce", "overlap_param_gather", "overlap_grad_sync", "overlap_param_sync"),
 )
-SIZES = ("gpus", "t", "p", "d", "v", "cp", "ep", "fsdp", "b", "B", "s")
+SIZES = ("gpus", "t", "p", "d", "v", "cp", "ep", "etp", "fsdp", "b", "B", "s")
 # A source with two precisions in a row puts the other one's size in brackets: 64 (0).
 SIZE = re.compile(r"(\d+)(?: \(\d+\))?")
-RECOMPUTE = {"recompute-activations": "selective"}  # Megatron's option
 
 
 def check(rows: Sequence[Any], file: str) -> None:
@@ -113,11 +75,15 @@ def _check_words(row: Mapping[str, Any], where: str) -> None:
         for key in keys:
             if not isinstance(row[key], kind):
                 raise UsageError(f"{where}: {key}={row[key]!r} is not {called}; needs {called}")
-    _known([row["hardware"]], tuple(HARDWARE), f"{where}: hardware")
-    _known([row["precision"]], tuple(PRECISIONS), f"{where}: precision")
+    _known([row["hardware"]], tuple(WORDS["hardware"]), f"{where}: hardware")
+    _known([row["precision"]], tuple(WORDS["precision"]), f"{where}: precision")
     _known([row["metric"]], tuple(METRICS), f"{where}: metric")
-    _known([need for need in row["needs"] if not str(need).endswith(REMARKS)], tuple(TECHNIQUES), f"{where}: technique")
-    _known(row["layout"], (*LAYOUT, *LAYOUT_OTHERS), f"{where}: layout's")
+    _known(
+        [need for need in row["needs"] if not str(need).endswith(REMARKS)],
+        tuple(WORDS["technique"]),
+        f"{where}: technique",
+    )
+    _known(row["layout"], (*WORDS["layout"], *LAYOUT_OTHERS), f"{where}: layout's")
     for key in SIZES:
         if (value := row["layout"].get(key)) is not None and not SIZE.fullmatch(str(value)):
             raise UsageError(
@@ -148,7 +114,7 @@ def _layout(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def predict(row: Mapping[str, Any]) -> PointResult:
     """The sealed point of a checked row."""
-    name = HARDWARE[row["hardware"]]
+    name = WORDS["hardware"][row["hardware"]]
     parameters: dict[str, Any] = {"hardware": row["hardware"], "precision": row["precision"]}
     if lacking := _not_described(row):
         return _point(row, parameters, "skipped", f"not described: {', '.join(lacking)}", {})
@@ -202,8 +168,8 @@ def _point(
 
 def _not_described(row: Mapping[str, Any]) -> list[str]:
     """What a row has that no configuration or cluster here describes."""
-    missing = [why for need, why in TECHNIQUES.items() if why and need in row["needs"]]
-    name = HARDWARE[row["hardware"]]
+    missing = [why for need, why in WORDS["technique"].items() if why and need in row["needs"]]
+    name = WORDS["hardware"][row["hardware"]]
     if not (CLUSTER_FOLDER / f"{name}.toml").is_file():
         missing.append(f"the cluster {name}")
     return missing
@@ -227,16 +193,18 @@ def configuration(row: Mapping[str, Any]) -> dict[str, Any]:
             model["capacity_factor"] = 1.0
         if drops.startswith("w/o mtp"):
             model["mtp_layers"] = 0
-    entry = model | {ours: layout[theirs] for theirs, ours in LAYOUT.items() if theirs in layout}
+    if activation := WORDS["activation"].get(model.get("activation", "")):
+        model["activation"] = activation
+    entry = model | {ours: layout[theirs] for theirs, ours in WORDS["layout"].items() if theirs in layout}
     t, p, c = entry.setdefault("t", 1), entry.setdefault("p", 1), entry.get("c", 1)
     d = entry.setdefault("d", max(1, layout.get("gpus", 1) // (t * p * c)))
     if c > 1:
         entry["context_exchange"] = "ring"
     if entry.get("experts") and t > 1:
-        entry["etp"] = 1
+        entry.setdefault("etp", 1)
     recompute = layout.get("recompute", "auto")
-    entry |= {"attention": "sdpa", "recompute": RECOMPUTE.get(recompute, recompute)}
-    if (recipe := PRECISIONS[row["precision"]]) != "none":
+    entry |= {"attention": "sdpa", "recompute": WORDS["recompute"].get(recompute, recompute)}
+    if (recipe := WORDS["precision"][row["precision"]]) != "none":
         entry["fp8_recipe"] = recipe
     if layout.get("sharding") == "FULL_SHARD" or layout.get("fsdp", 0) > 1:
         entry["data_parallel"] = "zero3"
