@@ -16,8 +16,10 @@ bitwise equal. Before it they would not: the order of summation over d depends o
 which differs between the stages. The embedding's bucket is reduced after the flush.
 """
 
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -107,8 +109,10 @@ class ParamAndGradBuffer:
         self._places: dict[torch.Tensor, tuple[BufferEntry, Bucket]] = {
             entry.parameter: (entry, bucket) for bucket in self.buckets for entry in bucket.entries
         }
+        # Autograd holds hooks where no garbage collector looks: one that owned the buffer would keep both for ever.
+        accumulated = partial(ParamAndGradBuffer._accumulated, weakref.proxy(self))
         for parameter in self._places:
-            parameter.register_post_accumulate_grad_hook(self._accumulated)
+            parameter.register_post_accumulate_grad_hook(accumulated)
 
     def _lay_out(self, parameters: Sequence[LocalParameter], limit: int | None) -> list[Bucket]:
         """Place the parameters into buckets, in the reverse order of their creation.

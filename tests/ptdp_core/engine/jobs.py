@@ -1,6 +1,7 @@
 """What the tests run in ranks. Functions here are imported by the ranks, so no test framework and no fixtures."""
 
 import dataclasses
+import gc
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
+from torch.multiprocessing.reductions import StorageWeakRef
 
 import ptdp_core.engine.groups as groups_module
 from kernels import select
@@ -698,3 +700,31 @@ def unsplittable(beat: Any) -> str:
     except ValueError as error:
         return str(error)
     return ""
+
+
+def left_alive(beat: Any, cases: list[dict[str, Any]]) -> list[list[str]]:
+    """For each case, what memory of a trainer that is gone is still held: weights, gradients, AdamW's tensors."""
+    rows = []
+    for case in cases:
+        memory = _memory_of_a_trainer(case)
+        gc.collect()
+        rows.append([name for name, storage in memory.items() if not storage.expired()])
+        beat()
+    return rows
+
+
+def _memory_of_a_trainer(case: dict[str, Any]) -> dict[str, StorageWeakRef]:
+    """Weak references to the memory of a trainer's tensors, after two steps and an evaluation."""
+    settings, groups, trainer = make(case)
+    for data in batches(settings.parallel.B, settings.model.seq)[:2]:
+        trainer.step(feed(settings, groups, data))
+        trainer.evaluate(feed(settings, groups, data))
+    chunks = trainer.chunks if isinstance(trainer, Trainer) else [trainer.model]
+    tensors = {f"chunk {i} {name}": x for i, chunk in enumerate(chunks) for name, x in chunk.named_parameters()}
+    tensors |= {f"{name} gradient": x.grad for name, x in tensors.items() if x.grad is not None}
+    for i, (master, state) in enumerate(trainer.optimizer.adam.state.items()):
+        tensors |= {f"master {i}": master, **{f"{name} {i}": x for name, x in state.items()}}
+    if isinstance(trainer, Trainer):
+        tensors |= {"weights": trainer.buffer.param_data, "gradients": trainer.buffer.grad_data}
+    local = {name: getattr(x, "_local_tensor", x) for name, x in tensors.items()}
+    return {name: StorageWeakRef(x.untyped_storage()) for name, x in local.items()}
