@@ -6,14 +6,11 @@ from results import ROOT
 EXTRAS = {
     "torch": "engine",
     "scipy": "fit",
-    "tokenizers": "text",
     "safetensors": "weights",
-    "ruptures": "history",
-    "ortools": "search",
 }
 PACKAGES = (
     *("numpy", "pandas", "seaborn", "matplotlib"),
-    *("jinja2", "tabulate", "jsonschema", "fastjsonschema", "rich", "shtab"),
+    *("jinja2", "tabulate", "jsonschema", "fastjsonschema", "rich"),
     *EXTRAS,
 )
 

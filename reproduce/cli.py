@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ptdp_core import interrupts
-from reproduce.commands import ALIASES, COMMANDS, module_of
+from reproduce.commands import ALIASES, COMMANDS, GONE, module_of
 from reproduce.commands.options import add_usual, program, where_exit_codes_are
 from results.records import errors
 from results.records.errors import ReproduceError, UsageError, did_you_mean
@@ -63,6 +63,8 @@ def command_of(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
     """The command of two words or one that a command line begins with, and the rest; '' runs artifacts."""
     for words in (2, 1):
         name = " ".join(arguments[:words])
+        if name in GONE:
+            raise UsageError(f"{name} went in version 1.1.0 (docs/upgrading.md); try {GONE[name]}")
         name = ALIASES.get(name, name)
         if name in COMMANDS:
             return name, arguments[words:]

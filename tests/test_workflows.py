@@ -181,9 +181,8 @@ def test_every_place_that_names_the_version_names_this_one() -> None:
     citation = (ROOT / "CITATION.cff").read_text()
     archive = json.loads((ROOT / ".zenodo.json").read_text())
     (released,) = re.findall(r"^date-released: (\d{4}-\d\d-\d\d)$", citation, re.MULTILINE)
-    newest = re.search(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
-    assert newest
-    assert newest[1] == f"{version} ({released})"
+    newest, *_ = re.findall(r"^## (\S+ \([\d-]+\))$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest == f"{version} ({released})"
     assert f"\nversion: {version}\n" in citation
     assert (archive["version"], archive["publication_date"]) == (version, released)
     assert archive["license"] == PROJECT["license"]

@@ -30,15 +30,14 @@ GROUPS = {
         "plan": "how to train a model on n GPUs: the paper's takeaways, and the best by simulation",
         "timeline": "draw and export a pipeline schedule of any size",
         "schedule": "pipeline schedules compared; one of your own checked, simulated, trained; a search for one",
-        "data": "text files to tokens to train on, with a tokenizer made from them",
+        "data": "text files to tokens to train on",
         "train": "train a GPT model with the engine, on this machine or a cluster",
-        "generate": "text from a checkpoint of train",
         "weights": "export a checkpoint's weights for Hugging Face's transformers, or import such weights to train on",
     },
     "this machine": {
         "doctor": "what this machine can do, what is missing, and how to get it",
         "calibrate": "measure this machine, as a cluster to predict with",
-        "bench": "microbenchmarks: list, run, history and bisect; gpu: all that one GPU should verify",
+        "bench": "microbenchmarks: list and run; gpu: all that one GPU should verify",
     },
     "how far to trust it": {
         "accuracy": "the simulator against every published value, and how much each of its numbers matters",
@@ -47,12 +46,18 @@ GROUPS = {
         "gate exact": "compare all that is deterministic with the committed reference",
     },
     "this command line": {
-        "completion": "print the completion of this command line for a shell",
         "schema": "JSON Schemas of what a command reads, of its options, and of what it prints",
     },
 }
 COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
 ALIASES = {"check": "gate", "predict": "simulate"}
+# What is no longer here, for one release (docs/upgrading.md), and what does it now.
+GONE = {
+    "generate": "sample with transformers from what reproduce weights export writes",
+    "completion": "no command line is completed any more; reproduce --help lists all commands",
+    "bench history": "asv (airspeed velocity) follows benchmarks over commits, by its own runs",
+    "bench bisect": "git bisect run with reproduce gate, or asv find",
+}
 
 
 def module_of(name: str) -> ModuleType:

@@ -1,30 +1,26 @@
-"""`reproduce bench`: microbenchmarks, measured, kept, followed over commits; and all that one GPU should verify."""
+"""`reproduce bench`: microbenchmarks, measured and kept; and all that one GPU should verify."""
 
-import re
 import shlex
 import sys
 from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.harness.registry import BENCHMARKS, find
 from ptdp_core import interrupts
 from reproduce.commands import options
-from results import ROOT
 from results.records import errors
 from results.records.documents import print_document
-from results.records.errors import DONE, INCONCLUSIVE, NothingSelectedError, UsageError, did_you_mean
-from results.records.storage import write_files
+from results.records.errors import DONE, NothingSelectedError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from reproduce.running.gpu_session import SessionStep, StepOutcome
 
 MEANINGS = {
     "list": "the microbenchmarks: of the engine, its kernels and messages, and the simulator",
     "run": "measure with microbenchmarks, and keep every sample",
-    "history": "a benchmark's values over commits: table, trend, change points",
-    "bisect": "the commit that changed a benchmark's value, by git bisect",
     "gpu": "all that half an hour on one GPU should verify, step by step; --toy for a CPU",
 }
 RUN_HELP = """\
@@ -34,30 +30,11 @@ examples:
   reproduce plot gemm
 
 """
-HISTORY_HELP = """\
-Every `reproduce bench run` is kept, by class of machine and commit, in DIR/benchmarks/NAME/history; no two
-machines are mixed. A change point begins a new level of the values, at least 3% away (PELT, from the package ruptures;
-pip install 'ptdp[history]'). The figure is in DIR/benchmarks/NAME/history.
-
-examples:
-  reproduce bench history simulator_rate
-  reproduce bench history gemm --metric speed --point square/1024
-
-"""
-BISECT_HELP = """\
-Measures the good and the bad commit, each with its own code, in a worktree; then git bisect does in between.
-A commit counts as good if its median of three quick runs is nearer to the good one's. What cannot run the benchmark is
-skipped. Good and bad have to differ by 5%; the point that differs most is followed, or --point.
-
-examples:
-  reproduce bench bisect simulator_rate --good v0.1 --bad HEAD
-
-"""
 GPU_HELP = """\
 Tests that need a GPU, kernels under compute-sanitizer, matrix products, operators, training steps with
-profiles, calibration, the artifacts that one GPU can do, training and saving under torchrun on NCCL, FSDP2, text from a
-checkpoint: steps of at most 10 minutes each, in this order. The same command goes on where it stopped; what has passed
-is not run again. Logs and results are in DIR/gpu.
+profiles, calibration, the artifacts that one GPU can do, training and saving under torchrun on NCCL, FSDP2: steps of at
+most 10 minutes each, in this order. The same command goes on where it stopped; what has passed is not run again. Logs
+and results are in DIR/gpu.
 
 examples:
   reproduce bench gpu
@@ -73,8 +50,6 @@ def add_arguments(parser: ArgumentParser) -> None:
     for name, add, action, epilog in (
         ("list", options.add_json, list_benchmarks, ""),
         ("run", _add_run, measure, RUN_HELP),
-        ("history", _add_history, show_history, HISTORY_HELP),
-        ("bisect", _add_bisect, bisect, BISECT_HELP),
         ("gpu", _add_gpu, run_session, GPU_HELP),
     ):
         described = actions.add_parser(
@@ -123,7 +98,7 @@ def measure(parsed: Namespace) -> int:
     names = list(BENCHMARKS) if parsed.names == ["all"] else list(dict.fromkeys(parsed.names))
     for name in names:  # all of them before the first one runs
         find(name)
-    from benchmarks.harness import history, runner
+    from benchmarks.harness import runner
     from benchmarks.harness.table import table
     from results.records import write_record
 
@@ -139,7 +114,6 @@ def measure(parsed: Namespace) -> int:
         tell("")
         path = runner.record_path(parsed.results, name)
         write_record(record, path)
-        history.keep(record, parsed.results)
         records.append(record)
         if not parsed.json:
             text = str(path) if parsed.quiet else f"{table(record)}\nfile: {path}\n"
@@ -153,91 +127,6 @@ def measure(parsed: Namespace) -> int:
     elif not parsed.quiet:
         print(f"next: {parsed.program} plot {names[-1]}")
     return code
-
-
-def _add_history(parser: ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="a benchmark (reproduce bench list)")
-    parser.add_argument("--metric", help="default: the first column of the benchmark's table")
-    parser.add_argument("--point", metavar="KEY", help="the runs of this point, one by one")
-    parser.add_argument("--quick", action="store_true", help="the runs with --quick")
-    options.add_results(parser)
-
-
-def show_history(parsed: Namespace) -> int:
-    """Print a table and write a figure for each class of machine. Raises `ReproduceError`."""
-    from tabulate import tabulate
-
-    from benchmarks.harness import history as storage
-    from reproduce.analysis import history
-    from reproduce.output import theme
-
-    benchmark = find(parsed.name)
-    metric = parsed.metric or benchmark.columns[0]
-    scale = "quick" if parsed.quick else "full"
-    by_machine = storage.kept(parsed.results, benchmark.name, scale)
-    if not by_machine:
-        quick = " --quick" if parsed.quick else ""
-        raise NothingSelectedError(
-            f"no {scale} run of {benchmark.name} is kept in {parsed.results}; "
-            f"try reproduce bench run {benchmark.name}{quick}"
-        )
-    for machine, records in by_machine.items():
-        trends = history.trends(records, metric)
-        names = [trend.point for trend in trends]
-        if not trends:
-            raise UsageError(
-                f"--metric {metric}: no point of {benchmark.name} has it{did_you_mean(metric, benchmark.columns)}"
-            )
-        if parsed.point is not None and parsed.point not in names:
-            raise UsageError(
-                f"--point {parsed.point}: no such point{did_you_mean(parsed.point, names)}; "
-                f"there are {', '.join(names)}"
-            )
-        chosen = [trend for trend in trends if parsed.point in (None, trend.point)]
-        headings, rows = history.overview(chosen) if parsed.point is None else history.runs_of(chosen[0])
-        print(f"{benchmark.name}, {metric}, on {machine}: {len(records)} runs [measured]\n")
-        print(tabulate(rows, headings, tablefmt="pipe", disable_numparse=True), end="\n\n")
-        with theme.style():
-            files = theme.figure_files(
-                history.draw(chosen, benchmark.name, metric, machine), f"{benchmark.name}: history", "trend"
-            )
-        folder = storage.folder(parsed.results, benchmark.name) / machine
-        write_files(folder, files)
-        print(f"figure: {folder / 'trend.png'}\n")
-    return DONE
-
-
-def _add_bisect(parser: ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="a benchmark (reproduce bench list)")
-    parser.add_argument("--good", required=True, metavar="REF", help="a commit before the change")
-    parser.add_argument("--bad", required=True, metavar="REF", help="a later commit, with the change")
-    parser.add_argument("--metric", help="default: the first column of the benchmark's table")
-    parser.add_argument("--point", metavar="KEY", help="default: the point that differs most")
-
-
-def bisect(parsed: Namespace, project: Path = ROOT) -> int:
-    """Bisect and print; done if one commit is left. Raises `ReproduceError`."""
-    from benchmarks.gate.trees import resolve
-    from benchmarks.harness import bisection
-
-    benchmark = find(parsed.name)
-    metric = parsed.metric or benchmark.columns[0]
-    good, bad = (resolve(project, ref) for ref in (parsed.good, parsed.bad))
-    with bisection.worktree(project, good) as tree:
-        of_good = bisection.medians(tree, benchmark.name, metric)
-        bisection.git(tree, "checkout", "--detach", "--quiet", bad)
-        of_bad = bisection.medians(tree, benchmark.name, metric)
-        point = bisection.most_different(of_good, of_bad, parsed.point)
-        print(f"{point}, {metric}: {of_good[point]:.6g} at {good[:10]}, {of_bad[point]:.6g} at {bad[:10]}", flush=True)
-        printed = bisection.find(tree, benchmark.name, metric, point, (good, of_good[point]), (bad, of_bad[point]))
-        tried = re.findall(r"^value: (.*)$", printed, re.MULTILINE)
-        first = re.search(r"^([0-9a-f]{40}) is the first bad commit$", printed, re.MULTILINE)
-        print(*(f"  tried: {text}" for text in tried), sep="\n")
-        if not first:
-            print(f"not found: {printed.strip().splitlines()[-1]}")
-            return INCONCLUSIVE
-        print(f"first bad commit: {bisection.git(tree, 'log', '-1', '--format=%h %ad %s', '--date=short', first[1])}")
-    return DONE
 
 
 def _add_gpu(parser: ArgumentParser) -> None:
@@ -273,7 +162,7 @@ def run_session(parsed: Namespace) -> int:
     return errors.DONE if all(outcome.good for outcome in outcomes.values()) else errors.POINTS_FAILED
 
 
-def _outcomes(parsed: Namespace, steps: "Sequence[SessionStep]", folder: Path) -> "Mapping[str, StepOutcome]":
+def _outcomes(parsed: Namespace, steps: "Sequence[SessionStep]", folder: "Path") -> "Mapping[str, StepOutcome]":
     """Run the steps. Raises `UnavailableError` where there is no GPU for them."""
     from reproduce.running import gpu_session, measured
 

@@ -6,13 +6,12 @@ from reproduce.commands.options import add_json, engine_errors, path_of
 from results.records.documents import print_document
 from results.records.errors import UsageError
 
-HELP = """Writes Megatron's pair PREFIX.bin and PREFIX.idx, a document for each file. Tokens are bytes, or with --vocab
-those of byte-level BPE trained on these files, which is kept in PREFIX.tokenizer.json. Nothing is downloaded.
+HELP = """Writes Megatron's pair PREFIX.bin and PREFIX.idx, a document for each file. Tokens are the files'
+bytes, so that nothing is downloaded; Megatron's own tools write such pairs with any tokenizer.
 
 examples:
   reproduce data books/ --out corpus
-  reproduce data books/ --out corpus --vocab 4096
-  reproduce train --recipe small --data corpus --set vocab=4096
+  reproduce train --recipe small --data corpus --set vocab=256
 
 """
 
@@ -25,7 +24,6 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--out", metavar="PREFIX", type=path_of, required=True, help="where to write, without the suffix"
     )
-    parser.add_argument("--vocab", metavar="N", type=int, default=256, help="how many tokens (default: 256, bytes)")
     add_json(parser)
 
 
@@ -34,14 +32,15 @@ def run(parsed: Namespace) -> int:
     for source in parsed.sources:  # before torch is imported, which takes seconds
         if not source.exists():
             raise UsageError(f"TEXT={str(source)!r} does not exist; needs a file or a folder; try another path")
+    from ptdp_core.engine.data import BYTE_VOCAB
     from reproduce.tools.text import write_corpus
 
     with engine_errors():
-        documents, tokens = write_corpus(parsed.sources, parsed.out, parsed.vocab)
+        documents, tokens = write_corpus(parsed.sources, parsed.out)
     if parsed.json:
-        sizes = {"tokens": tokens, "documents": documents, "vocab": parsed.vocab}
+        sizes = {"tokens": tokens, "documents": documents, "vocab": BYTE_VOCAB}
         print_document("data", 1, {"prefix": str(parsed.out), **sizes})
         return 0
-    print(f"wrote {parsed.out}.bin and .idx: {tokens:,} tokens in {documents:,} documents, vocabulary {parsed.vocab}")
-    print(f"next: {parsed.program} train --recipe tiny --data {parsed.out} --set vocab={parsed.vocab}")
+    print(f"wrote {parsed.out}.bin and .idx: {tokens:,} tokens in {documents:,} documents, vocabulary {BYTE_VOCAB}")
+    print(f"next: {parsed.program} train --recipe tiny --data {parsed.out} --set vocab={BYTE_VOCAB}")
     return 0

@@ -31,7 +31,6 @@ network of two nodes is made and taken down. The exit code is 0 if the simulated
 PACKAGES = ("numpy", "pandas", "seaborn", "jinja2", "tabulate", "jsonschema", "fastjsonschema", "rich")
 USEFUL = {
     "scipy": f"reproduce accuracy --refit needs it: {installation('scipy')}",
-    "shtab": f"reproduce completion needs it: {installation('shtab')}",
 }
 
 

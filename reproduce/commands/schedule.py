@@ -31,9 +31,8 @@ examples:
   reproduce schedule --search --memory 0.5 -p 4 -m 8
 
 """
-EXPORTS = ("torch", "perfetto", "tikz")
+EXPORTS = ("torch", "perfetto")
 MAX_RANKS = 16  # processes that --train starts
-MAX_EXACT = 200  # passes that the solver can deal with
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -57,8 +56,6 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--export", choices=EXPORTS, action="append", default=[], help="write FILE for other programs")
     parser.add_argument("--search", action="store_true", help="find a schedule with at most --memory")
     parser.add_argument("--memory", default="1", help="activation memory over 1F1B's, for --search (default: 1)")
-    parser.add_argument("--exact", action="store_true", help="go on with a solver (needs OR-Tools; small p and m)")
-    parser.add_argument("--seconds", type=float, default=20.0, help="time for the solver (default: 20)")
     options.add_json(parser)
     options.add_results(parser)
 
@@ -171,17 +168,6 @@ def _search(parsed: Namespace, p: int, m: int, times: Sequence[Fraction]) -> "tu
     table = search.greedy(p, m, memory, times)
     bound, how = search.lower_bound(p, m, times), "no schedule on up to two chunks per device can be faster"
     notes = [f"found by trying: {table.name}, {float(search.makespan(table, times)):g} t_f"]
-    if parsed.exact:
-        split = table if table.is_split else search.greedy(p, m, memory, times, only_split=True)
-        passes = 3 * p * split.v * m
-        if passes > MAX_EXACT:
-            raise UsageError(f"--exact with p={p}, m={m} has {passes} passes; needs at most {MAX_EXACT}; try -p 3 -m 4")
-        solved, proven = search.exact(p, m, memory, times, split, parsed.seconds)
-        notes.append(
-            f"solver: {float(search.makespan(solved, times)):g} t_f, and proves {float(proven):g} with split passes"
-        )
-        table = min(table, solved, key=lambda candidate: search.makespan(candidate, times))
-        bound, how = max(bound, proven), "of the solver, for split passes on this placement"
     took = search.makespan(table, times)
     notes.append(f"bound: {float(bound):g} t_f ({how}); what was found takes {float(took / bound - 1):.1%} more")
     return replace(table, name=f"searched-{table.name}"), notes
@@ -189,11 +175,8 @@ def _search(parsed: Namespace, p: int, m: int, times: Sequence[Fraction]) -> "tu
 
 def _files(table: "Schedule", timeline: "Timeline", exports: Sequence[str]) -> dict[str, bytes]:
     from reproduce.commands.timeline import timeline_files
-    from reproduce.output.tikz import tikz
 
     files, _ = timeline_files(table, timeline)
-    if "tikz" in exports:
-        files["timeline.tex"] = tikz(timeline).encode()
     wanted = {"torch": "schedule.csv", "perfetto": "trace.json"}
     left_out = {file for export, file in wanted.items() if exports and export not in exports}
     return {name: data for name, data in files.items() if name not in left_out}

@@ -64,11 +64,6 @@ STEPS = (
         f"{TRAIN} --set save={{results}}/checkpoints",
     ),
     ("zero3", "the FSDP2 baseline", f"{TRAIN} --set save={{results}}/checkpoints-zero3 --set data_parallel=zero3"),
-    (
-        "generate",
-        "text from what was trained",
-        f"{REPRODUCE} generate {{results}}/checkpoints --prompt 'def ' --tokens 40",
-    ),
 )
 
 

@@ -7,11 +7,28 @@ import torch
 from kernels import select
 from ptdp_core.config import ParallelConfig
 from ptdp_core.engine.checkpoint import Checkpoints
+from ptdp_core.engine.checkpoint_folder import resolve
+from ptdp_core.engine.checkpoint_state import alone, read_state
 from ptdp_core.engine.groups import Groups
+from ptdp_core.engine.memory import check_memory
 from ptdp_core.engine.parameters import LocalParameter
 from ptdp_core.engine.settings import EngineSettings, Settings
 from ptdp_core.engine.trainer import Trainer
-from reproduce.tools import generation, hugging_face
+from reproduce.tools import hugging_face
+
+
+def load(source: str | Path, device: torch.device) -> Trainer:
+    """Load the whole model of a checkpoint onto one device; the checkpoint may have been saved with any (p, t, d, v).
+
+    `source` is a checkpoint, or a folder whose newest whole one is taken. Raises `ValueError` if there is none, or if
+    it is damaged, or of a model that its files cannot hold.
+    """
+    path = resolve(source)
+    settings = alone(read_state(path), device.type)
+    check_memory(settings, device, ranks=1)
+    trainer = Trainer(settings, Groups.alone(device), select(settings.kernels, device))
+    Checkpoints("", trainer).load(path)
+    return trainer
 
 
 def export_weights(checkpoint: str | Path, out: Path) -> Settings:
@@ -19,7 +36,7 @@ def export_weights(checkpoint: str | Path, out: Path) -> Settings:
 
     Returns its settings. Raises `ValueError` if there is no such checkpoint, or the model has no name there.
     """
-    trainer = generation.load(checkpoint, torch.device("cpu"))
+    trainer = load(checkpoint, torch.device("cpu"))
     weights = {}
     for local in trainer.store.parameters:
         weights[local.shard.parameter.name] = _without_padding(local).detach().clone()

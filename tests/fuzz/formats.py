@@ -157,7 +157,7 @@ FORMATS = {
     "Megatron's tokens": Format(_megatron, lambda: _read_tokens("my.bin")),
     "checkpoint": Format(
         _checkpoint,
-        lambda: main(["generate", CHECKPOINT, "--prompt", "a", "--tokens", "1", "--device", "cpu"]),
+        lambda: main(["weights", "export", CHECKPOINT, "--out", "exported"]),
         _seal_checkpoint,
     ),
 }

@@ -17,7 +17,7 @@ from torch.distributed.checkpoint.metadata import MetadataIndex
 from ptdp_core.engine.checkpoint import Checkpoints, _pieces
 from ptdp_core.engine.checkpoint_folder import MANIFEST, METADATA, STATE, _sum_of, manifest, problem
 from ptdp_core.engine.checkpoint_metadata import read_metadata
-from reproduce.tools import generation
+from reproduce.tools import weights
 from reproduce.tools.weights import export_weights
 from tests.ptdp_core.engine import hostile, jobs
 
@@ -45,8 +45,8 @@ def resume(checkpoint: Path) -> None:
     Checkpoints("", jobs.make(CASE)[2]).load(checkpoint)
 
 
-def generate(checkpoint: Path) -> None:
-    generation.load(checkpoint, CPU)
+def load_whole(checkpoint: Path) -> None:
+    weights.load(checkpoint, CPU)
 
 
 def export(checkpoint: Path) -> None:
@@ -63,7 +63,7 @@ def refused(load: Callable[[Path], Any], checkpoint: Path) -> str:
     return message.removeprefix(f"load={str(checkpoint)!r} ")
 
 
-@pytest.mark.parametrize("load", [resume, generate, export])
+@pytest.mark.parametrize("load", [resume, load_whole, export])
 def test_loading_runs_nothing(load: Callable[[Path], None], checkpoint: Path, tmp_path: Path) -> None:
     """In the metadata, in metadata of one rank that torch would look for next, and in a shard."""
     trace = tmp_path / "trace"
@@ -78,7 +78,7 @@ def test_loading_runs_nothing(load: Callable[[Path], None], checkpoint: Path, tm
     assert not trace.exists()
 
 
-@pytest.mark.parametrize("load", [resume, generate])
+@pytest.mark.parametrize("load", [resume, load_whole])
 def test_a_shard_with_more_than_tensors_is_refused(
     load: Callable[[Path], None], checkpoint: Path, tmp_path: Path
 ) -> None:
@@ -255,7 +255,7 @@ def put_state(checkpoint: Path, field: str, value: Any) -> None:
 @pytest.mark.parametrize(("field", "value", "message"), STATES)
 def test_a_state_that_no_run_can_have_saved(field: str, value: Any, message: str, checkpoint: Path) -> None:
     put_state(checkpoint, field, value)
-    for load in (resume, generate):
+    for load in (resume, load_whole):
         assert refused(load, checkpoint).startswith(f"has state.json with {message}")
 
 
@@ -281,26 +281,26 @@ def test_a_state_that_no_run_can_have_saved(field: str, value: Any, message: str
 )
 def test_a_model_that_the_files_cannot_hold_is_not_made(field: str, value: Any, message: str, checkpoint: Path) -> None:
     put_state(checkpoint, field, value)
-    assert refused(generate, checkpoint).startswith(f"has state.json with {message}")
+    assert refused(load_whole, checkpoint).startswith(f"has state.json with {message}")
 
 
 def test_a_model_with_fewer_layers_than_were_saved_is_refused(checkpoint: Path) -> None:
     put_state(checkpoint, "settings.model.layers", 1)
-    assert refused(generate, checkpoint).startswith("has .metadata that has 84 tensors, where the model has 48")
+    assert refused(load_whole, checkpoint).startswith("has .metadata that has 84 tensors, where the model has 48")
 
 
 def test_the_layout_that_a_checkpoint_was_saved_with_does_not_matter(checkpoint: Path) -> None:
     """Neither does its schedule, whose file may be gone, or hostile: nobody asks for it."""
     put_state(checkpoint, "settings.parallel.schedule", "gone.py")
     put_state(checkpoint, "settings.parallel.p", 64)
-    assert generation.load(checkpoint, CPU).settings.parallel.p == 1
+    assert weights.load(checkpoint, CPU).settings.parallel.p == 1
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"[" * 100_000, b'{"a":' + b"9" * 5000 + b"}", b"[]", b"null"])
 def test_a_state_that_is_no_object(data: bytes, checkpoint: Path) -> None:
     (checkpoint / STATE).write_bytes(data)
     hostile.seal(checkpoint)
-    assert refused(generate, checkpoint).startswith("has state.json ")
+    assert refused(load_whole, checkpoint).startswith("has state.json ")
 
 
 def test_a_manifest_names_files_of_its_own_folder(checkpoint: Path) -> None:

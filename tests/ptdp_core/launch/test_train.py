@@ -31,7 +31,7 @@ from ptdp_core.launch.report import TrainingLog
 from ptdp_core.schedules import build
 from ptdp_core.schedules.registry import DEFINITIONS
 from reproduce.analysis.profiled_step import profile_step
-from reproduce.tools import generation
+from reproduce.tools import weights
 from results.records import errors
 from tests.processes import Program, needs_proc, parent, wait_for
 
@@ -169,7 +169,7 @@ def test_ranks_execute_the_schedule_that_the_command_line_names(tmp_path: Path, 
     assert main([*arguments(*sets, ranks=2), "--schedule", str(module)]) == 0
     assert trace.read_text() == 3 * "executed\n"  # the launcher and its two ranks
     module.unlink()  # what only loads the weights does not ask for it
-    assert generation.load(tmp_path / "saved", torch.device("cpu")).settings.parallel.p == 1
+    assert weights.load(tmp_path / "saved", torch.device("cpu")).settings.parallel.p == 1
 
 
 @pytest.mark.parametrize(

@@ -142,3 +142,11 @@ def test_every_public_run_has_a_sealed_answer():
         assert any(digest in record.notes[1] for digest in digests)
         assert record.provenance.commit
         assert not record.provenance.dirty
+
+
+def test_the_page_names_every_sealed_record_by_its_digest():
+    page = (ROOT / "docs" / "blind.md").read_text(encoding="utf-8")
+    blind = ROOT / "results" / "reference" / "blind"
+    for path in blind.glob("*/*/record.json"):
+        name = path.parent.relative_to(blind).as_posix()
+        assert f"| `{name}` | `{digest_file(path)[:16]}` |" in page, name

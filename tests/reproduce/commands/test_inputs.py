@@ -8,7 +8,6 @@ import pytest
 
 from reproduce.cli import command_of, main
 from reproduce.commands import COMMANDS
-from reproduce.commands.completion import SHELLS
 from reproduce.experiment import catalog
 from results import ROOT
 from results.records import errors
@@ -110,7 +109,6 @@ def test_labels_beside_ids_on_a_command_line(capsys):
             errors.USAGE,
             "/nope/x.html: there is no folder /nope; needs one that is",
         ),
-        (["completion", "fish"], errors.USAGE, "'fish' is unknown; there are bash, zsh"),
     ],
 )
 def test_a_mistake_is_one_line(arguments, code, message, capsys, monkeypatch):
@@ -237,13 +235,3 @@ def test_a_wrong_option_costs_no_heavy_import():
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "{2} set()\n"
-
-
-@pytest.mark.parametrize("shell", SHELLS)
-def test_completion_knows_commands_artifacts_and_options(shell, capsys):
-    assert main(["completion", shell]) == 0
-    script = capsys.readouterr().out
-    for word in ("verify", "exact", "fig_interleaved", "--verdict", "--fidelity", "train_step"):
-        assert word in script
-    if shell == "bash":
-        assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0

@@ -83,8 +83,10 @@ def test_without_a_package_of_the_small_environment_a_command_says_what_to_insta
     ("argv", "message"),
     [
         (["data", "nofile", "--out", "corpus"], "TEXT='nofile' does not exist"),
-        (["generate", "nofile"], "CHECKPOINT='nofile' holds no whole checkpoint; needs step_* inside; try the folder"),
-        (["weights", "export", "nofile", "--out", "out"], "CHECKPOINT='nofile' holds no whole checkpoint"),
+        (
+            ["weights", "export", "nofile", "--out", "out"],
+            "CHECKPOINT='nofile' holds no whole checkpoint; needs step_* inside; try the folder",
+        ),
         (["weights", "import", "nofile", "--save", "out"], "'nofile/config.json' cannot be read: no such file"),
         (["calibrate", "--out", "no.txt"], "out=no.txt does not end in .toml"),
     ],

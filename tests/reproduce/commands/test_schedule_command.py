@@ -3,16 +3,15 @@
 import json
 import re
 from fractions import Fraction
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from ptdp_core.schedules import Schedule, build, check_complete, execute, exists, names, peak_stash
+from ptdp_core.schedules import Schedule, build, check_complete, exists, names, peak_stash
 from ptdp_core.schedules.registry import DEFINITIONS
 from ptdp_core.simulator.steady_state import short_batches
 from reproduce.analysis.schedule_family import family, table
-from reproduce.analysis.schedule_search import exact, greedy, lower_bound, makespan
+from reproduce.analysis.schedule_search import greedy, lower_bound, makespan
 from reproduce.cli import main
 from results import ROOT
 
@@ -127,7 +126,6 @@ def test_wrong_options(run, tmp_path):
         ((tmp_path / "a.txt", "--simulate", "hiden=8"), "unknown key 'hiden'; did you mean 'hidden'?"),
         ((tmp_path / "a.txt", "--simulate", "hidden"), "is not KEY=VALUE; try hidden=4096"),
         (("--search", "--memory", "0.1"), "no schedule found; try a larger memory"),
-        (("--search", "--exact", "-m", "16"), "needs at most 200; try -p 3 -m 4"),
     ):
         code, _, err = run(*arguments)
         assert code == 2, arguments
@@ -139,7 +137,7 @@ def test_a_function_in_a_file_is_simulated_trained_and_exported(run, tmp_path):
     text = "from ptdp_core.schedules.zoo import one_f_one_b\norder = one_f_one_b.order\n"
     (tmp_path / "mine.py").write_text(text)
     settings = ("--simulate", "layers=4", "hidden=1024", "heads=16", "t=1")
-    code, out, _ = run(tmp_path / "mine.py", "-p", "2", "-m", "4", *settings, "--train", "--export", "tikz", "--json")
+    code, out, _ = run(tmp_path / "mine.py", "-p", "2", "-m", "4", *settings, "--train", "--export", "torch", "--json")
     document = json.loads(out)
     assert code == 0
     assert [row["schedule"] for row in document["schedules"]].count("mine") == 1
@@ -149,22 +147,18 @@ def test_a_function_in_a_file_is_simulated_trained_and_exported(run, tmp_path):
     # Its messages are grouped as its table demands, not as the authors' code did.
     assert mine["metrics"]["iteration_time"]["value"] <= others["1f1b"]["metrics"]["iteration_time"]["value"]
     assert [(row["exchange"], row["largest"]) for row in document["gradients"]] == [("blocking", 0), ("overlapped", 0)]
-    picture = (Path(document["folder"]) / "timeline.tex").read_text()
-    assert picture.count(r"\pass{") == 16 + 1  # a comment explains it
+    assert "schedule.csv" in document["files"]
 
 
 def test_a_table_with_fused_pairs_is_read_drawn_trained_and_exported(run, tmp_path):
     table = build("dualpipev-overlap", 2, 4, 2)
     (tmp_path / "mine.csv").write_text(table.to_csv())
-    code, out, _ = run(tmp_path / "mine.csv", "--train", "--export", "tikz", "--export", "torch")
+    code, out, _ = run(tmp_path / "mine.csv", "--train", "--export", "torch")
     assert code == 0
     assert "&: a forward pass and the backward pass behind it run together" in out
     assert out.count("gradients equal 1F1B's to the bit") == 2
     folder = tmp_path / "results" / "schedule" / "mine-p2-m4-v2"
     assert (folder / "schedule.csv").read_text() == table.to_csv()
-    heights = [re.findall(r"\{([\d.]+)\}", line)[2:4] for line in (folder / "timeline.tex").read_text().splitlines()]
-    halves = [(float(top), float(bottom)) for top, bottom in filter(None, heights) if float(bottom) - float(top) == 0.5]
-    assert len(halves) == 2 * len(table.fused)
 
 
 @pytest.mark.slow
@@ -192,16 +186,6 @@ def test_the_search_keeps_the_memory_and_says_how_far_from_the_bound_it_is(run):
         assert max(peak_stash(schedule)) <= memory * 4 * schedule.v
         assert makespan(schedule, EQUAL) >= lower_bound(4, 8, EQUAL)
     assert makespan(greedy(4, 8, Fraction(2), EQUAL), EQUAL) == lower_bound(4, 8, EQUAL)
-
-
-def test_the_solver_is_no_worse_than_the_heuristic_and_its_schedule_runs():
-    pytest.importorskip("ortools")
-    start = greedy(2, 3, Fraction(1), EQUAL, only_split=True)
-    solution, bound = exact(2, 3, Fraction(1), EQUAL, start, seconds=5)
-    check_complete(solution)
-    execute(solution, 1, 2, 1)
-    assert max(peak_stash(solution)) <= 2 * solution.v
-    assert lower_bound(2, 3, EQUAL) <= bound <= makespan(solution, EQUAL) <= makespan(start, EQUAL)
 
 
 def test_the_gallery_of_the_documentation_is_what_the_command_prints():

@@ -19,7 +19,8 @@ from ptdp_core.formulas import parameters
 from ptdp_core.launch.local import launch
 from ptdp_core.layout import chunk_parameters
 from reproduce.cli import main
-from reproduce.tools import generation, hugging_face
+from reproduce.tools import hugging_face
+from reproduce.tools.weights import load
 from results.records.errors import USAGE
 from tests.processes import ROOT
 from tests.ptdp_core.engine import jobs, weights_jobs
@@ -117,7 +118,7 @@ def test_files_become_a_checkpoint_and_files_again(
     assert main(["weights", "import", str(tmp_path / "theirs"), "--save", str(save)]) == 0
     assert f"next: reproduce train {save / 'model.toml'} --resume {save}" in capsys.readouterr().out
     assert parameters(from_mapping(read(save / "model.toml")).model) == parameters(model)
-    trainer = generation.load(save, torch.device("cpu"))
+    trainer = load(save, torch.device("cpu"))
     for local in trainer.store.parameters:
         whole = weights[local.shard.parameter.name]
         assert torch.equal(local.tensor[: len(whole)], whole)

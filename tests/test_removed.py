@@ -1,0 +1,42 @@
+"""What went, and that it says so: a name that is gone ends in one line with what to use instead."""
+
+from pathlib import Path
+
+import pytest
+
+from reproduce.cli import main
+from reproduce.commands import COMMANDS, GONE
+from results.records import errors
+
+ROOT = Path(__file__).parents[1]
+# Paths that are gone, with the last release that has them.
+PATHS = {
+    "1.0.0": (
+        "benchmarks/harness/history.py",
+        "benchmarks/harness/bisection.py",
+        "reproduce/analysis/history.py",
+        "reproduce/commands/completion.py",
+        "reproduce/commands/generate.py",
+        "reproduce/output/tikz.py",
+        "reproduce/tools/generation.py",
+        "results/reference/blind/modern/before",
+        "results/reference/blind/modern/after",
+        "results/reference/blind/modern/five_axes",
+        "results/reference/blind/modern/accumulated",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GONE)
+def test_a_command_that_is_gone_says_what_to_use(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert name not in COMMANDS
+    assert main([*name.split(), "anything"]) == errors.USAGE
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert f"{name} went in version 1.1.0 (docs/upgrading.md); try " in said
+    assert f"`reproduce {name}`" in (ROOT / "docs" / "upgrading.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", [path for paths in PATHS.values() for path in paths])
+def test_what_is_gone_is_not_there_and_nothing_names_it(path: str) -> None:
+    assert not (ROOT / path).exists()
