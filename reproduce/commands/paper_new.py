@@ -7,7 +7,8 @@ from pathlib import Path
 
 from reproduce.commands import options
 from reproduce.experiment import papers
-from reproduce.experiment.declared import CLAIMS, PUBLISHED
+from reproduce.experiment.bounded import PUBLISHED
+from reproduce.experiment.declared import CLAIMS
 from reproduce.output.terminal import shown_path
 from results.records import write_files
 from results.records.errors import DONE, UsageError

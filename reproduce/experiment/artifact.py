@@ -174,6 +174,8 @@ class Artifact:
         fidelity: str | None = None,
         id: str | None = None,
         papers_points: bool = False,
+        rule: str = "",
+        set_with: tuple[str, ...] = (),
     ) -> Callable[[Judge], Judge]:
         """Make a function the judge of the sentence in its docstring: `@ARTIFACT.claim("within 5%", "Section 5.1")`.
 
@@ -190,7 +192,8 @@ class Artifact:
                 raise ValueError(f"claim {name!r} stands twice in {self.id}; needs an id of its own; try another name")
             said = sentence or judge
             said = said if isinstance(said, str) else _docstring(said)
-            claim = Claim(name, said, place or self.place, fidelity or self.fidelities[0], tolerance, judge, scales)
+            needs = fidelity or self.fidelities[0]
+            claim = Claim(name, said, place or self.place, needs, tolerance, judge, scales, rule, set_with)
             self.claims.append(claim)
             if papers_points:
                 self.claims.append(
@@ -201,6 +204,7 @@ class Artifact:
                         fidelity="derived",
                         judge=on_papers_points(judge),
                         scales=(PAPER,),
+                        set_with=(),
                     )
                 )
             return judge

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from reproduce.experiment.bounds import RULES
 from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import PAPER
 from results.records import Number
@@ -35,6 +36,10 @@ class Claim:
     formulas. `tolerance` says in words what `judge` allows, fixed beforehand. `judge` reads results and returns a
     `Judgement`; it may raise `MissingResultError`. `scales` are those whose results can test it: most sentences are
     about the paper's configurations, a direction shows at any scale that was made to show it.
+
+    `rule` is where its bounds come from, of `bounds.RULES`. `set_with` names parameters of the cluster that were set
+    with the very numbers of this sentence, where the cluster's file cannot tell: what was set with the points of the
+    artifact that it is judged on is found by itself. A simulation cannot contradict a sentence then.
     """
 
     id: str
@@ -44,6 +49,12 @@ class Claim:
     tolerance: str | None
     judge: Judge
     scales: tuple[str, ...] = (PAPER,)
+    rule: str = ""
+    set_with: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.rule and self.rule not in RULES:
+            raise ValueError(f"rule={self.rule!r} of claim {self.id!r}; needs one of {', '.join(RULES)}")
 
 
 def on_papers_points(judge: Judge) -> Judge:

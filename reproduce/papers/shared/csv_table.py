@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from reproduce.experiment.artifact import NOT_IN_PAPER, Artifact
-from reproduce.experiment.declared import PUBLISHED
+from reproduce.experiment.bounded import PUBLISHED
 from reproduce.experiment.papers import FILE, Paper, PaperError, line_of
 from reproduce.experiment.quantities import Quantity, XAxis
 from reproduce.experiment.results import word

@@ -2,36 +2,49 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from reproduce.experiment.declared import PUBLISHED, Bounded
+from reproduce.experiment.bounded import PUBLISHED, Bounded, is_one
 from results.records import Metric, PaperValue, PointResult
 from tests.reproduce.tolerances.edges import CONTRADICTED, INCONSISTENT, Blank, Edge, altered
 
 DISTANCE = "mean distance from 1 of"
 
 
-def edges_of_bounds(judge: Bounded, fidelity: str) -> Iterator[Edge]:
-    """An edge for each bound, of a claim of that fidelity."""
-
-    def is_one(blank: Blank, asked: Mapping[str, object]) -> bool:
-        return all(getattr(blank.seen, name, None) == value for name, value in asked.items())
+def edges_of_bounds(judge: Bounded, fidelity: str, points: Sequence[Blank]) -> Iterator[Edge]:
+    """An edge for each bound, of a claim of that fidelity on these points."""
+    first, *others = judge.metrics
 
     def lay(points: Sequence[Blank], x: float, as_papers: bool) -> tuple[PointResult, ...]:
         value, laid = 1 + x if judge.which == DISTANCE else x, []
         for blank in points:
-            printed = blank.result.paper.get(judge.metric)
-            published = None if printed is None else float(printed.value)
-            mine = is_one(blank, judge.of)
+            printed = [blank.result.paper.get(metric) for metric in judge.metrics]
+            published = sum(float(each.value) for each in printed) if all(printed) else None
             compared = value * published if judge.over == PUBLISHED and published else value
-            number = compared if mine else 1.0
+            number = compared if is_one(blank.result, judge.of) else 0.0 if judge.less is not None else 1.0
+            numbers = {first: number, **dict.fromkeys(others, 0.0)}
             if judge.of_paper and judge.over != PUBLISHED:
-                paper = {judge.metric: PaperValue(number, "1", "text")} if published is not None else {}
-                laid.append(altered(blank.result, paper=paper))
+                paper = {name: PaperValue(each, "1", "text") for name, each in numbers.items()}
+                laid.append(altered(blank.result, paper=paper if published is not None else {}))
             else:
-                laid.append(altered(blank.result, metrics={judge.metric: Metric(number, "1", "derived")}))
+                metrics = {name: Metric(each, "1", "derived") for name, each in numbers.items()}
+                laid.append(altered(blank.result, metrics=metrics))
         return tuple(laid)
 
     outside = INCONSISTENT if judge.of_paper else "inconclusive" if judge.predicts(fidelity) else CONTRADICTED
-    for words, bound, holds in (("at least", judge.at_least, "above"), ("at most", judge.at_most, "below")):
-        if bound is not None:
-            step = 1e-6 * max(abs(bound), 1)
-            yield Edge(f"{words} {bound:g}", bound, holds, lay, step=step, outside=outside)
+    half = _least_half_digit(judge, points) if judge.to_the_digits else 0.0
+    for name, bound in judge.bounds.items():
+        least = name in ("at_least", "above")
+        words = "equal to the digits printed" if judge.to_the_digits else f"{name.replace('_', ' ')} {bound:g}"
+        step = 1e-6 * max(abs(bound), 1)
+        place = bound - half if least else bound + half
+        yield Edge(words, place, "above" if least else "below", lay, step=step, outside=outside)
+
+
+def _least_half_digit(judge: Bounded, points: Sequence[Blank]) -> float:
+    """Half a unit of the last digit over the value, where a paper prints its values most exactly."""
+    halves = []
+    for blank in points:
+        paper: Mapping[str, PaperValue] = blank.result.paper
+        if is_one(blank.result, judge.of) and all(metric in paper for metric in judge.metrics):
+            values = [paper[metric] for metric in judge.metrics]
+            halves.append(sum(v.quantum or 0.0 for v in values) / 2 / abs(sum(float(v.value) for v in values)))
+    return min(halves)

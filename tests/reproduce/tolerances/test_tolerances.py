@@ -1,6 +1,6 @@
 """Every claim's verdict flips exactly where its tolerance says, in each of its clauses."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 
@@ -8,18 +8,18 @@ import pytest
 
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import IN_THE_PAPER, Artifact
+from reproduce.experiment.bounded import Bounded
 from reproduce.experiment.claims import Claim
-from reproduce.experiment.declared import Bounded
 from tests.reproduce.tolerances.bounds import edges_of_bounds
-from tests.reproduce.tolerances.edges import CONTRADICTED, INCONSISTENT, Edge, blanks
+from tests.reproduce.tolerances.edges import CONTRADICTED, INCONSISTENT, Blank, Edge, blanks
 
 FOLDER = Path(__file__).parent
 
 
-def edges_of(artifact: Artifact) -> dict[str, list[Edge]]:
+def edges_of(artifact: Artifact, points: Sequence[Blank]) -> dict[str, list[Edge]]:
     """The edges of an artifact's claims; those of a claim also stand for the same claim on the paper's own points."""
     edges: dict[str, list[Edge]] = {
-        claim.id: list(edges_of_bounds(claim.judge, claim.fidelity))
+        claim.id: list(edges_of_bounds(claim.judge, claim.fidelity, points))
         for claim in artifact.claims
         if isinstance(claim.judge, Bounded)
     }
@@ -31,7 +31,8 @@ def edges_of(artifact: Artifact) -> dict[str, list[Edge]]:
 
 def problems(artifact: Artifact) -> Iterator[str]:
     """What is wrong with the artifact's claims: no edges, or another verdict than theirs."""
-    edges, points = edges_of(artifact), blanks(artifact.points())
+    points = blanks(artifact.points())
+    edges = edges_of(artifact, points)
     yield from (f"{artifact.id}.{id}: no such claim" for id in edges.keys() - {claim.id for claim in artifact.claims})
     for claim in artifact.claims:
         if claim.id not in edges:

@@ -1,0 +1,128 @@
+"""The rules that bounds come from: what a word of a sentence allows, the same in every paper.
+
+A claim names its rule. Where a rule gives an interval for a printed number, the bounds are this interval and nothing
+else; docs/reading.md shows the table, and a test holds the page to it. A rule was written before any claim was judged
+by it, and is not changed for one.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+
+Allowed = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class BoundRule:
+    """What the words of a sentence allow.
+
+    - `words`: which words of a sentence it is for; `meaning`: what it asks for, in one plain sentence
+    - `interval`: the least and the most that are allowed, ends included, for a printed number and the unit of its last
+      digit; None where no printed number decides
+    - `open`: the ends themselves are not allowed
+    """
+
+    words: str
+    meaning: str
+    interval: Callable[[float, float], Allowed] | None = None
+    open: bool = False
+
+
+def _within(share: float) -> Callable[[float, float], Allowed]:
+    """The interval of a relative tolerance, of numbers of either sign."""
+    return lambda printed, step: (printed - share * abs(printed), printed + share * abs(printed))
+
+
+def _rounded(printed: float, step: float) -> Allowed:
+    return printed - step / 2, printed + step / 2
+
+
+RULES = {
+    "rounding": BoundRule(
+        "a number without a word beside it",
+        "The value, rounded to the digits printed, is the number printed: half a unit of the last digit either way.",
+        _rounded,
+    ),
+    "about": BoundRule("about, around, roughly, ~", "Within 10% of the number printed.", _within(0.10)),
+    "up to": BoundRule(
+        "up to, as much as, at most",
+        "The largest value over the configurations that the sentence names is the number printed, to its digits: half "
+        "a unit of the last digit either way.",
+        _rounded,
+    ),
+    "range": BoundRule(
+        "from a to b, a-b%",
+        "Every value lies between the two numbers printed, each taken to its digits: half a unit of the last digit "
+        "below the smaller, and above the larger.",
+    ),
+    "more than": BoundRule(
+        "over, more than, at least, N+", "Not below the number printed.", lambda printed, step: (printed, inf)
+    ),
+    "less than": BoundRule(
+        "below, under, only, less than", "Not above the number printed.", lambda printed, step: (-inf, printed)
+    ),
+    "most": BoundRule("most, majority, dominates", "More than half.", lambda printed, step: (0.5, inf), open=True),
+    "nearly": BoundRule(
+        "nearly, almost, close to",
+        "At most 10% below the number, and not above it.",
+        lambda printed, step: (0.9 * printed, printed),
+    ),
+    "comparable": BoundRule("comparable, similar", "Within 5% of what it is compared with.", _within(0.05)),
+    "much larger": BoundRule(
+        "much larger, much faster, >>",
+        "At least ten times as large: an order of magnitude.",
+        lambda printed, step: (10.0 * printed, inf),
+    ),
+    "negligible": BoundRule(
+        "negligible, no impact, without significant, does not change",
+        "At most 2% of what it is a part or a change of.",
+        lambda printed, step: (-0.02, 0.02),
+    ),
+    "direction": BoundRule(
+        "larger, faster, falls, lower, best",
+        "By its sign: larger or smaller by any amount, in every case that the sentence names.",
+        lambda printed, step: (printed, inf),
+        open=True,
+    ),
+    "exact": BoundRule(
+        "a formula, an equality", "Equal, to the rounding of the arithmetic (1e-9 of the value).", _within(1e-9)
+    ),
+    "counted": BoundRule(
+        "all, none, each, requires, fits, cannot",
+        "Counted: so many as the sentence says, none more or less; what runs, fits or is sent is told from the "
+        "configuration, not timed.",
+    ),
+    "reproduced": BoundRule(
+        "the values of a table, predicted",
+        "Each value within 10% of the one printed: the tolerance of a point, in every table of every paper.",
+        _within(0.10),
+    ),
+    "fixed beforehand": BoundRule(
+        "of the first paper alone",
+        "The tolerance stood in the first commit that had these claims (b9968230), before a result was committed, and "
+        "has not been made wider since.",
+    ),
+    "ours": BoundRule(
+        "no sentence of the paper",
+        "A sentence of our own, or a reading that the paper's words do not force: the bound is ours, and no verdict on "
+        "it speaks of the paper.",
+    ),
+}
+
+
+def allowed(rule: str, printed: float = 1.0, step: float = 0.0) -> Allowed:
+    """The least and the most that a rule allows for a printed number whose last digit counts `step`.
+
+    `printed` is 1 for a ratio to what something is compared with. Raises KeyError for an unknown rule, ValueError for
+    one that gives no interval.
+    """
+    interval = RULES[rule].interval
+    if interval is None:
+        raise ValueError(f"rule={rule!r} gives no interval; needs a rule that does; try bounds of its own")
+    return interval(printed, step)
+
+
+def allows(rule: str, value: float, printed: float = 1.0, step: float = 0.0) -> bool:
+    """Whether a value is what a rule allows for a printed number: see `allowed`."""
+    low, high = allowed(rule, printed, step)
+    return low < value < high if RULES[rule].open else low <= value <= high
