@@ -10,10 +10,10 @@ from math import expm1
 from statistics import median
 
 from ptdp_core.simulator import Cluster, ClusterParameter, load_cluster, read_parameters
-from ptdp_core.simulator.kernels import FP16_BYTES
 from reproduce.analysis.calibration.gemm_fit import fit_gemms, gemm_error
 from reproduce.analysis.calibration.lines import FitPoint, Fitted, line, line_error
 from reproduce.analysis.calibration.timings import DeviceTimings, Timings
+from results.records.errors import UnavailableError
 
 MEASURED, MECHANISM = "measured", "mechanism"
 GRADIENT_BYTES = 4  # the engine sums and reduces gradients in fp32, whatever the model's precision
@@ -52,7 +52,7 @@ def fit(timings: Timings, base: str = "selene", hca_bandwidth: float | None = No
     if not timings.on_gpu:
         known.pop("host_per_call", None)  # on a CPU the host is the device: kernel_gap has it, and this never limits
     numbers: Numbers = {name: _as_base(parameter, base) for name, parameter in known.items()}
-    device = _device(timings)
+    device = _device(timings, known["peak_flops"], base)
     values = {name: as_parameter(name, known, *number).value for name, number in device.items()}
     kernels, errors = _kernels(timings, replace(cluster, **values, kernel_gap=timings.busy.call))  # type: ignore[arg-type]
     links, link_errors = _links(timings)
@@ -93,8 +93,12 @@ def _how(timings: Timings) -> str:
     return f"on each of {timings.ranks} ranks at once, one thread each"
 
 
-def _device(timings: Timings) -> Numbers:
-    """What the device is: its peak, memory, bandwidth, and the precision it was measured in."""
+def _device(timings: Timings, peak: ClusterParameter, base: str) -> Numbers:
+    """What the device is: its peak, memory, bandwidth, and the precision it was measured in.
+
+    A GPU whose fastest product is at least half of the base's peak has this `peak`: that of a data sheet, of which
+    products reach a share. With the fastest product in its place that share would be 1, whatever the GPU does.
+    """
     busy, on_gpu = timings.busy, timings.on_gpu
     how = _how(timings) + ("; the range reaches to one rank alone" if timings.alone is not None else "")
     largest = max(busy.copies)
@@ -113,6 +117,8 @@ def _device(timings: Timings) -> Numbers:
         "element_bytes": (timings.element_bytes, f"{timings.dtype}, the precision measured", MECHANISM),
         "gradient_bytes": (GRADIENT_BYTES, "the engine sums and reduces gradients in fp32", MECHANISM),
     }
+    if on_gpu and 0.5 * peak.value <= _fastest(busy) <= peak.value:
+        numbers["peak_flops"] = _as_base(peak, base)
     if not on_gpu:
         numbers["memory_reserved"] = busy.reserved, "resident in a rank's process before any tensor"
     return numbers
@@ -134,7 +140,7 @@ def _kernels(timings: Timings, cluster: Cluster) -> tuple[Numbers, dict[str, flo
     `cluster` has the device's own numbers; its others are the base's.
     """
     busy, how = timings.busy, _how(timings)
-    fitted = fit_gemms(busy.gemms, cluster)
+    fitted = fit_gemms(busy.gemms, cluster, out_of_cache=not timings.on_gpu)
     products = f"{len(busy.gemms)} products of transformer layers {how}"
     source = f"fitted, with the other GEMM numbers, to {products}; the range: what fits about as well"
     numbers: Numbers = {name: (number, source) for name, number in fitted.items()}
@@ -144,15 +150,19 @@ def _kernels(timings: Timings, cluster: Cluster) -> tuple[Numbers, dict[str, flo
         "GEMMs": expm1(gemm_error(busy.gemms, cluster, {name: number.value for name, number in fitted.items()})),
         "other operators": expm1(line_error(rows, gap.value, rate.value)),
     }
-    counted = "the engine's operators of transformer layers besides GEMMs, with autograd, in the simulator's bytes"
-    numbers["memory_efficiency"] = (
-        Fitted(*(x / bandwidth for x in rate)),
-        f"share of memory_bandwidth of {counted}, {how}; above 1 where caches serve",
-    )
+    counted = "the engine's operators of transformer layers besides GEMMs, with autograd, in the bytes that they move"
+    efficiency = Fitted(*(x / bandwidth for x in rate))
+    if timings.on_gpu and efficiency.value > 1:
+        raise UnavailableError(
+            f"memory_efficiency={efficiency.value:.3f} of the operators' bytes over the copy's rate; needs at most 1; "
+            "try again on a GPU that does nothing else"
+        )
+    caches = "" if timings.on_gpu else "; above 1 where caches serve"
+    numbers["memory_efficiency"] = efficiency, f"share of memory_bandwidth of {counted}, {how}{caches}"
     if timings.on_gpu:
         chain = "from one small kernel to the next in a chain of them, launches queued ahead"
         numbers["kernel_gap"] = busy.call, chain
-        host = f"host time of a tiny layer over the simulator's count of calls: {counted}"
+        host = "host time of the engine's tiny layer, forward and backward, over the simulator's count of its calls"
         numbers["host_per_call"] = busy.launch, host
     else:
         numbers["kernel_gap"] = gap, f"per operator, whatever its size: {counted}, {how}"
@@ -168,16 +178,12 @@ def _kernels(timings: Timings, cluster: Cluster) -> tuple[Numbers, dict[str, flo
 
 
 def operator_rows(timings: Timings) -> list[FitPoint]:
-    """Kernels, bytes and seconds of each layer's operators without GEMMs, forward and backward together.
-
-    Together, because what the engine's implementation moves more or less than the simulator counts differs between
-    the two, and a step has both.
-    """
-    width = timings.element_bytes / FP16_BYTES
-    return [
-        FitPoint(sum(w.kernels for w in size.passes), sum(width * w.traffic_bytes for w in size.passes), seconds)
-        for size, seconds in timings.busy.operators.items()
-    ]
+    """Kernels, bytes and seconds of each layer's operators without GEMMs, forward and backward together."""
+    rows = []
+    for size, seconds in timings.busy.operators.items():
+        count, elements = size.moved
+        rows.append(FitPoint(count, timings.element_bytes * elements, seconds))
+    return rows
 
 
 def _optimizer_line(timings: Timings) -> tuple[Fitted, Fitted]:

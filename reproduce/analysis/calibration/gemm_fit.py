@@ -14,7 +14,8 @@ from ptdp_core.simulator.kernels import KernelModel
 from ptdp_core.simulator.operators import Gemm
 from reproduce.analysis.calibration.lines import Fitted
 
-# What each number may be: shares of the peak, FLOP per byte, shares of the memory bandwidth (above 1 out of a cache).
+# What each number may be: shares of the peak, FLOP per byte, shares of the memory bandwidth (above 1 out of a CPU's
+# caches).
 BOUNDS = {
     "gemm_plateau": (0.3, 1.0),
     "gemm_wave_efficiency": (0.3, 1.0),
@@ -29,37 +30,50 @@ AS_GOOD = 0.01  # a range's ends may be this much worse in the mean |log|
 STEP = 1.03  # between values tried for a range
 
 
-def fit_gemms(timings: Mapping[Gemm, float], cluster: Cluster) -> dict[str, Fitted]:
+def fit_gemms(timings: Mapping[Gemm, float], cluster: Cluster, out_of_cache: bool = True) -> dict[str, Fitted]:
     """The GEMM numbers that reproduce `timings` (seconds by shape) best; `cluster` has all others.
 
-    Its `kernel_gap` is the gap between the products timed.
+    Its `kernel_gap` is the gap between the products timed. Only `out_of_cache` may operands come faster than from
+    memory.
     """
-    values = {name: (low * high) ** 0.5 for name, (low, high) in BOUNDS.items()}
+    bounds = {
+        name: (low, min(high, 1.0) if name.endswith("efficiency") and not out_of_cache else high)
+        for name, (low, high) in BOUNDS.items()
+    }
+    values = {name: (low * high) ** 0.5 for name, (low, high) in bounds.items()}
     values |= {"gemm_plateau": 0.9, "gemm_wave_efficiency": 0.9}
-    spans = {name: log(high / low) for name, (low, high) in BOUNDS.items()}
+    spans = {name: log(high / low) for name, (low, high) in bounds.items()}
     best = gemm_error(timings, cluster, values)
     for _ in range(ZOOMS):
         for _ in range(SWEEPS):
             before = best
-            for name in BOUNDS:
-                for value in _grid(name, values[name], spans[name]):
+            for name in bounds:
+                for value in _grid(bounds[name], values[name], spans[name]):
                     error = gemm_error(timings, cluster, values | {name: value})
                     if error < best:
                         values[name], best = value, error
             if best > before - 1e-5:
                 break
         spans = {name: span / 5 for name, span in spans.items()}
-    return {name: Fitted(value, *_range(timings, cluster, values, name, best)) for name, value in values.items()}
+    return {
+        name: Fitted(value, *_range(timings, cluster, values, name, bounds[name], best))
+        for name, value in values.items()
+    }
 
 
-def _grid(name: str, center: float, span: float) -> Sequence[float]:
-    low, high = BOUNDS[name]
+def _grid(bounds: tuple[float, float], center: float, span: float) -> Sequence[float]:
+    low, high = bounds
     steps = (span * (i / (GRID - 1) - 0.5) * 2 for i in range(GRID))
     return [min(high, max(low, center * exp(step))) for step in steps]
 
 
 def _range(
-    timings: Mapping[Gemm, float], cluster: Cluster, values: dict[str, float], name: str, best: float
+    timings: Mapping[Gemm, float],
+    cluster: Cluster,
+    values: dict[str, float],
+    name: str,
+    bounds: tuple[float, float],
+    best: float,
 ) -> tuple[float, float]:
     """The lowest and the highest value, in steps from the best one, with which the model does about as well."""
 
@@ -72,7 +86,7 @@ def _range(
             value = further
         return value
 
-    low, high = BOUNDS[name]
+    low, high = bounds
     return walk(1 / STEP, low), walk(STEP, high)
 
 

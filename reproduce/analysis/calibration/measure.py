@@ -7,7 +7,7 @@ begins on all of them together. GPUs share nothing that matters here: one is mea
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -158,8 +158,10 @@ def device_timings(beat: Callable[[], None], device: str, ranks: int) -> DeviceT
     copies = {size: typical(memory.copy(size, device, ROUNDS)) for size in COPY_BYTES[device]}
     passes = {size: _operators(size, dtype, where, timer) for size in layers}
     beat()
-    host = _operators(layers[0], dtype, where, _together(wall_timer(device)))
-    calls = sum(work.kernels + work.host_calls for work in layers[0].passes)
+    host = typical(
+        take_turns({"layer": layer_step(layers[0], dtype, where)}, _together(wall_timer(device)), ROUNDS)["layer"]
+    )
+    calls = sum(work.calls for work in layers[0].passes)
     optimizer = dict(_optimizer(model, device, dtype) for model in _models(device))
     beat()
     return DeviceTimings(
@@ -198,13 +200,12 @@ def _together(timer: Timer) -> Timer:
 
 def _operators(size: LayerSize, dtype: str, where: torch.device, timer: Timer) -> float:
     """Forward and backward of a layer without its GEMMs, through autograd, by the engine's own operators."""
-    forward = layer_operators(size, dtype, where, select("auto", where))
-    outputs = forward()
-    gradients = [torch.randn_like(y) for y in outputs]
+    forward, leaves = layer_operators(size, dtype, where, select("auto", where))
+    gradients = [torch.randn_like(y) for y in forward()]
     samples = take_turns(
         {
             "forward": Step.of(forward),
-            "backward": Step(lambda ys: torch.autograd.backward(ys, gradients), prepare=forward),
+            "backward": Step(lambda ys: torch.autograd.grad(ys, leaves, gradients), prepare=forward),
         },
         timer,
         ROUNDS,
@@ -215,9 +216,9 @@ def _operators(size: LayerSize, dtype: str, where: torch.device, timer: Timer) -
 
 def layer_operators(
     size: LayerSize, dtype: str, where: torch.device, ops: Operators
-) -> Callable[[], tuple[torch.Tensor, ...]]:
+) -> tuple[Callable[[], tuple[torch.Tensor, ...]], list[torch.Tensor]]:
     """What a layer does besides its GEMMs: its outputs, from inputs [s, b, h], [s, b, 4h], [b, a, s, s] that require
-    gradients. Where the layer has a GEMM the chain goes on without it."""
+    gradients, and these inputs. Where the layer has a GEMM the chain goes on without it."""
     (s, b, h, heads), kind = size, TORCH_DTYPES[dtype]
 
     def leaf(*shape: int) -> torch.Tensor:
@@ -233,7 +234,17 @@ def layer_operators(
         out_SBH = ops.bias_dropout_add(normed, bias, after_SBH, 0.0, True)
         return out_SBH, ops.bias_gelu(up_SBF, wide), ops.causal_softmax(scores, (h // heads) ** -0.5)
 
-    return forward
+    return forward, [x_SBH, up_SBF, scores, weight, bias, wide]
+
+
+def layer_step(size: LayerSize, dtype: str, where: torch.device) -> Step:
+    """Forward and backward of the engine's layer: of a tiny one the host's time, autograd's included."""
+    parallel = ParallelConfig(b=size.b, B=size.b, recompute="none")
+    model = replace(size.model, vocab=256)
+    trainer, _, _ = build(model, parallel, str(where), EngineSettings(dtype=dtype), "auto")
+    x_SBH = torch.randn(size.s, size.b, size.h, device=where).to(TORCH_DTYPES[dtype]).requires_grad_()
+    grad = torch.randn_like(x_SBH)
+    return Step.of(lambda: torch.autograd.backward(trainer.chunks[0].layers[0](x_SBH), grad))
 
 
 def _models(device: str) -> tuple[ModelConfig, ...]:

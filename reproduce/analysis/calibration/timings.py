@@ -27,6 +27,19 @@ class LayerSize(NamedTuple):
         """What the simulator counts for the layer's forward and backward pass without tensor parallelism."""
         return operators.layer_forward(self.model, self.b, 1), operators.layer_backward(self.model, self.b, 1)
 
+    @property
+    def moved(self) -> tuple[int, float]:
+        """Operators that `measure.layer_operators` runs, forward and backward, and elements that they read and write.
+
+        These are not all of a layer in the simulator's count, which has dropout and copies that do not run there.
+        """
+        tokens, scores = self.s * self.b * self.h, self.b * self.heads * self.s**2
+        # Norm 2, bias + add 3, both twice; bias + GeLU of 4h 2; softmax reads the half that the mask shows.
+        forward = (2 * 2 + 2 * 3 + 4 * 2) * tokens + 1.5 * scores
+        # Norm 3, bias 1, sum of two gradients 3, all twice; GeLU 3; softmax reads half of two tensors.
+        backward = (2 * 3 + 2 * 1 + 2 * 3 + 4 * 3) * tokens + 2 * scores
+        return 6 + 9, forward + backward
+
 
 # A tiny layer, whose operators take only what it costs to call them, and layers that fill the device.
 CPU_LAYERS = (

@@ -66,16 +66,12 @@ def synthetic(cluster: Cluster, device: str, groups: tuple[int, ...] = (2, 4)) -
     """What would be measured on a machine that is exactly as the cost model says."""
     kernels, network = KernelModel(cluster), NetworkModel(cluster)
     layers = CPU_LAYERS if device == "cpu" else GPU_LAYERS
-    width = cluster.element_bytes / 2
     all_reduce = {k: {size: network.all_reduce(Group(k, k), size) for size in SIZES} for k in groups}
     fixed = cluster.iteration_host_time - (2 * all_reduce[2][SIZES[0]] if groups else 0)
     timings = DeviceTimings(
         gemms={shape: kernels.gemm(*shape) for shape in gemms_of(layers)},
         copies={size: 2 * size / cluster.memory_bandwidth for size in (2**22, 2**27)},
-        operators={
-            size: sum(kernels.memory_bound(width * work.traffic_bytes, work.kernels) for work in size.passes)
-            for size in layers
-        },
+        operators={size: kernels.memory_bound(cluster.element_bytes * size.moved[1], size.moved[0]) for size in layers},
         optimizer={n: fixed + kernels.streamed(cluster.optimizer_bytes * n) for n in (10**5, 10**6, 10**7)},
         call=cluster.kernel_gap,
         launch=cluster.host_per_call,
@@ -406,9 +402,48 @@ def test_the_operators_measured_are_a_layers():
     from reproduce.analysis.calibration.measure import layer_operators
     from reproduce.analysis.calibration.timings import LayerSize
 
-    outputs = layer_operators(LayerSize(8, 2, 16, 4), "fp32", torch.device("cpu"), select("auto"))()
+    forward, leaves = layer_operators(LayerSize(8, 2, 16, 4), "fp32", torch.device("cpu"), select("auto"))
+    outputs = forward()
     assert [tuple(y.shape) for y in outputs] == [(8, 2, 16), (8, 2, 64), (2, 4, 8, 8)]
-    torch.autograd.backward(outputs, [torch.ones_like(y) for y in outputs])
+    gradients = torch.autograd.grad(outputs, leaves, [torch.ones_like(y) for y in outputs])
+    # At least inputs and outputs of both passes move: of three tensors [s, b, h] and their gradients, and so on.
+    n, wide, scores = (x.numel() for x in leaves[:3])
+    assert LayerSize(8, 2, 16, 4).moved == (15, 24 * n + 5 * wide + 3.5 * scores)
+    assert sum(x.numel() for x in (*leaves, *outputs, *gradients)) < 24 * n + 5 * wide + 3.5 * scores
+
+
+def test_the_hosts_time_is_that_of_a_whole_layer_with_autograd():
+    """Its products, their gradients and autograd's own calls are in a training step's host time, too."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    from reproduce.analysis.calibration.measure import layer_step
+    from reproduce.analysis.calibration.timings import LayerSize
+
+    run = []
+
+    class Counted(TorchDispatchMode):
+        def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+            run.append(operator.name())
+            return operator(*args, **(kwargs or {}))
+
+    step = layer_step(LayerSize(8, 1, 16, 4), "fp32", torch.device("cpu"))
+    with Counted():
+        step.run(step.prepare())
+    assert sum(name.removesuffix("_") in ("aten::mm", "aten::addmm") for name in run) == 12
+
+
+def test_on_a_gpu_no_efficiency_is_above_1():
+    """Counting bytes of operators that did not run made 1.288 of an H100's memory bandwidth, and a plateau of 1."""
+    h100 = load_cluster("h100")
+    true = synthetic(replace(h100, gpus_per_node=1), "cuda", groups=())
+    parameters = fit(true, base="h100").parameters
+    for name in ("gemm_plateau", "memory_efficiency"):
+        assert parameters[name].value == pytest.approx(getattr(h100, name), rel=ROUND_TRIP)
+    assert all(p.value <= 1 for name, p in parameters.items() if name.endswith(("_efficiency", "_plateau")))
+    fast = replace(true, busy=replace(true.busy, operators={k: v / 2 for k, v in true.busy.operators.items()}))
+    with pytest.raises(errors.UnavailableError, match=r"memory_efficiency=1\.\d+ .*; needs at most 1; try again"):
+        fit(fast, base="h100")
 
 
 def test_layers_are_as_large_as_the_memory_allows():
