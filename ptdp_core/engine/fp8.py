@@ -77,8 +77,9 @@ class Fp8:
         factors = (quantized(a_MK, dtype, self._block, self._power), quantized(b_NK, E4M3, block, self._power))
         shapes = a_MK.shape, b_NK.shape
         if self._native and not any(size % ROWS_AT_ONCE for shape in shapes for size in shape):
-            (a, scale_a), (b, scale_b) = (
-                (tiles.view(*shape), scale.view(())) for (tiles, scale), shape in zip(factors, shapes, strict=True)
+            (a, scale_a), (b, scale_b) = (  # both in rows: those of a transposed matrix are copied in 8 bits
+                (tiles.view(*shape).contiguous(), scale.view(()))
+                for (tiles, scale), shape in zip(factors, shapes, strict=True)
             )
             return torch._scaled_mm(a, b.t(), scale_a=scale_a, scale_b=scale_b, out_dtype=out or a_MK.dtype)
         a, b = (

@@ -7,6 +7,8 @@ the initial weights are equal for every (p, t, d, v).
 
 import hashlib
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import torch
@@ -20,6 +22,7 @@ from ptdp_core.engine.weight_gradients import WeightGradients
 # PyTorch's types for the precisions of `ptdp_core.config.DTYPES`.
 TORCH_DTYPES = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16, "fp16": torch.float16}
 BLOCK = 16  # rows or columns that one generator draws; part of what the initial weights are
+THREADED = 1 << 18  # elements of a parameter from which on threads share its blocks
 
 
 class LocalParameter(NamedTuple):
@@ -87,14 +90,21 @@ class ParameterStore:
     def _draw(self, name: str, shard: layout.ShardSpec, rows: torch.Tensor, std: float) -> None:
         """Draw `rows`, which are [shard.start, shard.stop) of `name` along the dimension that is split.
 
-        The values are drawn in fp32 on the CPU, so that every precision and device starts from the same.
+        The values are drawn in fp32 on the CPU, so that every precision and device starts from the same. All of
+        torch's threads draw blocks; a block's values depend on none of the others.
         """
-        whole = shard.parameter.shape[shard.parameter.dimension]
-        for start in range(shard.start // BLOCK * BLOCK, shard.stop, BLOCK):
-            block = torch.empty(min(BLOCK, whole - start), *rows.shape[1:])
-            block.normal_(0.0, std, generator=named_generator(self.seed, f"{name}/{start // BLOCK}"))
-            first, stop = max(start, shard.start), min(start + BLOCK, shard.stop)
-            rows[first - shard.start : stop - shard.start] = block[first - start : stop - start]
+        whole, first = shard.parameter.shape[shard.parameter.dimension], shard.start // BLOCK * BLOCK
+        drawn = torch.empty(min(-(-shard.stop // BLOCK) * BLOCK, whole) - first, *rows.shape[1:])
+
+        def draw(start: int) -> None:
+            generator = named_generator(self.seed, f"{name}/{start // BLOCK}")
+            drawn[start - first : start - first + BLOCK].normal_(0.0, std, generator=generator)
+
+        starts = range(first, shard.stop, BLOCK)
+        with ThreadPoolExecutor(torch.get_num_threads()) if drawn.numel() >= THREADED else nullcontext() as pool:
+            for _ in pool.map(draw, starts) if pool is not None else map(draw, starts):
+                pass
+        rows.copy_(drawn[shard.start - first : shard.stop - first])
 
 
 def named_generator(seed: int, name: str) -> torch.Generator:

@@ -21,7 +21,8 @@ from ptdp_core.engine.groups import Axis
 def ring_attention(q_SND: torch.Tensor, k_SND: torch.Tensor, v_SND: torch.Tensor, *, b: int, cp: Axis) -> torch.Tensor:
     """Attend from this rank's queries to the keys and values of the whole sequence: [S, B, A, D].
 
-    With PyTorch's fused attention, on GPUs for 16-bit elements only. (No GPU has run that yet.)
+    With PyTorch's fused attention, on GPUs for 16-bit elements only. (No GPU has run that yet.) Gradients of keys and
+    values go around, and are summed, in at least fp32.
     """
     q, k, v = (x.unflatten(1, (b, -1)).permute(1, 2, 0, 3) for x in (q_SND, k_SND, v_SND))
     out: torch.Tensor = _RingAttention.apply(q, torch.stack((k, v)), cp)
@@ -60,14 +61,18 @@ class _RingAttention(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, None]:
         q, own, out, log_sum = ctx.saved_tensors
-        grad_q, grad_own, coming = torch.zeros_like(q, dtype=log_sum.dtype), torch.zeros_like(own), None
+        grad_q, grad_own, coming = (
+            torch.zeros_like(q, dtype=log_sum.dtype),
+            torch.zeros_like(own, dtype=log_sum.dtype),
+            None,
+        )
         for source, part in _parts(own, ctx.cp):
             queries, keys = seen(source, ctx.cp.rank, q.size(2))
             k, v = part[:, :, :, keys].unbind()
             mine = tuple(x[:, :, queries].contiguous() for x in (grad, q, out, log_sum))
             of_q, of_k, of_v = _gradients(mine, k, v, causal=source == ctx.cp.rank)
             grad_q[:, :, queries] += of_q
-            grad_part = grad_own if source == ctx.cp.rank else torch.zeros_like(own)
+            grad_part = grad_own if source == ctx.cp.rank else torch.zeros_like(grad_own)
             grad_part[:, :, :, keys] = torch.stack((of_k, of_v))
             if source != ctx.cp.rank:
                 if coming is not None:  # what the ranks before have of this part's gradient
@@ -75,7 +80,7 @@ class _RingAttention(torch.autograd.Function):
                 coming = ctx.cp.start_to_pass_on(grad_part)
         if coming is not None:
             grad_own += coming.wait()
-        return grad_q.to(q.dtype), grad_own, None
+        return grad_q.to(q.dtype), grad_own.to(own.dtype), None
 
 
 def _parts(own: torch.Tensor, cp: Axis) -> Iterator[tuple[int, torch.Tensor]]:

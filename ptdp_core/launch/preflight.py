@@ -8,6 +8,8 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+
 from kernels import select
 from ptdp_core.engine.checkpoint_folder import newest, resolve
 from ptdp_core.engine.data import Sequences, check_vocabulary, open_tokens, prepare
@@ -17,6 +19,8 @@ from ptdp_core.engine.groups import local_device
 from ptdp_core.engine.memory import check_memory
 from ptdp_core.engine.settings import Settings
 from ptdp_core.schedules import definition
+
+LARGEST_HEAD = 256  # of PyTorch's FlashAttention
 
 
 def preflight(settings: Settings, *, thorough: bool = True) -> Settings:
@@ -38,12 +42,8 @@ def preflight(settings: Settings, *, thorough: bool = True) -> Settings:
         )
     device = local_device(settings.engine.device)
     select(settings.kernels, device)
-    shared, dtype = settings.parallel.c > 1 and settings.parallel.context_exchange, settings.engine.dtype
-    if shared == "ring" and device.type == "cuda" and dtype not in ("bf16", "fp16"):
-        raise ValueError(
-            f"context_exchange='ring' with dtype={dtype!r} on a GPU, whose fused attention has 16-bit elements only; "
-            "needs one of bf16, fp16; try dtype='bf16', or context_exchange='all_gather'"
-        )
+    if settings.parallel.c > 1 and settings.parallel.context_exchange == "ring" and device.type == "cuda":
+        _check_ring(settings, device)
     # Of ranks that torchrun started it is known how many are here, of srun's only that this one is.
     here = int(os.environ.get("LOCAL_WORLD_SIZE", 1)) if "WORLD_SIZE" in os.environ else settings.parallel.n
     check_memory(settings, device, here)
@@ -72,6 +72,27 @@ def preflight(settings: Settings, *, thorough: bool = True) -> Settings:
         if run.save:
             check_writable("save", Path(run.save))
     return replace(settings, run=replace(run, data=str(path), load=load))
+
+
+def _check_ring(settings: Settings, device: torch.device) -> None:
+    """Raise `ValueError` for a ring that PyTorch's fused attention on this GPU will refuse."""
+    dtype, head, capability = settings.engine.dtype, settings.model.head_size, torch.cuda.get_device_capability(device)
+    other = "context_exchange='all_gather'"
+    if dtype not in ("bf16", "fp16"):
+        raise ValueError(
+            f"context_exchange='ring' with dtype={dtype!r} on a GPU, whose fused attention has 16-bit elements only; "
+            f"needs one of bf16, fp16; try dtype='bf16', or {other}"
+        )
+    if head % 8 or head > LARGEST_HEAD:
+        raise ValueError(
+            f"context_exchange='ring' with heads of {head} elements on a GPU, whose fused attention takes multiples of "
+            f"8 up to {LARGEST_HEAD}; needs such heads; try another head_dim, or {other}"
+        )
+    if capability < (8, 0):
+        raise ValueError(
+            f"context_exchange='ring' on a GPU of compute capability {capability[0]}.{capability[1]}, which has no "
+            f"fused attention; needs 8.0 or newer; try {other}"
+        )
 
 
 def cpu_threads(ranks: int) -> int:

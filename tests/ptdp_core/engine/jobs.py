@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -641,6 +642,25 @@ def kept_of_gathered(beat: Any, case: dict[str, Any]) -> tuple[int, int]:
     groups.cp.calls.clear()
     trainer.forward_backward(feed(settings, groups, batches(settings.parallel.B, settings.model.seq)[0]))
     return places, groups.cp.calls["all_gather"]
+
+
+def gradient_around_a_ring(beat: Any) -> float:
+    """The gradient of a key of this rank's first chunk, in bf16, of which its own rank has 256 and every other 1."""
+    from ptdp_core.engine import ring_attention
+
+    groups = Groups.create(ParallelConfig(c=dist.get_world_size(), B=1), "cpu")
+    q, own = torch.zeros(1, 1, 4, 8).bfloat16(), torch.zeros(2, 1, 1, 4, 8).bfloat16()
+    log_sum = torch.zeros(1, 1, 4)
+    ctx = SimpleNamespace(saved_tensors=(q, own, q, log_sum), cp=groups.cp)
+
+    def gradients(mine: Any, k: torch.Tensor, v: torch.Tensor, causal: bool) -> tuple[torch.Tensor, ...]:
+        part = torch.full_like(k, 256.0 if causal else 1.0)
+        return torch.zeros_like(mine[1]), part, part
+
+    with patch.object(ring_attention, "_gradients", gradients):
+        _, grad_own, _ = ring_attention._RingAttention.backward(ctx, q)
+    assert grad_own.dtype == torch.bfloat16
+    return float(grad_own[0, 0, 0, 0, 0])
 
 
 def seeds_of_attention(beat: Any, case: dict[str, Any]) -> list[int]:

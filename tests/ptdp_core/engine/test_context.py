@@ -79,11 +79,30 @@ def test_the_chunks_of_a_rank_have_masks_of_their_own() -> None:
         assert len(seeds) == len(set(seeds)) == 2
 
 
-def test_on_a_gpu_a_ring_needs_elements_of_16_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("case", "capability", "problem"),
+    [
+        ({"dtype": "fp32"}, (9, 0), r"dtype='fp32' on a GPU.*needs one of bf16, fp16; try dtype='bf16'"),
+        ({"head_dim": 12}, (9, 0), "heads of 12 elements on a GPU.*multiples of 8 up to 256; needs such heads; try"),
+        ({"head_dim": 264}, (9, 0), "heads of 264 elements on a GPU"),
+        (
+            {},
+            (7, 5),
+            r"on a GPU of compute capability 7\.5, .*; needs 8\.0 or newer; try context_exchange='all_gather'",
+        ),
+    ],
+)
+def test_a_ring_that_a_gpus_attention_will_refuse_is_refused_before_ranks_start(
+    case: dict[str, Any], capability: tuple[int, int], problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(preflight, "local_device", lambda name: torch.device("cuda"))
     monkeypatch.setattr(preflight, "select", lambda *_: None)
-    settings = jobs.settings_of({"c": 2, "B": 1, "attention": "sdpa", "context_exchange": "ring", "dtype": "fp32"})
-    with pytest.raises(
-        ValueError, match=r"'ring' with dtype='fp32' on a GPU.*needs one of bf16, fp16; try dtype='bf16'"
-    ):
-        preflight.preflight(settings)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    ring = {"c": 2, "B": 1, "hidden": 32, "attention": "sdpa", "context_exchange": "ring", "dtype": "bf16"}
+    with pytest.raises(ValueError, match=problem):
+        preflight.preflight(jobs.settings_of(ring | case))
+
+
+def test_gradients_around_a_ring_are_not_summed_in_16_bits() -> None:
+    """The first chunk's keys get 256 from their own rank and 1 from each of two others: in bf16 that stays 256."""
+    assert launch(jobs.gradient_around_a_ring, 3, timeout=60) == [258.0] * 3

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ptdp_core.engine.fp8 import E4M3, E5M2, Fp8, is_native, quantized
 from ptdp_core.engine.groups import Axis
@@ -108,6 +109,16 @@ def test_torchs_own_product_is_the_emulated_one_where_sizes_allow() -> None:
     odd = x[:, :60], weight[:, :60]
     assert torch.equal(Fp8("tensorwise", native=True).forward(*odd, None), Fp8("tensorwise").forward(*odd, None))
     assert not is_native("tensorwise", torch.device("cpu"))
+
+
+def test_torchs_own_products_get_matrices_in_the_order_that_they_take() -> None:
+    """On a GPU that is only described: `_scaled_mm` takes rows times columns, which backward passes transpose."""
+    native = Fp8("tensorwise", native=True)
+    with FakeTensorMode():
+        x, weight, grad = (torch.empty(s, device="cuda").bfloat16() for s in ((64, 32), (48, 32), (64, 48)))
+        assert native.forward(x, weight, None).shape == grad.shape
+        assert native.input_gradient(grad, weight).shape == x.shape
+        assert native.weight_gradient(grad, x, torch.float32).shape == weight.shape
 
 
 def losses(steps: int, **case: Any) -> list[float]:

@@ -1,5 +1,7 @@
 """Initial weights: equal to the bit in every layout, and drawn only where they are needed."""
 
+from threading import Barrier
+
 import pytest
 import torch
 
@@ -52,6 +54,25 @@ def test_weights_are_normal_and_blocks_differ() -> None:
     assert values.std().item() == pytest.approx(0.02, rel=0.05)
     assert abs(values.mean().item()) < 1e-3
     assert len({row.tobytes() for row in values.numpy()}) == MODEL.vocab
+
+
+def test_threads_draw_a_large_parameter_and_the_values_are_those_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 32 blocks two are drawn at the same time, each of which waits for the other."""
+
+    def drawn(threads: int) -> torch.Tensor:
+        monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+        store = ParameterStore(1, Axis("tp"), CPU, torch.bfloat16)
+        store.begin_chunk(0, [Parameter("weight", (512, 512), 0)])
+        return store("weight", std=1.0).detach()
+
+    alone, generator, both = drawn(1), parameters.named_generator, Barrier(2)
+
+    def waiting(seed: int, name: str) -> torch.Generator:
+        both.wait(timeout=20)
+        return generator(seed, name)
+
+    monkeypatch.setattr(parameters, "named_generator", waiting)
+    assert torch.equal(drawn(2), alone)
 
 
 @pytest.mark.parametrize("split", [0, 1])
