@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 from reproduce.experiment import declared, papers
+from reproduce.experiment.claims import OURS
 from reproduce.experiment.papers import Paper
 
 FILE = "coverage.json"
@@ -18,7 +19,8 @@ def statements(paper: Paper) -> tuple[dict[str, Any], ...]:
     """All of a paper's list, in its order, then those of its claims that are data."""
     path = paper.folder / FILE
     listed = json.loads(path.read_text(encoding="utf-8"))["statements"] if path.is_file() else []
-    return (*listed, *map(_statement, [] if paper.ours else declared.entries(paper)))
+    declared_here = [] if paper.ours else [entry for entry in declared.entries(paper) if entry["place"] != OURS]
+    return (*listed, *map(_statement, declared_here))
 
 
 def _statement(entry: dict[str, Any]) -> dict[str, Any]:

@@ -10,8 +10,11 @@ from math import fsum
 from typing import Any
 
 from reproduce.experiment.claims import Judgement, consistent_if, holds_if
+from reproduce.experiment.predictions import counted
+from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import MissingResultError, Results
 from results.records import PointResult
+from results.records.units import with_unit
 
 PUBLISHED = "published"  # stands for the paper's own value of the same point
 MOST = "most"
@@ -45,6 +48,8 @@ class Bounded:
     - `which`: of `REDUCED`: which of the values, or their mean, has to lie within the bounds; `MOST`: more than half
     - `bounds`: of `BOUNDS`, and the `rule` that they come from
     - `of_paper`: judge the paper's own values, or, over these, what follows from its other columns
+    - `miss`: what a miss would say of us, or of a transcription, and not of the paper: it is inconclusive then
+    - `shown`: how metrics are shown, by name
     """
 
     metrics: tuple[str, ...]
@@ -56,13 +61,16 @@ class Bounded:
     which: str = "every"
     rule: str = ""
     of_paper: bool = False
+    miss: str = ""
+    shown: Mapping[str, Quantity] = field(default_factory=dict)
 
     def __call__(self, results: Results) -> Judgement:
-        """The verdict on these results. Raises `MissingResultError` for a point without a value.
+        """The verdict on these results. Raises `MissingResultError` if no point has a value.
 
-        A prediction that misses the paper's value on a cluster whose predictions were not scored is inconclusive.
+        Where some points lack one, a sentence about every point can still be wrong for the others. A prediction that
+        misses the paper's value on a cluster whose predictions were not scored is inconclusive.
         """
-        values = self.values(results.papers() if self.of_paper and self.over != PUBLISHED else results)
+        values, missing = self.values(results.papers() if self.of_paper and self.over != PUBLISHED else results)
         slack = self._rounding(results) if self.to_the_digits else {}
         judged = REDUCED[self.which](list(values.values()))
         if self.which == MOST:
@@ -77,6 +85,13 @@ class Bounded:
         judge = consistent_if if self.of_paper else holds_if
         text = f"{text}{what}" + (f" ({len(values)} in all)" if len(values) > 2 else "")
         numbers = results.numbers(least=min(values.values()), most=max(values.values()))
+        if missing:
+            rest = f"of the other {len(values)} values {'this holds' if holds else 'this does not hold'}"
+            text = f"{counted(len(missing))} without a value ({missing[0]}); {rest}: {text}"
+            if holds or self.which != "every":
+                return Judgement("inconclusive", text, numbers)
+        if not holds and self.miss:
+            return Judgement("inconclusive", f"missed, but {self.miss}: {text}", numbers)
         if not holds and self.predicts(results.fidelity) and not results.alternatives:
             text = f"missed, where the simulator's errors are not known: {text}"
             return Judgement("inconclusive", text, numbers)
@@ -98,42 +113,65 @@ class Bounded:
     @property
     def words(self) -> str:
         """Which number it is about."""
-        over = " over the paper's" if self.over == PUBLISHED else ""
-        for asked, word in ((self.over, "over"), (self.less, "less")):
+        named = " plus ".join(map(_spelled, self.metrics))
+        if self.of_paper:
+            named += ", from the other columns," if self.over == PUBLISHED else " as printed"
+        compared = ""
+        if self.over == PUBLISHED:
+            compared = f" {'against' if self.to_the_digits else 'divided by'} the paper's"
+        where = "setting" if self.match == "label" else self.match
+        for asked, word in ((self.over, "divided by"), (self.less, "minus")):
             if isinstance(asked, Mapping):
-                over += f" {word} that of {_said(asked)}"
-        return f"{self.which} {' + '.join(self.metrics)}{f' of {_said(self.of)}' if self.of else ''}{over}"
+                compared += f" {word} that of {_said(asked, 'and of')} in the same {where}"
+        which = "more than half of all values of" if self.which == MOST else self.which
+        return f"{which} {named}{f' of {_said(self.of)}' if self.of else ''}{compared}"
 
     @property
     def tolerance(self) -> str:
         """What it allows, in words."""
-        if self.to_the_digits:
-            return f"{self.words}: equal to the digits printed"
-        return f"{self.words}: " + ", ".join(
-            f"{name.replace('_', ' ')} {limit:g}" for name, limit in self.bounds.items()
-        )
+        return f"{self.words}: {', '.join(dict.fromkeys(map(self.said, self.bounds)))}"
 
-    def values(self, results: Results) -> dict[str, float]:
-        """What is judged, by point. Raises `MissingResultError`."""
+    def said(self, name: str) -> str:
+        """One of its bounds in words, in the unit in which the metric is shown."""
+        words, bound = name.replace("_", " "), self.bounds[name]
+        if self.to_the_digits:
+            return f"{'equal' if len(self.bounds) == 2 else f'{words} as much'}, to the digits printed"
+        if self.rule == "exact":
+            return "exactly 1"
+        quantity = self.shown.get(self.metrics[0]) if self.over is None else None
+        if quantity is None:
+            return f"{words} {bound:g}"
+        if quantity.shown == "%":
+            return f"{words} {100 * bound:g}{'%' if self.less is None else ' points'}"
+        return f"{words} {with_unit(bound, quantity.unit)}"
+
+    def values(self, results: Results) -> tuple[dict[str, float], list[str]]:
+        """What is judged, by point, and why others have no value. Raises `MissingResultError` if none has one."""
         values: dict[str, float] = {}
+        missing = []
         for point in self._chosen(results):
-            name = f"{point.series} {point.label}".strip()
-            value = self._value(results, point)
-            if self.over == PUBLISHED:
-                values[name] = value / self._printed(point)
-                continue
-            if self.less is not None:
-                (other,) = self._others(results, point, self.less).values()
-                value -= other
-            if isinstance(self.over, Mapping):
-                others = self._others(results, point, self.over)
-                several = len(others) > 1
-                values |= {f"{name} over {which}" if several else name: value / each for which, each in others.items()}
-            else:
-                values[name] = value
+            try:
+                values |= self._of_point(results, point)
+            except MissingResultError as error:
+                missing.append(str(error.args[0]))
         if not values:
-            raise MissingResultError(f"no point is {_said(self.of)}")
-        return values
+            raise MissingResultError(missing[0] if missing else f"no point is {_said(self.of)}")
+        return values, missing
+
+    def _of_point(self, results: Results, point: PointResult) -> dict[str, float]:
+        """What is judged of one point: one value, or one for each that it is held against."""
+        name = f"{point.series} {point.label}".strip()
+        value = self._value(results, point)
+        if self.over == PUBLISHED:
+            return {name: value / self._printed(point)}
+        if self.less is not None:
+            (other,) = self._others(results, point, self.less).values()
+            value -= other
+        if not isinstance(self.over, Mapping):
+            return {name: value}
+        others = self._others(results, point, self.over)
+        several = len(others) > 1
+        return {f"{name} over {which}" if several else name: value / each for which, each in others.items()}
 
     def _chosen(self, results: Results) -> list[PointResult]:
         """The points that are judged."""
@@ -177,6 +215,15 @@ def is_one(point: PointResult, asked: Mapping[str, Any]) -> bool:
     )
 
 
-def _said(asked: Mapping[str, Any]) -> str:
-    values = {name: " or ".join(map(str, value)) if isinstance(value, list) else value for name, value in asked.items()}
-    return ", ".join(value if isinstance(value, str) else f"{name}={value}" for name, value in values.items())
+def _spelled(metric: str) -> str:
+    """A metric's name as words."""
+    return " ".join({"gpu": "GPU", "flops": "FLOPs", "s": "second"}.get(word, word) for word in metric.split("_"))
+
+
+def _said(asked: Mapping[str, Any], joined: str = "and") -> str:
+    """Which points are asked for: '1F1B, p=8', '530B and 1T'."""
+    parts = []
+    for name, value in asked.items():
+        text = f" {joined} ".join(map(str, value)) if isinstance(value, list) else str(value)
+        parts.append(text if name in ("series", "label", "key") else f"{name}={text}")
+    return ", ".join(parts)

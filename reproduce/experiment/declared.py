@@ -13,13 +13,14 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.bounded import BOUNDS, PUBLISHED, REDUCED, Bounded
 from reproduce.experiment.bounds import RULES, allowed
 from reproduce.experiment.claims import OURS, Claim
+from reproduce.experiment.metrics import METRICS
 from reproduce.experiment.papers import Paper, PaperError, read_toml
 from results.records.errors import did_you_mean
 
 CLAIMS = "claims.toml"
 NEEDED = ("id", "table", "sentence", "place")
 RULED = ("rule", "printed", "step")
-JUDGED = ("metric", "of", "over", "less", "match", "which", *BOUNDS, *RULED, "judged_on", "set_with")
+JUDGED = ("metric", "of", "over", "less", "match", "which", *BOUNDS, *RULED, "judged_on", "set_with", "miss")
 KNOWN = (*NEEDED, *JUDGED, "reason")
 
 
@@ -105,7 +106,8 @@ def claims_of(paper: Paper, name: str, artifact: Artifact) -> list[Claim]:
             metrics=(metric,) if isinstance(metric, str) else tuple(metric),
             bounds=bounds_of(entry),
             of_paper=of_paper,
-            **{name: entry[name] for name in ("of", "over", "less", "match", "which", "rule") if name in entry},
+            shown=METRICS | {quantity.name: quantity for quantity in artifact.quantities},
+            **{name: entry[name] for name in ("of", "over", "less", "match", "which", "rule", "miss") if name in entry},
         )
         place = OURS if paper.ours else entry["place"]
         fidelity = "derived" if of_paper else artifact.fidelities[0]

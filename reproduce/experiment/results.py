@@ -9,11 +9,13 @@ from math import floor, log10
 from typing import Any, TypeVar
 
 from reproduce.experiment import published
+from reproduce.experiment.metrics import METRICS
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.sweep import PAPER
 from results.records import Metric, Number, PointResult, Record
 
 X = TypeVar("X")
+OF_MEMORY = {metric.name for metric in METRICS.values() if metric.margin == "memory"}  # known of what does not fit, too
 
 
 class MissingResultError(LookupError):
@@ -155,7 +157,8 @@ def _name(metric: str | Quantity) -> str:
 def _value(point: PointResult, metric: str | Quantity) -> float:
     name = _name(metric)
     measured = point.metrics.get(name)
-    if point.status != "ok" or measured is None or measured.value is None:
+    known = point.status == "ok" or (point.status == "oom" and name in OF_MEMORY)
+    if not known or measured is None or measured.value is None:
         why = f"{point.status}: {point.reason}" if point.status != "ok" else f"it has no {name}"
         raise MissingResultError(f"point {point.key!r} has no result ({why})")
     return float(measured.value)

@@ -157,13 +157,14 @@ def config(model: str, technique: str, **changes: Any) -> TrainingConfig:
 
 
 @ARTIFACT.claim(
-    "memory by the formulas with all of it cut by t, FLOPs over those of the layers' forward pass; to one unit of the "
-    "last digit",
+    "memory by the formulas with all of it cut by t, FLOPs over those of the layers' forward pass; rounded to the "
+    "digits printed",
+    "Section 5",
     fidelity="derived",
 )
 def saves_70_and_65_percent(results: Results) -> Judgement:
-    """Korthikanti et al. (2022): selective recomputation saves 70% and 65% of the memory for activations of GPT-3 and
-    MT-NLG, for 2.7% and 1.6% more FLOPs.
+    """Selective recomputation saves 70% and 65% of the memory for activations of GPT-3 and MT-NLG, for 2.7% and 1.6%
+    more FLOPs.
     """
     saved, more = {}, {}
     for model in ("175B", "530B"):
@@ -173,7 +174,7 @@ def saves_70_and_65_percent(results: Results) -> Judgement:
         more[model] = formulas.attention_core_flops(sizes, 1) / formulas.layer_forward_flops(sizes, 1)
     said = ((saved, (0.70, 0.65), 0.01), (more, (0.027, 0.016), 0.001))
     near = all(
-        abs(value - wanted) <= digit
+        abs(value - wanted) <= digit / 2
         for values, numbers, digit in said
         for value, wanted in zip(values.values(), numbers, strict=True)
     )
@@ -182,39 +183,11 @@ def saves_70_and_65_percent(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "what a layer keeps is at least 4.5 times less in each of the four models, as counted", fidelity="derived"
-)
-def a_fifth_of_the_memory(results: Results) -> Judgement:
-    """Korthikanti et al. (2022, abstract): with sequence parallelism and selective recomputation, activations take a
-    fifth of the memory.
-    """
-    ratios = {
-        model: layer_kept_bytes(config(model, NOTHING)) / layer_kept_bytes(config(model, BOTH)) for model in ITERATIONS
-    }
-    text = f"a layer keeps so many times less: {listed(ratios, '{:.1f}')}"
-    return holds_if(min(ratios.values()) >= 4.5, text, results.numbers(smallest_ratio=min(ratios.values())))
-
-
-@ARTIFACT.claim("one layer of the 22B model: its time over that with nothing recomputed, against full recomputation's")
-def over_90_percent_of_the_overhead(results: Results) -> Judgement:
-    """Korthikanti et al. (2022, abstract): the two techniques take away over 90% of what recomputation costs in
-    time.
-    """
-    key = "22B_one_layer"
-    both, full = (results.value(f"{key}_{name}", OVERHEAD) for name in (BOTH, FULL))
-    text = (
-        f"a layer takes {both:+.1%} of time with both, {full:+.1%} with full recomputation: {1 - both / full:.0%} less"
-    )
-    return holds_if(1 - both / full > 0.9, text, results.numbers(less=1 - both / full))
-
-
-@ARTIFACT.claim(
-    "the four models: out of memory with nothing recomputed and no sequence parallelism, not with both techniques"
+    "the four models: out of memory with nothing recomputed and no sequence parallelism, not with both techniques",
+    "Section 1, Figure 1",
 )
 def both_make_it_fit(results: Results) -> Judgement:
-    """Korthikanti et al. (2022, Figure 1): without recomputation no model fits in 80 GB, with both techniques all
-    do.
-    """
+    """Without recomputation no model fits in 80 GB, with both techniques all do."""
     status, peaks = {}, {}
     for name in (NOTHING, BOTH):
         points = {model: results.point(f"{model}_{name}") for model in ITERATIONS}

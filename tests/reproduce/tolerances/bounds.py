@@ -1,6 +1,7 @@
 """The edges of claims that are data follow from their bounds: all that a claim compares is laid out to be x."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 
 from reproduce.experiment.bounded import PUBLISHED, Bounded, is_one
 from results.records import Metric, PaperValue, PointResult
@@ -29,14 +30,15 @@ def edges_of_bounds(judge: Bounded, fidelity: str, points: Sequence[Blank]) -> I
                 laid.append(altered(blank.result, metrics=metrics))
         return tuple(laid)
 
-    outside = INCONSISTENT if judge.of_paper else "inconclusive" if judge.predicts(fidelity) else CONTRADICTED
+    doubtful = judge.miss or judge.predicts(fidelity)
+    outside = "inconclusive" if doubtful else INCONSISTENT if judge.of_paper else CONTRADICTED
     half = _least_half_digit(judge, points) if judge.to_the_digits else 0.0
+    width = max(judge.bounds.values()) - min(judge.bounds.values()) or inf
     for name, bound in judge.bounds.items():
         least = name in ("at_least", "above")
-        words = "equal to the digits printed" if judge.to_the_digits else f"{name.replace('_', ' ')} {bound:g}"
-        step = 1e-6 * max(abs(bound), 1)
+        step = min(1e-6 * max(abs(bound), 1), width / 4)
         place = bound - half if least else bound + half
-        yield Edge(words, place, "above" if least else "below", lay, step=step, outside=outside)
+        yield Edge(judge.said(name), place, "above" if least else "below", lay, step=step, outside=outside)
 
 
 def _least_half_digit(judge: Bounded, points: Sequence[Blank]) -> float:

@@ -1,0 +1,114 @@
+"""Claims that are data, judged on a few points: what is compared, what a missing value or a miss makes of it."""
+
+import pytest
+
+from reproduce.experiment.bounded import PUBLISHED, Bounded
+from reproduce.experiment.metrics import METRICS
+from reproduce.experiment.results import MissingResultError, Results
+from results.records import Metric, PaperValue, PointResult
+
+SERIES = ("ours", "theirs", "third")
+
+
+def results(**values):
+    """Points of three series in settings m=8 and m=16: 'ours=(2.0, None)', whose None is out of memory."""
+    return Results(
+        tuple(
+            PointResult(
+                key=f"{series}_{m}",
+                series=series,
+                label=f"m={m}",
+                parameters={"m": m},
+                status="oom" if value is None else "ok",
+                reason="does not fit" if value is None else None,
+                fingerprint="0" * 64,
+                metrics={"peak_memory": Metric(90e9, "B", "simulated")}
+                | ({} if value is None else {"tokens_per_s": Metric(value, "tokens/s", "simulated")}),
+                paper={"tokens_per_s": PaperValue(2.0, "tokens/s", "table", quantum=0.1)},
+            )
+            for series, of_series in values.items()
+            for m, value in zip((8, 16), of_series, strict=True)
+        ),
+        "simulated",
+    )
+
+
+def judge(**fields):
+    return Bounded(("tokens_per_s",), **{"bounds": {"above": 1}, "of": {"series": "ours"}} | fields)
+
+
+FASTEST = judge(over={"series": list(SERIES[1:])})
+
+
+@pytest.mark.parametrize(
+    ("ours", "verdict"), [((3.0, 3.0), "holds"), ((3.0, 1.5), "contradicted"), ((1.5, 3.0), "contradicted")]
+)
+def test_a_list_is_every_one_of_several(ours, verdict):
+    judged = FASTEST(results(ours=ours, theirs=(1.0, 1.0), third=(2.0, 2.0)))
+    assert judged.verdict == verdict
+    assert "ours m=8 over third" in judged.explanation or "ours m=16 over third" in judged.explanation
+
+
+@pytest.mark.parametrize(("ours", "verdict"), [((3.0, None), "inconclusive"), ((1.5, None), "contradicted")])
+def test_every_point_is_wrong_as_soon_as_one_of_those_with_a_value_is(ours, verdict):
+    judged = FASTEST(results(ours=ours, theirs=(1.0, 1.0), third=(2.0, 2.0)))
+    assert judged.verdict == verdict
+    assert judged.explanation.startswith("1 point without a value (point 'ours_16' has no result (oom: does not fit))")
+
+
+def test_the_largest_may_be_the_one_that_is_missing():
+    assert judge(which="largest")(results(ours=(0.5, None))).verdict == "inconclusive"
+
+
+def test_no_value_at_all_is_a_missing_result():
+    with pytest.raises(MissingResultError, match="oom: does not fit"):
+        FASTEST(results(ours=(None, None), theirs=(1.0, 1.0), third=(2.0, 2.0)))
+
+
+def test_memory_is_known_of_what_does_not_fit():
+    needs = Bounded(("peak_memory",), {"at_most": 80e9})
+    assert needs(results(ours=(1.0, None))).verdict == "contradicted"
+
+
+def test_a_miss_that_says_something_of_us_contradicts_nobody():
+    blamed = judge(miss="our table is not theirs")
+    assert blamed(results(ours=(2.0, 2.0))).verdict == "holds"
+    missed = blamed(results(ours=(2.0, 0.5)))
+    assert (missed.verdict, missed.explanation[:37]) == ("inconclusive", "missed, but our table is not theirs: ")
+
+
+@pytest.mark.parametrize(("value", "verdict"), [(2.049, "holds"), (2.051, "contradicted"), (1.9, "holds")])
+def test_one_end_of_the_digits_printed(value, verdict):
+    """At most as much, where the paper prints 2.0."""
+    derived = Results(results(ours=(value, value)).points, "derived")
+    assert judge(over=PUBLISHED, rule="rounding", bounds={"at_most": 1})(derived).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({}, "every tokens per second of ours: above 1 tokens/s"),
+        ({"of": {"m": [8, 16]}, "which": "most"}, "more than half of all values of tokens per second of m=8 and 16: "),
+        (
+            {"over": {"series": ["theirs", "third"]}, "of_paper": True},
+            "every tokens per second as printed of ours divided by that of theirs and of third in the same setting: ",
+        ),
+        ({"less": {"m": 16}, "match": "series"}, "every tokens per second of ours minus that of m=16 in the same ser"),
+        ({"over": PUBLISHED}, "every tokens per second of ours divided by the paper's: above 1"),
+        (
+            {"over": PUBLISHED, "rule": "rounding", "bounds": {"at_least": 1, "at_most": 1}},
+            "every tokens per second of ours against the paper's: equal, to the digits printed",
+        ),
+        ({"rule": "exact", "bounds": {"at_least": 1, "at_most": 1}}, "every tokens per second of ours: exactly 1"),
+    ],
+)
+def test_what_is_compared_in_words(fields, words):
+    assert judge(shown=METRICS, **fields).tolerance.startswith(words)
+
+
+def test_bounds_are_said_in_the_units_shown():
+    percent = Bounded(("model_flops_utilization",), {"at_least": 0.5415}, shown=METRICS)
+    points = Bounded(("model_flops_utilization",), {"at_most": 0.01}, less={"m": 16}, shown=METRICS)
+    assert percent.tolerance == "every model FLOPs utilization: at least 54.15%"
+    assert points.tolerance.endswith(": at most 1 points")
+    assert Bounded(("peak_memory",), {"at_least": 80e9}, shown=METRICS).tolerance.endswith(": at least 80 GB")
