@@ -14,6 +14,7 @@ import torch
 from torch.nn import functional
 
 E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
+LARGEST_POWER = 2.0**127  # of a scale that is a power of two in 8 bits
 ROWS_AT_ONCE = 16  # `torch._scaled_mm` takes sizes that are multiples of it
 
 
@@ -26,17 +27,18 @@ def quantized(x: torch.Tensor, dtype: torch.dtype, block: tuple[int, int], power
     """The tiles [R, r, C, c] of a matrix, rounded to FP8, and their scales [R, 1, C, 1] in fp32.
 
     A tile is `block` rows and columns, or all of them where there are fewer; the last ones are filled up with zeros.
-    The largest element of a tile becomes the type's largest; with `power` it becomes that or up to half of it.
+    The largest element of a tile becomes the type's largest; with `power` it becomes that or up to half of it. An
+    overflow is never hidden: an infinity stays one with `power`, and its tile is not a number without.
     """
     rows, columns = (min(size, most) for size, most in zip(x.shape, block, strict=True))
     padded = functional.pad(x.float(), (0, -x.size(1) % columns, 0, -x.size(0) % rows))
     tiles = padded.view(padded.size(0) // rows, rows, padded.size(1) // columns, columns)
-    scales = tiles.abs().amax((1, 3), keepdim=True) / torch.finfo(dtype).max
-    if power:
-        mantissa, exponent = torch.frexp(scales)
-        scales = torch.ldexp(torch.ones_like(scales), exponent - (mantissa == 0.5).int())
-    scales = torch.where(tiles.abs().amax((1, 3), keepdim=True) > 0, scales, 1.0)
     most = torch.finfo(dtype).max
+    # No smaller scale than the least that fp32 has in full: below it a division gives infinities, and zeros nothing.
+    scales = (tiles.abs().amax((1, 3), keepdim=True) / most).clamp(min=torch.finfo(torch.float32).tiny)
+    if power:
+        mantissa, exponent = torch.frexp(scales.clamp(max=LARGEST_POWER))
+        scales = torch.ldexp(torch.ones_like(scales), exponent - (mantissa == 0.5).int())
     return (tiles / scales).clamp(-most, most).to(dtype), scales
 
 

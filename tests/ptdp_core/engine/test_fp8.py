@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from ptdp_core.engine.errors import DivergedError
 from ptdp_core.engine.fp8 import E4M3, E5M2, Fp8, is_native, quantized
 from ptdp_core.engine.groups import Axis
 from ptdp_core.engine.settings import FP8_RECIPES
@@ -119,6 +120,52 @@ def test_torchs_own_products_get_matrices_in_the_order_that_they_take() -> None:
         assert native.forward(x, weight, None).shape == grad.shape
         assert native.input_gradient(grad, weight).shape == x.shape
         assert native.weight_gradient(grad, x, torch.float32).shape == weight.shape
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("value", [torch.inf, -torch.inf, torch.nan])
+def test_an_overflow_is_never_hidden(recipe: str, value: float) -> None:
+    x, weight, grad = factors()
+    fp8 = Fp8(recipe)
+    rows, grads = x.reshape(-1, 200), grad.reshape(-1, 130)
+    products = [
+        lambda rows, weight, grads: fp8.forward(rows, weight, None)[2],
+        lambda rows, weight, grads: fp8.input_gradient(grads, weight)[2],
+        lambda rows, weight, grads: fp8.weight_gradient(grads, rows, torch.float32)[:, 5],
+    ]
+    for product, spoiled in zip(products, (rows, grads, rows), strict=True):
+        spoiled = spoiled.clone()
+        spoiled[2, 5] = value
+        given = (spoiled, weight, grads) if spoiled.size(1) == 200 else (rows, weight, spoiled)
+        assert not product(*given).isfinite().any()
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_mxfp8_keeps_an_infinity_an_infinity(dtype: torch.dtype) -> None:
+    x = torch.tensor([[torch.inf, 1.0, -3.0], [1.0, -torch.inf, 0.0]])
+    ours = (lambda tiles, scales: tiles.float() * scales)(*quantized(x, dtype, (1, 32), True)).view(2, -1)
+    assert torch.equal(ours.isinf(), x.isinf())
+    assert torch.equal(ours.sign()[x.isinf()], x.sign()[x.isinf()])
+    assert ours.isnan().sum() == 0
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_tile_of_the_smallest_numbers_is_never_not_a_number(recipe: str) -> None:
+    for exponent in range(-149, -120):
+        x = torch.zeros(2, 64)
+        x[0, 0] = 2.0**exponent
+        rows, columns = (size or 1 << 62 for size in BLOCKS[recipe])
+        for dtype in FLOATS:
+            ours = back(*quantized(x, dtype, (rows, columns), recipe == "mxfp8"), x.shape)
+            assert (ours - x).abs().max() <= 2.0**-136  # half of the least number of E4M3 times the least scale
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_training_notices_an_overflow_in_a_layer(recipe: str) -> None:
+    settings, groups, trainer = jobs.make({"B": 2, "seq": 16, "hidden": 64, "dtype": "bf16", "fp8_recipe": recipe})
+    next(x for x in trainer.chunks[0].layers.parameters() if x.dim() == 2).data[0, 0] = torch.inf
+    with pytest.raises(DivergedError, match="loss=nan"):
+        trainer.step(jobs.feed(settings, groups, jobs.batches(2, 16)[0]))
 
 
 def losses(steps: int, **case: Any) -> list[float]:
