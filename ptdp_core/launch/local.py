@@ -10,9 +10,11 @@ and end with the launcher, even if that is killed.
 
 import contextlib
 import faulthandler
+import linecache
 import multiprocessing
 import os
 import pickle
+import re
 import shutil
 import signal
 import tempfile
@@ -30,6 +32,7 @@ from typing import Any
 from ptdp_core.interrupts import SIGNALS, Interrupted, allowed, held, received, settle
 
 GRACE = 0.5  # seconds in which further ranks may report, to find the first cause of a failure
+ANSWER = 3.0  # seconds in which a rank that is not stopped says where it is, also on a busy machine
 FAILED_RANK_EXIT = 13
 # Set before torch is imported. One thread: a fork would lose a pool's other threads. Passive: threads that wait by
 # spinning made a step 30 times slower on a busy machine.
@@ -264,39 +267,67 @@ def _fail_hanging(waiting: list[_Rank], timeout: float) -> None:
     for member in waiting:
         with contextlib.suppress(OSError):
             os.kill(member.process.pid, signal.SIGUSR1)
-    time.sleep(GRACE)
+    deadline = time.monotonic() + ANSWER
+    while time.monotonic() < deadline and not all(m.stacks.exists() and m.stacks.stat().st_size for m in waiting):
+        time.sleep(0.05)
+    time.sleep(GRACE)  # for the ends of the stacks
     stacks = {m.index: m.stacks.read_text() if m.stacks.exists() else "" for m in waiting}
     suspects = [i for i, stack in stacks.items() if not _is_waiting(stack)]
+    suspects.sort(key=lambda i: bool(stacks[i]))  # stopped ranks first, which do not answer
     index = (suspects or list(stacks))[0]
     others = ", ".join(map(str, suspects[1:]))
     doubt = f" (or rank {others})" if others else ""
-    place = _innermost(stacks[index]) or "an unknown place: it does not answer"
+    stack = "\n\n".join(_threads(stacks[index]))
+    place = _innermost(stack) or "an unknown place: it does not answer"
     raise RankError(
         index,
         None,
-        f"hangs{doubt}: no step finished in {timeout:g} s while the others wait; it is in {place}\n{stacks[index]}",
+        f"hangs{doubt}: no step finished in {timeout:g} s while the others wait; it is in {place}\n{stack}",
     )
 
 
-# Where the host waits for other ranks: on gloo in the calls themselves, on NCCL where it waits for its GPU, which in a
-# training step is only at the end (`on_host`). A GPU that is busy with work of its own cannot be told from that.
+# Where the host waits for other ranks: on gloo in the calls themselves, on NCCL where it waits for its GPU. A GPU that
+# is busy with work of its own cannot be told from that.
 WAITING_IN = (
     "torch/distributed/",
     "torch/cuda/",
+    "engine/groups.py",
     "engine/p2p.py",
     "engine/param_and_grad_buffer.py",
     "engine/clock.py",
     " in on_host",
 )
+WAITING_FOR = (".wait()", ".cpu()", ".item()", ".tolist()")  # in a line of the source
+BY_ANOTHER_THREAD = ("ptdp_core/turns.py", "/threading.py", "/concurrent/futures/", "torch/autograd/")
 
 
-def _is_waiting(stack: str) -> bool:
-    """Whether the innermost call of a dumped stack is where the engine waits for other ranks."""
-    return any(place in _innermost(stack) for place in WAITING_IN)
+def _is_waiting(stacks: str) -> bool:
+    """Whether the innermost call of the dumped main thread is where the engine waits for other ranks.
+
+    Where it waits for another thread, whether this one waits for other ranks.
+    """
+    main, *others = [_innermost(stack) for stack in _threads(stacks)]
+    if any(place in main for place in BY_ANOTHER_THREAD):
+        return any(map(_waits, others))
+    return _waits(main)
+
+
+def _waits(call: str) -> bool:
+    """Whether a call, a line of a dumped stack, is one that waits for other ranks or for the GPU."""
+    if any(place in call for place in WAITING_IN):
+        return True
+    named = re.match(r'File "(.*)", line (\d+) ', call)
+    return named is not None and any(sign in linecache.getline(named[1], int(named[2])) for sign in WAITING_FOR)
+
+
+def _threads(stacks: str) -> list[str]:
+    """The stacks of a rank's threads, each with a heading, that of the main thread first: a signal interrupts it."""
+    threads = re.split(r"\n+(?=Thread |Current thread )", stacks.strip())
+    return sorted(threads, key=lambda stack: not stack.startswith("Current thread"))
 
 
 def _innermost(stack: str) -> str:
-    """The innermost call of a dumped stack, whose first line is a heading."""
+    """The innermost call of a thread's stack, whose first line is a heading; nothing of a rank that does not answer."""
     return ([*stack.splitlines(), "", ""])[1].strip()
 
 
@@ -322,7 +353,7 @@ def _run_rank(setup: _Setup, pipe: Connection, follow: Connection, function: Cal
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the launcher gets it too, and ends us
     with open(Path(setup.folder) / f"stacks-{setup.index}", "w") as stacks:
-        faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=False)
+        faulthandler.register(signal.SIGUSR1, file=stacks)
         index, ranks = str(setup.index), str(setup.ranks)
         os.environ.update(RANK=index, LOCAL_RANK=index, WORLD_SIZE=ranks, LOCAL_WORLD_SIZE=ranks)
         code = 0

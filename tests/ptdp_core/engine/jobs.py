@@ -1,6 +1,7 @@
 """What the tests run in ranks. Functions here are imported by the ranks, so no test framework and no fixtures."""
 
 import dataclasses
+import faulthandler
 import gc
 import json
 import os
@@ -27,6 +28,7 @@ from ptdp_core.engine.errors import DivergedError
 from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.settings import EngineSettings, OptimizerSettings, Settings
 from ptdp_core.engine.trainer import Trainer
+from ptdp_core.launch import local
 from ptdp_core.schedules import register
 from tests.ptdp_core.schedules import toys
 
@@ -310,13 +312,13 @@ def pids(folder: Path, ranks: int) -> list[int]:
     return [int((folder / f"pid-{rank}").read_text()) for rank in range(ranks)]
 
 
-def misbehave(beat: Any, how: str, who: int, folder: Path) -> None:
+def misbehave(beat: Any, how: str, who: int, folder: Path, case: dict[str, Any] | None = None) -> None:
     """Train a little; then one rank fails in the way asked for, while the others go on."""
     started = folder / f"started-{os.getpid()}"
     started.write_text(str(os.getpid()))
     started.rename(folder / f"pid-{os.environ['RANK']}")
-    settings, groups, trainer = make({"p": 2, "t": 2, "B": 4})
-    data = batches(4)
+    settings, groups, trainer = make(case or {"p": 2, "t": 2, "B": 4})
+    data = batches(settings.parallel.B, settings.model.seq)
     for step in range(1000):
         beat()
         if step == 2 and groups.rank == who:
@@ -328,7 +330,49 @@ def misbehave(beat: Any, how: str, who: int, folder: Path) -> None:
                 os._exit(7)
             if how == "hang":
                 time.sleep(3600)
+            if how == "stop":
+                os.kill(os.getpid(), signal.SIGSTOP)
         trainer.step(feed(settings, groups, data[0]))
+
+
+def where_others_wait(beat: Any, cases: list[dict[str, Any]], who: int, folder: str) -> list[list[str]]:
+    """For each case, the stacks of the other ranks when rank `who` stays away from a step; of it nothing.
+
+    It asks for them by a signal, as the launcher does, until all of them stand still where they wait.
+    """
+    rows = []
+    for number, case in enumerate(cases):
+        settings, groups, trainer = make(case)
+        data = feed(settings, groups, batches(settings.parallel.B, settings.model.seq)[0])
+        trainer.step(data)
+        pids: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(pids, os.getpid())
+        own = Path(folder) / f"{number}-{groups.rank}"
+        with own.open("a") as file:
+            faulthandler.register(signal.SIGUSR1, file=file)
+            dist.barrier()
+            if groups.rank == who:
+                rows.append(_still_waiting(own, pids, who))
+            trainer.step(data)
+            dist.barrier()
+            faulthandler.unregister(signal.SIGUSR1)
+        beat()
+    return rows
+
+
+def _still_waiting(own: Path, pids: list[int], who: int) -> list[str]:
+    """The stacks of the other ranks once all wait, or after many tries."""
+    others = {pid: own.with_name(f"{own.name.split('-')[0]}-{rank}") for rank, pid in enumerate(pids) if rank != who}
+    stacks: list[str] = []
+    for _ in range(100):
+        for pid, path in others.items():
+            os.truncate(path, 0)
+            os.kill(pid, signal.SIGUSR1)
+        time.sleep(0.1)
+        stacks = [path.read_text() for path in others.values()]
+        if all(stack and local._is_waiting(stack) for stack in stacks):
+            break
+    return stacks
 
 
 def mismatch(beat: Any, field: str) -> str:

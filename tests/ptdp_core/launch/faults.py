@@ -24,13 +24,38 @@ from pathlib import Path
 import numpy as np
 
 from ptdp_core.engine.data import write_tokens
-from tests.processes import Program, parent, wait_for
+from tests.processes import ROOT, Program, parent, wait_for
 from tests.small_disk import small_disk
 
 MODULE = ("-m", "reproduce", "train")
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4", *MODULE)
 SMALL = {"hidden": 16, "heads": 4, "seq": 16, "layers": 4, "b": 2, "B": 8, "log_every": 1000000}
 LAYOUT = {"p": 2, "t": 2}
+EXPERTS: dict[str, object] = {"experts": 4, "experts_per_token": 2}
+# Ranks wait for each other elsewhere in every one of them.
+AXES: dict[str, dict[str, object]] = {
+    "pipeline and tensors": {"p": 2, "t": 2},
+    "overlapped pipeline": {"p": 4, "exchange": "overlapped", "B": 8},
+    "sequence": {"t": 4, "sequence_parallel": True, "overlapped_all_reduce": True},
+    "ring": {"c": 4, "context_exchange": "ring", "attention": "sdpa", "seq": 8},
+    "keys gathered": {"c": 2, "d": 2, "context_exchange": "all_gather"},
+    "heads exchanged": {"c": 2, "t": 2, "context_exchange": "all_to_all"},
+    "experts": {"d": 4, "e": 4} | EXPERTS,
+    "fused passes": {"p": 2, "v": 2, "d": 2, "e": 2, "schedule": "dualpipev-overlap", "layers": 8, "B": 8} | EXPERTS,
+    "data": {"d": 4, "data_parallel": "torch", "sharded_optimizer": True, "overlapped_gather": True},
+    "ZeRO-3": {"d": 4, "data_parallel": "zero3"},
+}
+ASLEEP = """
+import sys
+from pathlib import Path
+from ptdp_core.launch.local import RankError, launch
+from tests.ptdp_core.engine import jobs
+if __name__ == "__main__":
+    try:
+        launch(jobs.misbehave, 4, ("hang", 1, Path(sys.argv[1]), {case!r}), timeout=10)
+    except RankError as error:
+        sys.exit("reproduce: " + str(error).splitlines()[0])
+"""
 GONE_S = 60.0
 TITLE = """\
 # Faults
@@ -85,7 +110,8 @@ class Workshop:
 
     def start(self, folder: Path, how: tuple[str, ...] = MODULE, **fields: object) -> Program:
         """Start a run that trains until something happens, unless `fields` say otherwise."""
-        fields = {**SMALL, **LAYOUT, "steps": 100000, "cache": self.cache, **fields}
+        layout = {} if fields.keys() & {"c", "d", "p", "t"} else LAYOUT
+        fields = {**SMALL, **layout, "steps": 100000, "cache": self.cache, **fields}
         ranks = () if "torch.distributed.run" in how else ("--ranks", "4")
         words = [word for name, value in fields.items() for word in ("--set", f"{name}={value}")]
         return Program(folder, *how, "--recipe", "tiny", *ranks, *words)
@@ -143,13 +169,26 @@ def signals(shop: Workshop) -> Faults:
     yield "kill -9 of rank 2", lambda: shop.disturbed(to_rank(2, signal.SIGKILL))
     yield "kill -9 of the launcher", lambda: shop.disturbed(to_launcher(signal.SIGKILL))
     yield "kill -9 of torchrun", lambda: shop.disturbed(to_launcher(signal.SIGKILL), TORCHRUN)
-    yield "SIGSTOP of rank 1, timeout=10", lambda: shop.disturbed(to_rank(1, signal.SIGSTOP), timeout=10)
+    for name, axes in AXES.items():
+        stop = partial(shop.disturbed, to_rank(1, signal.SIGSTOP), timeout=10, **axes)
+        yield f"SIGSTOP of rank 1, timeout=10 ({name})", stop
+        yield f"rank 1 sleeps, timeout=10 ({name})", partial(_asleep, shop, {"B": 4} | axes)
     yield "Ctrl-C", lambda: shop.disturbed(lambda run: run.signal_group(signal.SIGINT))
     yield "Ctrl-C after half a second", lambda: _soon_interrupted(shop)
     yield "SIGTERM", lambda: shop.disturbed(to_launcher(signal.SIGTERM))
     yield "SIGTERM to torchrun", lambda: shop.disturbed(to_launcher(signal.SIGTERM), TORCHRUN)
     yield "SIGHUP", lambda: shop.disturbed(to_launcher(signal.SIGHUP))
     yield "SIGHUP to torchrun", lambda: shop.disturbed(to_launcher(signal.SIGHUP), TORCHRUN)
+
+
+def _asleep(shop: Workshop, case: dict[str, object]) -> Row:
+    folder = shop.folder()
+    script = folder / "asleep.py"
+    script.write_text(ASLEEP.format(case=case))
+    since = time.monotonic()
+    with Program(folder, str(script), str(folder)) as run:
+        row = shop.watch(folder, run, since)
+    return replace(row, said=row.said.replace(str(ROOT), ""))
 
 
 def _soon_interrupted(shop: Workshop) -> Row:

@@ -13,6 +13,7 @@ from ptdp_core.launch import local as launcher
 from ptdp_core.launch.local import RankError, launch
 from tests.processes import ROOT, Program, is_alive, needs_proc, wait_for
 from tests.ptdp_core.engine import jobs
+from tests.ptdp_core.launch.faults import AXES
 
 
 def test_results_may_hold_tensors() -> None:
@@ -21,10 +22,10 @@ def test_results_may_hold_tensors() -> None:
     assert first["threads"] == 1
 
 
-def fails(folder: Path, how: str, who: int, timeout: float = 600) -> RankError:
+def fails(folder: Path, how: str, who: int, timeout: float = 600, case: dict[str, object] | None = None) -> RankError:
     """What a launch of four ranks raises, one of which misbehaves; none of them is left."""
     with pytest.raises(RankError) as caught:
-        launch(jobs.misbehave, 4, (how, who, folder), timeout=timeout)
+        launch(jobs.misbehave, 4, (how, who, folder, case), timeout=timeout)
     assert not any(map(is_alive, jobs.pids(folder, 4)))
     assert caught.value.rank == who
     return caught.value
@@ -53,12 +54,32 @@ def test_a_rank_that_hangs(tmp_path: Path) -> None:
     assert "in misbehave" in error
 
 
+def test_where_ranks_wait_for_a_rank_they_are_seen_to_wait(tmp_path: Path) -> None:
+    cases = [{"B": 4} | case for case in AXES.values()]
+    rows = launch(jobs.where_others_wait, 4, (cases, 1, str(tmp_path)), timeout=60)[1]
+    wrong = {
+        name: [stack for stack in stacks if not launcher._is_waiting(stack)]
+        for name, stacks in zip(AXES, rows, strict=True)
+    }
+    assert wrong == {name: [] for name in AXES}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["hang", "stop"])
+@pytest.mark.parametrize("name", AXES)
+def test_of_every_axis_the_rank_that_does_not_go_on_is_named(name: str, how: str, tmp_path: Path) -> None:
+    error = str(fails(tmp_path, how, 1, timeout=10, case={"B": 4} | AXES[name]))
+    assert error.startswith("rank 1 hangs: no step finished in 10 s while the others wait; it is in")
+    assert ("an unknown place: it does not answer" if how == "stop" else "in misbehave") in error
+
+
 @pytest.mark.parametrize(
     ("innermost", "waiting"),
     [
         ('File "/x/torch/distributed/distributed_c10d.py", line 3007 in all_reduce', True),
         ('File "/x/ptdp_core/engine/optimizer.py", line 250 in on_host', True),
         ('File "/x/torch/cuda/__init__.py", line 1040 in synchronize', True),
+        ('File "/x/ptdp_core/engine/groups.py", line 98 in all_to_all', True),
         ('File "/x/ptdp_core/engine/data.py", line 230 in __getitem__', False),
         ("", False),
     ],
