@@ -79,7 +79,9 @@ class Bounded:
         else:
             slacks = [slack.get(name, 0.0) for name in values] if slack else [0.0] * len(judged)
             holds = all(map(self.allows, judged, slacks))
-            text = f"{self.words}: {judged[0]:.4g}; " if len(judged) == 1 and len(values) > 1 else ""
+            text = (
+                f"{self.which.removesuffix(' of')}: {judged[0]:.4g}; " if len(judged) == 1 and len(values) > 1 else ""
+            )
         extreme = [name for name, value in values.items() if value in (min(values.values()), max(values.values()))]
         what = ", ".join(f"{name}: {values[name]:.4g}" for name in (extreme[0], extreme[-1])[: len(values)])
         judge = consistent_if if self.of_paper else holds_if
@@ -123,13 +125,14 @@ class Bounded:
         for asked, word in ((self.over, "divided by"), (self.less, "minus")):
             if isinstance(asked, Mapping):
                 compared += f" {word} that of {_said(asked, 'and of')} in the same {where}"
-        which = "more than half of all values of" if self.which == MOST else self.which
+        which = {"every": "each", MOST: "more than half of all values of"}.get(self.which, self.which)
         return f"{which} {named}{f' of {_said(self.of)}' if self.of else ''}{compared}"
 
     @property
     def tolerance(self) -> str:
         """What it allows, in words."""
-        return f"{self.words}: {', '.join(dict.fromkeys(map(self.said, self.bounds)))}"
+        missed = f"; a miss is inconclusive: {self.miss}" if self.miss else ""
+        return f"{self.words}: {', '.join(dict.fromkeys(map(self.said, self.bounds)))}{missed}"
 
     def said(self, name: str) -> str:
         """One of its bounds in words, in the unit in which the metric is shown."""

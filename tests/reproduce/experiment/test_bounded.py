@@ -87,19 +87,23 @@ def test_one_end_of_the_digits_printed(value, verdict):
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({}, "every tokens per second of ours: above 1 tokens/s"),
+        ({}, "each tokens per second of ours: above 1 tokens/s"),
         ({"of": {"m": [8, 16]}, "which": "most"}, "more than half of all values of tokens per second of m=8 and 16: "),
         (
             {"over": {"series": ["theirs", "third"]}, "of_paper": True},
-            "every tokens per second as printed of ours divided by that of theirs and of third in the same setting: ",
+            "each tokens per second as printed of ours divided by that of theirs and of third in the same setting: ",
         ),
-        ({"less": {"m": 16}, "match": "series"}, "every tokens per second of ours minus that of m=16 in the same ser"),
-        ({"over": PUBLISHED}, "every tokens per second of ours divided by the paper's: above 1"),
+        ({"less": {"m": 16}, "match": "series"}, "each tokens per second of ours minus that of m=16 in the same ser"),
+        ({"over": PUBLISHED}, "each tokens per second of ours divided by the paper's: above 1"),
         (
             {"over": PUBLISHED, "rule": "rounding", "bounds": {"at_least": 1, "at_most": 1}},
-            "every tokens per second of ours against the paper's: equal, to the digits printed",
+            "each tokens per second of ours against the paper's: equal, to the digits printed",
         ),
-        ({"rule": "exact", "bounds": {"at_least": 1, "at_most": 1}}, "every tokens per second of ours: exactly 1"),
+        (
+            {"miss": "our table is not theirs"},
+            "each tokens per second of ours: above 1 tokens/s; a miss is inconclusive: o",
+        ),
+        ({"rule": "exact", "bounds": {"at_least": 1, "at_most": 1}}, "each tokens per second of ours: exactly 1"),
     ],
 )
 def test_what_is_compared_in_words(fields, words):
@@ -109,6 +113,6 @@ def test_what_is_compared_in_words(fields, words):
 def test_bounds_are_said_in_the_units_shown():
     percent = Bounded(("model_flops_utilization",), {"at_least": 0.5415}, shown=METRICS)
     points = Bounded(("model_flops_utilization",), {"at_most": 0.01}, less={"m": 16}, shown=METRICS)
-    assert percent.tolerance == "every model FLOPs utilization: at least 54.15%"
+    assert percent.tolerance == "each model FLOPs utilization: at least 54.15%"
     assert points.tolerance.endswith(": at most 1 points")
     assert Bounded(("peak_memory",), {"at_least": 80e9}, shown=METRICS).tolerance.endswith(": at least 80 GB")
