@@ -65,7 +65,7 @@ lint-page: ## check style and types of the page's JavaScript (needs npm)
 	$(PAGE) prettier@3.10.1 -- prettier --check '*.mjs' 'types.d.ts' 'page/*.js' 'page/*.css'
 	$(PAGE) typescript@7.0.2 -- tsc --project .
 
-docs: $(STAMP) ## build the documentation site (build/site/index.html)
+docs: $(SMALL) ## build the documentation site (build/site/index.html)
 	$(INSTALL) -e '.[docs]'
 	PYTHONPATH=. DISABLE_MKDOCS_2_WARNING=true NO_MKDOCS_2_WARNING=1 $(RUN)/python -m mkdocs build --strict
 	$(RUN)/python -m reproduce site --out build/site/live

@@ -49,7 +49,7 @@ hide:
 ---
 # {label}: {title}
 
-[All experiments](../experiments.md) · [Gallery](../gallery.md)
+[All experiments]({up}experiments.md) · [Gallery]({up}gallery.md)
 
 {description}{where}
 
@@ -203,7 +203,8 @@ def shown(result: Result) -> str:
     text = f"## {origin_of(record).capitalize()}, scale {record.scale}\n\n"
     if result.picture:
         copy(result.folder / "figure.png", result.picture)
-        text += f"![{artifact.title}]({artifact.id}/{result.folder.name}.png){{ width=680 }}\n\n"
+        beside = f"{artifact.id.rpartition('/')[2]}/{result.folder.name}.png"
+        text += f"![{artifact.title}]({beside}){{ width=680 }}\n\n"
     points = markdown_table(result_table(artifact, record)) + "\n"
     is_long = len(record.points) > LONG_TABLE
     text += box(f'??? note "All {len(record.points)} points"', points) if is_long else points + "\n"
@@ -220,7 +221,8 @@ def experiment(artifact: Artifact) -> str:
     """The page of an artifact."""
     where = "" if artifact.section == NOT_IN_PAPER else f" In the paper: {artifact.place}."
     words = {"label": artifact.label, "title": artifact.title, "description": prose(artifact.description)}
-    return EXPERIMENT.format(**words, where=where) + "".join(map(shown, results(artifact)))
+    up = "../" * (1 + artifact.id.count("/"))  # the artifacts of another paper are in a folder of its name
+    return EXPERIMENT.format(**words, where=where, up=up) + "".join(map(shown, results(artifact)))
 
 
 def experiments() -> str:

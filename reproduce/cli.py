@@ -11,7 +11,7 @@ from typing import Any
 
 from ptdp_core import interrupts
 from reproduce.commands import ALIASES, COMMANDS, GONE, module_of
-from reproduce.commands.options import add_usual, program, where_exit_codes_are
+from reproduce.commands.options import add_usual, program, program_to_type, where_exit_codes_are
 from results.records import errors
 from results.records.errors import ReproduceError, UsageError, did_you_mean
 from results.records.storage import StorageError
@@ -91,7 +91,7 @@ def parser_of(name: str) -> Parser:
 
 def _dispatch(arguments: Sequence[str]) -> int:
     name, rest = command_of(arguments)
-    known = argparse.Namespace(program=program(), command=(*program().split(), *arguments))
+    known = argparse.Namespace(program=program_to_type(), command=(*program().split(), *arguments))
     parsed = parser_of(name).parse_args(rest, known)
     code: int = module_of(name).run(parsed)
     return code
@@ -129,7 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _interrupted(arguments: Sequence[str], error: KeyboardInterrupt) -> int:
     code = interrupts.settle()
-    resume = shlex.join([*program().split(), *(a for a in arguments if a != "--fresh")])
+    resume = f"{program_to_type()} {shlex.join(a for a in arguments if a != '--fresh')}"
     _say(f"{str(error) or 'interrupted'}; resume with: {resume}")
     return code
 

@@ -50,13 +50,23 @@ def synchronise(folder: Path) -> None:
         os.close(descriptor)
 
 
-def check_writable(setting: str, folder: Path) -> None:
-    """Create a folder, if it does not exist, and check that files can be written to it.
+def check_place(setting: str, path: Path) -> None:
+    """Raise `ValueError` if the folder that a path is to be in is missing. It is not made: it may be a misspelling."""
+    if not path.parent.is_dir():
+        raise ValueError(
+            f"{setting}={str(path)!r}: there is no folder {path.parent}; needs one that is there; "
+            f"try mkdir -p {path.parent}"
+        )
 
-    Raises `EngineUnavailableError` naming the setting if they cannot.
+
+def check_writable(setting: str, folder: Path) -> None:
+    """Create a folder in one that is there, if it does not exist, and check that files can be written to it.
+
+    Raises `ValueError` or `EngineUnavailableError`, naming the setting, if they cannot.
     """
+    check_place(setting, folder)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:

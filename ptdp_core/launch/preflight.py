@@ -14,7 +14,7 @@ from kernels import select
 from ptdp_core.engine.checkpoint_folder import newest, resolve
 from ptdp_core.engine.data import Sequences, check_vocabulary, open_tokens, prepare
 from ptdp_core.engine.errors import EngineUnavailableError
-from ptdp_core.engine.files import check_writable
+from ptdp_core.engine.files import check_place, check_writable
 from ptdp_core.engine.groups import local_device
 from ptdp_core.engine.memory import check_memory
 from ptdp_core.engine.settings import Settings
@@ -63,14 +63,12 @@ def preflight(settings: Settings, *, thorough: bool = True) -> Settings:
         )
     if thorough:
         check_vocabulary(tokens, settings.model.vocab)
-        if run.log:
-            check_writable("log", Path(run.log).parent)
-        if run.tensorboard:
-            check_writable("tensorboard", Path(run.tensorboard))
-        if run.profile:
-            check_writable("profile", Path(run.profile))
-        if run.save:
-            check_writable("save", Path(run.save))
+        settings_of_places = ("log", "tensorboard", "profile", "save")
+        places = {name: Path(getattr(run, name)) for name in settings_of_places if getattr(run, name)}
+        for name, place in places.items():  # all, before a folder is made
+            check_place(name, place)
+        for name, place in places.items():
+            check_writable(name, place.parent if name == "log" else place)
     return replace(settings, run=replace(run, data=str(path), load=load))
 
 

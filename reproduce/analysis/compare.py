@@ -158,15 +158,25 @@ def load(path: Path) -> dict[Key, Record]:
     places: dict[Key, Path] = {}
     for file in files:
         record = read_record(file)
-        # Sealed predictions have one name: which they are is said by their folder.
-        name = f"{file.parent.name}/{record.id}" if record.scale == "own" and path.is_dir() else record.id
-        key = Key(record.kind, name, record.fidelity, record.scale)
+        key = Key(record.kind, _name(record, file, path), record.fidelity, record.scale)
         if key in records:
             raise InvalidResultsError(
                 f"{file} and {places[key]} are both {key}; needs one record of each; compare the files themselves"
             )
         records[key], places[key] = record, file
     return records
+
+
+def _name(record: Record, file: Path, path: Path) -> str:
+    """A record's id; with its folder's name, if that and not the id tells it from others in the results folder `path`.
+
+    So it is with sealed predictions, and with a record beside that of the fidelity, such as another project's trials.
+    """
+    folder = file.parent
+    beside = folder.parent.name == record.id.rpartition("/")[2]
+    usual = folder.name in (record.fidelity, f"{record.fidelity}-{record.scale}")
+    told_by_folder = folder != path and (record.scale == "own" or (beside and not usual))
+    return f"{folder.name}/{record.id}" if told_by_folder else record.id
 
 
 def compare(a: Mapping[Key, Record], b: Mapping[Key, Record], across_hosts: bool = False) -> Comparison:

@@ -33,6 +33,8 @@ def offered(artifacts: Sequence[Artifact], parsed: Namespace) -> list[Artifact]:
         fidelities = [name for name in artifact.fidelities if parsed.fidelity in (None, name)]
         return any(parsed.scale in (None, *artifact.scales_at(name)) for name in fidelities)
 
+    if not artifacts:
+        raise NothingSelectedError("there is no artifact that can be read (reproduce list shows all)")
     if selected := [artifact for artifact in artifacts if offers(artifact)]:
         return selected
     asked = {"fidelity": parsed.fidelity, "scale": parsed.scale}

@@ -108,7 +108,7 @@ def measure(parsed: Namespace) -> int:
         try:
             record = runner.run(BENCHMARKS[name], device, parsed.quick, parsed.command, tell)
         except KeyboardInterrupt:
-            rest = shlex.join([*parsed.program.split(), "bench", "run", *names[index:]])
+            rest = f"{parsed.program} {shlex.join(['bench', 'run', *names[index:]])}"
             print(f"reproduce: interrupted in {name}; the rest, with the same options: {rest}", file=sys.stderr)
             return interrupts.settle()
         tell("")

@@ -43,7 +43,7 @@ examples:
 def add_arguments(parser: ArgumentParser) -> None:
     """The options of `reproduce calibrate`."""
     parser.add_argument(
-        "--out", type=options.path_of, required=True, metavar="FILE.toml", help="the cluster file to write"
+        "--out", type=options.path_to_write, required=True, metavar="FILE.toml", help="the cluster file to write"
     )
     parser.add_argument("--force", action="store_true", help="replace the file if it is there")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="what to measure (default: GPUs if there are any)")

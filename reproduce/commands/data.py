@@ -2,7 +2,7 @@
 
 from argparse import ArgumentParser, Namespace
 
-from reproduce.commands.options import add_json, engine_errors, path_of
+from reproduce.commands.options import add_json, engine_errors, path_of, path_to_write
 from results.records.documents import print_document
 from results.records.errors import UsageError
 
@@ -22,7 +22,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "sources", metavar="TEXT", nargs="+", type=path_of, help="text files in UTF-8, or folders of them"
     )
     parser.add_argument(
-        "--out", metavar="PREFIX", type=path_of, required=True, help="where to write, without the suffix"
+        "--out", metavar="PREFIX", type=path_to_write, required=True, help="where to write, without the suffix"
     )
     add_json(parser)
 

@@ -34,12 +34,12 @@ def run(parsed: Namespace) -> int:
         claims = [{name: getattr(claim, name) for name in told} for claim in artifact.claims]
         print_document("describe", 1, {**summary(artifact), "description": artifact.description, "claims": claims})
     else:
-        print_description(artifact)
+        print_description(artifact, parsed.program)
     return DONE
 
 
-def print_description(artifact: Artifact) -> None:
-    """The description for people."""
+def print_description(artifact: Artifact, program: str) -> None:
+    """The description for people, with the command that runs it, of this program."""
     print(f"{artifact.id}: {artifact.label} ({artifact.place})")
     print(f"{artifact.title}\n")
     _wrap(artifact.description)
@@ -65,7 +65,7 @@ def print_description(artifact: Artifact) -> None:
         _wrap(f'"{plain(claim.sentence)}"', "    ")
         if claim.tolerance:
             _wrap(f"tolerance: {claim.tolerance}", "    ")
-    print(f"\nrun it: reproduce {artifact.id}")
+    print(f"\nrun it: {program} {artifact.id}")
 
 
 def _fidelities(artifact: Artifact) -> Iterator[str]:

@@ -62,7 +62,7 @@ def add_measured(parser: argparse.ArgumentParser, budget: str, of: str, summary:
     named = "default: the suite of the project; or the id of a test with a benchmark fixture; repeatable"
     parser.add_argument("--benchmark", action="append", default=[], metavar="NAME", help=named)
     parser.add_argument(
-        "--summary", type=options.path_of, metavar="FILE", help=f"append the {summary} to this Markdown file, too"
+        "--summary", type=options.path_to_write, metavar="FILE", help=f"append the {summary} to this Markdown file, too"
     )
     options.add_results(parser)
 

@@ -32,7 +32,9 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `reproduce gate trials`."""
     add_measured(parser, budget="2m", of="of each trial", summary="table")
-    parser.add_argument("--runs", type=int, default=4, metavar="N", help="trials of this commit in all (default: 4)")
+    parser.add_argument(
+        "--runs", type=options.positive, default=4, metavar="N", help="trials of this commit in all (default: 4)"
+    )
 
 
 def run(parsed: argparse.Namespace, project: Path = OWN) -> int:

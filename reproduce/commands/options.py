@@ -1,7 +1,9 @@
 """Options that several commands share, and how this program was started."""
 
 import math
+import os
 import shlex
+import shutil
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterable, Iterator
@@ -24,8 +26,8 @@ def path_of(text: str) -> Path:
     return Path(text)
 
 
-def file_to_write(text: str) -> Path:
-    """A path for a file that is written, given on the command line. Its folder is not made: it may be a misspelling."""
+def path_to_write(text: str) -> Path:
+    """A path of a file or folder to write. The folder that it is to be in is not made: it may be a misspelling."""
     path = path_of(text)
     if not path.parent.is_dir():
         raise ArgumentTypeError(
@@ -56,10 +58,26 @@ def checkpoint_of(path: str) -> Path:
 
 
 def program() -> str:
-    """How this program was started, as its messages should say it."""
+    """This program's name, as help, records and messages say it."""
     started = Path(sys.argv[0])
     module = started.name == "__main__.py" and started.parent.name in ("reproduce", "ptdp")
     return f"python -m {started.parent.name}" if module else "reproduce"
+
+
+def program_to_type() -> str:
+    """How this program is started from here: by its name, or by its path where that name finds nothing, or another."""
+    path = sys.argv[0]
+    found = shutil.which("reproduce")
+    if Path(path).name != "reproduce" or (found and os.path.exists(path) and os.path.samefile(found, path)):
+        return program()
+    return shlex.quote(path)
+
+
+def positive(text: str) -> int:
+    """A whole number above 0. Raises `ArgumentTypeError`."""
+    if not text.isdecimal() or int(text) < 1:
+        raise ArgumentTypeError(f"{text!r} is out of range; needs a whole number of 1 or more")
+    return int(text)
 
 
 def where_exit_codes_are() -> str:
@@ -70,7 +88,7 @@ def where_exit_codes_are() -> str:
 def command_line(parsed: Namespace, *words: str) -> str:
     """A command to try next: this program with these words, and --results where that is not the default folder."""
     where = [] if parsed.results == storage.DEFAULT_RESULTS else ["--results", str(parsed.results)]
-    return shlex.join([*parsed.program.split(), *words, *where])
+    return f"{parsed.program} {shlex.join([*words, *where])}"
 
 
 def add_usual(parser: ArgumentParser, **of_both: Any) -> None:

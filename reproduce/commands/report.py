@@ -29,7 +29,7 @@ HEAD = 1000  # bytes of a page within which it says what it is made from
 def add_arguments(parser: ArgumentParser) -> None:
     """The options of `reproduce report`."""
     parser.add_argument(
-        "--out", type=options.file_to_write, metavar="FILE", help="where to write (default: report.html in --results)"
+        "--out", type=options.path_to_write, metavar="FILE", help="where to write (default: report.html in --results)"
     )
     options.add_paper(parser)
     options.add_json(parser)
@@ -74,7 +74,7 @@ def collect(results: Path, program: str = "reproduce", paper: str | None = None)
     for id in catalog.ids(paper):
         artifact = catalog.load(id)
         records = tuple(_result(path, id, artifact) for path in record_paths(results, artifact))
-        command = shlex.join([*program.split(), id, *where])
+        command = f"{program} {shlex.join([id, *where])}"
         entries.append(ArtifactResults(artifact, records, command))
     comparison = results / ACCURACY / RECORD
     report = ReportContents(

@@ -97,7 +97,7 @@ def run(parsed: Namespace) -> int:
     if parsed.version:
         print(version())
         return errors.DONE
-    if parsed.command == tuple(parsed.program.split()):
+    if parsed.command == tuple(options.program().split()):
         print(FIRST_STEPS.format(program=parsed.program), end="")
         return errors.NOTHING_SELECTED
     ids = catalog.named(parsed.ids)
@@ -121,7 +121,7 @@ def run_artifacts(
     job = _job(parsed)
     plans = _plans(artifacts, parsed)
     if parsed.print_script:
-        print(_batch_script(plans, job, parsed.command[len(parsed.program.split()) :]), end="")
+        print(_batch_script(plans, job, parsed.command[len(options.program().split()) :]), end="")
         return errors.DONE
     if parsed.dry_run:
         return _print_plans(plans, parsed)

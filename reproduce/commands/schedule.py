@@ -45,7 +45,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--t-forward", default="1", help="time of a device's forward pass for one microbatch, in any unit (default: 1)"
     )
     parser.add_argument("--t-backward", default="2", help="time of its backward pass (default: 2)")
-    parser.add_argument("--t-weight", default="1", help="part of it for the weight gradients, if split (default: 1)")
+    parser.add_argument("--t-weight", help="part of it for the weight gradients, if split (default: half)")
     parser.add_argument(
         "--simulate", nargs="*", metavar="KEY=VALUE", help="a training iteration of each; keys as of reproduce simulate"
     )
@@ -68,9 +68,13 @@ def run(parsed: Namespace) -> int:
     from reproduce.output.timeline import from_schedule
     from reproduce.running.simulated import open_cluster
 
-    times = [_positive(parsed, f"t_{name}") for name in ("forward", "backward", "weight")]
+    times = [_positive(parsed, f"t_{name}") for name in ("forward", "backward")]
+    times.append(times[1] / 2 if parsed.t_weight is None else _positive(parsed, "t_weight"))
     if times[2] >= times[1]:
-        raise UsageError(f"--t-weight {parsed.t_weight} with --t-backward {parsed.t_backward}; needs a part of it")
+        raise UsageError(
+            f"--t-weight {parsed.t_weight} with --t-backward {parsed.t_backward}; needs a part of it; "
+            "leave it out for half"
+        )
     if parsed.file is None and (parsed.train or parsed.export) and not parsed.search:
         raise UsageError("--train and --export need a FILE, or --search; for a schedule by name: reproduce timeline")
     p, m = (_size(parsed, name, usual) for name, usual in (("p", 4), ("m", 8)))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from reproduce.analysis.input_schemas import DRAFT, FILES
-from reproduce.commands import COMMANDS, module_of
+from reproduce.commands import COMMANDS, module_of, options
 from results.records.errors import DONE, UsageError, did_you_mean
 from results.records.validation import SCHEMAS
 
@@ -100,7 +100,7 @@ def _name(action: argparse.Action) -> str:
 
 def _option(action: argparse.Action) -> dict[str, Any]:
     """The schema of one argument: its type as argparse has it, a text where that is a function of the command's own."""
-    kind = "integer" if action.type is int else "number" if action.type is float else "string"
+    kind = "integer" if action.type in (int, options.positive) else "number" if action.type is float else "string"
     value: dict[str, Any] = {"type": kind}
     if isinstance(action, argparse._StoreTrueAction | argparse._StoreFalseAction):
         value = {"type": "boolean"}

@@ -72,7 +72,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--plot",
-        type=options.file_to_write,
+        type=options.path_to_write,
         metavar="FILE",
         help="draw throughput and iteration time, or with --sensitivity the gains: a .png, .pdf, .svg or .pgf file",
     )

@@ -2,9 +2,9 @@
 
 from argparse import ArgumentParser, Namespace
 
-from reproduce.commands.options import path_of
+from reproduce.commands.options import path_to_write
 from reproduce.output.terminal import shown_path
-from reproduce.site.build import build
+from reproduce.site.build import SOURCES_FILE, build
 from reproduce.site.space import write_space
 from results.records.errors import DONE, UsageError
 
@@ -23,7 +23,7 @@ examples:
 def add_arguments(parser: ArgumentParser) -> None:
     """The options of `reproduce site`."""
     target = parser.add_mutually_exclusive_group(required=True)
-    target.add_argument("--out", type=path_of, metavar="DIR", help="where to write the page")
+    target.add_argument("--out", type=path_to_write, metavar="DIR", help="where to write the page")
     target.add_argument("--time", action="store_true", help="measure the page in a browser (needs Chromium and npm)")
     parser.add_argument("--offline", action="store_true", help="put all that it needs beside it, by npm")
     parser.add_argument("--space", action="store_true", help="add what makes the folder a Hugging Face Space")
@@ -38,6 +38,11 @@ def run(parsed: Namespace) -> int:
         return DONE
     if parsed.out.is_file():
         raise UsageError(f"--out {parsed.out} is a file; needs a folder; try --out {parsed.out.with_suffix('')}")
+    if not (parsed.out / SOURCES_FILE).is_file() and (others := sorted(path.name for path in parsed.out.glob("*"))):
+        raise UsageError(
+            f"--out {parsed.out} holds {others[0]}, which is none of ours; needs a new or empty folder, or an earlier "
+            f"page; try --out {parsed.out / 'live'}"
+        )
     built = build(parsed.out, parsed.offline, snapshot=True)
     if parsed.space:
         write_space(parsed.out)

@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from reproduce.commands.options import checkpoint_of, engine_errors
+from reproduce.commands.options import checkpoint_of, engine_errors, path_to_write
 from results.records.errors import UsageError
 
 HELP = """export writes config.json and model.safetensors (the extra weights), which `from_pretrained` of the
@@ -29,8 +29,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="export: a checkpoint, or a folder of them for its newest whole one; "
         "import: a folder with config.json, and model.safetensors or several with their index",
     )
-    parser.add_argument("--out", metavar="FOLDER", type=Path, help="export: where to write the two files")
-    parser.add_argument("--save", metavar="FOLDER", type=Path, help="import: where to put the checkpoint")
+    parser.add_argument("--out", metavar="FOLDER", type=path_to_write, help="export: where to write the two files")
+    parser.add_argument("--save", metavar="FOLDER", type=path_to_write, help="import: where to put the checkpoint")
     parser.add_argument("--seq", metavar="s", type=int, help="import: sequence length (default: config.json's longest)")
 
 

@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
+from traceback import extract_tb
+from typing import Any
 
 from reproduce.experiment import declared, papers
 from reproduce.experiment.artifact import NOT_IN_PAPER, Artifact
@@ -64,10 +66,36 @@ def _artifact_of(paper: Paper, name: str) -> Artifact:
     artifact: Artifact
     if name in paper.tables:
         artifact = import_module("reproduce.papers.shared.csv_table").artifact(paper, name)
-    else:
+    elif paper.folder.parent == papers.FOLDER:
         artifact = import_module(f"reproduce.papers.{paper.name}.{name}").ARTIFACT
+    else:
+        artifact = _of_own_module(paper, name)
     claims = [*artifact.claims, *declared.claims_of(paper, name, artifact)]
     return replace(artifact, paper=paper.name, cluster=paper.cluster, claims=claims)
+
+
+def _of_own_module(paper: Paper, name: str) -> Artifact:
+    """The artifact that a module of one's own paper defines. Raises `PaperError` for whatever is wrong with it."""
+    path, own, package = paper.folder / f"{name}.py", str(paper.folder.parent), import_module("reproduce.papers")
+    if own not in package.__path__:
+        package.__path__.append(own)
+    try:
+        artifact: Any = getattr(import_module(f"reproduce.papers.{paper.name}.{name}"), "ARTIFACT", None)
+        for scale in artifact.scales if isinstance(artifact, Artifact) else ():
+            artifact.points(scale)  # here, where what is wrong with them can be named
+    except papers.PaperError:
+        raise
+    except Exception as error:
+        lines = [frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == str(path)]
+        line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else 1
+        text = f"{type(error).__name__}: {' '.join(str(error).split())}; needs a module that defines an ARTIFACT"
+        raise papers.PaperError(path, line or 1, text) from error
+    if not isinstance(artifact, Artifact):
+        raise papers.PaperError(path, 1, "defines no ARTIFACT; needs one; a module that begins with _ may do without")
+    if artifact.id != (id := paper.id_of(name)):
+        line = papers.line_of(path.read_text(encoding="utf-8"), "ARTIFACT")
+        raise papers.PaperError(path, line, f"id={artifact.id!r}; needs the paper's and the module's name; try {id!r}")
+    return artifact
 
 
 def _place_of(id: str) -> tuple[Paper, str]:

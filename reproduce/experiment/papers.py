@@ -61,7 +61,7 @@ class Paper:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The names of its figures and tables, without the paper's."""
-        modules = (path.stem for path in self.folder.glob("*.py") if path.stem != "__init__")
+        modules = (path.stem for path in self.folder.glob("*.py") if not path.stem.startswith("_"))
         return (*modules, *self.tables)
 
     def id_of(self, name: str) -> str:

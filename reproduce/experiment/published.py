@@ -12,8 +12,8 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
+from reproduce.experiment import papers
 from reproduce.experiment.papers import FIRST, FOLDER
-from reproduce.experiment.papers import configuration as shared_by_all
 from results.records import PaperValue
 
 FILE = "published.json"
@@ -22,7 +22,10 @@ FILE = "published.json"
 @cache
 def document(paper: str) -> Any:
     """The published values of a paper, by its name."""
-    return json.loads((FOLDER / paper / FILE).read_text(encoding="utf-8"))
+    folder = FOLDER / paper
+    if not folder.is_dir():  # one's own
+        folder = papers.paper(paper).folder
+    return json.loads((folder / FILE).read_text(encoding="utf-8"))
 
 
 def artifact(id: str) -> MappingProxyType[str, Any]:
@@ -60,7 +63,11 @@ def model(id: str) -> dict[str, Any]:
 
 def text_sizes(id: str) -> dict[str, Any]:
     """Sequence length and vocabulary of every model of the artifact's paper."""
-    shared = shared_by_all(id.rpartition("/")[0] or FIRST)
+    paper = id.rpartition("/")[0] or FIRST
+    shared = papers.configuration(paper)
+    if missing := [name for name in ("seq", "vocab") if name not in shared]:
+        text = f"lacks {' and '.join(missing)}; {id} needs them in [configuration]; try seq = 2048, vocab = 51200"
+        raise papers.PaperError(papers.paper(paper).folder / papers.FILE, 1, text)
     return {"seq": shared["seq"], "vocab": shared["vocab"]}
 
 

@@ -143,7 +143,7 @@ class ReportContents:
 
     def command(self, *words: str) -> str:
         """A command of this program for the same results."""
-        return shlex.join([*self.program.split(), *words, *self.options])
+        return f"{self.program} {shlex.join([*words, *self.options])}"
 
 
 def provenance_of(record: Record) -> dict[str, str | None]:

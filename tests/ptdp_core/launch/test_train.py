@@ -429,14 +429,20 @@ def test_a_token_outside_the_vocabulary(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_places_are_tried_before_training(tmp_path: Path, cache: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is made of a path that may be a misspelling, nor where another place is one."""
     (tmp_path / "file").touch()
-    for field in ("save", "cache", "log"):
-        where = tmp_path / "file" / "x" / "y"
-        given = [f"cache={cache}", f"{field}={where}"]
-        assert main(arguments(*given)) == 3
+    misspelt, none = tmp_path / "typo" / "x", f"there is no folder {tmp_path / 'typo'}; needs one that is there"
+    below_a_file = "cannot be written: Not a directory; needs a writable folder; try another"
+    for field, where, code, said in [
+        ("cache", tmp_path / "file" / "x", 3, below_a_file),
+        ("save", tmp_path / "file" / "x", 2, f"there is no folder {tmp_path / 'file'}"),
+        *((field, misspelt, 2, none) for field in ("log", "profile", "save")),
+    ]:
+        assert main(arguments(f"cache={cache}", f"save={tmp_path / 'saved'}", f"{field}={where}")) == code
         (line,) = capsys.readouterr().err.splitlines()
-        assert line.startswith(f"ptdp-train: {field}='{tmp_path / 'file'}")
-        assert "cannot be written: Not a directory; needs a writable folder; try another" in line
+        assert line.startswith(f"ptdp-train: {field}='{where}")
+        assert said in line
+        assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_what_is_wrong_in_a_rank_is_one_line_with_its_exit_code(

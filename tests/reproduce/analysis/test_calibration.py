@@ -330,7 +330,7 @@ def test_what_can_be_wrong_is_found_before_measuring(tmp_path, measured, capsys)
         (["--out", fine, "--base", "nosuch"], errors.USAGE, "cluster='nosuch' is unknown"),
         (["--out", fine, "--hca-bandwidth", "-1"], errors.USAGE, "hca-bandwidth=-1 is no rate; needs B/s above 0"),
         (["--out", fine, "--hca-bandwidth", "nan"], errors.USAGE, "hca-bandwidth=nan is no rate"),
-        (["--out", str(blocked / "my.toml")], errors.UNAVAILABLE, "needs a folder that can be written"),
+        (["--out", str(blocked / "my.toml")], errors.USAGE, f"there is no folder {blocked}; needs one"),
         (["--out", fine, "--check", "--results", str(blocked)], errors.UNAVAILABLE, "cannot write"),
     ):
         assert main(["calibrate", "--device", "cpu", *arguments]) == code, arguments

@@ -341,6 +341,23 @@ def test_two_records_of_one_experiment_are_ambiguous(tmp_path: Path, capsys: pyt
     assert "are both gemm (measured, scale full)" in capsys.readouterr().err
 
 
+def test_records_that_only_their_folder_tells_apart_meet_by_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Such as trials of the gate on other projects, beside those on ours."""
+    for side, folders in (("a", ("measured", "tomli", "networkx")), ("b", ("measured", "tomli"))):
+        for value, folder in enumerate(folders):
+            trials = record(point(value=float(value)), id="gate_trials", scale="laptop")
+            write_record(trials, tmp_path / side / "gate_trials" / folder / "record.json")
+    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b")]) == errors.DONE
+    said = capsys.readouterr().out
+    assert "2 experiments in both: 2 the same, 0 differ" in said
+    assert "only in A: networkx/gate_trials (measured, scale laptop)" in said
+    one, other = (tmp_path / "a" / "gate_trials" / name for name in ("measured", "tomli"))
+    assert main(["compare", str(one), str(other)]) == errors.DONE
+    assert "1 experiment in both: 0 the same, 1 differ" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("make", "code"), [(False, errors.USAGE), (True, errors.NOTHING_SELECTED)])
 def test_a_folder_that_is_not_there_or_empty(tmp_path: Path, make: bool, code: int) -> None:
     if make:

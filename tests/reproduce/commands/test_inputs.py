@@ -1,8 +1,10 @@
 """What a user may type: names as the paper has them, and mistakes, each one line with its exit code."""
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,15 @@ from reproduce.experiment import catalog
 from results import ROOT
 from results.records import errors
 
+MISSING_FOLDERS = (
+    ["report", "--out", "/nope/x.html"],
+    ["site", "--out", "/nope/page"],
+    ["data", "/etc/hostname", "--out", "/nope/corpus"],
+    ["weights", "export", "saved", "--out", "/nope/weights"],
+    ["weights", "import", "weights", "--save", "/nope/saved"],
+    ["calibrate", "--out", "/nope/x.toml"],
+    ["gate", "--base", "HEAD", "--summary", "/nope/x.md"],
+)
 MEASURED = ("fig_interleaved", "--fidelity", "measured")
 
 
@@ -104,10 +115,12 @@ def test_labels_beside_ids_on_a_command_line(capsys):
             errors.USAGE,
             "/nope/x.png: there is no folder /nope; needs one",
         ),
+        *((words, errors.USAGE, "there is no folder /nope; needs one that is there") for words in MISSING_FOLDERS),
+        (["gate", "trials", "--runs", "0"], errors.USAGE, "'0' is out of range; needs a whole number of 1 or more"),
         (
-            ["report", "--out", "/nope/x.html"],
+            ["schedule", "--t-backward", "1", "--t-weight", "1"],
             errors.USAGE,
-            "/nope/x.html: there is no folder /nope; needs one that is",
+            "leave it out for half",
         ),
     ],
 )
@@ -235,3 +248,35 @@ def test_a_wrong_option_costs_no_heavy_import():
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "{2} set()\n"
+
+
+def test_half_of_a_backward_pass_is_for_the_weights_unless_told_otherwise(capsys):
+    """So that no time of a backward pass is refused because of a default."""
+    tables = []
+    for weight in ([], ["--t-weight", "1/2"]):
+        assert main(["schedule", "--t-backward", "1", "--json", *weight]) == errors.DONE
+        tables.append(json.loads(capsys.readouterr().out)["schedules"])
+    assert tables[0] == tables[1]
+
+
+@pytest.mark.parametrize("on_the_path", [True, False])
+def test_what_to_type_next_can_be_typed(on_the_path, tmp_path):
+    """After `make`, which puts `reproduce` into .venv/bin and not on the path."""
+    script = Path(sys.executable).with_name("reproduce")
+    folders = ["/usr/bin", "/bin", *([str(script.parent)] if on_the_path else [])]
+    environment = {**os.environ, "PATH": os.pathsep.join(folders)}
+
+    def run(command):
+        done = subprocess.run(
+            command, shell=True, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == errors.DONE, done.stderr
+        return done.stdout
+
+    started = "reproduce" if on_the_path else os.path.relpath(script, ROOT)
+    first = run(f"{started} fig_interleaved_timeline --results {tmp_path}")
+    (following,) = [line.removeprefix("next: ") for line in first.splitlines() if line.startswith("next: ")]
+    assert following.startswith(f"{started} ")
+    run(f"{following} --dry-run")
+    (record,) = tmp_path.glob("*/derived/record.json")
+    assert json.loads(record.read_text())["provenance"]["command"][0] == "reproduce"

@@ -2,13 +2,14 @@
 
 import json
 import shutil
+import sys
 
 import pytest
 
 from reproduce.analysis import coverage
 from reproduce.cli import main
 from reproduce.commands.paper_new import EXAMPLE
-from reproduce.experiment import catalog, declared, papers
+from reproduce.experiment import catalog, declared, papers, published
 from reproduce.experiment.claims import OURS
 from results.records.errors import DONE, USAGE, UsageError
 
@@ -104,6 +105,107 @@ def test_what_is_broken_is_named_and_the_other_papers_go_on(mine, name, old, new
     assert "other/table_1" in printed.out
     assert "fig_interleaved" in printed.out
     assert ID not in printed.out.split()
+
+
+MODULE = '''"""Sequences of two lengths."""
+
+from reproduce.experiment import quantities as q
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.claims import Judgement, holds_if
+from reproduce.experiment.sweep import Sweep
+from reproduce.output.figures import line_plot
+
+ARTIFACT = Artifact(
+    id="mine/fig_lengths",
+    label="Figure 2",
+    section="5",
+    title="Two lengths",
+    description="Throughput per GPU against the sequence length.",
+    quantities=(q.THROUGHPUT, q.ITERATION),
+    sweeps={"paper": Sweep.published("mine/fig_lengths", x="seq")},
+    x_axis=q.XAxis("seq", "Sequence length"),
+    draw=line_plot,
+)
+
+
+@ARTIFACT.claim("longer")
+def longer(results) -> Judgement:
+    """Longer sequences take longer."""
+    first, second = results.by_batch(q.ITERATION, "seq")[16].values()
+    return holds_if(second > first, f"{first:.2f} and {second:.2f} s")
+'''
+ENTRY = {
+    "paper": "Figure 2",
+    "how": "text",
+    "configuration": {"layers": 4, "hidden": 256, "heads": 4, "p": 2, "t": 1, "b": 1, "gpus": 2},
+    "values": {"throughput_per_gpu": {"unit": "FLOP/s", "factor": 1e12, "quantum": 1}},
+    "rows": [{"seq": seq, "B": 16, "throughput_per_gpu": 80} for seq in (512, 2048)],
+}
+
+
+@pytest.fixture
+def with_module(mine, monkeypatch):
+    """The same paper with a figure that is simulated: its module, and what it compares with."""
+    import reproduce.papers
+
+    monkeypatch.setattr(reproduce.papers, "__path__", list(reproduce.papers.__path__))
+    before = set(sys.modules)
+    (mine / "fig_lengths.py").write_text(MODULE)
+    (mine / "_helpers.py").write_text("# of the modules of this paper\n")
+    (mine / "published.json").write_text(json.dumps({"artifacts": {"fig_lengths": ENTRY}}))
+    (mine / "paper.toml").write_text((mine / "paper.toml").read_text() + "\n[configuration]\nseq = 512\nvocab = 512\n")
+    published.document.cache_clear()
+    yield mine
+    for name in set(sys.modules) - before:
+        if name.startswith("reproduce.papers.mine"):
+            del sys.modules[name]
+
+
+def test_a_paper_of_ones_own_with_a_module_is_listed_run_judged_and_reported(with_module, capsys):
+    assert main(["list", "--paper", "mine"]) == DONE
+    assert "mine/fig_lengths" in capsys.readouterr().out
+    assert main(["all", "--paper", "mine", "--results", "r"]) == DONE
+    assert "mine/fig_lengths" in capsys.readouterr().out
+    record = json.loads((with_module.parents[1] / "r/mine/fig_lengths/simulated/record.json").read_text())
+    assert [point["parameters"]["seq"] for point in record["points"]] == [512, 2048]
+    assert [point["paper"]["throughput_per_gpu"]["value"] for point in record["points"]] == [80e12, 80e12]
+    assert main(["verify", "--paper", "mine", "--results", "r"]) == DONE
+    assert "Longer sequences take longer." in capsys.readouterr().out
+    assert main(["report", "--paper", "mine", "--results", "r"]) == DONE
+    assert "2 of 2 artifacts" in capsys.readouterr().out
+    assert main(["describe", "mine/fig_lengths"]) == DONE
+
+
+BROKEN_MODULES = {
+    "no Python": ("label=", "label=:", "fig_lengths.py, line 11: SyntaxError: invalid syntax"),
+    "a name that is not there": ("q.ITERATION)", "q.TIME)", "fig_lengths.py, line 15: AttributeError: module"),
+    "no artifact": ("ARTIFACT = Artifact", "FIGURE = Artifact", "fig_lengths.py, line 22: NameError: name 'ARTIFACT'"),
+    "another kind": ("@ARTIFACT", "ARTIFACT = 3\n@F", "line 23: NameError"),
+    "another id": ("mine/fig_lengths", "fig_lengths", "fig_lengths.py, line 9: id='fig_lengths'; needs the paper's"),
+    "no published values": ('published("mine/fig_lengths"', 'published("mine/fig_x"', "line 16: KeyError: 'fig_x'"),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "said"), BROKEN_MODULES.values(), ids=BROKEN_MODULES)
+def test_what_is_broken_in_a_module_is_one_line_and_the_other_papers_go_on(with_module, old, new, said, capsys):
+    path = with_module / "fig_lengths.py"
+    path.write_text(MODULE.replace(old, new, 1))
+    for command in (["list"], ["verify", "--paper", "mine", "--results", "r"], ["all", "--paper", "mine"]):
+        capsys.readouterr()
+        assert main(command) != DONE
+        printed = capsys.readouterr()
+        assert said in printed.err.splitlines()[0]
+        assert "internal error" not in printed.err
+        assert "mine/table_1" not in printed.out
+    assert main(["list"]) == USAGE
+    assert "fig_interleaved" in capsys.readouterr().out
+
+
+def test_a_model_without_sequence_length_names_where_it_is_missing(with_module, capsys):
+    path = with_module / "paper.toml"
+    path.write_text(path.read_text().replace("seq = 512\n", ""))
+    assert main(["list"]) == USAGE
+    assert "paper.toml, line 1: lacks seq; mine/fig_lengths needs them in [configuration]" in capsys.readouterr().err
 
 
 def test_two_claims_of_one_id(mine, capsys):

@@ -9,7 +9,7 @@ import pytest
 from reproduce.cli import main
 from reproduce.site import build
 from reproduce.site.build import Built
-from results.records.errors import DONE
+from results.records.errors import DONE, USAGE
 
 # https://huggingface.co/docs/hub/spaces-config-reference
 COLOURS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
@@ -47,3 +47,18 @@ def test_without_the_option_the_folder_is_no_space(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("reproduce.commands.site.build", lambda *_, **__: Built(0, None))
     assert main(["site", "--out", str(tmp_path)]) == DONE
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_of_other_files_is_left_alone_and_an_earlier_page_is_written_again(
+    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["site", "--out", str(space), "--space"]) == DONE
+    mine = tmp_path / "mine" / "index.html"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    capsys.readouterr()
+    assert main(["site", "--out", str(mine.parent)]) == USAGE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "holds index.html, which is none of ours; needs a new or empty folder" in line
+    assert mine.read_text() == "mine"
+    assert list(mine.parent.iterdir()) == [mine]
