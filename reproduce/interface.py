@@ -133,17 +133,17 @@ def run(
     id: str,
     fidelity: str | None = None,
     scale: str | None = None,
-    cluster: str = PAPERS_CLUSTER,
+    cluster: str | None = None,
     results: Place = DEFAULT_RESULTS,
     fresh: bool = False,
 ) -> Record:
     """Run an artifact and return its record; files are written below `results` as `reproduce ID` writes them.
 
-    Fidelity and scale are the artifact's first unless given, `cluster` is a name or a .toml file. Points that are there
+    Fidelity and scale are the artifact's first unless given, `cluster` is its paper's, or a name or a .toml file. Points that are there
     already are reused unless `fresh`. Raises `ReproduceError` and `StorageError`.
     """
     plan = runner.plan(catalog.load(id), Path(results), fidelity, scale, cluster)
-    command = ["reproduce", id, "--fidelity", plan.fidelity, "--scale", plan.scale, "--cluster", cluster]
+    command = ["reproduce", id, "--fidelity", plan.fidelity, "--scale", plan.scale, "--cluster", plan.cluster]
     return Record.of(runner.run(plan, command, fresh, export=export).record)
 
 

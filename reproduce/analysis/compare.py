@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from reproduce.experiment.fidelity import FIDELITIES
+from reproduce.running.runner import ELSEWHERE
 from results.records import Metric, PointResult, Record, RecordedTimeline, read_record
 from results.records.environment import MOMENTARY
 from results.records.errors import InvalidResultsError, NothingSelectedError, UsageError
@@ -170,9 +171,12 @@ def load(path: Path) -> dict[Key, Record]:
 def _name(record: Record, file: Path, path: Path) -> str:
     """A record's id; with its folder's name, if that and not the id tells it from others in the results folder `path`.
 
-    So it is with sealed predictions, and with a record beside that of the fidelity, such as another project's trials.
+    So it is with sealed predictions, with a record beside that of the fidelity, such as another project's trials, and
+    with results of another cluster than a paper's.
     """
     folder = file.parent
+    if folder != path and (below := file.relative_to(path).parts)[0] == ELSEWHERE:
+        return f"{ELSEWHERE}/{below[1]}/{record.id}"
     beside = folder.parent.name == record.id.rpartition("/")[2]
     usual = folder.name in (record.fidelity, f"{record.fidelity}-{record.scale}")
     told_by_folder = folder != path and (record.scale == "own" or (beside and not usual))

@@ -353,11 +353,13 @@ def verdict_counts(runs: Sequence[Run]) -> str:
 
 def _print_answer(runs: Sequence[Run], parsed: Namespace, paper: str | None) -> None:
     """What all runs together say: whether the paper holds, if they are those that its claims are judged on."""
-    if claims := claims_of(done.record for done in runs):
+    elsewhere = any(done.plan.elsewhere for done in runs)
+    if not elsewhere and (claims := claims_of(done.record for done in runs)):
         whole = answer(claims, paper=paper)
         print("", *([whole.headline] if parsed.quiet else whole.lines()), sep="\n")
     else:
-        print(f"\n{len(runs)} artifacts; claims at this fidelity: {verdict_counts(runs) or 'none'}")
+        where = "on this cluster" if elsewhere else "at this fidelity"
+        print(f"\n{len(runs)} artifacts; claims {where}: {verdict_counts(runs) or 'none'}")
     if failed := sum(len(done.failed) for done in runs):
         print(f"{failed} points failed; {parsed.program} ID prints the reasons")
     if parsed.quiet:

@@ -97,6 +97,8 @@ def run(parsed: argparse.Namespace) -> int:
             checked.append(_check(artifact, cluster, parsed, on_point))
     claims = {outcome.plan.artifact.id: outcome.claims for outcome in checked}
     whole = answer(claims, tuple(claims) if parsed.ids else (), parsed.paper)
+    if any(outcome.plan.elsewhere for outcome in checked):
+        whole = replace(whole, elsewhere=str(cluster))
     contradicted = any(claim.verdict == "contradicted" for outcome in checked for claim in outcome.claims)
     failed = any(outcome.failed for outcome in checked)
     code = POINTS_FAILED if failed else CONTRADICTED if parsed.strict and contradicted else USAGE if broken else DONE

@@ -48,13 +48,15 @@ class Judged:
 class Answer:
     """The claims that were judged, each once; how many others there are; and whether all artifacts were asked.
 
-    `papers` are the answers for each of several papers, by what tables call them.
+    `papers` are the answers for each of several papers, by what tables call them. `elsewhere` names the cluster that was
+    simulated, if it is not the papers' own: then nothing is said of whether they hold.
     """
 
     claims: tuple[Judged, ...]
     unjudged: int = 0
     whole: bool = True
     papers: Mapping[str, "Answer"] = field(default_factory=dict)
+    elsewhere: str = ""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -76,6 +78,8 @@ class Answer:
         number = len(self.claims) + self.unjudged
         if not number:
             return "None of these claims is the paper's."
+        if self.elsewhere:
+            return f"Simulated on {self.elsewhere}, on which no paper measured: of {number} claims {self.verdicts}."
         begin = f"{self.question} Of {'their' if self.papers else 'its'}" if self.whole else "Of"
         return f"{begin} {number} claim{'s' * (number != 1)} {self.verdicts}."
 
@@ -147,14 +151,17 @@ def _of_paper(claims: Mapping[str, Sequence[ClaimResult]], ids: Sequence[str], w
 def claims_of(records: Iterable[Record]) -> dict[str, tuple[ClaimResult, ...]]:
     """The claims by artifact, from those of the records that can answer for the paper.
 
-    These are an artifact's complete results at its first fidelity and scale, as `reproduce all` makes them: what is
-    emulated at another size, or measured on another machine, says nothing new of the paper's sentences.
+    These are an artifact's complete results at its first fidelity and scale, on the cluster of its paper, as `reproduce
+    all` makes them: what is emulated at another size, measured on another machine or simulated on another cluster says
+    nothing new of the paper's sentences.
     """
     claims = {}
     for record in records:
         if record.id in catalog.ids() and record.state == "complete":
             artifact = catalog.load(record.id)
-            if (record.fidelity, record.scale) == (artifact.fidelities[0], artifact.scales[0]):
+            cluster = record.provenance.cluster
+            at_home = cluster is None or cluster.name == artifact.cluster
+            if at_home and (record.fidelity, record.scale) == (artifact.fidelities[0], artifact.scales[0]):
                 claims[record.id] = record.claims
     return claims
 

@@ -43,6 +43,11 @@ class Plan:
     cluster: str
     launcher: str
 
+    @property
+    def elsewhere(self) -> bool:
+        """Whether it is simulated or emulated on another cluster than the one on which its paper measured."""
+        return FIDELITIES[self.fidelity].on_cluster and self.cluster.lower() != self.artifact.cluster
+
 
 @dataclass(frozen=True)
 class PointEvaluator:

@@ -1,7 +1,8 @@
 """Running an artifact: evaluate its points or reuse them, judge the claims, write the files.
 
 In `<results>/<id>/<fidelity>/` (`<fidelity>-<scale>` for a scale that is not the default) there are record.json and
-what an exporter makes of it, all of the same run: they are prepared next to their place and renamed at the end, so a
+what an exporter makes of it; results of another cluster than the paper's are in `<results>/clusters/<name>/<id>/...`.
+All files of a folder are of the same run: they are prepared next to their place and renamed at the end, so a
 failure leaves the earlier ones. While a run lasts it keeps what is finished as a partial record: in record.json, or,
 where that holds a complete record, in partial.json until the new one is complete.
 """
@@ -40,6 +41,7 @@ from results.records.provenance import collect
 
 RECORD = "record.json"
 PARTIAL = "partial.json"
+ELSEWHERE = "clusters"  # the folder, in one of results, of those of other clusters than the papers'
 SAVE_EVERY_S = 1.0
 SOURCES = ("reproduce", "ptdp_core", "benchmarks", "results/records", "results/schema")
 SOURCE_KINDS = ("*.py", "*.json", "*.toml")
@@ -121,9 +123,9 @@ def plan(
     scale = scale or default_scale(artifact, fidelity, launcher)
     if scale not in scales:
         raise UsageError(f"{artifact.id} has no scale {scale!r} at fidelity {fidelity}; it has: {', '.join(scales)}")
-    folder = results / artifact.id / folder_name(fidelity, scale)
-    cluster = cluster or artifact.cluster
-    return Plan(artifact.at(scale), fidelity, scale, artifact.points(scale), folder, cluster, launcher)
+    cluster, below = cluster or artifact.cluster, Path(artifact.id) / folder_name(fidelity, scale)
+    made = Plan(artifact.at(scale), fidelity, scale, artifact.points(scale), results / below, cluster, launcher)
+    return replace(made, folder=results / ELSEWHERE / Path(cluster).stem / below) if made.elsewhere else made
 
 
 def run(

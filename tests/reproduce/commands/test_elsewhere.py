@@ -1,0 +1,70 @@
+"""Results of another cluster than the paper's: a folder of their own, and no part in whether the paper holds."""
+
+import json
+from dataclasses import replace
+
+import reproduce
+from reproduce.analysis import compare
+from reproduce.cli import main
+from reproduce.experiment import catalog
+from reproduce.output.answer import claims_of
+from reproduce.running import runner
+from results.records import ClusterRef, read_record
+
+
+def headline(results, capsys) -> str:
+    assert main(["report", "--results", str(results), "--json"]) == 0
+    return str(json.loads(capsys.readouterr().out)["answer"])
+
+
+def test_another_cluster_leaves_the_reproduction_and_its_answer_alone(tmp_path, capsys):
+    assert main(["fig_interleaved", "--results", str(tmp_path), "-q"]) == 0
+    kept = tmp_path / "fig_interleaved" / "simulated" / "record.json"
+    before = kept.read_bytes()
+    capsys.readouterr()
+    said = headline(tmp_path, capsys)
+    assert main(["fig_interleaved", "--results", str(tmp_path), "--cluster", "h100", "-q"]) == 0
+    capsys.readouterr()
+    assert kept.read_bytes() == before
+    assert headline(tmp_path, capsys) == said
+    there = read_record(tmp_path / "clusters" / "h100" / "fig_interleaved" / "simulated" / "record.json")
+    assert there.provenance.cluster.name == "h100"
+
+
+def test_each_paper_has_its_own_cluster(tmp_path):
+    for id, cluster in (("fig_interleaved", "selene"), ("zerobubble/table_4", "a100-80-roce")):
+        artifact = catalog.load(id)
+        assert not runner.plan(artifact, tmp_path, cluster=cluster.upper()).elsewhere
+        assert runner.plan(artifact, tmp_path, cluster=f"{tmp_path}/{cluster}.toml").elsewhere
+        assert runner.plan(artifact, tmp_path).folder == tmp_path / id / "simulated"
+    assert not runner.plan(catalog.load("fig_bubble"), tmp_path, "derived", cluster="h100").elsewhere
+
+
+def test_a_record_of_another_cluster_judges_no_paper(figure_12):
+    provenance = replace(figure_12.record.provenance, cluster=ClusterRef("h100", "1" * 64))
+    assert claims_of([figure_12.record])
+    assert not claims_of([replace(figure_12.record, provenance=provenance)])
+
+
+def test_verify_and_all_do_not_say_of_another_cluster_that_the_paper_holds(tmp_path, capsys):
+    assert main(["verify", "fig_interleaved", "--cluster", "h100", "--fresh", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)["answer"]
+    assert said.startswith("Simulated on h100, on which no paper measured: of 7 claims ")
+    assert main(["all", "--paper", "megascale", "--cluster", "selene", "--results", str(tmp_path), "-q"]) == 0
+    said = capsys.readouterr().out
+    assert "hold?" not in said
+    assert "claims on this cluster" in said
+
+
+def test_both_can_be_compared_with_what_another_folder_has(tmp_path, figure_12):
+    for folder in (tmp_path, tmp_path / "clusters" / "h100"):
+        place = folder / "fig_interleaved" / "simulated"
+        place.mkdir(parents=True)
+        (place / "record.json").write_bytes(figure_12.files[0].read_bytes())
+    names = [key.id for key in compare.load(tmp_path)]
+    assert sorted(names) == ["clusters/h100/fig_interleaved", "fig_interleaved"]
+
+
+def test_python_runs_what_the_command_runs(tmp_path):
+    record = reproduce.run("megascale/table_2", results=tmp_path)
+    assert record.provenance.cluster.name == catalog.load("megascale/table_2").cluster == "a100-80"
