@@ -118,8 +118,8 @@ class Cluster:
 
     @property
     def usable_memory(self) -> float:
-        """The bytes of a GPU's memory that a training run can fill."""
-        return self.memory_bytes - self.memory_reserved
+        """The bytes of a GPU's memory that a training run can fill: none where all of it is reserved."""
+        return max(0.0, self.memory_bytes - self.memory_reserved)
 
     def in_nodes_of(self, size: int) -> "Cluster":
         """The same GPUs and links in nodes of `size` as emulated ones are: an HCA for each GPU, and only rings."""

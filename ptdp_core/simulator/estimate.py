@@ -57,6 +57,11 @@ class Estimate:
     timeline: tuple[tuple[TimelineEvent[float], ...], ...] = field(default=(), repr=False)
 
     @property
+    def idle_fraction(self) -> float:
+        """The share of the iteration that a pipeline rank waits, mean over ranks; rounding makes it no less than 0."""
+        return max(0.0, self.phase_times["bubble"]) / self.iteration_time
+
+    @property
     def model_throughput_per_gpu(self) -> float:
         """FLOP/s per GPU of the model's own passes, one forward and one backward, whatever is recomputed."""
         return self._model_flops_per_gpu / self.iteration_time

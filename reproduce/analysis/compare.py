@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from reproduce.experiment.fidelity import FIDELITIES
-from reproduce.running.runner import ELSEWHERE
+from reproduce.experiment.fidelity import ELSEWHERE, FIDELITIES
 from results.records import Metric, PointResult, Record, RecordedTimeline, read_record
 from results.records.environment import MOMENTARY
 from results.records.errors import InvalidResultsError, NothingSelectedError, UsageError

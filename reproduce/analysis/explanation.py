@@ -4,13 +4,14 @@ A cause is one change of the simulated machine, program or configuration. That o
 that the simulated time is the measured one; a switch is either on or off. Causes are ranked by `Cause.score`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cache
 from itertools import combinations
 from math import exp, factorial, log
 from typing import Any
 
-from ptdp_core.config import TrainingConfig
+from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.formulas import model_flops_per_iteration
 from ptdp_core.simulator import PAPER, Cluster, simulate
@@ -216,11 +217,11 @@ class Share:
     factor: float
 
 
-MODEL = ("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "vocab", "seq", "activation", "norm", "positions",
-         "rope_theta", "tied_embeddings", "bias", "head_dim", "experts", "experts_per_token", "expert_ffn_hidden",
-         "shared_expert_ffn_hidden", "router")  # fmt: skip
 CLUSTER = "cluster"
-LAYOUT = ("p", "t", "d", "c", "context_exchange", "e", "etp", "v", "schedule", "sequence_parallel", "b", "B")
+# What is one difference in any case: the model, and the sizes of the layout with the batch.
+MODEL = tuple(item.name for item in fields(ModelConfig))
+SIZES = tuple(item.name for item in fields(ParallelConfig) if type(item.default) is int)
+Player = tuple[str, ...]  # names of fields that change together
 
 
 @dataclass(frozen=True)
@@ -251,35 +252,66 @@ def split_gap(
 ) -> Gap:
     """Split the simulated ratio of the MFU of `slow` on `cluster` to that of `fast`, on the `other`, by difference.
 
-    Fields that are legal only together are one difference: the model's, and the layout's with the batch. Each has its
-    Shapley value of the logarithm: the mean of what it adds over all orders in which `fast` can be made into `slow`.
-    `measured` is the ratio as measured. Raises `ConfigurationError` if a mixture of the two cannot be.
+    The model is one difference, the layout's sizes with the batch are one, and so are fields that are possible only
+    together. Each has its Shapley value of the logarithm: the mean of what it adds over all orders in which `fast` can
+    be made into `slow`. `measured` is the ratio as measured.
     """
     other = cluster if other is None else other
     before, after = (asdict(config.model) | asdict(config.parallel) for config in (fast, slow))
     different = [name for name in before if before[name] != after[name]]
-    groups = [[name for name in different if name in together] for together in (MODEL, LAYOUT)]
-    players = [group for group in groups if group] + [[n] for n in different if n not in MODEL + LAYOUT]
+    groups = [tuple(name for name in different if name in together) for together in (MODEL, SIZES)]
+    players = [group for group in groups if group] + [(n,) for n in different if n not in MODEL + SIZES]
     if vars(other) != vars(cluster):
         before[CLUSTER], after[CLUSTER] = (f"{on.name}{_beyond(on)}" for on in (other, cluster))
-        players.insert(0, [CLUSTER])
+        players.insert(0, (CLUSTER,))
     together = 0
     if len(players) > MOST_PLAYERS:
-        last = [name for group in players[MOST_PLAYERS - 1 :] for name in group]
+        last = tuple(name for group in players[MOST_PLAYERS - 1 :] for name in group)
         players, together = [*players[: MOST_PLAYERS - 1], last], len(last)
+
+    @cache
+    def value(changed: frozenset[str]) -> float | None:
+        """The logarithm of the MFU with these fields as they are after; None if there is no such configuration."""
+        mixed = {name: (after if name in changed else before)[name] for name in before if name != CLUSTER}
+        try:
+            estimate = simulate(TrainingConfig.from_plain(mixed), cluster if CLUSTER in changed else other)
+        except ConfigurationError:
+            return None
+        return log(estimate.model_flops_utilization)
+
+    players = _possible(players, lambda chosen: value(_names(chosen)) is not None)
     values = {}
     for size in range(len(players) + 1):
         for chosen in combinations(range(len(players)), size):
-            fields = {name: after[name] for player in chosen for name in players[player]}
-            mixed = {name: value for name, value in (before | fields).items() if name != CLUSTER}
-            estimate = simulate(TrainingConfig.from_plain(mixed), cluster if CLUSTER in fields else other)
-            values[frozenset(chosen)] = log(estimate.model_flops_utilization)
+            found = value(_names(players[player] for player in chosen))
+            assert found is not None
+            values[frozenset(chosen)] = found
     shares = (
-        Share(_words(names, before, after), exp(_shapley(player, len(players), values)))
+        Share(_words([n for n in before if n in names], before, after), exp(_shapley(player, len(players), values)))
         for player, names in enumerate(players)
     )
     ratio = exp(values[frozenset(range(len(players)))] - values[frozenset()])
     return Gap(ratio, tuple(sorted(shares, key=lambda share: share.factor)), together, measured)
+
+
+def _names(players: Iterable[Player]) -> frozenset[str]:
+    return frozenset(name for player in players for name in player)
+
+
+def _possible(players: list[Player], possible: Callable[[Sequence[Player]], bool]) -> list[Player]:
+    """The players, those that are possible only together made one: then any of them may change without the rest.
+
+    All together are possible. The fewest that are not join the fewest others with which they are.
+    """
+    for size in range(1, len(players)):
+        for chosen in combinations(players, size):
+            if not possible(chosen):
+                rest = [player for player in players if player not in chosen]
+                sets = (more for k in range(1, len(rest) + 1) for more in combinations(rest, k))
+                joined = next(more for more in sets if possible((*chosen, *more)))
+                one = tuple(name for player in (*chosen, *joined) for name in player)
+                return _possible([*(player for player in rest if player not in joined), one], possible)
+    return players
 
 
 def utilization(config: TrainingConfig, cluster: Cluster, seconds: float) -> float:

@@ -8,7 +8,7 @@ optimum checkpoint interval for restart dumps". Both take it that all GPUs wait 
 """
 
 from dataclasses import dataclass, replace
-from math import exp, expm1, fsum, sqrt
+from math import exp, expm1, fsum, log1p, sqrt
 from random import Random
 
 from ptdp_core.simulator import Cluster, Estimate
@@ -61,11 +61,11 @@ class Failures:
 
     @property
     def best_interval(self) -> float:
-        """The interval with the largest effective share: where e^((interval + C)/M) (1 - interval/M) = 1."""
+        """The interval with the largest effective share: where (interval + C)/M + ln(1 - interval/M) = 0."""
         low, high = 0.0, self.mtbf
         for _ in range(100):
             middle = (low + high) / 2
-            if exp((middle + self.checkpoint) / self.mtbf) * (1 - middle / self.mtbf) > 1:
+            if middle < self.mtbf and (middle + self.checkpoint) / self.mtbf + log1p(-middle / self.mtbf) > 0:
                 low = middle
             else:
                 high = middle

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from ptdp_core.config import TrainingConfig
-from ptdp_core.errors import ConfigurationError
 from ptdp_core.simulator import Cluster
 from reproduce.analysis.explanation import MOST_PLAYERS, Explanation, Gap, explain, split_gap, utilization
 from reproduce.analysis.throughput_lines import Measurement, read_lines
@@ -83,10 +82,7 @@ def _gap(parsed: Namespace, config: TrainingConfig, cluster: Cluster, seconds: f
     ratio = None
     if measured is not None:
         ratio = utilization(config, cluster, seconds) / utilization(other, there, measured)
-    try:
-        return split_gap(config, other, cluster, there, ratio)
-    except ConfigurationError as error:
-        raise UsageError(f"--against {parsed.against}: the two cannot be mixed: {error}") from None
+    return split_gap(config, other, cluster, there, ratio)
 
 
 def _logged(path: Path) -> Measurement:

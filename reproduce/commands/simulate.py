@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.fields import field_help
-from ptdp_core.simulator import PAPER, Cluster
+from ptdp_core.simulator import PAPER, Cluster, simulate
 from reproduce.analysis.planning.models import main_names
 from reproduce.analysis.what_if import configuration, evaluate
 from reproduce.commands import options
@@ -167,12 +167,17 @@ def read_points(file: str) -> list[Any]:
 
 
 def read_point(file: str, cluster: str) -> tuple[TrainingConfig, Cluster]:
-    """The one configuration in a JSON file, and its cluster, or else that of this name. Raises `UsageError`."""
+    """The one configuration in a JSON file, and its cluster, or else that of this name.
+
+    Raises `UsageError` also for what that cluster cannot run.
+    """
     points = read_points(file)
     if len(points) > 1:
         raise UsageError(f"{file} holds {len(points)} points; needs the one that was run")
     try:
-        return configuration(points[0], cluster)
+        found = configuration(points[0], cluster)
+        simulate(*found)
+        return found
     except ConfigurationError as error:
         raise UsageError(f"{file}: {error}") from None
 
@@ -182,15 +187,15 @@ def _interval(point: Mapping[str, Any]) -> str | None:
     return f"{interval['low']:.3f} - {interval['high']:.3f}" if interval else None
 
 
-def _bubble_parts(point: Mapping[str, Any]) -> str | None:
-    """The parts of `bubble_fraction` by cause, in percent."""
-    if point["bubble_fraction"] is None:
+def _idle_parts(point: Mapping[str, Any]) -> str | None:
+    """The parts of `idle_fraction` by cause, in percent."""
+    if point["idle_fraction"] is None:
         return None
-    percent = 100 * point["bubble_fraction"] / (point["phase_times"]["bubble"] or 1)
-    return "{:.1f} {:+.1f} {:+.1f}".format(*(percent * seconds for seconds in point["bubble_times"].values()))
+    shares = (100 * seconds / point["iteration_time"] for seconds in point["bubble_times"].values())
+    return "{:z.1f} {:+z.1f} {:+z.1f}".format(*shares)
 
 
-BUBBLE_PARTS = Column("bubble by cause", _bubble_parts, "%")
+IDLE_PARTS = Column("idle by cause", _idle_parts, "%")
 
 
 def table_columns() -> list[Column]:
@@ -202,12 +207,12 @@ def table_columns() -> list[Column]:
     }
     time, *further = (otherwise.get(metric.name) or _column(metric) for metric in listed())
     label, status, gpus = Column("point", key("label")), Column("status", key("status")), Column("GPUs", key("gpus"))
-    return [label, status, gpus, time, Column("interval", _interval, "s"), *further, BUBBLE_PARTS]
+    return [label, status, gpus, time, Column("interval", _interval, "s"), *further, IDLE_PARTS]
 
 
 def _column(metric: MetricDef) -> Column:
     shown = "" if metric.short else metric.shown
-    return Column(metric.short or metric.label, key(metric.name), shown, f".{metric.digits}f", metric.factor)
+    return Column(metric.short or metric.label, key(metric.name), shown, f"z.{metric.digits}f", metric.factor)
 
 
 def _print(points: Sequence[Mapping[str, Any]], columns: Sequence[Column], run: "TrainingRun | None") -> None:
@@ -215,8 +220,8 @@ def _print(points: Sequence[Mapping[str, Any]], columns: Sequence[Column], run: 
     clusters = ", ".join(dict.fromkeys(point["cluster"] for point in points if point["cluster"]))
     title = f"simulated on {clusters}" if clusters else "simulated"
     print_table(out, Table(columns, points), title)
-    if BUBBLE_PARTS in columns:
-        wrapped(out, "bubble by cause: fill and drain, stage imbalance, waiting for messages (docs/metrics.md)")
+    if IDLE_PARTS in columns:
+        wrapped(out, "idle by cause: fill and drain, stage imbalance, waiting for messages (docs/metrics.md)")
     for cluster in dict.fromkeys(point["cluster"] for point in points if point["cluster"]):
         for line in margins.lines(margins.read(cluster)):
             wrapped(out, f"{cluster}: {line}")

@@ -88,8 +88,14 @@ def _print(profile: "StepProfile", estimate: "Estimate | None", cluster: "Cluste
 
 
 def _lines(profile: "StepProfile", estimate: "Estimate | None") -> Sequence[str]:
-    beside = f", simulated {estimate.bubble_fraction:.1%} on {estimate.cluster}" if estimate else ""
-    lines = [f"bubble: {profile.bubble_fraction:.1%} of the passes' time [measured]{beside}"]
+    beside = over = ""
+    if estimate:
+        beside = f", simulated {estimate.idle_fraction:.1%} on {estimate.cluster}"
+        over = f", simulated {estimate.bubble_fraction:.1%}"
+    lines = [
+        f"idle: {profile.phases['bubble'] / profile.seconds:.1%} of the step [measured]{beside}; the bubble over the "
+        f"passes' time: {profile.bubble_fraction:.1%}{over}"
+    ]
     if profile.host_gaps > 0.01 * profile.seconds:
         lines.append(f"of the bubble {profile.host_gaps:.4f} s although the input was there: the host was late")
     if profile.counted:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 PAPERS_CLUSTER = "selene"  # where the published values were measured; the default cluster
+ELSEWHERE = "clusters"  # the folder, in one of results, of those of other clusters than the papers'
 
 
 @dataclass(frozen=True)

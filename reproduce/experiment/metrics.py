@@ -165,9 +165,16 @@ _ROWS = (
         short="tokens/s\nper GPU",
     ),
     MetricDef(
-        *("bubble_fraction", "bubble", "1", "%", 0.01, 1),
-        meaning="waiting over computing, mean over pipeline ranks: simulated, emulated or measured; where derived, of "
-        "the schedule or by the paper's formula",
+        *("idle_fraction", "idle", "1", "%", 0.01, 1),
+        meaning="share of the iteration that a pipeline rank waits, mean over ranks: `bubble_time` over "
+        "`iteration_time`",
+        of=lambda estimate, _: estimate.idle_fraction,
+        answer=True,
+    ),
+    MetricDef(
+        *("bubble_fraction", "bubble over ideal time", "1", "%", 0.01, 1),
+        meaning="waiting over computing, mean over pipeline ranks, as the paper's (p-1)/m: simulated, emulated or "
+        "measured; where derived, of the schedule or by the paper's formula",
         of=lambda estimate, _: estimate.bubble_fraction,
         answer=True,
     ),
@@ -183,7 +190,11 @@ _ROWS = (
     _phase("backward", "backward passes", "the layers' backward passes"),
     _phase("embedding_and_logits", "embedding and logits", "embedding, logits and loss"),
     _phase("pipeline_communication", "exposed p2p", "exposed time of point-to-point messages"),
-    _phase("bubble", "bubble", "waiting of a rank; `bubble_fraction` is this over its computing time"),
+    _phase(
+        "bubble",
+        "bubble",
+        "waiting of a rank; `idle_fraction` is this over the iteration, `bubble_fraction` over its computing time",
+    ),
     _phase(
         *("data_parallel", "exposed gradient all-reduce"),
         "exposed time of the gradient reduction, and of gathering the weights of a sharded optimizer",
@@ -293,9 +304,12 @@ def answers() -> list[MetricDef]:
 def listed() -> list[MetricDef]:
     """Of these what is listed where the paper is not compared.
 
-    Not eq. (3)'s, which counts a pass that may not run; nor the tokens of all GPUs, which follow from those of one.
+    Not eq. (3)'s, which counts a pass that may not run; nor the bubble over ideal time, which is no share of the
+    iteration; nor the tokens of all GPUs, which follow from those of one.
     """
-    return [metric for metric in answers() if metric.name not in ("throughput_per_gpu", "tokens_per_s")]
+    return [
+        metric for metric in answers() if metric.name not in ("throughput_per_gpu", "bubble_fraction", "tokens_per_s")
+    ]
 
 
 def of_every_point(shown: Collection[Quantity] = ()) -> list[MetricDef]:

@@ -29,6 +29,7 @@ SHARE_OF_PEAK = METRICS["share_of_peak"]
 SEQUENCES = METRICS["sequences_per_s"]
 TOKENS = METRICS["tokens_per_s"]
 ITERATION = METRICS["iteration_time"]
+IDLE = METRICS["idle_fraction"]
 BUBBLE = METRICS["bubble_fraction"]
 BUBBLE_TIME = METRICS["bubble_time"]
 FILL_AND_DRAIN = METRICS["bubble_fill_and_drain_time"]
@@ -42,7 +43,7 @@ GEMM_RATE = METRICS["gemm_throughput"]
 
 # What most figures of the evaluation show: their main quantity first. What is not compared with the paper counts the
 # model's FLOPs: a pass that was not run is no work done.
-USUAL = (THROUGHPUT, ITERATION, BUBBLE, PEAK_MEMORY)
+USUAL = (THROUGHPUT, ITERATION, IDLE, BUBBLE, PEAK_MEMORY)
 USUAL_BEYOND = (MODEL_THROUGHPUT, MFU, *USUAL[1:])
 
 # Where every rank is a process on a CPU core and the model is tiny: units that leave digits.

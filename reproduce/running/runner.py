@@ -20,7 +20,7 @@ from typing import Protocol
 from ptdp_core import interrupts
 from reproduce.experiment import predictions
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.fidelity import FIDELITIES, folder_name
+from reproduce.experiment.fidelity import ELSEWHERE, FIDELITIES, folder_name
 from reproduce.experiment.judging import accuracy, judge
 from reproduce.running.evaluator import Plan, PointEvaluator
 from reproduce.running.fidelities import default_scale, evaluator
@@ -41,7 +41,6 @@ from results.records.provenance import collect
 
 RECORD = "record.json"
 PARTIAL = "partial.json"
-ELSEWHERE = "clusters"  # the folder, in one of results, of those of other clusters than the papers'
 SAVE_EVERY_S = 1.0
 SOURCES = ("reproduce", "ptdp_core", "benchmarks", "results/records", "results/schema")
 SOURCE_KINDS = ("*.py", "*.json", "*.toml")

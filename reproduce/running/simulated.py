@@ -154,7 +154,7 @@ def simulated_metrics(estimate: Estimate, cluster: Cluster, metrics: Iterable[Me
 
 def oom_reason(estimate: Estimate, cluster: Cluster) -> str:
     """Why a configuration does not fit, with the bytes."""
-    need, have = estimate.peak_memory, max(0.0, cluster.usable_memory)
+    need, have = estimate.peak_memory, cluster.usable_memory
     parts = sorted(estimate.memory_bytes.items(), key=lambda part: -part[1])
     largest = f"; the largest part is {parts[0][0].replace('_', ' ')}, {parts[0][1] / 1e9:.1f} GB" if parts else ""
     return (

@@ -95,7 +95,7 @@ def compared(before: Mapping[str, Any], after: Mapping[str, Any], tokens: str = 
                 "values": [None if answer[name] is None else METRICS[name].show(answer[name]) for answer in answers],
                 "change": _change(*(answer[name] for answer in answers)),
             }
-            for name in (*TOLD, "tokens_per_s", "bubble_fraction")
+            for name in (*TOLD, "tokens_per_s", "idle_fraction")
         ],
         "sentence": _sentence(differences, *answers),
     }

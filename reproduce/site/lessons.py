@@ -10,7 +10,7 @@ from reproduce.experiment.metrics import METRICS
 from reproduce.site import answers, form
 
 CLUSTER = "selene"
-METRICS_OF_STEP = ("bubble_fraction", *answers.SWEEPABLE)
+METRICS_OF_STEP = ("idle_fraction", "bubble_fraction", *answers.SWEEPABLE)
 GPT_3 = {"layers": 96, "hidden": 12288, "heads": 96}
 
 Steps = Sequence[dict[str, Any]]  # of a lesson, simulated: a value of its field, a status and metrics
@@ -51,7 +51,7 @@ def _bubble(steps: Steps) -> str:
     enough = next(step for step in steps if step["bubble_fraction"] < 0.1)
     ideal = (enough["configuration"]["p"] - 1) / enough["value"]
     return (
-        f"With {enough['value']} microbatches the simulated bubble is {_shown(enough, 'bubble_fraction')}; "
+        f"With {enough['value']} microbatches the simulated bubble is {_shown(enough, 'bubble_fraction')} of the ideal time; "
         f"(p-1)/m gives {ideal:.1%}, for stages that take equally long. With {steps[0]['value']} it is "
         f"{_shown(steps[0], 'bubble_fraction')}."
     )
@@ -61,8 +61,8 @@ def _interleaving(steps: Steps) -> str:
     one, four = _of(steps, 1), _of(steps, 4)
     return (
         f"With four chunks an iteration takes {_shown(four, 'iteration_time')} instead of "
-        f"{_shown(one, 'iteration_time')}: the bubble falls from {_shown(one, 'bubble_fraction')} to "
-        f"{_shown(four, 'bubble_fraction')}. Each GPU sends {four['pipeline'] / one['pipeline']:.0f} times as much to "
+        f"{_shown(one, 'iteration_time')}: GPUs wait {_shown(four, 'idle_fraction')} of the time instead of "
+        f"{_shown(one, 'idle_fraction')}. Each GPU sends {four['pipeline'] / one['pipeline']:.0f} times as much to "
         f"its neighbours, and the fullest one holds {_shown(four, 'peak_memory')} instead of "
         f"{_shown(one, 'peak_memory')}."
     )
@@ -93,18 +93,18 @@ def _microbatch(steps: Steps) -> str:
     return (
         f"b={best['value']} is best, with an MFU of {_shown(best, 'model_flops_utilization')}. Smaller ones leave GPUs "
         f"waiting for memory ({_shown(steps[0], 'model_flops_utilization')} at b={steps[0]['value']}), larger ones "
-        f"leave fewer microbatches to fill the pipeline: the bubble grows from {_shown(steps[0], 'bubble_fraction')} "
-        f"to {_shown(steps[-1], 'bubble_fraction')}."
+        f"leave fewer microbatches to fill the pipeline: GPUs wait {_shown(steps[-1], 'idle_fraction')} of the time "
+        f"instead of {_shown(steps[0], 'idle_fraction')}."
     )
 
 
 def _zero_bubble(steps: Steps) -> str:
     usual, h1, h2, v = (_of(steps, value) for value in ("1f1b", "zb-h1", "zb-h2", "zb-v"))
     return (
-        f"The bubble shrinks from {_shown(usual, 'bubble_fraction')} to {_shown(h1, 'bubble_fraction')} with zb-h1, "
+        f"GPUs wait {_shown(h1, 'idle_fraction')} of the time with zb-h1 instead of {_shown(usual, 'idle_fraction')}, "
         f"for {_shown(h1, 'peak_memory')} on the fullest GPU instead of {_shown(usual, 'peak_memory')}. zb-h2 starts "
-        f"more microbatches before it waits: {_shown(h2, 'bubble_fraction')}, for {_shown(h2, 'peak_memory')}. zb-v "
-        f"folds the pipeline into a V: {_shown(v, 'bubble_fraction')}, for {_shown(v, 'peak_memory')}."
+        f"more microbatches before it waits: {_shown(h2, 'idle_fraction')}, for {_shown(h2, 'peak_memory')}. zb-v "
+        f"folds the pipeline into a V: {_shown(v, 'idle_fraction')}, for {_shown(v, 'peak_memory')}."
     )
 
 
@@ -125,7 +125,7 @@ LESSONS = {
         "With v model chunks on each GPU a microbatch passes every GPU v times, in smaller steps. The pipeline fills v "
         "times as fast. But every step ends with a message.",
         GPT_3 | {"p": 12, "t": 8, "B": 24},
-        *("v", (1, 2, 4, 8), "bubble_fraction"),
+        *("v", (1, 2, 4, 8), "idle_fraction"),
         "What do four chunks on each GPU buy with a batch of 24, and what do they cost?",
         _interleaving,
         timeline=True,
@@ -164,7 +164,7 @@ LESSONS = {
         "weights, for which nobody waits. The second can be moved to where the GPU would have waited.",
         {"layers": 48, "hidden": 8192, "heads": 64, "p": 8, "t": 8, "B": 24}
         | {"recompute": "none", "sequence_parallel": True},
-        *("schedule", ("1f1b", "zb-h1", "zb-h2", "zb-v"), "bubble_fraction"),
+        *("schedule", ("1f1b", "zb-h1", "zb-h2", "zb-v"), "idle_fraction"),
         "How much of the bubble is left, and what does it cost?",
         _zero_bubble,
         timeline=True,
@@ -205,7 +205,8 @@ def _step(shown: Lesson, value: object) -> dict[str, Any]:
         "value": value,
         "status": answer["status"],
         "configuration": configuration,
-        "said": f"{said}, bubble {_shown(answer, 'bubble_fraction')}, MFU {_shown(answer, 'model_flops_utilization')}",
+        "said": f"{said}, idle {_shown(answer, 'idle_fraction')} (bubble over ideal time "
+        f"{_shown(answer, 'bubble_fraction')}), MFU {_shown(answer, 'model_flops_utilization')}",
         "pipeline": answer["traffic"]["pipeline"],
         **{name: answer[name] for name in METRICS_OF_STEP},
     }

@@ -31,7 +31,7 @@ def timeline(configuration: Mapping[str, Any], cluster: str) -> dict[str, Any]:
     parallel = estimate.config.parallel
     return {
         "iteration_time": estimate.iteration_time,
-        "bubble_fraction": estimate.bubble_fraction,
+        "idle_fraction": estimate.idle_fraction,
         "p": parallel.p,
         "rows": [
             [[kind, *(action[1:] if action else (None, None)), start, end] for kind, action, start, end, _ in row]

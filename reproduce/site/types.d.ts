@@ -113,7 +113,7 @@ type Pass = [kind: string, stage: number | null, microbatch: number | null, star
 
 interface TimelineAnswer {
   iteration_time: number;
-  bubble_fraction: number;
+  idle_fraction: number;
   p: number;
   rows: Pass[][];
   stash: [number, number][][];

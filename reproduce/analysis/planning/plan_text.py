@@ -41,7 +41,7 @@ RANKING = (
     *keyed("tokens/s", unit="per GPU", form=".0f"),
     *keyed("memory", unit="GB", form=".1f", factor=GB),
     *keyed("free", unit="%", form=".0f", factor=0.01),
-    *keyed("bubble", unit="%", form="z.1f", factor=0.01),
+    *keyed("idle", unit="%", form="z.1f", factor=0.01),
     *keyed("model teraFLOP/s", unit="per GPU", form=".1f", factor=1e12),
     *keyed(*(f"{name} sent" for name in LINKS.values()), unit="GB", form=".1f", factor=GB),
 )
@@ -96,7 +96,8 @@ def ranking(plan: TrainingPlan, columns: Sequence[str] = ()) -> Table:
             interval = margin.interval(estimate.iteration_time)
             row["sure to"] = f"{interval.low:.2f} to {interval.high:.2f}"
         row["tokens/s"] = METRICS["tokens_per_s_per_gpu"].simulated(estimate, plan.cluster)
-        row |= {"memory": estimate.peak_memory, "free": free(plan, estimate), "bubble": estimate.bubble_fraction}
+        row |= {"memory": estimate.peak_memory, "free": free(plan, estimate)}
+        row["idle"] = estimate.idle_fraction
         row["model teraFLOP/s"] = estimate.model_throughput_per_gpu
         row |= {f"{name} sent": estimate.traffic[link] for link, name in LINKS.items()}
         rows.append(row)
@@ -242,13 +243,17 @@ def _comparison(plan: TrainingPlan, name: str, estimate: Estimate) -> list[str]:
         for link, label in LINKS.items()
     ]
     unsure = ", of which the simulator is not sure" if undecided(plan, estimate) else ""
-    how = f"{abs(slower(estimate, best)):.1%} {'slower' if more >= 0 else 'faster'} than the best"
+    how = f"{abs(slower(estimate, best)):.1%} {'slower' if more >= 0 else 'faster'} than rank 1"
     how += " and tight" if plan.is_tight(estimate) else ""
+    if more < 0 and free(plan, estimate) < free(plan, best):
+        how += f", which comes first as it leaves {free(plan, best):.0%} of the memory free, not "
+        how += f"{free(plan, estimate):.0%}"
+    mostly = argmax({use: seconds if more >= 0 else -seconds for use, seconds in differences.items()})
     return [
         f"{name}: {how}{unsure}: {', '.join(changes)}",
-        f"  time: {more:+.3f} s, of it {', '.join(parts)}; mostly {argmax(differences)}",
-        f"  memory: {estimate.peak_memory / GB:.1f} against {best.peak_memory / GB:.1f} GB; bubble "
-        f"{estimate.bubble_fraction:.1%} against {best.bubble_fraction:.1%}; GB sent by a GPU: {', '.join(links)}",
+        f"  time: {more:+.3f} s, of it {', '.join(parts)}; mostly {mostly}",
+        f"  memory: {estimate.peak_memory / GB:.1f} against {best.peak_memory / GB:.1f} GB; GPUs idle "
+        f"{estimate.idle_fraction:.1%} against {best.idle_fraction:.1%} of the time; GB sent by a GPU: {', '.join(links)}",
     ]
 
 

@@ -276,23 +276,29 @@ def time_shares(estimate: Estimate, cluster: Cluster) -> dict[str, float]:
     """
     config, phases = estimate.config, estimate.phase_times
     model, parallel = config.model, config.parallel
-    costs, group, local = CostModel(cluster), tensor_group(parallel.t, cluster.gpus_per_node), config.local_model
+    costs, group = CostModel(cluster), tensor_group(parallel.t, cluster.gpus_per_node)
+    passed = parallel.m / parallel.p  # how often a GPU passes a microbatch through a layer, mean over pipeline ranks
+    dense = min(model.dense_layers, model.all_layers) if model.experts else 0
 
-    def communicates(work: Callable[..., operators.Work], **more: bool) -> float:
+    def communicates(work: Callable[..., operators.Work], of: TrainingConfig, **more: bool) -> float:
         more["sequence_parallel"] = parallel.sequence_parallel
-        return costs.communication(work(local, parallel.b, parallel.t, **more), group)
+        return costs.communication(work(of.local_model, parallel.b, parallel.t, **more), group)
 
-    layers = model.all_layers * parallel.m / parallel.p  # layers that a GPU passes a microbatch through
-    forward, backward = (
-        communicates(work, whole_experts=parallel.whole_experts)
-        for work in (operators.layer_forward, operators.layer_backward)
-    )
-    ends = fsum(map(communicates, operators.ENDS))
-    again = layers * forward if parallel.recompute == "full" else 0.0
-    tensor = layers * (forward + backward) + ends * parallel.m / parallel.p
-    *waits, waits_again = (layers * seconds for seconds in costs.context_waits(config))
+    def of_layers(work: Callable[..., operators.Work]) -> float:
+        """The seconds that all layers communicate for: those with experts, and the first ones, which have none."""
+        kinds = ((config, model.all_layers - dense), (config.dense, dense) if dense else (config, 0))
+        return passed * fsum(
+            layers * communicates(work, of, whole_experts=parallel.whole_experts) for of, layers in kinds
+        )
+
+    forward, backward = of_layers(operators.layer_forward), of_layers(operators.layer_backward)
+    ends = fsum(communicates(work, config) for work in operators.ENDS)
+    again = forward if parallel.recompute == "full" else 0.0
+    tensor = forward + backward + ends * passed
+    *waits, waits_again = (model.all_layers * passed * seconds for seconds in costs.context_waits(config))
     context = fsum(waits)
-    exchange = layers * costs.expert_exchange(config)  # as long forward as backward
+    # As long forward as backward.
+    exchange = (model.all_layers - dense) * passed * costs.expert_exchange(config)
     exchange_again = exchange if parallel.recompute == "full" else 0.0
     passes = phases["forward"] + phases["backward"] + phases["embedding_and_logits"]
     return {

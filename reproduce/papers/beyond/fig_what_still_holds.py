@@ -398,7 +398,7 @@ ARTIFACT = Artifact(
         "The paper's takeaways and headline claims, judged as in their own figures on Selene with the paper's program "
         "and on H100s with sequence parallelism, fused attention and overlap; and where a verdict changes."
     ),
-    quantities=(q.THROUGHPUT, q.ITERATION, q.BUBBLE, q.PEAK_MEMORY, CROSSOVER),
+    quantities=(q.THROUGHPUT, q.ITERATION, q.IDLE, q.BUBBLE, q.PEAK_MEMORY, CROSSOVER),
     sweeps={"paper": Sweep(points)},
     columns={"p": "p", "t": "t", "d": "d", "B": "B"},
     further=further,

@@ -27,7 +27,7 @@ ARTIFACT = Artifact(
     section="6.1",
     title="Weak scaling of Megatron-LM, 530 billion parameters on 2,240 to 11,200 GPUs",
     description="MFU with a batch of one sequence for each GPU, with the flags fixed beforehand for Table 2.",
-    quantities=(q.MFU, q.ITERATION, q.BUBBLE, q.PEAK_MEMORY),
+    quantities=(q.MFU, q.ITERATION, q.IDLE, q.PEAK_MEMORY),
     sweeps={"paper": Sweep(points)},
     columns={"gpus": "n"},
     x_axis=q.XAxis("gpus", "Number of GPUs", scale="category"),

@@ -26,7 +26,7 @@ ARTIFACT = Artifact(
         "Throughput per GPU against batch size for 1F1B with one model chunk per device (v=1) and for "
         "interleaved 1F1B with v=4; p=12, t=8, microbatch size 1. FLOP/s by the paper's count (eq. 3)."
     ),
-    quantities=(q.THROUGHPUT, q.ITERATION, q.BUBBLE, q.BUBBLE_TIME, q.PIPELINE_TIME, q.PEAK_MEMORY),
+    quantities=(q.THROUGHPUT, q.ITERATION, q.IDLE, q.BUBBLE_TIME, q.BUBBLE, q.PIPELINE_TIME, q.PEAK_MEMORY),
     sweeps={
         "paper": Sweep.published("fig_interleaved", x="B", series=_schedules(v=4)),
         "laptop": Sweep(series=_schedules(v=2), x=levels("B", 4, 8, 12, 16), **FIGURE_12_ON_A_LAPTOP),

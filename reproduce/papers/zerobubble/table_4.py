@@ -71,6 +71,7 @@ ARTIFACT = Artifact(
         q.Quantity(SAMPLES, "samples per GPU", "sequences/s", "1/s", 1, 2),
         q.PEAK_MEMORY,
         q.ITERATION,
+        q.IDLE,
         q.BUBBLE,
     ),
     sweeps={"paper": Sweep(points)},

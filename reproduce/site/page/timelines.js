@@ -33,8 +33,8 @@ function show(asked, answers) {
       if (view !== from) view.show(begin * view.data.iteration_time, end * view.data.iteration_time);
   };
   answers.forEach((answer, i) => {
-    const bubble = `bubble ${(100 * answer.bubble_fraction).toFixed(1)}%`;
-    const title = `${asked[i].configuration.schedule || "default schedule"}: ${answer.iteration_time.toFixed(3)} s, ${bubble}`;
+    const idle = `idle ${(100 * answer.idle_fraction).toFixed(1)}%`;
+    const title = `${asked[i].configuration.schedule || "default schedule"}: ${answer.iteration_time.toFixed(3)} s, ${idle}`;
     const pick = picker(asked[i], answer, say);
     byId("timelines").append(element("h2", {}, title));
     views.push(new TimelineView(byId("timelines"), title, answer, pick, follow));

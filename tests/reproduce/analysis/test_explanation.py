@@ -109,6 +109,53 @@ def test_a_published_row_has_its_own_time(row, file, capsys):
     assert against["measured"] == pytest.approx(mfu / theirs)
 
 
+LATENT = {"kv_latent": 512, "rotary_dim": 64, "head_dim": 128, "bias": False, "positions": "rotary"}
+MIXTURE = {"experts": 8, "experts_per_token": 2, "e": 2}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"p": 4, "d": 1, "pipeline_layout": "Et*6|t*6|t*6|t*6L"},
+        {"p": 1, "d": 4, "data_parallel": "zero3", "t": 1},
+        LATENT,
+        MIXTURE | {"mtp_layers": 1, "qk_norm": True, "capacity_factor": 1.0},
+        {"v": 2, "p": 2, "sharded_optimizer": True, "data_parallel": "zero2"},
+        {"sequence_parallel": True, **MIXTURE, "etp": 1},
+        {"fp8_recipe": "delayed", "cluster": "h100"},
+        {"c": 2, "d": 1, "context_exchange": "ring", "attention": "sdpa", "sequence_parallel": True},
+    ],
+    ids=lambda other: ",".join(other),
+)
+def test_any_two_configurations_have_a_gap_whose_shares_make_it_up(other):
+    def of(point):
+        return config_of({name: value for name, value in point.items() if name != "cluster"})
+
+    here, there = load_cluster("selene"), load_cluster(other.get("cluster", "selene"))
+    slow, fast = of(POINT), of(POINT | other)
+    gap = split_gap(slow, fast, here, there)
+    ratio = simulate(slow, here).model_flops_utilization / simulate(fast, there).model_flops_utilization
+    assert gap.simulated == pytest.approx(ratio)
+    assert prod(share.factor for share in gap.shares) == pytest.approx(ratio)
+
+
+def test_what_is_possible_only_together_is_one_difference_and_nothing_more_is():
+    other = POINT | {"p": 4, "d": 1, "pipeline_layout": "Et*6|t*6|t*6|t*6L", "recompute": "none"}
+    gap = split_gap(config_of(POINT), config_of(other), load_cluster("selene"))
+    assert sorted(share.change for share in gap.shares) == [
+        "p 4 to 2, d 1 to 2, pipeline_layout Et*6|t*6|t*6|t*6L to ",
+        "recompute none to full",
+    ]
+
+
+def test_a_configuration_that_the_cluster_cannot_run_is_one_line(file, tmp_path, capsys):
+    (tmp_path / "fp8.json").write_text(json.dumps([POINT | {"fp8_recipe": "delayed"}]))
+    fp8 = str(tmp_path / "fp8.json")
+    for arguments in ([fp8], [file, "--against", fp8]):
+        assert main(["explain", *arguments, "--seconds", "9"]) == USAGE
+        assert "fp8.json: fp8_recipe on selene" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

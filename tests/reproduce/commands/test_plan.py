@@ -3,13 +3,14 @@
 import json
 import re
 from argparse import Namespace
+from dataclasses import replace
 
 import pytest
 
 from ptdp_core.config import ModelConfig
 from ptdp_core.formulas import model_flops_per_iteration
 from ptdp_core.simulator import cluster_path, load_cluster
-from reproduce.analysis.planning import models, plan
+from reproduce.analysis.planning import models, plan, plan_text
 from reproduce.analysis.planning.plan_text import PARAMETERS
 from reproduce.analysis.planning.search import NEAR_TIE, search
 from reproduce.analysis.planning.space import PAPERS_TECHNIQUES, TrainingJob, configurations
@@ -145,6 +146,42 @@ def test_a_layout_that_leaves_little_memory_is_marked_and_comes_last(answer_of, 
     assert "every one is tight; try more GPUs" in " ".join(out.split())
 
 
+def test_what_is_faster_than_rank_1_says_why_it_comes_later_and_what_makes_it_faster():
+    name, job = plan.request({"layers": 24, "hidden": 2304, "heads": 24, "gpus": 32, "batch": 512})
+    made = plan.make_plan(name, job, load_cluster(), "selene", 3)
+    best, other = made.best, made.search.ranked[1]
+    parts = dict(other.phase_times)
+    parts["data_parallel"] += 0.370
+    parts["bubble"] -= 0.539 + other.iteration_time - best.iteration_time
+    full = round(0.95 * made.cluster.usable_memory)
+    faster = replace(other, phase_times=parts, iteration_time=sum(parts.values()), peak_memory=full)
+    changed = replace(made, search=replace(made.search, ranked=(best, faster)), papers_best=None, paper=None)
+    first, time, *_ = plan_text.comparison_lines(changed)
+    assert re.match(
+        r"rank 2: [\d.]+% faster than rank 1 and tight, which comes first as it leaves \d+% .* not 5%", first
+    )
+    assert "data-parallel communication +0.37" in time
+    assert time.endswith("mostly bubble")
+
+
+def test_a_gpu_whose_memory_is_all_reserved_has_none_to_fill_for_everyone(tmp_path, ask):
+    file = tmp_path / "small.toml"
+    file.write_text('name = "small"\nbase = "selene"\nmemory_bytes = 1e9\n')
+    with pytest.warns(UserWarning, match="plausible range"):
+        cluster = load_cluster(str(file))
+    assert cluster.usable_memory == 0
+    code, error = ask(*SMALL, "--cluster", file)
+    assert code == 9
+    assert "has 0.0 GB to fill" in error
+
+
+@pytest.mark.parametrize("hours", ["1e-9", "1", "100", "10000"])
+def test_failures_as_often_as_one_likes_are_an_answer_or_one_line(ask, hours):
+    failing = ("--mtbf", hours, "--checkpoint-seconds", "300", "--restart-seconds", "600", "--top", "1")
+    code, said = ask(*SMALL, "--tokens", "1T", *failing)
+    assert (code == 0 and "failures: one every" in said) or (code == 2 and "a run gets nowhere" in said)
+
+
 def test_a_headroom_that_is_none_is_one_line(ask):
     for percent in ("100", "-1", "nan"):
         code, error = ask(*SMALL, "--headroom", percent)
@@ -206,7 +243,7 @@ def test_what_it_says(ask, tmp_path):
         "the paper (Table 1) ran p=2, t=8, d=32, v=1, b=4",
     ):
         assert text in " ".join(out.split())
-    assert re.search(r"paper: \d+\.\d% slower than the best", " ".join(out.split()))
+    assert re.search(r"paper: \d+\.\d% slower than rank 1", " ".join(out.split()))
     assert "Memory of the fullest GPU" in out
     assert max(map(len, out.splitlines())) <= max(120, len(str(tmp_path)) + 100)
 

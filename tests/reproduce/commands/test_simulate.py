@@ -60,7 +60,7 @@ def test_the_table_has_the_columns_chosen(tmp_path, capsys):
     assert re.search(r"^ *\(s\)  point +\(GB\) *$", printed, re.MULTILINE)
     assert re.search(r"^ *[0-9.]+  mine +[0-9.]+ *$", printed, re.MULTILINE)
     assert re.search(r"^ *-  point 2 +- *$", printed, re.MULTILINE)
-    assert "bubble by cause" not in printed
+    assert "idle by cause" not in printed
     assert main(["simulate", str(path), "--columns", "iteration,memori"]) == errors.USAGE
     assert "--columns 'memori': the table has no such column; did you mean 'memory'?" in capsys.readouterr().err
 

@@ -188,7 +188,7 @@ def test_no_negative_zero(with_point):
     first = with_point().points[0]
     record = with_point(metrics={**first.metrics, "bubble_fraction": Metric(-1e-9, "1", "simulated")})
     table = tables.result_table(ARTIFACT, record)
-    assert cells_of(table, "bubble (%) [simulated]")[0] == "0.0"
+    assert cells_of(table, "bubble over ideal time (%) [simulated]")[0] == "0.0"
 
 
 def test_latex(figure_12):
