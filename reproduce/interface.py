@@ -139,8 +139,8 @@ def run(
 ) -> Record:
     """Run an artifact and return its record; files are written below `results` as `reproduce ID` writes them.
 
-    Fidelity and scale are the artifact's first unless given, `cluster` is its paper's, or a name or a .toml file. Points that are there
-    already are reused unless `fresh`. Raises `ReproduceError` and `StorageError`.
+    Fidelity and scale are the artifact's first unless given, `cluster` is its paper's, or a name or a .toml file.
+    Points that are there already are reused unless `fresh`. Raises `ReproduceError` and `StorageError`.
     """
     plan = runner.plan(catalog.load(id), Path(results), fidelity, scale, cluster)
     command = ["reproduce", id, "--fidelity", plan.fidelity, "--scale", plan.scale, "--cluster", plan.cluster]

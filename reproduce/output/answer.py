@@ -48,8 +48,8 @@ class Judged:
 class Answer:
     """The claims that were judged, each once; how many others there are; and whether all artifacts were asked.
 
-    `papers` are the answers for each of several papers, by what tables call them. `elsewhere` names the cluster that was
-    simulated, if it is not the papers' own: then nothing is said of whether they hold.
+    `papers` are the answers for each of several papers, by what tables call them. `elsewhere` names the cluster that
+    was simulated, if it is not the papers' own: then nothing is said of whether they hold.
     """
 
     claims: tuple[Judged, ...]

@@ -51,8 +51,8 @@ def _bubble(steps: Steps) -> str:
     enough = next(step for step in steps if step["bubble_fraction"] < 0.1)
     ideal = (enough["configuration"]["p"] - 1) / enough["value"]
     return (
-        f"With {enough['value']} microbatches the simulated bubble is {_shown(enough, 'bubble_fraction')} of the ideal time; "
-        f"(p-1)/m gives {ideal:.1%}, for stages that take equally long. With {steps[0]['value']} it is "
+        f"With {enough['value']} microbatches the simulated bubble is {_shown(enough, 'bubble_fraction')} of the ideal "
+        f"time; (p-1)/m gives {ideal:.1%}, for stages that take equally long. With {steps[0]['value']} it is "
         f"{_shown(steps[0], 'bubble_fraction')}."
     )
 

@@ -253,7 +253,8 @@ def _comparison(plan: TrainingPlan, name: str, estimate: Estimate) -> list[str]:
         f"{name}: {how}{unsure}: {', '.join(changes)}",
         f"  time: {more:+.3f} s, of it {', '.join(parts)}; mostly {mostly}",
         f"  memory: {estimate.peak_memory / GB:.1f} against {best.peak_memory / GB:.1f} GB; GPUs idle "
-        f"{estimate.idle_fraction:.1%} against {best.idle_fraction:.1%} of the time; GB sent by a GPU: {', '.join(links)}",
+        f"{estimate.idle_fraction:.1%} against {best.idle_fraction:.1%} of the time; GB sent by a GPU: "
+        + ", ".join(links),
     ]
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -138,7 +139,8 @@ def test_the_command_prints_both_and_draws_them(tmp_path: Path, capsys: pytest.C
     command = ["trace", *map(str, paths), "--point", str(point), "--results", str(tmp_path)]
     assert main(command) == errors.DONE
     printed = capsys.readouterr().out
-    assert f"bubble: {BUBBLE:.1%} of the passes' time [measured], simulated" in printed
+    assert f"the bubble over the passes' time: {BUBBLE:.1%}, simulated" in " ".join(printed.split())
+    assert re.search(r"^idle: \d+\.\d% of the step \[measured\], simulated \d", printed, re.MULTILINE)
     assert (tmp_path / "trace" / "figure.png").stat().st_size > 10_000
     both = json.loads((tmp_path / "trace" / "trace.json").read_text(encoding="utf-8"))["traceEvents"]
     assert {event["pid"] for event in both} == {1, 2}

@@ -8,11 +8,10 @@ from ptdp_core.config import TrainingConfig
 from ptdp_core.simulator import load_cluster, simulate
 from reproduce.analysis.planning.search import time_shares
 
-MIXTURE = {
-    **{"layers": 32, "hidden": 2048, "heads": 16, "kv_heads": 8, "ffn_hidden": 5632, "vocab": 32000, "seq": 2048},
-    **{"activation": "swiglu", "norm": "rmsnorm", "positions": "rotary", "bias": False, "tied_embeddings": False},
-    **{"experts": 8, "experts_per_token": 2, "expert_ffn_hidden": 1024, "attention": "sdpa", "d": 8, "B": 16},
-}
+MIXTURE: dict[str, object] = {"layers": 32, "hidden": 2048, "heads": 16, "kv_heads": 8, "ffn_hidden": 5632}
+MIXTURE |= {"vocab": 32000, "seq": 2048, "activation": "swiglu", "norm": "rmsnorm", "positions": "rotary"}
+MIXTURE |= {"bias": False, "tied_embeddings": False, "experts": 8, "experts_per_token": 2, "expert_ffn_hidden": 1024}
+MIXTURE |= {"attention": "sdpa", "d": 8, "B": 16}
 LAYOUTS = [{"e": 8}, {"e": 8, "recompute": "none"}, {"t": 2, "d": 4, "e": 4, "sequence_parallel": True, "etp": 1}]
 LAYOUTS += [{"p": 2, "d": 4, "e": 4, "recompute": "none"}]
 PASSES = ("forward", "recompute", "backward")
