@@ -13,6 +13,7 @@ from torch import Tensor
 from kernels.bias_dropout_add import bias_dropout_add
 from kernels.bias_gelu import bias_gelu
 from kernels.causal_softmax import causal_softmax
+from kernels.cross_entropy import Ranks, cross_entropy
 from kernels.dropout import dropout
 from kernels.layer_norm import layer_norm
 from kernels.masked_softmax import masked_softmax
@@ -60,6 +61,13 @@ class Kernels:
     def layer_norm(self, x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
         """Normalise x [..., h] over its last dimension, with weight and bias [h]."""
         return layer_norm(self.device, x, weight, bias, eps)
+
+    def cross_entropy(self, logits: Tensor, labels: Tensor, vocab: int, tp: Ranks) -> Tensor:
+        """The loss of every token from logits [..., V/t] of this rank of `tp`, in the shape of `labels`.
+
+        The logits must be contiguous, and are overwritten.
+        """
+        return cross_entropy(self.name, logits, labels, vocab, tp)
 
 
 def promoted(*tensors: Tensor) -> tuple[Tensor, ...]:

@@ -15,8 +15,11 @@ from torch.nn import functional
 
 import kernels
 from kernels.layer_norm import formula as layer_norm_formula
+from ptdp_core.config import padded_vocab
+from ptdp_core.engine.groups import Axis
 
 TENSOR_PARALLEL = 8
+VOCAB = 51200
 DROPOUT = 0.1
 EPSILON = 1e-5
 ATTENTION_BATCH = 4  # with one sequence both layouts are the same
@@ -123,6 +126,15 @@ def cases(shape: Shape, device: torch.device, dtype: torch.dtype) -> Iterator[Op
         _series(device, lambda ops: lambda x, b, r: ops.bias_dropout_add(x, b, r, DROPOUT)),
         forward=3 * s * h * element,
         backward=2 * s * h * element,
+    )
+    columns = padded_vocab(VOCAB, TENSOR_PARALLEL) // TENSOR_PARALLEL
+    labels = torch.randint(0, columns, (s, 1), device=device)
+    yield case(  # the gradient takes the place of the logits, which are then those of the next sample
+        "cross_entropy",
+        (make(s, 1, columns),),
+        _series(device, lambda ops: lambda x: ops.cross_entropy(x, labels, columns, Axis("tp"))),
+        forward=s * columns * element,
+        backward=2 * s * columns * element,
     )
     norm = torch.compile(layer_norm_formula)  # not part of `kernels`, unless it were faster than PyTorch's
     yield case(

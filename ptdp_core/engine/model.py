@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from math import sqrt
-from typing import Protocol
 
 import torch
 from torch import nn
 from torch.nn import functional
 from torch.nn.attention.bias import causal_lower_right
 
+from kernels import Kernels
 from ptdp_core.config import ModelConfig
 from ptdp_core.engine.context import attend, own_chunks, to_heads, to_sequence
 from ptdp_core.engine.experts import MixtureOfExperts, Routing, activated
@@ -32,7 +32,6 @@ from ptdp_core.engine.settings import Settings
 from ptdp_core.engine.tensor_parallel import (
     ColumnParallelLinear,
     RowParallelLinear,
-    cross_entropy,
     embed,
     gather,
     linear,
@@ -49,19 +48,6 @@ ATTENTION_SITE, PROJECTION_SITE, MLP_SITE, CHUNK_SITE = range(4)
 Core = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]  # attention, from queries, keys and values
 
 
-class Operators(Protocol):
-    """The fused operators that a model needs (Section 4.2); `kernels.Kernels` documents them and has them all."""
-
-    def causal_softmax(self, scores: torch.Tensor, scale: float) -> torch.Tensor: ...
-    def masked_softmax(self, scores: torch.Tensor, mask: torch.Tensor, scale: float) -> torch.Tensor: ...
-    def bias_gelu(self, x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor: ...
-    def bias_dropout_add(
-        self, x: torch.Tensor, bias: torch.Tensor, residual: torch.Tensor, p: float, training: bool
-    ) -> torch.Tensor: ...
-    def layer_norm(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float) -> torch.Tensor: ...
-    def dropout(self, x: torch.Tensor, p: float, training: bool) -> torch.Tensor: ...
-
-
 @dataclass(frozen=True)
 class Build:
     """What every module of a rank's chunks needs to be built and to run."""
@@ -69,7 +55,7 @@ class Build:
     model: ModelConfig
     boundary: Boundary
     make: ParameterStore
-    ops: Operators
+    ops: Kernels
     rng: RNGTracker
     routing: Routing = field(default_factory=Routing)
     dropout: float = 0.0
@@ -87,7 +73,7 @@ class Build:
         cls,
         settings: Settings,
         store: ParameterStore,
-        ops: Operators,
+        ops: Kernels,
         rng: RNGTracker,
         routing: Routing | None = None,
         cp: Axis | None = None,
@@ -419,7 +405,8 @@ class Chunk(nn.Module):
 
     def _loss(self, x_SBH: torch.Tensor, labels_BS: torch.Tensor) -> torch.Tensor:
         """The mean loss of the microbatch's tokens on this rank, a scalar."""
-        return cross_entropy(self._logits(x_SBH), labels_BS.T, self.build.model.vocab, self.build.tp).mean()
+        build = self.build
+        return build.ops.cross_entropy(self._logits(x_SBH), labels_BS.T, build.model.vocab, build.tp).mean()
 
     def _logits(self, x_SBH: torch.Tensor) -> torch.Tensor:
         """The final norm and the output layer: logits [S, B, V/t] of this rank's part of the vocabulary."""

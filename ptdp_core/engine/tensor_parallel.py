@@ -1,4 +1,4 @@
-"""Tensor parallelism (Section 2.3): f and g, linears split by columns and rows, embedding and loss by vocabulary.
+"""Tensor parallelism (Section 2.3): f and g, linears split by columns and rows, embedding by vocabulary.
 
 f is the identity forward and an all-reduce backward, g the reverse (Figure 5). A transformer layer runs each of them
 twice: two all-reduces forward and two backward.
@@ -10,11 +10,9 @@ sequence is one piece of memory, so that these collectives need no copies.
 Shapes: S sequence, B microbatch, H hidden, F any output features, V vocabulary; a `t` after a letter: this rank's 1/t.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.nn import functional
 
@@ -269,61 +267,3 @@ def embed(tokens_SB: torch.Tensor, weight_VtH: torch.Tensor, tp: Axis, sequence_
     foreign = (local < 0) | (local >= weight_VtH.size(0))
     x_SBH = functional.embedding(local.masked_fill(foreign, 0), weight_VtH)
     return g(x_SBH.masked_fill(foreign.unsqueeze(-1), 0.0), tp, sequence_parallel)
-
-
-class _CrossEntropy(torch.autograd.Function):
-    """The loss of each token from logits split by vocabulary: three all-reduces of [S, B], none of [S, B, V].
-
-    Only the logits are kept, in their own precision, and the gradient is written over them. fp32 copies are made of one
-    block of rows at a time, small enough for the cache. So a 16-bit logit costs 8 bytes of memory traffic; with whole
-    tensors (fp32 copy, difference, exponential, softmax, its gradient) it would cost 60.
-
-    N is S*B, the number of tokens.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, logits_SBVt: torch.Tensor, labels_SB: torch.Tensor, vocab: int, tp: Axis) -> torch.Tensor:
-        wide, width = torch.promote_types(logits_SBVt.dtype, torch.float32), logits_SBVt.size(-1)
-        rows_NVt, first = logits_SBVt.view(-1, width), tp.rank * width
-        if first + width > vocab:  # padded logits get no probability
-            rows_NVt[:, max(0, vocab - first) :] = -torch.inf
-        peak_N = tp.all_reduce(rows_NVt.amax(-1).to(wide), op=dist.ReduceOp.MAX)
-        local_N = labels_SB.reshape(-1) - first
-        foreign_N = (local_N < 0) | (local_N >= width)
-        local_N1 = local_N.masked_fill_(foreign_N, 0).unsqueeze(-1)
-        label_N = rows_NVt.gather(-1, local_N1).squeeze(-1).to(wide).sub_(peak_N).masked_fill_(foreign_N, 0.0)
-        tp.all_reduce(label_N)
-        total_N = torch.empty_like(peak_N)
-        for part in _blocks(rows_NVt, wide):
-            total_N[part] = rows_NVt[part].to(wide, copy=True).sub_(peak_N[part].unsqueeze(-1)).exp_().sum(-1)
-        log_total_N = tp.all_reduce(total_N).log_()
-        ctx.save_for_backward(logits_SBVt, peak_N.add_(log_total_N), local_N1, foreign_N)
-        return log_total_N.sub(label_N).view(labels_SB.shape)
-
-    @staticmethod
-    def backward(ctx: Any, grad_SB: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
-        logits_SBVt, log_sum_N, local_N1, foreign_N = ctx.saved_tensors
-        rows_NVt, grad_N1 = logits_SBVt.view(-1, logits_SBVt.size(-1)), grad_SB.reshape(-1, 1)
-        minus_label_N1 = foreign_N.to(log_sum_N.dtype).sub_(1).unsqueeze(-1)
-        for part in _blocks(rows_NVt, log_sum_N.dtype):
-            softmax = rows_NVt[part].to(log_sum_N.dtype, copy=True).sub_(log_sum_N[part].unsqueeze(-1)).exp_()
-            rows_NVt[part] = softmax.scatter_add_(-1, local_N1[part], minus_label_N1[part]).mul_(grad_N1[part])
-        return logits_SBVt, None, None, None
-
-
-CPU_BLOCK, GPU_BLOCK = 1 << 20, 16 << 20  # bytes of a block in the wide type that fit a core's or a GPU's cache
-
-
-def _blocks(rows: torch.Tensor, wide: torch.dtype) -> Iterator[slice]:
-    """Slices of consecutive rows; a slice of `rows` has about the size of a block in the type `wide`."""
-    size = (GPU_BLOCK if rows.is_cuda else CPU_BLOCK) // (rows.size(1) * wide.itemsize)
-    count = max(1, size)
-    return (slice(start, start + count) for start in range(0, rows.size(0), count))
-
-
-def cross_entropy(logits_SBVt: torch.Tensor, labels_SB: torch.Tensor, vocab: int, tp: Axis) -> torch.Tensor:
-    """Loss of every token, [S, B], in at least fp32; `vocab` is V without the padding, which is masked.
-
-    The logits must be contiguous, and are overwritten: the caller must not use them afterwards.
-    """
-    return _CrossEntropy.apply(logits_SBVt, labels_SB, vocab, tp)

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 import torch
 
+from kernels import Kernels
 from ptdp_core.engine.evaluation import Evaluator
 from ptdp_core.engine.experts import Routing
 from ptdp_core.engine.fp8 import Fp8, is_native
 from ptdp_core.engine.groups import Groups
-from ptdp_core.engine.model import Build, Operators, build_chunks
+from ptdp_core.engine.model import Build, build_chunks
 from ptdp_core.engine.optimizer import Optimizer, learning_rate
 from ptdp_core.engine.p2p import P2PCommunicator
 from ptdp_core.engine.param_and_grad_buffer import MIB, ParamAndGradBuffer
@@ -52,7 +53,7 @@ class Trainer:
     All ranks of the run construct it and call its methods together. `record` keeps a timeline of every step.
     """
 
-    def __init__(self, settings: Settings, groups: Groups, ops: Operators, *, record: bool = False) -> None:
+    def __init__(self, settings: Settings, groups: Groups, ops: Kernels, *, record: bool = False) -> None:
         self.settings, self.groups = settings, groups
         parallel, engine = settings.parallel, settings.engine
         dtype = TORCH_DTYPES[engine.dtype]

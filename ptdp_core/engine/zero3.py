@@ -14,9 +14,10 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
+from kernels import Kernels
 from ptdp_core.engine.experts import Routing
 from ptdp_core.engine.groups import Groups
-from ptdp_core.engine.model import Build, Operators, build_chunks
+from ptdp_core.engine.model import Build, build_chunks
 from ptdp_core.engine.optimizer import LossScale, StateSlice, adamw, learning_rate, must_skip, on_host, state_of
 from ptdp_core.engine.parameters import TORCH_DTYPES, ParameterStore
 from ptdp_core.engine.pipeline import Batch, BatchResult
@@ -30,7 +31,7 @@ from ptdp_core.schedules import looped
 class Zero3Trainer:
     """One training step under FSDP2 on d ranks, with the interface of `Trainer`."""
 
-    def __init__(self, settings: Settings, groups: Groups, ops: Operators) -> None:
+    def __init__(self, settings: Settings, groups: Groups, ops: Kernels) -> None:
         self.settings, self.groups, self.done = settings, groups, 0
         engine = settings.engine
         dtype = TORCH_DTYPES[engine.dtype]

@@ -22,7 +22,8 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
 from triton.runtime.jit import JITFunction
 
-from kernels import bias_gelu_triton, dropout_triton, softmax_triton
+from kernels import bias_gelu_triton, cross_entropy_triton, dropout_triton, softmax_triton
+from kernels.layout import accumulation_dtype
 
 POINTERS = {
     torch.float64: "*fp64",
@@ -85,6 +86,10 @@ def compile_all(capability: int, dtype: torch.dtype) -> list[Compiled]:
     dropout_triton.bias_dropout_add(x, bias, x, None, 0.0)
     dropout_triton.bias_dropout_add(x, bias, x, seed, 0.1)
     dropout_triton.bias_dropout_add_backward(x, seed, 0.1)
+    logits, labels, of_rows = torch.empty(64, 6400, dtype=dtype), torch.empty(64, dtype=torch.int64), torch.empty(64)
+    of_rows = of_rows.to(accumulation_dtype(dtype))
+    cross_entropy_triton.sums(logits, labels, 6400, 51200)
+    cross_entropy_triton.gradient(logits, labels, of_rows, of_rows, 6400, 12601)
     return compiled
 
 

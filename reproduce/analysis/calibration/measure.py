@@ -34,11 +34,11 @@ from benchmarks.harness.timing import (
 )
 from benchmarks.harness.training import build
 from benchmarks.suite import collectives, gemm, memory, p2p
-from kernels import select
+from kernels import Kernels, select
 from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.engine.data import Sequences, open_tokens, write_tokens
 from ptdp_core.engine.groups import local_device
-from ptdp_core.engine.model import EPSILON, Operators
+from ptdp_core.engine.model import EPSILON
 from ptdp_core.engine.parameters import TORCH_DTYPES
 from ptdp_core.engine.settings import EngineSettings
 from ptdp_core.launch.local import RankError
@@ -215,7 +215,7 @@ def _operators(size: LayerSize, dtype: str, where: torch.device, timer: Timer) -
 
 
 def layer_operators(
-    size: LayerSize, dtype: str, where: torch.device, ops: Operators
+    size: LayerSize, dtype: str, where: torch.device, ops: Kernels
 ) -> tuple[Callable[[], tuple[torch.Tensor, ...]], list[torch.Tensor]]:
     """What a layer does besides its GEMMs: its outputs, from inputs [s, b, h], [s, b, 4h], [b, a, s, s] that require
     gradients, and these inputs. Where the layer has a GEMM the chain goes on without it."""
