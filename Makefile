@@ -60,7 +60,7 @@ lint: $(STAMP) ## check style and types
 	@if command -v npm > /dev/null; then $(MAKE) --no-print-directory lint-page; \
 	else echo "npm was not found: the page's JavaScript is not checked"; fi
 
-PAGE = cd reproduce/site && npm exec --yes --package
+PAGE = cd reproduce/annex/page && npm exec --yes --package
 lint-page: ## check style and types of the page's JavaScript (needs npm)
 	$(PAGE) prettier@3.10.1 -- prettier --check '*.mjs' 'types.d.ts' 'page/*.js' 'page/*.css'
 	$(PAGE) typescript@7.0.2 -- tsc --project .

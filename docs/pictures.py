@@ -6,9 +6,9 @@ from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
+from reproduce.annex.page.build import build
+from reproduce.annex.page.serve import served
 from reproduce.cli import main as reproduce
-from reproduce.site.build import build
-from reproduce.site.serve import served
 
 ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "docs" / "pictures"

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ptdp_core import interrupts
-from reproduce.commands import ALIASES, COMMANDS, GONE, module_of
+from reproduce.commands import COMMANDS, GONE, module_of
 from reproduce.commands.options import add_usual, program, program_to_type, where_exit_codes_are
 from results.records import errors
 from results.records.errors import ReproduceError, UsageError, did_you_mean
@@ -65,7 +65,6 @@ def command_of(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
         name = " ".join(arguments[:words])
         if name in GONE:
             raise UsageError(f"{name} went in version 1.1.0 (docs/upgrading.md); try {GONE[name]}")
-        name = ALIASES.get(name, name)
         if name in COMMANDS:
             return name, arguments[words:]
     return "", arguments

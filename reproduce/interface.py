@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-    from reproduce.analysis.run_cost import TrainingRun
+    from reproduce.planning.run_cost import TrainingRun
 
 Place = str | os.PathLike[str]
 
@@ -156,8 +156,8 @@ def simulate(*configurations: Mapping[str, Scalar], cluster: str = PAPERS_CLUSTE
     point with status 'invalid' or 'oom' and the reason.
     Raises `UsageError` for an unknown key or cluster.
     """
-    from reproduce.analysis.planning.models import with_model_fields
     from reproduce.experiment.parameters import check_keys
+    from reproduce.planning.models import with_model_fields
 
     points = []
     for number, configuration in enumerate(configurations or ({},), 1):
@@ -203,9 +203,9 @@ def plan(
     have its days, GPU hours, cost and energy, too. The notes say what the paper's takeaways choose. Raises
     `UsageError`, and `NothingSelectedError` if nothing fits into memory.
     """
-    from reproduce.analysis.planning import plan_record
-    from reproduce.analysis.planning.models import find
-    from reproduce.analysis.planning.plan import MODEL_FIELDS, make_plan, request
+    from reproduce.planning import plan_record
+    from reproduce.planning.models import find
+    from reproduce.planning.plan import MODEL_FIELDS, make_plan, request
 
     if unknown := sizes.keys() - set(MODEL_FIELDS):
         raise UsageError(f"unknown size {min(unknown)!r}; needs some of {', '.join(MODEL_FIELDS)}")

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from reproduce.annex import ANNEXES
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("results", "kernels", "ptdp_core", "benchmarks", "reproduce", "ptdp")
 LEVELS = (
@@ -33,16 +35,15 @@ LEVELS = (
     ("benchmarks.suite",),
     ("benchmarks.exact", "benchmarks.gate", "benchmarks.gated"),
     ("reproduce",),
-    ("reproduce.emulation",),
+    ("reproduce.annex",),  # its registry alone: an annex is imported by name
     ("reproduce.experiment",),
     ("reproduce.output",),
     ("reproduce.papers",),
     ("reproduce.running",),
-    ("reproduce.analysis",),
-    ("reproduce.tools",),
-    ("reproduce.site",),
+    ("reproduce.planning",),
     ("reproduce.interface",),
     ("reproduce.commands",),
+    tuple(f"reproduce.annex.{annex}" for annex in ANNEXES),
     ("reproduce.cli",),
     ("reproduce.__main__",),
     ("ptdp",),
@@ -89,8 +90,9 @@ def imports(name: str, path: Path, known: dict[str, Path]) -> Iterator[tuple[str
 
 def room_of(module: str) -> str:
     """The room that a module is in."""
-    package, _, rest = module.partition(".")
-    return package if package == "kernels" or not rest else f"{package}.{rest.partition('.')[0]}"
+    package, *rest = module.split(".")
+    deep = 2 if rest[:1] == ["annex"] else 1
+    return package if package == "kernels" else ".".join([package, *rest[:deep]])
 
 
 def upward_imports(root: Path) -> list[str]:

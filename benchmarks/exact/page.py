@@ -14,7 +14,7 @@ UNIT = 1 << 19
 PROBE = """
 import json, sys
 from pathlib import Path
-from reproduce.site import build
+from reproduce.annex.page import build
 folder = Path(sys.argv[1])
 build.build(folder)
 archive = (folder / build.SOURCES_FILE).read_bytes()

@@ -10,6 +10,8 @@ ID [ID ...]`. `options.py` has what several commands share.
 from importlib import import_module
 from types import ModuleType
 
+from reproduce.annex import part
+
 GROUPS = {
     "the paper": {
         "list": "list the artifacts: the paper's figures and tables that can be reproduced",
@@ -25,6 +27,7 @@ GROUPS = {
     },
     "your own configurations": {
         "simulate": "what-if: estimate training configurations of your own",
+        "predict": "seal predictions of public training runs, for others to score",
         "explain": "why a measured iteration is slower than simulated, or than another run: causes, best first",
         "trace": "a profiled training step: bubble, exposed communication, time by phase, beside the simulated ones",
         "plan": "how to train a model on n GPUs: the paper's takeaways, and the best by simulation",
@@ -50,9 +53,21 @@ GROUPS = {
     },
 }
 COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
-ALIASES = {"check": "gate", "predict": "simulate"}
+# The annex that has a command, as a module `command_NAME`; the others' modules are here.
+IN_ANNEX = {
+    "accuracy": "accuracy",
+    "calibrate": "calibrate",
+    "data": "weights",
+    "explain": "explain",
+    "explore": "page",
+    "predict": "accuracy",
+    "site": "page",
+    "trace": "explain",
+    "weights": "weights",
+}
 # What is no longer here, for one release (docs/upgrading.md), and what does it now.
 GONE = {
+    "check": "reproduce gate, the same command",
     "generate": "sample with transformers from what reproduce weights export writes",
     "completion": "no command line is completed any more; reproduce --help lists all commands",
     "bench history": "asv (airspeed velocity) follows benchmarks over commits, by its own runs",
@@ -62,4 +77,6 @@ GONE = {
 
 def module_of(name: str) -> ModuleType:
     """The module of a command; '' is the command without a name, which runs artifacts."""
+    if name in IN_ANNEX:
+        return part(IN_ANNEX[name], f"command_{name}")
     return import_module(f"reproduce.commands.{name.replace(' ', '_') or 'run'}")

@@ -13,7 +13,7 @@ from reproduce.experiment.claims import OURS
 from reproduce.output.plain_text import plain
 from reproduce.output.progress import LONG_S, spoken
 from results.records.documents import print_document
-from results.records.errors import DONE, UsageError
+from results.records.errors import DONE, UnavailableError, UsageError
 from results.records.storage import DEFAULT_RESULTS
 
 
@@ -74,7 +74,11 @@ def _fidelities(artifact: Artifact) -> Iterator[str]:
 
     for name in artifact.fidelities:
         plans = [runner.plan(artifact, DEFAULT_RESULTS, name, scale) for scale in artifact.scales_at(name)]
-        times = {plan.scale: sum(fidelities.expected_seconds(plan)) for plan in plans}
+        try:
+            times = {plan.scale: sum(fidelities.expected_seconds(plan)) for plan in plans}
+        except UnavailableError as error:  # its annex is not in this copy
+            yield f"{name}: {error}"
+            continue
         takes = {scale: f", about {spoken(time)}" if time >= LONG_S else "" for scale, time in times.items()}
         between = "; " if any(takes.values()) else ", "
         yield f"{name} (scale {between.join(scale + duration for scale, duration in takes.items())})"

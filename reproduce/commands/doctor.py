@@ -15,13 +15,12 @@ from dataclasses import asdict, dataclass
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.packages import installation
 from ptdp_core.simulator import load_cluster, simulate
+from reproduce.annex import part
 from reproduce.commands.options import add_json
-from reproduce.emulation import requirements
-from reproduce.emulation.network import PRIORITY
 from reproduce.experiment.fidelity import FIDELITIES
 from results.records import provenance
 from results.records.documents import print_document
-from results.records.errors import DONE, UNAVAILABLE
+from results.records.errors import DONE, UNAVAILABLE, UnavailableError
 
 HELP = """A fidelity works if nothing that it needs is missing; what is only useful is marked as such.
 The simulated fidelity is tried: one iteration of the paper's 175-billion-parameter model. So is the emulated one: a
@@ -82,17 +81,21 @@ def _simulation() -> Check:
 
 
 def _emulation() -> list[Check]:
-    missing = requirements()
+    try:
+        emulation, priority_asked = part("emulation", "machine"), part("emulation", "network").PRIORITY
+    except UnavailableError as error:
+        return [Check("a trial", None, str(error))]
+    missing = emulation.requirements()
     checks = [Check("a trial", None, sentence) for sentence in missing]
     if not missing:
         how = "as root" if os.geteuid() == 0 else "in a user namespace"
         checks.append(Check("a trial", f"ip, tc and network namespaces ({how}): a network of two nodes, made and gone"))
-    allowed = os.geteuid() == 0 or resource.getrlimit(resource.RLIMIT_RTPRIO)[0] >= PRIORITY
+    allowed = os.geteuid() == 0 or resource.getrlimit(resource.RLIMIT_RTPRIO)[0] >= priority_asked
     priority = "allowed: ranks wake on time also while other programs run" if allowed else None
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return [
         *checks,
-        Check("real-time priority", priority, f"run as root, or ulimit -r {PRIORITY}", needed=False),
+        Check("real-time priority", priority, f"run as root, or ulimit -r {priority_asked}", needed=False),
         Check("cores", f"{cores} (2 are enough for 16 ranks, which sleep)"),
     ]
 

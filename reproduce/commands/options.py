@@ -16,7 +16,7 @@ from results.records import storage
 from results.records.errors import UnavailableError, UsageError
 
 if TYPE_CHECKING:
-    from reproduce.analysis.run_cost import TrainingRun
+    from reproduce.planning.run_cost import TrainingRun
 
 
 def path_of(text: str) -> Path:
@@ -190,8 +190,8 @@ def add_run(parser: ArgumentParser) -> None:
 
 def run_of(parsed: Namespace) -> "TrainingRun | None":
     """What is asked of a whole run, None for nothing. Raises `UsageError` for what is no number, or makes no sense."""
-    from reproduce.analysis.amounts import amount
-    from reproduce.analysis.run_cost import TrainingRun
+    from reproduce.planning.amounts import amount
+    from reproduce.planning.run_cost import TrainingRun
 
     given = {name: getattr(parsed, name.replace("-", "_")) for name in OF_RUN}
     given = {name: value for name, value in given.items() if value is not None}

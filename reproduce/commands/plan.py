@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reproduce.analysis.planning.models import find, main_names
 from reproduce.commands import options
+from reproduce.planning.models import find, main_names
 from results.records.documents import print_document
 from results.records.errors import DONE
 
 if TYPE_CHECKING:
-    from reproduce.analysis.planning.plan import TrainingPlan
+    from reproduce.planning.plan import TrainingPlan
 
 WIDTH = 120
 _MODELS = textwrap.fill(", ".join(main_names()), 100, break_on_hyphens=False)
@@ -78,10 +78,10 @@ def run(parsed: Namespace) -> int:
 
     Raises `UsageError` for a request that cannot be, `NothingSelectedError` if nothing fits in memory.
     """
-    from reproduce.analysis.planning import plan_record, plan_text
-    from reproduce.analysis.planning.plan import make_plan, request
-    from reproduce.analysis.planning.search import HEADROOM
     from reproduce.output.columns import chosen
+    from reproduce.planning import plan_record, plan_text
+    from reproduce.planning.plan import make_plan, request
+    from reproduce.planning.search import HEADROOM
     from reproduce.running.simulated import open_cluster
     from results.records.provenance import collect
 
@@ -121,9 +121,9 @@ def _status(quiet: bool) -> Iterator[Callable[[int], None]]:
 
 def _print(plan: "TrainingPlan", folder: Path, columns: Sequence[str]) -> None:
     """The plan on a terminal."""
-    from reproduce.analysis.planning import plan_record, plan_text
     from reproduce.output.tables import print_table
     from reproduce.output.terminal import console, files_line
+    from reproduce.planning import plan_record, plan_text
 
     out = console(WIDTH)
     out.print(plan_text.title(plan), style="bold")

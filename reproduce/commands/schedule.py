@@ -14,9 +14,9 @@ from results.records.storage import write_files
 
 if TYPE_CHECKING:
     from ptdp_core.schedules import Schedule
-    from reproduce.analysis.schedule_family import Member
-    from reproduce.analysis.schedule_gradients import GradientDifference
     from reproduce.output.timeline import Timeline
+    from reproduce.planning.schedule_family import Member
+    from reproduce.planning.schedule_gradients import GradientDifference
 
 HELP = """FILE is a pipeline schedule of your own: torch.distributed.pipelining's table of computations (.csv); a line
 per rank with passes such as 2F0 (stage 2, forward, microbatch 0), backward B, or I and W for its input's and its
@@ -63,9 +63,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(parsed: Namespace) -> int:
     """Compare schedules; read, find, train and export one's own. Raises `UsageError` for a wrong file or option."""
     from ptdp_core.schedules import names, register_table
-    from reproduce.analysis.schedule_family import family, simulated
     from reproduce.commands.timeline import print_timeline
     from reproduce.output.timeline import from_schedule
+    from reproduce.planning.schedule_family import family, simulated
     from reproduce.running.simulated import open_cluster
 
     times = [_positive(parsed, f"t_{name}") for name in ("forward", "backward")]
@@ -166,7 +166,7 @@ def _own_table(parsed: Namespace, p: int, m: int, times: Sequence[Fraction]) -> 
 
 
 def _search(parsed: Namespace, p: int, m: int, times: Sequence[Fraction]) -> "tuple[Schedule, list[str]]":
-    from reproduce.analysis import schedule_search as search
+    from reproduce.planning import schedule_search as search
 
     memory = _positive(parsed, "memory")
     table = search.greedy(p, m, memory, times)
@@ -187,7 +187,7 @@ def _files(table: "Schedule", timeline: "Timeline", exports: Sequence[str]) -> d
 
 
 def _train(table: "Schedule") -> "list[GradientDifference]":
-    from reproduce.analysis.schedule_gradients import compare_gradients
+    from reproduce.planning.schedule_gradients import compare_gradients
 
     if table.p > MAX_RANKS:
         raise UsageError(
@@ -207,9 +207,9 @@ def _sentence(difference: "GradientDifference") -> str:
 
 
 def _print_family(members: "Sequence[Member]", p: int, m: int, times: Sequence[Fraction], cluster: str) -> None:
-    from reproduce.analysis.schedule_family import table
     from reproduce.output.tables import print_table
     from reproduce.output.terminal import console
+    from reproduce.planning.schedule_family import table
 
     simulated = any("iteration_time" in member.metrics for member in members)
     t_f, t_b, t_w = (f"{float(time):g}" for time in times)

@@ -6,8 +6,8 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
-from reproduce.analysis.input_schemas import DRAFT, FILES
 from reproduce.commands import COMMANDS, module_of, options
+from reproduce.experiment.input_schemas import DRAFT, FILES
 from results.records.errors import DONE, UsageError, did_you_mean
 from results.records.validation import SCHEMAS
 

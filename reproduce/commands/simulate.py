@@ -4,7 +4,6 @@ import json
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -13,8 +12,6 @@ from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.fields import field_help
 from ptdp_core.simulator import PAPER, Cluster, simulate
-from reproduce.analysis.planning.models import main_names
-from reproduce.analysis.what_if import configuration, evaluate
 from reproduce.commands import options
 from reproduce.experiment import margins
 from reproduce.experiment.metrics import MetricDef, listed
@@ -23,13 +20,15 @@ from reproduce.output.columns import Column, Table, chosen, key
 from reproduce.output.tables import print_table
 from reproduce.output.terminal import console, shown_path, wrapped
 from reproduce.output.theme import FORMATS
+from reproduce.planning.models import main_names
+from reproduce.planning.what_if import configuration, evaluate
 from reproduce.running.simulated import open_cluster
 from results.records import atomic_write_bytes
 from results.records.documents import print_document
 from results.records.errors import DONE, POINTS_FAILED, NothingSelectedError, UsageError
 
 if TYPE_CHECKING:
-    from reproduce.analysis.run_cost import TrainingRun
+    from reproduce.planning.run_cost import TrainingRun
 
 WIDTH = 120
 
@@ -65,12 +64,6 @@ def add_arguments(parser: ArgumentParser) -> None:
     options.add_run(parser)
     options.add_json(parser)
     parser.add_argument(
-        "--out",
-        type=options.path_of,
-        metavar="DIR",
-        help="seal predictions of public runs (docs/blind.md): every row's, or why there is none; reproduce predict",
-    )
-    parser.add_argument(
         "--plot",
         type=options.path_to_write,
         metavar="FILE",
@@ -80,8 +73,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(parsed: Namespace) -> int:
     """Estimate the points in the file ('-' for standard input), print them, return the exit code."""
-    if parsed.out is not None:
-        return _seal(parsed)
     if parsed.plot and parsed.plot.suffix[1:] not in FORMATS:
         raise UsageError(f"--plot {parsed.plot}: needs a file .{', .'.join(FORMATS)}; try --plot points.png")
     columns = chosen(table_columns(), parsed.columns)
@@ -101,20 +92,6 @@ def run(parsed: Namespace) -> int:
         if not parsed.json:
             print(shown_path(parsed.plot))
     return DONE if all(point["status"] in ("ok", "oom") for point in points) else POINTS_FAILED
-
-
-def _seal(parsed: Namespace) -> int:
-    """Write the sealed predictions of the runs in the file, and say how many there are."""
-    from reproduce.analysis import sealed
-
-    if parsed.file == "-" or parsed.plot or parsed.json or parsed.columns:
-        raise UsageError(
-            "--out seals the predictions of a file, all of them; needs neither -, --json, --plot, --columns"
-        )
-    started = datetime.now(UTC)
-    record = sealed.seal(read_points(parsed.file), Path(parsed.file), parsed.out, parsed.command, started)
-    print(record.notes[0], shown_path(parsed.out), sep="\n")
-    return DONE
 
 
 def _plot(points: Sequence[Mapping[str, Any]], path: Path, sensitivity: bool) -> None:
@@ -230,7 +207,7 @@ def _print(points: Sequence[Mapping[str, Any]], columns: Sequence[Column], run: 
             out.print(f"{point['label']}: {point['status']}: {point['reason']}", soft_wrap=True)
     answered = [point for point in points if "run" in point]
     if run is not None and answered:
-        from reproduce.analysis import run_cost
+        from reproduce.planning import run_cost
 
         print_table(
             out, run_cost.table([(point["label"], point, point["run"]) for point in answered]), "The whole run, derived"
@@ -240,6 +217,6 @@ def _print(points: Sequence[Mapping[str, Any]], columns: Sequence[Column], run: 
                 wrapped(out, f"{point['label']}: {line}")
     for point in points:
         if "elasticities" in point:
-            from reproduce.analysis import elasticities
+            from reproduce.planning import elasticities
 
             print_table(out, elasticities.table(point["elasticities"]), f"{point['label']}: what limits it, simulated")

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from reproduce.analysis import coverage
 from reproduce.commands import options
-from reproduce.experiment import catalog
+from reproduce.experiment import catalog, coverage
 from reproduce.experiment.artifact import Artifact
 from reproduce.output.answer import Answer, answer
 from reproduce.output.plain_text import plain

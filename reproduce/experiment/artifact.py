@@ -9,7 +9,7 @@ be listed quickly. Modules of artifacts import matplotlib and the like only insi
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from reproduce.experiment import quantities as q
 from reproduce.experiment.claims import OURS, Claim, Judge, on_papers_points
@@ -24,8 +24,25 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from benchmarks.harness.launchers import Launcher
+    from ptdp_core.config import TrainingConfig
     from ptdp_core.simulator import Cluster, Estimate, Software
-    from reproduce.emulation import Emulation
+
+
+class EmulatedIteration(Protocol):
+    """What an artifact reads of an emulated iteration (`Emulation` of the annex) or of an estimate."""
+
+    @property
+    def config(self) -> "TrainingConfig": ...
+
+    @property
+    def timeline(self) -> "Any": ...
+
+    @property
+    def peak_stash(self) -> int: ...
+
+    @property
+    def prediction(self) -> "Estimate": ...
+
 
 Take = Callable[[Point], Mapping[str, Metric]]
 
@@ -91,8 +108,8 @@ class Artifact:
     derive: Callable[[Point], Mapping[str, Metric]] | None = None
     software: "Software | None" = None
     further: "Callable[[Point, Estimate, Cluster], Mapping[str, Metric]] | None" = None
-    emulated: "Callable[[Point, Emulation], Mapping[str, Metric]] | None" = None
-    timelines: "Callable[[Point, Emulation], tuple[RecordedTimeline, ...]] | None" = None
+    emulated: "Callable[[Point, EmulatedIteration], Mapping[str, Metric]] | None" = None
+    timelines: "Callable[[Point, EmulatedIteration], tuple[RecordedTimeline, ...]] | None" = None
     measure: "Callable[[Launcher], Take] | None" = None
     draw: "Callable[[Artifact, Record], Figure] | None" = None
     looks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """How sure the simulator is: the interval of every simulated throughput, iteration time and memory.
 
 A margin is a factor f: the real value lies between value/f and value*f with the margin's nominal coverage. The margins
-of a cluster are made from errors out of sample (`reproduce.analysis.scoring.intervals`) and read from a file here.
+of a cluster are made from errors out of sample (`reproduce.annex.accuracy.intervals`) and read from a file here.
 A claim is judged on the simulated values and on `Results.alternatives`, these moved to the ends of their margins:
 `reproduce.experiment.judging.judge`. The model is explained in docs/margins.md.
 """

@@ -237,7 +237,7 @@ _ROWS = (
         *("gemm_throughput", "rate in GEMMs", "FLOP/s", "teraFLOP/s", TERA, 1),
         meaning="FLOPs of the matrix products over the time spent in them",
     ),
-    # Those of a whole run, which `reproduce.analysis.run_cost` derives from a simulated iteration.
+    # Those of a whole run, which `reproduce.planning.run_cost` derives from a simulated iteration.
     MetricDef(
         *("run_time", "time of the run", "d", "days", 1, 1),
         meaning="days to train on the tokens asked for, with failures and stragglers if asked for",

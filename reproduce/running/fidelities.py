@@ -3,7 +3,7 @@
     evaluator   what they share: status, reason, fingerprint
     simulated   through the simulator
     derived     through the artifact's formula
-    emulated    the engine on virtual accelerators and shaped links, on this machine
+    emulated    the engine on virtual accelerators and shaped links, on this machine (annex emulation)
     measured    the engine training on this machine's devices
 
 A point that cannot be is 'invalid', one that does not fit in the GPUs' memory is 'oom', one that breaks is 'failed';
@@ -13,13 +13,14 @@ none of them stops the others.
 from importlib import import_module
 from types import ModuleType
 
+from reproduce.annex import part
 from reproduce.experiment.artifact import Artifact
 from reproduce.running.evaluator import Plan, PointEvaluator
 
 
 def module_of(fidelity: str) -> ModuleType:
     """The module that evaluates points at a fidelity (see `reproduce.experiment.fidelity`)."""
-    return import_module(f"reproduce.running.{fidelity}")
+    return part("emulation", "fidelity") if fidelity == "emulated" else import_module(f"reproduce.running.{fidelity}")
 
 
 def evaluator(plan: Plan, debug: bool = False) -> PointEvaluator:

@@ -10,13 +10,13 @@ from pathlib import Path
 from ptdp_core.schedules import build
 from ptdp_core.schedules.files import read_schedule
 from ptdp_core.simulator.cluster import CLUSTER_FOLDER
-from reproduce.analysis.profiled_step import profile_step
+from reproduce.annex.explain.profiled_step import profile_step
 from reproduce.cli import main
 from reproduce.experiment import catalog
 from reproduce.output.own_points import read_points
 from results import ROOT
 from results.records import read_record
-from tests.reproduce.analysis.made_traces import gpu_trace, written
+from tests.reproduce.annex.explain.made_traces import gpu_trace, written
 
 CHECKPOINT = "saved/step_00000001"
 POINT = {"layers": 8, "hidden": 256, "heads": 4, "seq": 128, "p": 2, "t": 2, "v": 1, "b": 1, "B": 8, "label": "mine"}

@@ -10,7 +10,7 @@ from ptdp_core import formulas
 from ptdp_core.config import ModelConfig
 from ptdp_core.fields import choices
 from ptdp_core.layout import chunk_parameters, layer_parameters
-from reproduce.analysis.planning.models import models
+from reproduce.planning.models import models
 from results import ROOT
 
 PUBLISHED = json.loads((ROOT / "reproduce" / "papers" / "sc21" / "published.json").read_text())["artifacts"]

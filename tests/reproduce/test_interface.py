@@ -8,8 +8,8 @@ from matplotlib.text import Text
 
 import ptdp
 import reproduce
-from reproduce.analysis.planning.search import NEAR_TIE
 from reproduce.output import theme
+from reproduce.planning.search import NEAR_TIE
 from results import ROOT
 from results.records import read_record
 from results.records.errors import InvalidResultsError, NothingSelectedError, UsageError

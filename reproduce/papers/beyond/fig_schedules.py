@@ -36,7 +36,7 @@ from results.records import RecordedTimeline
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from reproduce.emulation import Emulation
+    from reproduce.experiment.artifact import EmulatedIteration
     from results.records import Record
 
 GPIPE, DEFAULT, INTERLEAVED, SPLIT = "GPipe", "1F1B", "Interleaved 1F1B", "ZB-H1"
@@ -125,7 +125,7 @@ def draw(artifact: Artifact, record: "Record") -> "Figure":
     return figure
 
 
-def executed(point: Point, emulation: "Emulation") -> tuple[RecordedTimeline, ...]:
+def executed(point: Point, emulation: "EmulatedIteration") -> tuple[RecordedTimeline, ...]:
     """The timelines of the emulated points that have the sizes of the derived ones; for `Artifact.timelines`."""
     parallel = emulation.config.parallel
     shown = (parallel.p, parallel.m) == (SHOWN_P, SHOWN_M)

@@ -26,7 +26,7 @@ from results.records import Metric, PointResult, Record, RecordedEvent, Recorded
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from reproduce.emulation import Emulation
+    from reproduce.experiment.artifact import EmulatedIteration
 
 FIGURE = "the figure"  # the series of what is drawn
 FORMULA = "formula_bubble_fraction"
@@ -61,7 +61,7 @@ def sweep(what: str, runs: Iterable[tuple[str, str, str, int, int, int]]) -> Swe
     return Sweep(lambda: points, title="executed", description=description)
 
 
-def metrics(point: Point, emulation: "Emulation") -> dict[str, Metric]:
+def metrics(point: Point, emulation: "EmulatedIteration") -> dict[str, Metric]:
     """The formula's bubble, and the stash of whole devices; for `Artifact.emulated`."""
     parallel = emulation.config.parallel
     return {
@@ -70,12 +70,12 @@ def metrics(point: Point, emulation: "Emulation") -> dict[str, Metric]:
     }
 
 
-def recorded(point: Point, emulation: "Emulation") -> tuple[RecordedTimeline, ...]:
+def recorded(point: Point, emulation: "EmulatedIteration") -> tuple[RecordedTimeline, ...]:
     """The timelines of a point of the figure itself; for `Artifact.timelines`."""
     return executed_and_predicted(emulation) if point.series == FIGURE else ()
 
 
-def executed_and_predicted(emulation: "Emulation") -> tuple[RecordedTimeline, ...]:
+def executed_and_predicted(emulation: "EmulatedIteration") -> tuple[RecordedTimeline, ...]:
     """When each pass of an emulated iteration ran, and when the simulator has it run."""
     return _recorded("emulated", emulation.timeline), _recorded("simulated", emulation.prediction.timeline)
 

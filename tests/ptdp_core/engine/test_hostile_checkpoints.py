@@ -17,8 +17,8 @@ from torch.distributed.checkpoint.metadata import MetadataIndex
 from ptdp_core.engine.checkpoint import Checkpoints, _pieces
 from ptdp_core.engine.checkpoint_folder import MANIFEST, METADATA, STATE, _sum_of, manifest, problem
 from ptdp_core.engine.checkpoint_metadata import read_metadata
-from reproduce.tools import weights
-from reproduce.tools.weights import export_weights
+from reproduce.annex.weights import weights
+from reproduce.annex.weights.weights import export_weights
 from tests.ptdp_core.engine import hostile, jobs
 
 CASE: dict[str, Any] = {"B": 4, "layers": 2, "recompute": "none"}

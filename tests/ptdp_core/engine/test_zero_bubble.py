@@ -12,7 +12,7 @@ from ptdp_core.engine.weight_gradients import DeferredWgrad, WeightGradients
 from ptdp_core.launch.local import launch
 from ptdp_core.layout import Boundary
 from ptdp_core.turns import Turns
-from reproduce.emulation.virtual import ChunkTimes, Pace, VirtualChunk
+from reproduce.annex.emulation.virtual import ChunkTimes, Pace, VirtualChunk
 from tests.ptdp_core.engine import jobs
 from tests.ptdp_core.engine.test_parity import References, check, draw_rest
 

@@ -30,8 +30,8 @@ from ptdp_core.launch.defaults import decided, set_up
 from ptdp_core.launch.report import TrainingLog
 from ptdp_core.schedules import build
 from ptdp_core.schedules.registry import DEFINITIONS
-from reproduce.analysis.profiled_step import profile_step
-from reproduce.tools import weights
+from reproduce.annex.explain.profiled_step import profile_step
+from reproduce.annex.weights import weights
 from results.records import errors
 from tests.processes import Program, needs_proc, parent, wait_for
 

@@ -11,8 +11,8 @@ from ptdp_core.layout import expert_elements, rank_elements, stage_layers
 from ptdp_core.simulator import load_cluster, operators, simulate
 from ptdp_core.simulator.bounds import family_least_time, least_time
 from ptdp_core.simulator.costs import CostModel
-from reproduce.analysis.planning.models import named
-from reproduce.analysis.planning.space import stage_splits
+from reproduce.planning.models import named
+from reproduce.planning.space import stage_splits
 
 DEEPSEEK = named("deepseek-v3")
 SMALL = replace(

@@ -15,7 +15,7 @@ from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.memory import deferred_bytes, layer_intermediate_bytes
 from ptdp_core.simulator.operators import Work
 from ptdp_core.simulator.peak_memory import peak_memory
-from reproduce.analysis.planning.models import models
+from reproduce.planning.models import models
 
 SELENE = load_cluster("selene")
 LLAMA, GPT3 = models()["llama-3-8b"], ModelConfig(96, 12288, 96)

@@ -1,12 +1,12 @@
 """Fidelity 'emulated': what a point keeps of an emulation, its prediction beside it, and how both are shown.
 
-The emulation itself is replaced; `tests/reproduce/emulation` runs it.
+The emulation itself is replaced; `tests/reproduce/annex/emulation` runs it.
 """
 
+import importlib
 import json
-import sys
 from dataclasses import replace
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
 
@@ -29,9 +29,9 @@ COMMAND = ["reproduce"]
 
 @pytest.fixture
 def emulation(monkeypatch):
-    """A stand-in for `reproduce.emulation` that takes 2% longer than predicted; `calls` are what it emulated."""
-    module = ModuleType("reproduce.emulation")
-    module.calls = []
+    """A stand-in for `reproduce.annex.emulation` that takes 2% longer than predicted; `calls` are what it emulated."""
+    module = importlib.import_module("reproduce.annex.emulation")
+    monkeypatch.setattr(module, "calls", [], raising=False)
 
     def emulate(config, cluster, *, gpus_per_node):
         module.calls.append((config, gpus_per_node))
@@ -51,8 +51,8 @@ def emulation(monkeypatch):
             prediction=prediction,
         )
 
-    module.emulate, module.requirements = emulate, lambda: ()
-    monkeypatch.setitem(sys.modules, "reproduce.emulation", module)
+    monkeypatch.setattr(module, "emulate", emulate)
+    monkeypatch.setattr(module, "requirements", lambda: ())
     return module
 
 
@@ -189,8 +189,8 @@ def test_claims_about_the_papers_size_are_not_judged(emulation, tmp_path):
     assert by_id["gap_closes"].verdict == "holds"
 
 
-def test_a_machine_that_cannot(emulation, tmp_path):
-    emulation.requirements = lambda: ("ip is not on PATH: install iproute2",)
+def test_a_machine_that_cannot(emulation, tmp_path, monkeypatch):
+    monkeypatch.setattr(emulation, "requirements", lambda: ("ip is not on PATH: install iproute2",))
     with pytest.raises(UnavailableError, match="cannot emulate: ip is not on PATH"):
         evaluator(runner.plan(catalog.load("fig_interleaved"), tmp_path, "emulated"))
 

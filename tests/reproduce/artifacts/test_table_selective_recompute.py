@@ -3,7 +3,7 @@
 import pytest
 
 from ptdp_core.config import TrainingConfig
-from reproduce.analysis.scoring.ledger import predicted, studies
+from reproduce.annex.accuracy.ledger import predicted, studies
 from reproduce.experiment import quantities as q
 from reproduce.papers.korthikanti import table_selective_recompute as module
 

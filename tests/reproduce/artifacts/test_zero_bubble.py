@@ -6,8 +6,7 @@ import pytest
 
 from ptdp_core.schedules import build, execute, names
 from ptdp_core.schedules.registry import exists
-from reproduce.analysis import coverage
-from reproduce.experiment import catalog, papers, published
+from reproduce.experiment import catalog, coverage, papers, published
 from reproduce.experiment.claims import OURS
 from reproduce.papers.shared import zero_bubble
 from reproduce.papers.shared.zero_bubble import Rule, StageCosts, Times

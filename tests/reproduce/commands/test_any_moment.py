@@ -81,7 +81,7 @@ def wrong(run: Program, folder: Path, code: int, moment: Moment) -> list[str]:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_any_moment(name: str, tmp_path: Path) -> None:
-    from reproduce.emulation import requirements
+    from reproduce.annex.emulation import requirements
 
     if missing := requirements():
         pytest.skip("; ".join(missing))

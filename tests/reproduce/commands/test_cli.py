@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from reproduce.cli import main
-from reproduce.commands import COMMANDS
+from reproduce.commands import COMMANDS, IN_ANNEX
 from reproduce.experiment import catalog
 from reproduce.output import export
 from reproduce.running import simulated
@@ -43,7 +43,9 @@ def test_list(capsys):
 def test_commands_do_not_get_more():
     """A new one joins one that is there, or replaces it: `docs/adding.md` says where the next ones belong."""
     modules = {path.stem for path in (ROOT / "reproduce" / "commands").glob("*.py")} - {"__init__", "options", "run"}
-    assert modules == {name.replace(" ", "_") for name in COMMANDS}
+    annexed = (ROOT / "reproduce" / "annex").glob("*/command_*.py")
+    assert {path.stem.removeprefix("command_"): path.parent.name for path in annexed} == IN_ANNEX
+    assert modules | IN_ANNEX.keys() == {name.replace(" ", "_") for name in COMMANDS}
     assert len(COMMANDS) <= 30
     removing = (ROOT / "docs" / "adding.md").read_text(encoding="utf-8").partition("## Removing")[2]
     rows = re.findall(r"^\| `(\w+)` \|.*\| `([a-z ]+)`", removing, re.MULTILINE)

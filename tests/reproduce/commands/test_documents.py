@@ -51,7 +51,7 @@ def test_a_command_prints_a_document_of_its_schema(
 ) -> None:
     if name in ("run", "dry-run", "verify"):
         request.getfixturevalue("load_small")
-    monkeypatch.setattr("reproduce.commands.doctor.requirements", lambda: ("no network namespaces",))
+    monkeypatch.setattr("reproduce.annex.emulation.machine.requirements", lambda: ("no network namespaces",))
     fits = {"layers": 4, "hidden": 512, "heads": 8, "B": 4}
     points = [fits, fits | {"layers": 400, "hidden": 12288}, fits | {"heads": 7}]
     (tmp_path / "points.json").write_text(json.dumps(points))

@@ -4,9 +4,8 @@ import json
 from dataclasses import replace
 
 import reproduce
-from reproduce.analysis import compare
 from reproduce.cli import main
-from reproduce.experiment import catalog
+from reproduce.experiment import catalog, compare
 from reproduce.output.answer import claims_of
 from reproduce.running import runner
 from results.records import ClusterRef, read_record

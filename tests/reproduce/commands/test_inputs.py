@@ -233,7 +233,6 @@ def test_quiet_is_a_line_for_each_artifact_and_no_progress(capsys, load_small, t
 def test_commands_of_two_words():
     assert command_of(["gate", "exact", "engine"]) == ("gate exact", ["engine"])
     assert command_of(["gate", "--base", "main"]) == ("gate", ["--base", "main"])
-    assert command_of(["check", "--base", "main"]) == ("gate", ["--base", "main"])
     assert command_of(["bench", "run"]) == ("bench", ["run"])
     assert command_of(["fig_bubble", "gate"]) == ("", ["fig_bubble", "gate"])
 

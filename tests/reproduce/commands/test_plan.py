@@ -10,13 +10,13 @@ import pytest
 from ptdp_core.config import ModelConfig
 from ptdp_core.formulas import model_flops_per_iteration
 from ptdp_core.simulator import cluster_path, load_cluster
-from reproduce.analysis.planning import models, plan, plan_text
-from reproduce.analysis.planning.plan_text import PARAMETERS
-from reproduce.analysis.planning.search import NEAR_TIE, search
-from reproduce.analysis.planning.space import PAPERS_TECHNIQUES, TrainingJob, configurations
-from reproduce.analysis.what_if import answer, evaluate
 from reproduce.cli import main
 from reproduce.experiment import published
+from reproduce.planning import models, plan, plan_text
+from reproduce.planning.plan_text import PARAMETERS
+from reproduce.planning.search import NEAR_TIE, search
+from reproduce.planning.space import PAPERS_TECHNIQUES, TrainingJob, configurations
+from reproduce.planning.what_if import answer, evaluate
 from results.records import read_record
 
 TABLE_1 = published.artifact("table_weak_scaling")["rows"]

@@ -10,9 +10,9 @@ from jsonschema import Draft202012Validator
 from ptdp_core.engine.sections import SECTIONS
 from ptdp_core.fields import _problem_of
 from ptdp_core.simulator.cluster import CLUSTER_FOLDER
-from reproduce.analysis.input_schemas import FILES, field_schema
 from reproduce.cli import main
 from reproduce.commands import COMMANDS
+from reproduce.experiment.input_schemas import FILES, field_schema
 from results import ROOT
 from results.records import errors
 

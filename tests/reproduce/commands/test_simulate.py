@@ -112,7 +112,7 @@ def test_an_error_of_ours_is_no_invalid_point(ask, monkeypatch):
     def broken(*arguments, **options):
         raise ValueError("unit='furlong' is unknown")
 
-    monkeypatch.setattr("reproduce.analysis.what_if.simulate", broken)
+    monkeypatch.setattr("reproduce.planning.what_if.simulate", broken)
     _, (answer,) = ask([GPT3])
     assert answer["status"] == "failed"
     assert answer["reason"].startswith("internal error: ValueError: unit='furlong' is unknown")

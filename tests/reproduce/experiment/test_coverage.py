@@ -2,8 +2,7 @@
 
 import pytest
 
-from reproduce.analysis import coverage
-from reproduce.experiment import catalog, papers
+from reproduce.experiment import catalog, coverage, papers
 from reproduce.experiment.artifact import NOT_IN_PAPER
 from reproduce.experiment.claims import OURS
 

@@ -11,11 +11,11 @@ import pytest
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.estimate import BUBBLE_CAUSES, PHASES
+from reproduce.annex.page import bridge
 from reproduce.cli import main
 from reproduce.experiment import catalog
 from reproduce.experiment.metrics import METRICS, MetricDef, answers, of_every_point
 from reproduce.running.simulated import simulated_metrics
-from reproduce.site import bridge
 from results import ROOT
 from results.records import UNITS, read_record, validation
 from results.records.errors import DONE

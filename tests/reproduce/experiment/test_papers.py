@@ -6,10 +6,9 @@ import sys
 
 import pytest
 
-from reproduce.analysis import coverage
 from reproduce.cli import main
 from reproduce.commands.paper_new import EXAMPLE
-from reproduce.experiment import catalog, declared, papers, published
+from reproduce.experiment import catalog, coverage, declared, papers, published
 from reproduce.experiment.claims import OURS
 from results.records.errors import DONE, USAGE, UsageError
 

@@ -16,7 +16,7 @@ ID = "fig_pipeline_vs_data"
 
 @pytest.fixture(autouse=True)
 def _can_emulate():
-    from reproduce.emulation import requirements
+    from reproduce.annex.emulation import requirements
 
     if missing := requirements():
         pytest.skip("; ".join(missing))

@@ -1,1 +1,0 @@
-"""What is computed over records and clusters: scores, plans, calibration, comparison, searches."""

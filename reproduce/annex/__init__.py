@@ -1,0 +1,29 @@
+"""Annexes: what a reader of the house need not know, each with its purpose, user and exit in docs/annexes.md.
+
+Nothing imports an annex but `part`, by name. A copy without an annex's folder runs all else, and says what is missing.
+"""
+
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+
+from results.records.errors import UnavailableError
+
+ANNEXES = {
+    "accuracy": "the simulator scored against published runs, its intervals, sealed predictions",
+    "calibrate": "a cluster file from measurements of a machine",
+    "emulation": "the engine in real time on virtual accelerators and emulated nodes",
+    "explain": "why a measured run is slower; what a profiled step's time went to",
+    "page": "the simulator as a page in a browser",
+    "weights": "a trained model's weights from and to Hugging Face's format; tokens of texts",
+}
+
+
+def part(annex: str, module: str) -> ModuleType:
+    """A module of an annex. Raises `UnavailableError` where this copy has no such annex."""
+    if find_spec(f"{__name__}.{annex}") is None:
+        raise UnavailableError(
+            f"this copy has no annex {annex!r} ({ANNEXES[annex]}); needs the folder reproduce/annex/{annex}; "
+            "try a whole checkout (docs/annexes.md)"
+        )
+    return import_module(f"{__name__}.{annex}.{module}")

@@ -1,0 +1,35 @@
+"""`reproduce predict`: sealed predictions of public training runs, made before anybody joins what they measured."""
+
+from argparse import ArgumentParser, Namespace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from reproduce.commands import options
+from reproduce.commands.simulate import read_points
+from reproduce.output.terminal import shown_path
+from results.records.errors import DONE
+
+HELP = """POINTS.json is a list of public runs without what they measured (docs/blind.md says which keys a row has).
+Writes DIR/record.json: every row's prediction with its interval, or why there is none. A sealed record is never written
+again.
+
+example:
+  reproduce predict results/reference/blind/second/points.json --out sealed
+
+"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """The options of `reproduce predict`."""
+    parser.add_argument("file", metavar="POINTS.json", type=options.path_of, help="the runs")
+    parser.add_argument("--out", type=options.path_of, metavar="DIR", required=True, help="where to seal them")
+
+
+def run(parsed: Namespace) -> int:
+    """Write the sealed predictions of the runs in the file, and say how many there are."""
+    from reproduce.annex.accuracy import sealed
+
+    started = datetime.now(UTC)
+    record = sealed.seal(read_points(str(parsed.file)), Path(parsed.file), parsed.out, parsed.command, started)
+    print(record.notes[0], shown_path(parsed.out), sep="\n")
+    return DONE

@@ -1,0 +1,294 @@
+"""A cluster file from tables that others measured on a machine: matrix products, fused attention, nccl-tests.
+
+    GEMM table        CSV: m, n, k, perhaps batch, and seconds, ms, us or tflops
+    attention table   CSV: batch, seq, heads, head_size, pass (forward or backward), and seconds, ms, us; a causal mask
+    collectives       what nccl-tests prints, for one number of GPUs: an all-reduce, or an all-gather and a
+                      reduce-scatter, of which a program with sequence parallelism has both in its place
+
+The numbers that these decide are fitted as those of a calibration are (`fit.py`); all others are the base's.
+"""
+
+import csv
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from math import expm1, inf, log
+from pathlib import Path
+from statistics import median
+from textwrap import wrap
+from typing import Any, NamedTuple
+
+from ptdp_core.simulator import Cluster, ClusterParameter, load_cluster, read_parameters
+from ptdp_core.simulator.kernels import KernelModel
+from ptdp_core.simulator.operators import FusedAttention, Gemm
+from reproduce.annex.calibrate.fit import GROUPS, MEASURED, as_parameter
+from reproduce.annex.calibrate.gemm_fit import fit_gemms, gemm_error
+from reproduce.annex.calibrate.lines import FitPoint, Fitted, line, line_error
+from reproduce.annex.calibrate.write import WIDTH, fit_errors, parameter_lines, quoted
+from results.records.errors import UsageError
+
+TIMES = {"seconds": 1.0, "ms": 1e-3, "us": 1e-6}
+LEAST_ROWS = 3
+PRODUCTS = {"forward": 2, "backward": 5}  # of fused attention, each of 2 FLOPs for a query, a key and an element
+# A line of nccl-tests: size, count, type, redop, root, then time (us), algbw, busbw (GB/s) out of place.
+NCCL_LINE = re.compile(r"^\s*(\d+)\s+\d+\s+\w+\s+(\w+)\s+-?\d+" + 3 * r"\s+(\d+\.?\d*)" + r"\s", re.MULTILINE)
+ALL_REDUCE, HALVES = "all_reduce", ("all_gather", "reduce_scatter")
+NCCL_RANK = re.compile(r"^#\s+Rank\s+\d+", re.MULTILINE)
+
+
+class TimedAttention(NamedTuple):
+    """A pass of fused attention as a table has it (`operators.FusedAttention`), and its seconds."""
+
+    work: FusedAttention
+    seconds: float
+
+
+class TimedCollective(NamedTuple):
+    """A collective of `ranks` GPUs as nccl-tests printed it: bytes on the bus and seconds by size."""
+
+    file: str
+    name: str
+    ranks: int
+    rows: list[FitPoint]
+
+
+@dataclass(frozen=True)
+class FromTables:
+    """What tables make of a base: numbers before and after, and how far the model with them is from each table."""
+
+    base: str
+    before: Mapping[str, ClusterParameter]
+    after: Mapping[str, ClusterParameter]
+    errors: Mapping[str, float]
+
+
+def rows_of(path: Path, columns: Sequence[str], further: Sequence[str] = ()) -> list[dict[str, str]]:
+    """The rows of a CSV file with these columns, and one with a time or one of `further`. Raises `UsageError`."""
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = [
+                {str(key).strip().lower(): str(value).strip() for key, value in row.items()}
+                for row in csv.DictReader(file)
+            ]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UsageError(f"cannot read {path}: {error}; needs a CSV file") from None
+    known = set(rows[0]) if rows else set()
+    if missing := [name for name in columns if name not in known]:
+        raise UsageError(f"{path} lacks the column {missing[0]!r}; needs {', '.join(columns)}, and a time")
+    if not known & {*TIMES, *further}:
+        raise UsageError(f"{path} has no time; needs a column {', '.join((*TIMES, *further))}")
+    if len(rows) < LEAST_ROWS:
+        raise UsageError(f"{path} has {len(rows)} rows; needs at least {LEAST_ROWS}")
+    return rows
+
+
+def _number(path: Path, line: int, row: Mapping[str, str], name: str, default: str = "") -> float:
+    text = row.get(name) or default
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise UsageError(f"{path}, line {line}: {name}={text!r} is no number above 0; needs one")
+    return value
+
+
+def _seconds(path: Path, line: int, row: Mapping[str, str], flops: float) -> float:
+    for name, unit in TIMES.items():
+        if name in row:
+            return unit * _number(path, line, row, name)
+    return flops / (1e12 * _number(path, line, row, "tflops"))
+
+
+def gemms(path: Path) -> dict[Gemm, float]:
+    """Seconds by shape, the median of those that a table has several times. Raises `UsageError`."""
+    found: dict[Gemm, list[float]] = defaultdict(list)
+    for number, row in enumerate(rows_of(path, ("m", "n", "k"), ("tflops",)), 2):
+        m, n, k = (int(_number(path, number, row, name)) for name in "mnk")
+        batch = int(_number(path, number, row, "batch", "1"))
+        found[m, n, k, batch].append(_seconds(path, number, row, 2.0 * m * n * k * batch))
+    return {shape: median(times) for shape, times in found.items()}
+
+
+def attention(path: Path) -> list[TimedAttention]:
+    """The passes of a table. Raises `UsageError`."""
+    passes = []
+    for number, row in enumerate(rows_of(path, ("batch", "seq", "heads", "head_size", "pass")), 2):
+        b, s, heads, head = (int(_number(path, number, row, name)) for name in ("batch", "seq", "heads", "head_size"))
+        if row["pass"] not in PRODUCTS:
+            raise UsageError(f"{path}, line {number}: pass={row['pass']!r}; needs {' or '.join(PRODUCTS)}")
+        flops = 2.0 * PRODUCTS[row["pass"]] * b * heads * s * s * head
+        work = FusedAttention(flops, s, head, row["pass"] == "backward", b * heads * s)
+        passes.append(TimedAttention(work, _seconds(path, number, row, flops)))
+    return passes
+
+
+def collective(path: Path) -> TimedCollective:
+    """The collective of a file that nccl-tests printed. Raises `UsageError`."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {path}: {error}; needs what nccl-tests prints") from None
+    found = [(float(size), operation, *map(float, rest)) for size, operation, *rest in NCCL_LINE.findall(text)]
+    rows = [row for row in found if row[2] > 0 and row[3] > 0]
+    if len(rows) < LEAST_ROWS:
+        raise UsageError(f"{path} has {len(rows)} lines with a size and a time; needs what nccl-tests prints")
+    _, operation, _, algorithm, bus = max(rows)
+    factor = bus / algorithm  # 2(n-1)/n of an all-reduce, which is at least 1, (n-1)/n of the others
+    name = ALL_REDUCE if factor > 0.99 else HALVES[operation != "none"]
+    share = factor / 2 if name == ALL_REDUCE else factor
+    ranks = len(NCCL_RANK.findall(text)) or round(1 / max(0.01, 1 - share))
+    if abs(share - (ranks - 1) / ranks) > 0.01:  # as rounded there
+        raise UsageError(
+            f"{path}: bus over algorithm bandwidth is {factor:.3g} on {ranks} GPUs; needs that of an all-reduce, "
+            "all-gather or reduce-scatter; try all_reduce_perf"
+        )
+    return TimedCollective(path.name, name, ranks, [FitPoint(1, factor * row[0], 1e-6 * row[2]) for row in rows])
+
+
+def _links(files: Iterable[Path], gpus_per_node: int) -> tuple[dict[str, tuple[Fitted, str]], dict[str, float]]:
+    """Latency and bandwidth by number of GPUs, and the errors. Raises `UsageError`."""
+    numbers: dict[str, tuple[Fitted, str]] = {}
+    errors: dict[str, float] = {}
+    by_ranks: dict[int, dict[str, TimedCollective]] = defaultdict(dict)
+    for path in files:
+        timed = collective(path)
+        if timed.ranks not in GROUPS or timed.ranks > gpus_per_node:
+            raise UsageError(f"{path} is of {timed.ranks} GPUs; needs 2, 4 or 8 of one node")
+        if timed.name in by_ranks[timed.ranks]:
+            raise UsageError(f"{path} is a second {timed.name} of {timed.ranks} GPUs; needs one")
+        by_ranks[timed.ranks][timed.name] = timed
+    for ranks, named in by_ranks.items():
+        if set(named) not in ({ALL_REDUCE}, set(HALVES)):
+            given = " and ".join(named)
+            raise UsageError(
+                f"collectives of {ranks} GPUs are {given}; needs an {ALL_REDUCE}, or both {' and '.join(HALVES)}"
+            )
+        fitted = [line(each.rows) for each in named.values()]
+        source = " and ".join(each.file for each in named.values())
+        latency, bandwidth = _added([each[0] for each in fitted]), _mean_rate([each[1] for each in fitted])
+        numbers[f"nvlink_latency_{ranks}"] = latency, f"{source}: what does not depend on the size"
+        numbers[f"nvlink_bandwidth_{ranks}"] = bandwidth, f"{source}: bus bandwidth over the rest"
+        for each, (constant, rate) in zip(named.values(), fitted, strict=True):
+            errors[f"{each.name} of {ranks}"] = expm1(line_error(each.rows, constant.value, rate.value))
+    return numbers, errors
+
+
+def _added(latencies: Sequence[Fitted]) -> Fitted:
+    """The latency of one collective after the other."""
+    return Fitted(*map(sum, zip(*latencies, strict=True)))
+
+
+def _mean_rate(rates: Sequence[Fitted]) -> Fitted:
+    """The rate of as many bytes by each: their harmonic mean."""
+    return Fitted(*(len(rates) / sum(1 / rate for rate in of_each) for of_each in zip(*rates, strict=True)))
+
+
+def fit_tables(
+    base: str, gemm_file: Path | None, attention_file: Path | None, collectives: Iterable[Path]
+) -> FromTables:
+    """The numbers of `base` that these tables decide. Raises `UsageError` for a table that cannot be read."""
+    known, cluster = read_parameters(base), load_cluster(base)
+    numbers: dict[str, tuple[Fitted, str]] = {}
+    errors: dict[str, float] = {}
+    if gemm_file:
+        times = gemms(gemm_file)
+        source = f"fitted, with the other GEMM numbers, to {len(times)} products of {gemm_file.name}"
+        fitted = fit_gemms(times, cluster)
+        numbers |= {name: (number, source) for name, number in fitted.items()}
+        cluster = replace(cluster, **{name: number.value for name, number in fitted.items()})  # type: ignore[arg-type]
+        errors["products"] = expm1(gemm_error(times, cluster, {}))
+    if attention_file:
+        passes = attention(attention_file)
+        source = f"fitted to {len(passes)} passes of {attention_file.name}"
+        found = _attention_numbers(passes, cluster)
+        numbers |= {name: (number, source) for name, number in found.items()}
+        cluster = replace(cluster, **{name: number.value for name, number in found.items()})  # type: ignore[arg-type]
+        errors["attention"] = expm1(_attention_error(passes, cluster))
+    links, link_errors = _links(collectives, cluster.gpus_per_node)
+    numbers |= links
+    errors |= link_errors
+    after = {name: as_parameter(name, known, value, source, MEASURED) for name, (value, source) in numbers.items()}
+    return FromTables(base, {name: known[name] for name in after}, after, errors)
+
+
+def _attention_numbers(passes: Sequence[TimedAttention], cluster: Cluster) -> dict[str, Fitted]:
+    """The shares of the peak at which long passes run, by the model's rule for shorter ones and other heads.
+
+    Where the table has passes of several lengths, that with half of the share is fitted, too, and likewise the rows.
+    """
+    lengths = [cluster.attention_half_length]
+    if len({each.work.seq for each in passes}) >= LEAST_ROWS:
+        lengths += _steps(1, 3_000)
+    best: dict[str, Fitted] = {}
+    least = inf
+    for length in lengths:
+        numbers = {"attention_half_length": _about(length)} if len(lengths) > 1 else {}
+        spread = 0.0
+        for name, backward in (("forward", False), ("backward", True)):
+            if own := [each for each in passes if each.work.backward == backward]:
+                known = replace(cluster, **{f"attention_{name}": 1.0, "attention_half_length": length})  # type: ignore[arg-type]
+                shares, rows, apart = _share(own, known, f"attention_half_rows_{name}")
+                numbers |= {f"attention_{name}": Fitted(median(shares), min(shares), max(shares))} | rows
+                spread += apart
+        if spread < least:
+            best, least = numbers, spread
+    return best
+
+
+def _share(passes: Sequence[TimedAttention], known: Cluster, name: str) -> tuple[list[float], dict[str, Fitted], float]:
+    """By pass the share of the peak on a cluster that has all of it; the rows with half of it, if they can be told.
+
+    The last value is how far the logarithms of the shares are apart, summed up.
+    """
+
+    def shares(rows: float) -> list[float]:
+        whole = KernelModel(replace(known, **{name: rows}))  # type: ignore[arg-type]
+        return [whole.attention(*each.work) / each.seconds for each in passes]
+
+    def apart(rows: float) -> float:
+        logs = [log(value) for value in shares(rows)]
+        return sum(abs(value - median(logs)) for value in logs)
+
+    rows = getattr(known, name)
+    if len({each.work.rows for each in passes}) < LEAST_ROWS:
+        return shares(rows), {}, apart(rows)
+    rows = min([rows, *_steps(1_000, 500_000)], key=apart)
+    return shares(rows), {name: _about(rows)}, apart(rows)
+
+
+def _steps(low: float, high: float) -> list[float]:
+    """Numbers from `low` on, each a fifth larger than the one before."""
+    return [float(round(low * 1.2**step)) for step in range(round(log(high / low) / log(1.2)) + 1)]
+
+
+def _about(value: float) -> Fitted:
+    """A number that is known to a factor of two."""
+    return Fitted(value, value / 2, 2 * value)
+
+
+def _attention_error(passes: Sequence[TimedAttention], cluster: Cluster) -> float:
+    """Mean |log(model / measured)| over the passes."""
+    model = KernelModel(cluster)
+    return sum(abs(log(model.attention(*each.work) / each.seconds)) for each in passes) / len(passes)
+
+
+def text(found: FromTables, name: str, command: str) -> str:
+    """The cluster file: what differs from the base, and what of the model is how far from the tables."""
+    comment = f"Made by `{command}`: what the tables measured; all else is {found.base}'s. Mean difference of the model"
+    lines = [f"# {line}" for line in wrap(f"{comment} from them: {fit_errors(found.errors)}.", WIDTH - 2)]
+    lines += ["", f"name = {quoted(name)}", f"description = {quoted(f'{found.base}, with tables of this machine')}"]
+    lines += [f"base = {quoted(found.base)}"]
+    return "\n".join([*lines, *(line for each in found.after.values() for line in parameter_lines(each))]) + "\n"
+
+
+def document(out: Path, found: FromTables) -> dict[str, Any]:
+    """What `--json` prints."""
+    return {
+        "out": str(out),
+        "base": found.base,
+        "before": {name: each.value for name, each in found.before.items()},
+        "parameters": [asdict(each) for each in found.after.values()],
+        "errors": dict(found.errors),
+    }

@@ -1,0 +1,341 @@
+"""Why a measured iteration takes as long as it does: single causes that would explain it, and the gap to another run.
+
+A cause is one change of the simulated machine, program or configuration. That of a rate has a size, which is fitted so
+that the simulated time is the measured one; a switch is either on or off. Causes are ranked by `Cause.score`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cache
+from itertools import combinations
+from math import exp, factorial, log
+from typing import Any
+
+from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.errors import ConfigurationError
+from ptdp_core.formulas import model_flops_per_iteration
+from ptdp_core.simulator import PAPER, Cluster, simulate
+from reproduce.annex.explain.throughput_lines import Measurement
+from reproduce.experiment import margins
+
+MOST_PLAYERS = 12  # differences whose 2^n coalitions are all simulated
+ACCOUNTING = 0.15  # a log's FLOPs per token farther from the model's than this are counted otherwise
+LARGEST = 1000.0  # a rate that has to be this much lower explains nothing
+
+NETWORK = ("hca_bandwidth", "p2p_bandwidth", "tensor_hca_bandwidth", "allreduce_hca_bandwidth", "zero3_bandwidth")
+NVLINK = ("nvlink_bandwidth_2", "nvlink_bandwidth_4", "nvlink_bandwidth_8", "nvlink_p2p_bandwidth")
+DECIDED_BY = {
+    "GEMM rate": "reproduce calibrate on one GPU, or a run with p=t=d=1",
+    "memory rate": "reproduce calibrate on one GPU",
+    "network": "nccl-tests all_reduce_perf over two nodes",
+    "NVLink": "nccl-tests all_reduce_perf inside a node",
+    "straggler": "the same run on other nodes, or each GPU alone",
+    "precision": "the dtype that the log's header says",
+    "accounting": "tokens per second, counted by hand",
+}
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One change that would make the simulated iteration take `seconds`.
+
+    `explained` is its share of the gap between the simulated and the measured time, of their logarithms. `score` is
+    the square of how far it leaves the time from the measured one, in margins beyond the first, and of how unusual it
+    is, as of normally distributed errors: 0 is likely. A log that contradicts itself has -1.
+    """
+
+    name: str
+    change: str
+    seconds: float
+    explained: float
+    score: float
+    decided_by: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A measured iteration time beside the simulated one, and what would explain it, best first.
+
+    `low` and `high` are the interval; None where the cluster's errors are not known, and `tolerance` is then Selene's.
+    """
+
+    measured: float
+    simulated: float
+    low: float | None
+    high: float | None
+    tolerance: float
+    causes: tuple[Cause, ...]
+
+    @property
+    def inside(self) -> bool:
+        """Whether the measured time is as near to the simulated one as the simulator is sure."""
+        return 1 / self.tolerance <= self.measured / self.simulated <= self.tolerance
+
+    @property
+    def deciding(self) -> str | None:
+        """The measurement that would decide between the first two causes; None with fewer than two."""
+        if len(self.causes) < 2:
+            return None
+        return self.causes[0].decided_by
+
+
+def explain(config: TrainingConfig, cluster: Cluster, measurement: Measurement) -> Explanation:
+    """What would explain a measurement of `config` on `cluster`."""
+    simulated = simulate(config, cluster).iteration_time
+    measured = measurement.iteration_time(config, cluster.peak_flops)
+    known, scored = margins.read(cluster.name), margins.read("selene")
+    assert scored is not None
+    margin = (known or scored).throughput
+    if config.parallel.data_parallel == "zero3":
+        margin = (known or scored).zero3
+    of = _Measured(config, cluster, simulated, measured, scored.throughput.factor)
+    causes = [*_accounting(of, measurement), *_rates(of), *_switches(of), *_fields(of)]
+    causes = [cause for cause in causes if cause.explained > 0.02 or cause.name == "accounting"]
+    interval = margin.interval(simulated) if known else None
+    low, high = (interval.low, interval.high) if interval else (None, None)
+    return Explanation(
+        measured, simulated, low, high, margin.factor, tuple(sorted(causes, key=lambda cause: cause.score))
+    )
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """What every cause is judged against."""
+
+    config: TrainingConfig
+    cluster: Cluster
+    simulated: float
+    measured: float
+    margin: float
+
+    @property
+    def gap(self) -> float:
+        return log(self.measured / self.simulated)
+
+    def cause(self, name: str, change: str, seconds: float, unusual: float) -> Cause:
+        left = abs(log(self.measured / seconds))
+        explained = 1 - left / abs(self.gap) if self.gap else 0.0
+        score = max(0.0, left / log(self.margin) - 1) ** 2 + unusual**2
+        return Cause(name, change, seconds, explained, score, DECIDED_BY.get(name, f"whether the run has {change}"))
+
+
+def _accounting(of: _Measured, measurement: Measurement) -> Iterator[Cause]:
+    """A log whose rate and time contradict each other: it counts FLOPs of another model, or not all parameters."""
+    implied = measurement.flops_per_token(of.config, of.cluster.peak_flops)
+    if implied is None:
+        return
+    parallel, model = of.config.parallel, of.config.model
+    counted = model_flops_per_iteration(model, parallel.B) / (parallel.B * model.seq)
+    if abs(log(implied / counted)) > ACCOUNTING:
+        change = f"the log counts {implied / 1e9:.3g} GFLOP a token, the model has {counted / 1e9:.3g}"
+        yield Cause("accounting", change, of.measured, 0.0, -1.0, DECIDED_BY["accounting"])
+
+
+def _rates(of: _Measured) -> Iterator[Cause]:
+    """Rates that are lower, or higher, by the factor that explains the time, and the factor that is usual."""
+    changes: Mapping[str, tuple[tuple[str, ...], float]] = {
+        "GEMM rate": (("peak_flops",), 1.25),
+        "memory rate": (("memory_bandwidth",), 1.25),
+        "network": (NETWORK, 10.0),  # TCP sockets in place of RDMA, or one HCA of eight
+        "NVLink": (NVLINK, 2.0),
+        "straggler": (("peak_flops", "memory_bandwidth"), 1.3),
+    }
+    for name, (numbers, usual) in changes.items():
+        if name == "network" and of.config.parallel.n <= of.cluster.gpus_per_node:
+            continue
+        if name == "straggler" and of.gap < 0:
+            continue
+
+        def seconds(factor: float, numbers: tuple[str, ...] = numbers) -> float:
+            slower: dict[str, Any] = {number: getattr(of.cluster, number) / factor for number in numbers}
+            return simulate(of.config, replace(of.cluster, **slower)).iteration_time
+
+        factor, reached = _fitted(seconds, of.measured, LARGEST if of.gap > 0 else 1 / LARGEST)
+        change = f"{name} at 1/{factor:.3g}" if factor > 1 else f"{name} x{1 / factor:.3g}"
+        if name == "straggler":
+            change = f"the slowest GPU {factor - 1:.0%} slower"
+        yield of.cause(name, change, reached, abs(log(factor)) / log(usual))
+
+
+def _fitted(seconds: Callable[[float], float], measured: float, end: float) -> tuple[float, float]:
+    """The factor between 1 and `end` at which `seconds` is nearest to `measured`, by bisection, and the seconds."""
+    low, high = 0.0, log(end)
+    if (seconds(end) - measured) * high < 0:
+        return end, seconds(end)
+    for _ in range(20):
+        middle = (low + high) / 2
+        low, high = (middle, high) if (seconds(exp(middle)) - measured) * log(end) < 0 else (low, middle)
+    return exp(high), seconds(exp(high))
+
+
+def _switches(of: _Measured) -> Iterator[Cause]:
+    """The training program with one feature on or off, and with GEMMs in fp32 on CUDA cores."""
+    for name, value in vars(of.cluster.software).items():
+        software = replace(of.cluster.software, **{name: not value})
+        seconds = simulate(of.config, of.cluster, software).iteration_time
+        yield of.cause(name, f"{name}={str(not value).lower()}", seconds, 1.0)
+    # `gemm_unaligned` is the rate of CUDA cores, which are all that fp32 has without TF32.
+    numbers: dict[str, Any] = {"peak_flops": of.cluster.peak_flops * of.cluster.gemm_unaligned, "element_bytes": 4}
+    seconds = simulate(of.config, replace(of.cluster, **numbers)).iteration_time
+    yield of.cause("precision", "fp32 in place of 16 bits", seconds, 0.5)
+
+
+def _fields(of: _Measured) -> Iterator[Cause]:
+    """The configuration with one field another: switches and choices, sizes halved and doubled."""
+    plain = asdict(of.config.model) | asdict(of.config.parallel)
+    for changed in _other_values(plain):
+        words = ", ".join(f"{name}={value}" for name, value in changed.items())
+        try:
+            seconds = simulate(TrainingConfig.from_plain(plain | changed), of.cluster).iteration_time
+        except ConfigurationError:
+            continue
+        sizes = not isinstance(next(iter(changed.values())), bool | str)
+        yield of.cause(next(iter(changed)), words, seconds, 1.5 if sizes else 1.0)
+
+
+def _other_values(plain: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for name in ("fused", "scatter_gather", "sequence_parallel", "sharded_optimizer"):
+        yield {name: not plain[name]}
+    choices = {"recompute": ("full", "selective", "none"), "attention": ("operators", "sdpa")}
+    choices["data_parallel"] = ("local", "torch")
+    for name, values in choices.items():
+        yield from ({name: value} for value in values if value != plain[name])
+    for name in ("b", "v", "B", "seq", "layers"):
+        yield from ({name: value} for value in (plain[name] // 2, plain[name] * 2) if value)
+    yield {"hidden": plain["hidden"] // 2, "heads": plain["heads"] // 2}
+    yield {"hidden": plain["hidden"] * 2, "heads": plain["heads"] * 2}
+    for one, other in (("p", "d"), ("d", "p"), ("t", "d"), ("d", "t"), ("p", "t"), ("t", "p")):
+        if plain[other] % 2 == 0:
+            yield {one: plain[one] * 2, other: plain[other] // 2}
+
+
+@dataclass(frozen=True)
+class Share:
+    """A difference of two configurations, and its Shapley share of the gap of their MFU, as a factor."""
+
+    change: str
+    factor: float
+
+
+CLUSTER = "cluster"
+# What is one difference in any case: the model, and the sizes of the layout with the batch.
+MODEL = tuple(item.name for item in fields(ModelConfig))
+SIZES = tuple(item.name for item in fields(ParallelConfig) if type(item.default) is int)
+Player = tuple[str, ...]  # names of fields that change together
+
+
+@dataclass(frozen=True)
+class Gap:
+    """The ratio of one run's MFU to another's: `simulated` is the product of the `shares`, worst first.
+
+    `measured` is that of the measured times, and `unexplained` measured over simulated; None where one is not known.
+    Of the differences beyond the eleventh, `together` says how many fields are one share.
+    """
+
+    simulated: float
+    shares: tuple[Share, ...]
+    together: int
+    measured: float | None = None
+
+    @property
+    def unexplained(self) -> float | None:
+        """The factor that the differences do not explain."""
+        return None if self.measured is None else self.measured / self.simulated
+
+
+def split_gap(
+    slow: TrainingConfig,
+    fast: TrainingConfig,
+    cluster: Cluster,
+    other: Cluster | None = None,
+    measured: float | None = None,
+) -> Gap:
+    """Split the simulated ratio of the MFU of `slow` on `cluster` to that of `fast`, on the `other`, by difference.
+
+    The model is one difference, the layout's sizes with the batch are one, and so are fields that are possible only
+    together. Each has its Shapley value of the logarithm: the mean of what it adds over all orders in which `fast` can
+    be made into `slow`. `measured` is the ratio as measured.
+    """
+    other = cluster if other is None else other
+    before, after = (asdict(config.model) | asdict(config.parallel) for config in (fast, slow))
+    different = [name for name in before if before[name] != after[name]]
+    groups = [tuple(name for name in different if name in together) for together in (MODEL, SIZES)]
+    players = [group for group in groups if group] + [(n,) for n in different if n not in MODEL + SIZES]
+    if vars(other) != vars(cluster):
+        before[CLUSTER], after[CLUSTER] = (f"{on.name}{_beyond(on)}" for on in (other, cluster))
+        players.insert(0, (CLUSTER,))
+    together = 0
+    if len(players) > MOST_PLAYERS:
+        last = tuple(name for group in players[MOST_PLAYERS - 1 :] for name in group)
+        players, together = [*players[: MOST_PLAYERS - 1], last], len(last)
+
+    @cache
+    def value(changed: frozenset[str]) -> float | None:
+        """The logarithm of the MFU with these fields as they are after; None if there is no such configuration."""
+        mixed = {name: (after if name in changed else before)[name] for name in before if name != CLUSTER}
+        try:
+            estimate = simulate(TrainingConfig.from_plain(mixed), cluster if CLUSTER in changed else other)
+        except ConfigurationError:
+            return None
+        return log(estimate.model_flops_utilization)
+
+    players = _possible(players, lambda chosen: value(_names(chosen)) is not None)
+    values = {}
+    for size in range(len(players) + 1):
+        for chosen in combinations(range(len(players)), size):
+            found = value(_names(players[player] for player in chosen))
+            assert found is not None
+            values[frozenset(chosen)] = found
+    shares = (
+        Share(_words([n for n in before if n in names], before, after), exp(_shapley(player, len(players), values)))
+        for player, names in enumerate(players)
+    )
+    ratio = exp(values[frozenset(range(len(players)))] - values[frozenset()])
+    return Gap(ratio, tuple(sorted(shares, key=lambda share: share.factor)), together, measured)
+
+
+def _names(players: Iterable[Player]) -> frozenset[str]:
+    return frozenset(name for player in players for name in player)
+
+
+def _possible(players: list[Player], possible: Callable[[Sequence[Player]], bool]) -> list[Player]:
+    """The players, those that are possible only together made one: then any of them may change without the rest.
+
+    All together are possible. The fewest that are not join the fewest others with which they are.
+    """
+    for size in range(1, len(players)):
+        for chosen in combinations(players, size):
+            if not possible(chosen):
+                rest = [player for player in players if player not in chosen]
+                sets = (more for k in range(1, len(rest) + 1) for more in combinations(rest, k))
+                joined = next(more for more in sets if possible((*chosen, *more)))
+                one = tuple(name for player in (*chosen, *joined) for name in player)
+                return _possible([*(player for player in rest if player not in joined), one], possible)
+    return players
+
+
+def utilization(config: TrainingConfig, cluster: Cluster, seconds: float) -> float:
+    """MFU of an iteration that takes so many seconds."""
+    flops = model_flops_per_iteration(config.model, config.parallel.B)
+    return flops / (config.parallel.n * cluster.peak_flops * seconds)
+
+
+def _beyond(cluster: Cluster) -> str:
+    """What the program of a cluster does beyond the paper's, in words."""
+    features = [name for name, value in vars(cluster.software).items() if value != getattr(PAPER, name)]
+    return f" ({', '.join(features)})" if features else ""
+
+
+def _words(names: list[str], before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {before[name]} to {after[name]}" for name in names)
+
+
+def _shapley(player: int, n: int, values: Mapping[frozenset[int], float]) -> float:
+    """Shapley 1953: the sum over coalitions S without the player of |S|! (n-|S|-1)! / n! (v(S + player) - v(S))."""
+    total = 0.0
+    for coalition, value in values.items():
+        if player not in coalition:
+            size = len(coalition)
+            weight = factorial(size) * factorial(n - size - 1) / factorial(n)
+            total += weight * (values[coalition | {player}] - value)
+    return total

@@ -1,0 +1,256 @@
+"""What the page asks Python for, in a browser's worker or here: each answer is plain JSON data.
+
+The page computes nothing itself. `call` is the only entry: it takes the name of one of the functions in `ANSWERS` or
+`ANSWERS_ON_CLUSTER` and its arguments as JSON, and returns {"answer": ...} or {"error": "one line"} as JSON. Nothing
+here imports numpy, pandas or torch.
+"""
+
+import gc
+import json
+import tempfile
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from ptdp_core.schedules import names
+from ptdp_core.simulator import cluster_path
+from ptdp_core.simulator.cluster import CLUSTER_FOLDER, read_parameters
+from reproduce.annex.page import answers, form, lessons, scenarios, timelines
+from reproduce.experiment import catalog
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.judging import agreement
+from reproduce.experiment.metrics import METRICS, listed
+from reproduce.output.plain_text import plain
+from reproduce.planning import run_cost
+from reproduce.planning.models import find, main_names
+from reproduce.planning.plan import make_plan, request
+from reproduce.running import runner
+from reproduce.running.fidelities import code_digest, evaluator
+from reproduce.running.simulated import open_cluster
+from results.records import PointResult
+from results.records.errors import ReproduceError
+
+SHOWN_PLANS = 8
+SHOWN_OF_QUANTITY = ("name", "heading", "axis", "shown", "factor", "digits")
+
+
+def call(name: str, arguments: str) -> str:
+    """The answer of a function to JSON arguments, as JSON; a user's mistake is an 'error' of one line.
+
+    What is simulated is so on a `cluster`, by name, with `changes` of its numbers or, in its place, the `text` of a
+    file; the functions get what `load_cluster` takes.
+    """
+    try:
+        given = json.loads(arguments)
+        if name in ANSWERS:
+            answer = ANSWERS[name](**given)
+        else:
+            file = _file(given.pop("cluster", "selene"), given.pop("changes", {}), given.pop("text", ""))
+            answer = ANSWERS_ON_CLUSTER[name](**given, cluster=file)
+        return json.dumps({"answer": answer})
+    except (ReproduceError, ValueError, OverflowError) as error:
+        return json.dumps({"error": str(error)})
+
+
+def prepare() -> None:
+    """Load all definitions, so that a snapshot of the interpreter has them; nothing is simulated."""
+    for name in start()["clusters"]:
+        open_cluster(name)
+    for id in catalog.ids():
+        shown = catalog.load(id)
+        code_digest(shown, shown.fidelities[0])
+    gc.collect()
+    gc.freeze()  # these objects live as long as the page: later collections need not look through them
+    gc.set_threshold(100_000)  # a timeline is a million small tuples without a cycle
+
+
+def start() -> dict[str, Any]:
+    """What the page offers: clusters, models, schedules, and the form of a configuration."""
+    return {
+        "clusters": sorted(path.stem for path in CLUSTER_FOLDER.glob("*.toml")),
+        "models": {name: asdict(model) for name, model, missing in map(find, main_names()) if not missing},
+        "schedules": list(names()),
+        "fields": form.offered(),
+        "metrics": [
+            _fields(metric, "name", "factor", "digits")
+            | {"heading": " ".join(metric.short.split()) or metric.heading, "sure": metric.margin is not None}
+            for metric in listed()
+        ],
+        "swept": answers.SWEEPABLE,
+        "scenarios": scenarios.offered(),
+        "lessons": lessons.offered(),
+        "of_run": [_fields(METRICS[name], "name", "heading", "factor", "digits") for name in run_cost.NAMES],
+    }
+
+
+def artifacts() -> dict[str, Any]:
+    """The figures and tables that the page can draw. Loads all of them, which the first one need not wait for."""
+    return {"artifacts": [_heading(catalog.load(id)) for id in catalog.ids()]}
+
+
+def _heading(artifact: Artifact) -> dict[str, Any]:
+    return _fields(artifact, "id", "label", "title", "place") | {"fidelity": artifact.fidelities[0]}
+
+
+def _fields(shown: object, *names: str) -> dict[str, Any]:
+    """Some of an object's values, by name."""
+    return {name: getattr(shown, name) for name in names}
+
+
+def cluster(name: str, text: str = "") -> dict[str, Any]:
+    """The numbers of a cluster: of a shipped one, or of the text of a cluster file."""
+    file = _file(name, {}, text)
+    numbers = [
+        asdict(number) | {"words": form.number_words(name), "shown": form.prefixed(number)}
+        for name, number in read_parameters(file).items()
+    ]
+    described = _described(file).get("description", "")
+    return {"description": described, "numbers": numbers}
+
+
+def _called(cluster: str) -> str:
+    """What people call a cluster: a shipped one by its name, a file by the name in it."""
+    return str(_described(cluster).get("name")) if "/" in cluster else cluster
+
+
+def _described(cluster: str) -> dict[str, Any]:
+    return tomllib.loads(cluster_path(cluster).read_text(encoding="utf-8"))
+
+
+def _file(name: str, changes: Mapping[str, float], text: str) -> str:
+    """What `load_cluster` takes for a cluster: its name, or the path of a file with the changes or the text in it.
+
+    Raises `ValueError` for a change of what is no number of a cluster, or out of its range.
+    """
+    if not changes and not text:
+        return name
+    if not text:
+        parameters = read_parameters(name)
+        lines = [f'name = "{name}, edited"', f'description = "{name} with changed numbers"', f'base = "{name}"']
+        for key, value in changes.items():
+            if key not in parameters:
+                raise ValueError(f"{key}={value} is no number of a cluster; needs one of those listed")
+            p = parameters[key]
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise ValueError(f"{key}={value!r} is no number; needs {p.low:g} to {p.high:g} {p.unit}")
+            if not p.low <= value <= p.high:
+                raise ValueError(f"{key}={value:g} lies outside its range; needs {p.low:g} to {p.high:g} {p.unit}")
+            lines.append(f"{key} = {value!r}")
+        text = "\n".join(lines)
+    path = Path(tempfile.gettempdir()) / f"cluster-{sha256(text.encode()).hexdigest()[:16]}.toml"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+@lru_cache(maxsize=64)
+def artifact(id: str, cluster: str) -> dict[str, Any]:
+    """An artifact at its first fidelity and scale, computed now: points, claims with verdicts, notes."""
+    plan = runner.plan(catalog.load(id), Path(tempfile.gettempdir()), cluster=cluster)
+    shown, evaluate_point = plan.artifact, evaluator(plan)
+    points, claims, notes = runner.judge_points(evaluate_point, tuple(map(evaluate_point.evaluate, plan.points)))
+    return _heading(shown) | {
+        "description": shown.description,
+        "fidelity": plan.fidelity,
+        "cluster": _called(cluster) if evaluate_point.cluster_ref else None,
+        "quantities": [_fields(quantity, *SHOWN_OF_QUANTITY) for quantity in shown.quantities],
+        "columns": {heading: name for name, heading in shown.columns.items()},
+        "x": asdict(shown.x_axis) if shown.x_axis else None,
+        "points": [_point(shown, point) for point in points],
+        "claims": [
+            _fields(claim, "id", "place", "tolerance", "verdict", "explanation") | {"sentence": plain(claim.sentence)}
+            for claim in claims
+        ],
+        "notes": list(notes),
+        "looks": {
+            series: {"colour": look["color"], "dotted": look.get("linestyle") == ":"}
+            for series, look in shown.looks.items()
+            if "color" in look
+        },
+    }
+
+
+def _point(shown: Artifact, point: PointResult) -> dict[str, Any]:
+    return _fields(point, "key", "series", "label", "status", "reason") | {
+        "parameters": dict(point.parameters),
+        "agreement": agreement(shown, point),
+        "metrics": {name: metric.value for name, metric in point.metrics.items()},
+        "intervals": {
+            name: [metric.interval.low, metric.interval.high]
+            for name, metric in point.metrics.items()
+            if metric.interval is not None
+        },
+        "paper": {name: value.value for name, value in point.paper.items()},
+    }
+
+
+def what_if(
+    configuration: Mapping[str, Any],
+    cluster: str,
+    tokens: str = "",
+    price: str = "",
+    sensitivity: bool = False,
+    before: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """A configuration simulated: what `reproduce simulate --json` says of it, and `answers.further`.
+
+    `tokens` (as '300B') ask for the whole run, too, a `price` of a GPU hour for its cost, `sensitivity` for what limits
+    an iteration, and `before` (as `compare`'s `other`) for a sentence on what changed since then.
+    """
+    answer = answers.evaluated(configuration, cluster, tokens, price, sensitivity)
+    changed = compare(configuration, cluster, before, tokens, price)["sentence"] if before else ""
+    return answer | answers.further(configuration, cluster, answer) | {"changed": changed}
+
+
+def compare(
+    configuration: Mapping[str, Any], cluster: str, other: Mapping[str, Any], tokens: str = "", price: str = ""
+) -> dict[str, Any]:
+    """What `answers.compared` says of another configuration, with a cluster of its own, and this one."""
+    file = _file(other.get("cluster", "selene"), other.get("changes", {}), other.get("text", ""))
+    before = {"configuration": other.get("configuration", {}), "cluster": file}
+    return answers.compared(before, {"configuration": configuration, "cluster": cluster}, tokens, price)
+
+
+def plan(model: Mapping[str, int], gpus: int, batch: int, cluster: str) -> dict[str, Any]:
+    """The fastest configurations of a model on so many GPUs, by `reproduce plan`'s search."""
+    name, job = request({**model, "gpus": gpus, "batch": batch})
+    loaded, reference = open_cluster(cluster)
+    result = make_plan(name, job, loaded, reference.name, SHOWN_PLANS)
+    return {
+        "simulated": len(result.search.ranked),
+        "plans": [
+            {"configuration": estimate.config.to_plain()}
+            | {metric.name: metric.simulated(estimate, loaded) for metric in listed()}
+            for estimate in result.search.ranked[:SHOWN_PLANS]
+        ],
+    }
+
+
+def timeline(configuration: Mapping[str, Any], cluster: str) -> dict[str, Any]:
+    """The simulated passes of every pipeline rank (`timelines.timeline`)."""
+    return timelines.timeline(answers.without_default_schedule(configuration), cluster)
+
+
+def wait(configuration: Mapping[str, Any], cluster: str, rank: int, place: int) -> dict[str, Any]:
+    """For whom a rank waits before a pass, in a sentence (`timelines.wait`)."""
+    return timelines.wait(answers.without_default_schedule(configuration), cluster, rank, place)
+
+
+ANSWERS: Mapping[str, Callable[..., dict[str, Any]]] = {
+    "start": start,
+    "artifacts": artifacts,
+    "cluster": cluster,
+    "lesson": lessons.lesson,
+}
+ANSWERS_ON_CLUSTER: Mapping[str, Callable[..., dict[str, Any]]] = {
+    "artifact": artifact,
+    "what_if": what_if,
+    "compare": compare,
+    "sweep": answers.sweep,
+    "plan": plan,
+    "timeline": timeline,
+    "wait": wait,
+}

@@ -1,0 +1,112 @@
+"""What limits an iteration: one thing at a time is changed, and the tokens per second are compared.
+
+Each change is simulated, of the cluster's numbers or of the configuration; nothing is extrapolated.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ptdp_core.config import ParallelConfig, TrainingConfig
+from ptdp_core.errors import ConfigurationError
+from ptdp_core.schedules import default_schedule
+from ptdp_core.simulator import Cluster, Estimate, simulate
+from reproduce.output.columns import Column, Table, key
+from reproduce.planning.space import SPLIT_SCHEDULES, divisors
+
+NETWORK = ("hca_bandwidth", "p2p_bandwidth", "tensor_hca_bandwidth", "allreduce_hca_bandwidth", "zero3_bandwidth")
+NVLINK = ("nvlink_bandwidth_2", "nvlink_bandwidth_4", "nvlink_bandwidth_8", "nvlink_p2p_bandwidth")
+MORE_MEMORY = 16e9
+BAR = 30  # characters of the longest bar
+
+
+def elasticities(estimate: Estimate, cluster: Cluster) -> list[dict[str, Any]]:
+    """Every change with what it makes of the tokens per second: as a fraction more, the largest gain first.
+
+    A change of the configuration that is not legal is left out; one that does not fit in memory is said to be so.
+    """
+    base = estimate.sequences_per_s
+    found = []
+    for change, kind, config, changed in _changes(estimate.config, cluster):
+        other = simulate(config, changed)
+        found.append(
+            {
+                "change": change,
+                "of": kind,
+                "iteration_time": other.iteration_time,
+                "faster_by": other.sequences_per_s / base - 1,
+                "fits": other.fits,
+            }
+        )
+    return sorted(found, key=lambda row: -row["faster_by"])
+
+
+def _changes(config: TrainingConfig, cluster: Cluster) -> Iterator[tuple[str, str, TrainingConfig, Cluster]]:
+    """What is changed, of what it is ('cluster' or 'configuration'), and both with the change."""
+    for change, numbers, factor in (
+        ("network x2", NETWORK, 2),
+        ("NVLink x2", NVLINK, 2),
+        ("GEMM rate +10%", ("peak_flops",), 1.1),
+        ("memory bandwidth x2", ("memory_bandwidth",), 2),
+    ):
+        values = {name: factor * getattr(cluster, name) for name in numbers}
+        yield change, "cluster", config, replace(cluster, **values)
+    # A configuration that fits gains from more memory only by recomputing less, so that is what is compared.
+    roomy = replace(cluster, memory_bytes=cluster.memory_bytes + MORE_MEMORY)
+    least = replace(config, parallel=replace(config.parallel, recompute="auto"))
+    yield "least recomputation that fits", "configuration", least, cluster
+    yield "memory +16 GB, least recomputation", "cluster", least, roomy
+    for change, parallel in _configurations(config):
+        yield change, "configuration", replace(config, parallel=parallel), cluster
+
+
+def _configurations(config: TrainingConfig) -> Iterator[tuple[str, ParallelConfig]]:
+    """The legal neighbours of a configuration: another batch, microbatch size, v or schedule."""
+    parallel = config.parallel
+    usual = default_schedule(parallel.v)
+    yield "batch x2", replace(parallel, B=2 * parallel.B)
+    for more in range(1, parallel.p + 1):  # an interleaved schedule needs a multiple of p
+        if (bigger := _legal(config, B=parallel.B + more * parallel.d * parallel.b)) is not None:
+            yield f"{more} more microbatch{'es' * (more > 1)}", bigger
+            break
+    for b in (parallel.b // 2, 2 * parallel.b):
+        if b and (other := _legal(config, b=b)) is not None:
+            yield f"b={b}", other
+    for v in divisors(config.model.all_layers // parallel.p):
+        if parallel.p > 1 and v != parallel.v and parallel.schedule == usual:
+            other = _legal(config, v=v, schedule=default_schedule(v))
+            if other is not None:
+                yield f"v={v}", other
+    for schedule in SPLIT_SCHEDULES if parallel.p > 1 else ():
+        if schedule == parallel.schedule:
+            continue
+        for v in (1, 2):
+            if (other := _legal(config, schedule=schedule, v=v)) is not None:
+                yield f"{schedule}, v={v}", other
+
+
+def _legal(config: TrainingConfig, **changed: Any) -> ParallelConfig | None:
+    """The parallelisation with these values, None if it is not legal."""
+    try:
+        return replace(config, parallel=replace(config.parallel, **changed)).parallel
+    except ConfigurationError:
+        return None
+
+
+def table(rows: Sequence[dict[str, Any]]) -> Table:
+    """The changes as a table with bars."""
+    largest = max((abs(row["faster_by"]) for row in rows), default=0.0) or 1.0
+
+    def bar(row: dict[str, Any]) -> str:
+        length = round(BAR * abs(row["faster_by"]) / largest)
+        return ("+" if row["faster_by"] > 0 else "-") * length
+
+    return Table(
+        [
+            Column("change", lambda row: row["change"] + ("" if row["fits"] else " (does not fit)")),
+            Column("iteration", key("iteration_time"), "s", ".3f"),
+            Column("tokens/s", key("faster_by"), "%", "+z.1f", 0.01),
+            Column("gain or loss", bar),
+        ],
+        rows,
+    )

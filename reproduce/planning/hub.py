@@ -1,0 +1,216 @@
+"""Models as Hugging Face's hub describes them: their `config.json`, and well-known ones by name. Imports no torch.
+
+What a configuration asks for and the simulator does not model is replaced by the nearest that it does, and said in one
+sentence. (`reproduce.annex.weights.hugging_face` reads weights, too, and refuses what the engine would compute
+differently.)
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ptdp_core.config import ModelConfig
+from ptdp_core.errors import ConfigurationError
+from results.records.errors import UsageError
+
+MOST_TOKENS = 8192  # of a sequence, if none is asked for: models are trained on shorter ones than their positions allow
+
+
+def _config(
+    layers: int, hidden: int, heads: int, kv_heads: int, ffn: int, vocab: int, **further: Any
+) -> dict[str, Any]:
+    return {
+        "num_hidden_layers": layers,
+        "hidden_size": hidden,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "intermediate_size": ffn,
+        "vocab_size": vocab,
+        "tie_word_embeddings": False,
+        **further,
+    }
+
+
+# The configurations on the hub: organisation and name there, and what counts here. `max_position_embeddings` is the
+# length of the sequences that most of the pre-training used, as the models' reports have it.
+QWEN_2 = {"model_type": "qwen2", "max_position_embeddings": 4096, "rope_theta": 1e6}
+MIXTRAL = {"model_type": "mixtral", "rope_theta": 1e6, "num_local_experts": 8, "num_experts_per_tok": 2}
+QWEN_3_MOE = {
+    "model_type": "qwen3_moe",
+    "max_position_embeddings": 4096,
+    "rope_theta": 1e6,
+    "head_dim": 128,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+}
+DEEPSEEK_V3: dict[str, Any] = {
+    "model_type": "deepseek_v3",
+    "max_position_embeddings": 4096,
+    "q_lora_rank": 1536,
+    "kv_lora_rank": 512,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 8,
+    "moe_intermediate_size": 2048,
+    "scoring_func": "sigmoid",
+}
+CONFIGS: Mapping[str, dict[str, Any]] = {
+    "llama-3-405b": _config(126, 16384, 128, 8, 53248, 128256, model_type="llama", rope_theta=5e5),
+    "mistral-7b": _config(32, 4096, 32, 8, 14336, 32000, model_type="mistral"),
+    "mixtral-8x7b": _config(32, 4096, 32, 8, 14336, 32000, **MIXTRAL),
+    "mixtral-8x22b": _config(56, 6144, 48, 8, 16384, 32768, **MIXTRAL),
+    "qwen2.5-7b": _config(28, 3584, 28, 4, 18944, 152064, **QWEN_2),
+    "qwen2.5-32b": _config(64, 5120, 40, 8, 27648, 152064, **QWEN_2),
+    "qwen2.5-72b": _config(80, 8192, 64, 8, 29568, 152064, **QWEN_2),
+    "qwen3-30b-a3b": _config(48, 2048, 32, 4, 6144, 151936, moe_intermediate_size=768, **QWEN_3_MOE),
+    "qwen3-235b-a22b": _config(94, 4096, 64, 4, 12288, 151936, moe_intermediate_size=1536, **QWEN_3_MOE),
+    "gpt-oss-120b": _config(
+        *(36, 2880, 64, 8, 2880, 201088),
+        model_type="gpt_oss",
+        max_position_embeddings=4096,
+        rope_theta=1.5e5,
+        head_dim=64,
+        num_local_experts=128,
+        num_experts_per_tok=4,
+    ),
+    "deepseek-v3": _config(
+        *(61, 7168, 128, 128, 18432, 129280),
+        n_routed_experts=256,
+        first_k_dense_replace=3,
+        num_nextn_predict_layers=1,
+        **DEEPSEEK_V3,
+    ),
+    "kimi-k2": _config(
+        *(61, 7168, 64, 64, 18432, 163840), n_routed_experts=384, first_k_dense_replace=1, **DEEPSEEK_V3
+    ),
+}
+FAMILIES = (
+    *("llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "gpt_oss"),
+    *("deepseek_v2", "deepseek_v3", "kimi_k2"),
+)
+GPT_2_SIZES = ("n_layer", "n_embd", "n_head", "n_positions", "vocab_size")
+EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
+SUFFIXES = ("-hf", "-instruct", "-chat", "-base", "-it", "-v0.1", "-v0.3")
+OTHER_NAMES = {
+    "405b": "llama-3-405b",
+    "gpt3-175b": "175b",
+    "deepseekv3": "deepseek-v3",
+    "nemotron-8b": "nemotron-3-8b",
+    "nemotron-15b": "nemotron-4-15b",
+    "nemotron-22b": "nemotron-3-22b",
+    "nemotron-340b": "nemotron-4-340b",
+}
+
+
+class Known(NamedTuple):
+    """A model: how it is called here, its sizes, and what of it is not modelled; '' if all is."""
+
+    name: str
+    model: ModelConfig
+    not_modelled: str = ""
+
+
+def short_name(name: str) -> str:
+    """Others' names as models are called here: 'meta-llama/Llama-3.1-70B-Instruct', 'LLAMA3_70B' are 'llama-3-70b'."""
+    short = name.lower().rpartition("/")[2].removeprefix("meta-").replace("_", "-")
+    while short.endswith(SUFFIXES):
+        short = next(short.removesuffix(suffix) for suffix in SUFFIXES if short.endswith(suffix))
+    return OTHER_NAMES.get(short, re.sub(r"^llama-?(\d)(\.1)?-", r"llama-\1-", short))
+
+
+def is_file(name: str) -> bool:
+    """Whether a model is given by its `config.json`, or the folder that has it."""
+    return name.endswith(".json") or (Path(name) / "config.json").is_file()
+
+
+def read(name: str) -> Known:
+    """The model of a `config.json`, or of the folder that has it. Raises `UsageError`."""
+    path = Path(name) if name.endswith(".json") else Path(name) / "config.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}; needs a config.json of the hub") from None
+    except ValueError:
+        config = None
+    if not isinstance(config, dict):
+        raise UsageError(f"{path} is no JSON object; needs a config.json of the hub")
+    try:
+        return known(path.absolute().parent.name.lower() or "own", config)
+    except (KeyError, TypeError, ConfigurationError) as error:
+        wrong = f"{error} is missing" if isinstance(error, KeyError) else error
+        raise UsageError(f"{path}: {wrong}; needs a config.json of the hub") from None
+
+
+def known(name: str, config: Mapping[str, Any]) -> Known:
+    """The model of a configuration.
+
+    Raises `UsageError` for a kind that is unknown, KeyError for a size that is missing.
+    """
+    kind = config.get("model_type")
+    if kind == "gpt2":
+        layers, hidden, heads, seq, vocab = (config[key] for key in GPT_2_SIZES)
+        return Known(name, ModelConfig(layers, hidden, heads, seq, vocab, ffn_hidden=config.get("n_inner") or 0))
+    if kind not in FAMILIES:
+        raise UsageError(f"model_type={kind!r} is unknown; needs one of gpt2, {', '.join(FAMILIES)}")
+    longest = config.get("max_position_embeddings", MOST_TOKENS)
+    heads, of_experts = config["num_attention_heads"], _experts(config)
+    not_modelled: list[str] = []
+    if kind.startswith("qwen2"):
+        not_modelled.append("biases of queries, keys and values (left out)")
+    if kind == "gpt_oss":
+        not_modelled.append("biases, and attention over 128 tokens in every second layer (taken as over all)")
+    model = ModelConfig(
+        config["num_hidden_layers"],
+        config["hidden_size"],
+        heads,
+        seq=min(longest, MOST_TOKENS),
+        vocab=config["vocab_size"],
+        kv_heads=min(heads, config.get("num_key_value_heads", heads)),
+        mtp_layers=config.get("num_nextn_predict_layers") or 0,
+        ffn_hidden=config["intermediate_size"],
+        activation="swiglu",
+        norm="rmsnorm",
+        positions="rotary",
+        rope_theta=config.get("rope_theta", 1e4),
+        tied_embeddings=config.get("tie_word_embeddings", False),
+        bias=False,
+        **_heads(config),
+        **of_experts,
+    )
+    return Known(name, model, "; ".join(not_modelled))
+
+
+def _heads(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The size of heads, if they do not fill h, else 0, and the sizes of latent attention, if it is that."""
+    hidden, heads = config["hidden_size"], config["num_attention_heads"]
+    if "kv_lora_rank" in config:
+        return {
+            "head_dim": config["qk_nope_head_dim"],
+            "kv_latent": config["kv_lora_rank"],
+            "query_latent": config.get("q_lora_rank") or 0,
+            "rotary_dim": config["qk_rope_head_dim"],
+        }
+    size = config.get("head_dim") or hidden // heads
+    return {"head_dim": 0 if size * heads == hidden else size}
+
+
+def _experts(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a mixture of experts, none for a dense model."""
+    experts = next((config[key] for key in EXPERTS if config.get(key)), 0)
+    if not experts:
+        return {}
+    width = config.get("moe_intermediate_size") or config["intermediate_size"]
+    shared = (config.get("n_shared_experts") or 0) * width or config.get("shared_expert_intermediate_size") or 0
+    fields = {
+        "experts": experts,
+        "experts_per_token": config["num_experts_per_tok"],
+        "expert_ffn_hidden": width,
+        "shared_expert_ffn_hidden": shared,
+        "dense_layers": config.get("first_k_dense_replace") or 0,
+    }
+    if config.get("scoring_func") == "sigmoid":
+        fields["router"] = "sigmoid"
+    return fields

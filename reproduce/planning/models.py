@@ -1,0 +1,130 @@
+"""The models that are known by name: the paper's, and later ones. The jobs of Table 1. Imports no simulator."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from ptdp_core.config import ModelConfig
+from reproduce.experiment import published
+from reproduce.planning import hub
+from results.records.errors import UsageError, did_you_mean
+
+
+def llama(layers: int, hidden: int, heads: int, *, kv_heads: int, ffn_hidden: int, **further: Any) -> ModelConfig:
+    """A model of the Llama family, by the sizes in its published configuration."""
+    return ModelConfig(
+        layers,
+        hidden,
+        heads,
+        kv_heads=kv_heads,
+        ffn_hidden=ffn_hidden,
+        activation="swiglu",
+        norm="rmsnorm",
+        positions="rotary",
+        tied_embeddings=False,
+        bias=False,
+        **further,
+    )
+
+
+def nemotron(layers: int, hidden: int, heads: int, *, kv_heads: int = 0, ffn_hidden: int) -> ModelConfig:
+    """A model of the Nemotron family, whose squared ReLU is priced and stored as GELU is."""
+    return ModelConfig(
+        layers,
+        hidden,
+        heads,
+        seq=4096,
+        vocab=256000,
+        kv_heads=kv_heads,
+        ffn_hidden=ffn_hidden,
+        positions="rotary",
+        tied_embeddings=False,
+        bias=False,
+    )
+
+
+LLAMA_2, LLAMA_3 = {"seq": 4096, "vocab": 32000}, {"seq": 8192, "vocab": 128256, "rope_theta": 5e5}
+# Touvron et al. 2023 (arXiv:2307.09288) and Grattafiori et al. 2024 (arXiv:2407.21783, Table 3), and their weights'
+# configurations. GPT-3 of other sizes and Nemotron: the configurations of NVIDIA's NeMo (llm/gpt/model).
+LATER = {
+    "gpt3-5b": ModelConfig(24, 4096, 32),
+    "gpt3-20b": ModelConfig(44, 6144, 48),
+    "nemotron-3-8b": nemotron(32, 4096, 32, ffn_hidden=16384),
+    "nemotron-4-15b": nemotron(32, 6144, 48, kv_heads=8, ffn_hidden=24576),
+    "nemotron-3-22b": nemotron(40, 6144, 48, ffn_hidden=24576),
+    "nemotron-4-340b": nemotron(96, 18432, 96, kv_heads=8, ffn_hidden=73728),
+    "llama-2-7b": llama(32, 4096, 32, kv_heads=32, ffn_hidden=11008, **LLAMA_2),
+    "llama-2-13b": llama(40, 5120, 40, kv_heads=40, ffn_hidden=13824, **LLAMA_2),
+    "llama-2-70b": llama(80, 8192, 64, kv_heads=8, ffn_hidden=28672, **LLAMA_2),
+    "llama-3-8b": llama(32, 4096, 32, kv_heads=8, ffn_hidden=14336, **LLAMA_3),
+    "llama-3-70b": llama(80, 8192, 64, kv_heads=8, ffn_hidden=28672, **LLAMA_3),
+}
+
+
+def find(name: str) -> hub.Known:
+    """The model of that name, here or on Hugging Face's hub, or of a `config.json`. Raises `UsageError`."""
+    if hub.is_file(name):
+        return hub.read(name)
+    known, short = models(), hub.short_name(name)
+    if short in hub.CONFIGS:
+        return hub.known(short, hub.CONFIGS[short])
+    if short not in known:
+        names = main_names()
+        alike = [other for other in names if _numbers(other) == _numbers(short)]  # another size is another model
+        hint = did_you_mean(short, alike)
+        raise UsageError(
+            f"unknown model {name!r}{hint}; needs one of {', '.join(names)}, a config.json of the hub, or layers, "
+            "hidden, heads"
+        )
+    return hub.Known(short, known[short])
+
+
+def named(name: str) -> ModelConfig:
+    """The sizes of the model that `find` finds. Raises `UsageError`."""
+    return find(name).model
+
+
+def _numbers(name: str) -> list[str]:
+    return re.findall(r"[\d.]+", name)
+
+
+def with_model_fields(point: Any) -> Any:
+    """The point, and beneath its own keys the fields of the model that it names as `model`. Raises `UsageError`."""
+    if not isinstance(point, Mapping) or not isinstance(point.get("model"), str):
+        return point
+    return asdict(named(point["model"])) | {key: value for key, value in point.items() if key != "model"}
+
+
+def models() -> dict[str, ModelConfig]:
+    """All models by name; the paper's are called by their parameter counts, as in Tables 1 and 2 and as in its text."""
+    return _of_the_paper() | LATER | {name: hub.known(name, config).model for name, config in hub.CONFIGS.items()}
+
+
+def _of_the_paper() -> dict[str, ModelConfig]:
+    by_name: dict[str, ModelConfig] = {}
+    gpt3 = published.configuration("fig_interleaved")  # 175 billion there, 174.6 in Table 2
+    rows = [*published.rows("table_weak_scaling"), *({**gpt3, "parameters_B": n} for n in (175, 174.6))]
+    for row in rows:
+        model = ModelConfig(row["layers"], row["hidden"], row["heads"])
+        billions = row["parameters_B"]
+        by_name[f"{billions:g}b"] = model
+        if billions >= 10:  # the paper's text says 145B and 530B
+            by_name |= {f"{int(billions)}b": model, f"{round(billions)}b": model}
+        if billions >= 1000:
+            by_name["1t"] = model
+    return by_name
+
+
+def main_names() -> list[str]:
+    """One name for each model: the paper's by size, then those since."""
+    names: dict[ModelConfig, str] = {}
+    for name, model in _of_the_paper().items():
+        names.setdefault(model, name)
+    return [*sorted(names.values(), key=lambda name: float(name.rstrip("b"))), "1t", *LATER, *hub.CONFIGS]
+
+
+def table_1_row(model: ModelConfig) -> Mapping[str, Any] | None:
+    """The row of Table 1 for a model; None for one that is not in it."""
+    rows = published.rows("table_weak_scaling")
+    return next((row for row in rows if ModelConfig(row["layers"], row["hidden"], row["heads"]) == model), None)

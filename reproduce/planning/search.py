@@ -1,0 +1,322 @@
+"""Searches for the best way to train a model on n GPUs, by simulation, and follows the paper's takeaways (Section 3).
+
+The best configuration is the fastest one that leaves room: a GPU keeps the `headroom` of its memory free. Of those
+whose times differ by no more than `NEAR_TIE` the one that leaves more tenths of it free comes first (`ranked`).
+
+`search` considers every legal configuration (`space.py`), best first by a lower bound on its time: families of
+configurations with the same passes, then their members (`bounds.py`). It stops when all bounds are above the time up to
+which the N best depend on what else there is (`settled_to`): the N best are the same as if all had been simulated. The
+result says how many were left out, and why.
+"""
+
+from bisect import bisect_right, insort
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+from itertools import count, product
+from math import fsum
+from typing import NamedTuple
+
+from ptdp_core.config import TrainingConfig
+from ptdp_core.simulator import operators
+from ptdp_core.simulator.bounds import family_least_memory, family_least_time, least_time
+from ptdp_core.simulator.cluster import Cluster
+from ptdp_core.simulator.costs import CostModel
+from ptdp_core.simulator.estimate import Estimate
+from ptdp_core.simulator.network import tensor_group
+from ptdp_core.simulator.peak_memory import fits, peak_memory
+from ptdp_core.simulator.simulate import simulate
+from ptdp_core.simulator.steady_state import least_passes
+from reproduce.planning.space import (
+    LARGEST_TENSOR_GROUP_NODES,
+    PAPERS_TECHNIQUES,
+    TECHNIQUES,
+    Family,
+    Techniques,
+    TrainingJob,
+    configurations,
+    divisors,
+    families,
+)
+
+# Passes of the part of a schedule that has to be executed, at 1 to 10 us each, tables included. Up to 64 pipeline ranks
+# and 2,048 microbatches no schedule has more.
+MAX_PASSES = 4_000_000
+# The share of the memory to fill that a configuration should leave free: peaks are less sure than times.
+HEADROOM = 0.10
+# Times that differ by no more are taken as equal: it is far inside the margin of a ratio of two (docs/margins.md).
+NEAR_TIE = 0.02
+
+
+def order(estimate: Estimate) -> tuple[float, ...]:
+    """A sorting key: the fastest first; of equally fast ones the one with less memory, then with smaller sizes."""
+    parallel = estimate.config.parallel
+    sizes = (parallel.p, parallel.t, parallel.v, parallel.b)
+    return (estimate.iteration_time, estimate.peak_memory, *sizes, parallel.recompute == "none")
+
+
+def is_tight(estimate: Estimate, cluster: Cluster, headroom: float) -> bool:
+    """Whether a configuration leaves less than this share of the memory that can be filled free."""
+    return estimate.peak_memory > (1 - headroom) * cluster.usable_memory
+
+
+def tenths_free(estimate: Estimate, cluster: Cluster) -> int:
+    """The whole tenths of the memory to fill that a configuration leaves free: smaller differences are no risk."""
+    return int(10 * (1 - estimate.peak_memory / cluster.usable_memory))
+
+
+def ranked(estimates: Iterable[Estimate], cluster: Cluster, headroom: float = HEADROOM) -> tuple[Estimate, ...]:
+    """Configurations that fit, the best first: those that leave room, then the tight ones.
+
+    Of each kind the fastest makes a group with all that are no more than `NEAR_TIE` slower, in which those that leave
+    most tenths of their memory free come first, the fastest before the others; what is slower makes further groups.
+    """
+    best: list[Estimate] = []
+    kinds: tuple[list[Estimate], list[Estimate]] = ([], [])
+    for estimate in sorted(estimates, key=order):
+        kinds[is_tight(estimate, cluster, headroom)].append(estimate)
+    for kind in kinds:
+        times, first = [estimate.iteration_time for estimate in kind], 0
+        while first < len(kind):
+            last = bisect_right(times, times[first] * (1 + NEAR_TIE))
+            best += sorted(kind[first:last], key=lambda estimate: (-tenths_free(estimate, cluster), *order(estimate)))
+            first = last
+    return tuple(best)
+
+
+def settled_to(times: Sequence[float], top: int) -> float:
+    """The seconds up to which all configurations that leave room have to be known, so that the `top` best are.
+
+    It is where the group of near-ties ends that holds the last of them; `times`, ascending, are those known. What takes
+    longer joins no group up to there, and makes none of these begin elsewhere. Infinite if too few are known.
+    """
+    known, end = 0, float("inf")
+    while known < top:
+        if known == len(times):
+            return float("inf")
+        end = times[known] * (1 + NEAR_TIE)
+        known = bisect_right(times, end)
+    return end
+
+
+@dataclass(frozen=True)
+class Search:
+    """The result of a search.
+
+    - `ranked`: the configurations that were simulated, the best first (`search.ranked`). All that take at most
+      `complete_to_s` seconds are among them: up to there the place of one that leaves room is its rank among all that
+      are legal and fit. That of tight ones, which are the `tight` last, is so only if nothing was left out
+    - of the `legal` configurations some were found `too_large` for the memory, some `too_long` to be executed, some
+      were simulated, and the others were `discarded`: their least possible time is above `complete_to_s`
+    """
+
+    job: TrainingJob
+    ranked: tuple[Estimate, ...]
+    legal: int
+    too_large: int
+    too_long: int
+    tight: int
+    complete_to_s: float
+
+    @property
+    def discarded(self) -> int:
+        """The number of configurations that were left out by the bound on their time."""
+        return self.legal - self.too_large - self.too_long - len(self.ranked)
+
+    def rank(self, config: TrainingConfig) -> int | None:
+        """The place of a configuration among all that fit, from 1; None if the search is not complete up to it."""
+        roomy = len(self.ranked) - self.tight
+        for rank, estimate in enumerate(self.ranked, 1):
+            if estimate.config == config:
+                complete = estimate.iteration_time <= self.complete_to_s and (rank <= roomy or not self.discarded)
+                return rank if complete else None
+        return None
+
+
+def search(
+    job: TrainingJob,
+    cluster: Cluster,
+    top: int = 3,
+    techniques: Techniques = TECHNIQUES,
+    prune: bool = True,
+    on_step: Callable[[int], None] = lambda done: None,
+    headroom: float = HEADROOM,
+) -> Search:
+    """The `top` best legal configurations by simulated time, and by the memory that they leave free (`ranked`).
+
+    `techniques` are those that may be used: `PAPERS_TECHNIQUES` leaves out what came after the paper. `prune=False`
+    simulates everything that fits. `on_step(done)` is called after each simulation. Nothing is found, which is no
+    error, if nothing is legal or nothing fits.
+    """
+    model, tie = CostModel(cluster), count()
+    waiting: list[tuple[float, int, Family | TrainingConfig]] = []
+    legal = too_large = too_long = 0
+    for family in families(job, cluster.gpus_per_node, techniques):
+        legal += len(family)
+        if family_least_memory(family.frugal, model) <= cluster.usable_memory:
+            heappush(waiting, (family_least_time(family.frugal, model), next(tie), family))
+        else:
+            too_large += len(family)
+    estimates: list[Estimate] = []
+    roomy: list[float] = []  # the times of those that leave room
+    complete = float("inf")
+    while waiting:
+        least, _, first = heappop(waiting)
+        if prune and least > (settled := settled_to(roomy, top)):
+            complete = settled
+            break
+        if isinstance(first, Family):
+            for config in first:
+                heappush(waiting, (max(least, least_time(config, model)), next(tie), config))
+        elif is_too_long(first):
+            too_long += 1
+        elif not fits(first, model, cluster):
+            too_large += 1
+        else:
+            estimates.append(simulate(first, cluster))
+            if not is_tight(estimates[-1], cluster, headroom):
+                insort(roomy, estimates[-1].iteration_time)
+            on_step(len(estimates))
+    best, tight = ranked(estimates, cluster, headroom), len(estimates) - len(roomy)
+    return Search(job, best, legal, too_large, too_long, tight, complete)
+
+
+def is_too_long(config: TrainingConfig) -> bool:
+    """Whether a search leaves a configuration out since too much of its schedule has to be executed."""
+    parallel = config.parallel
+    return least_passes(parallel.schedule, parallel.p, parallel.m, parallel.v) > MAX_PASSES
+
+
+class MemoryFit(NamedTuple):
+    """A model-parallel size M = t*p and the least bytes of memory that any microbatch size takes with it."""
+
+    p: int
+    t: int
+    d: int
+    memory_bytes: int
+    fits: bool
+
+
+@dataclass(frozen=True)
+class Takeaways:
+    """The choice of the paper's takeaways: M from the `sizes` tried in their order, then b from `microbatches`.
+
+    The estimates of `microbatches` are sorted, the slowest last. Both are empty where there was nothing to try;
+    `chosen` is None if nothing fits.
+    """
+
+    sizes: tuple[MemoryFit, ...]
+    microbatches: tuple[Estimate, ...]
+
+    @property
+    def chosen(self) -> Estimate | None:
+        """The configuration that the takeaways choose."""
+        return min(self.microbatches, key=order, default=None)
+
+
+def takeaways(job: TrainingJob, cluster: Cluster) -> Takeaways:
+    """Follow the paper's heuristics (Sections 3.2 to 3.4). They do not choose v and recomputation: v = 1, and it is on.
+
+    Takeaway 1: tensor parallelism up to the GPUs of a node, then pipeline parallelism. Takeaway 2: the smallest such
+    M = t*p whose parameters and activations fit in memory, then data parallelism. Takeaway 3: the best microbatch
+    size depends on all of these, so each that fits is tried.
+    """
+    model = CostModel(cluster)
+    plain = [
+        config
+        for config in configurations(job, cluster.gpus_per_node, PAPERS_TECHNIQUES)
+        if config.parallel.v == 1 and config.parallel.recompute == "full" and config.parallel.t <= cluster.gpus_per_node
+    ]
+    largest = max((config.parallel.t for config in plain), default=0)
+    by_size: dict[tuple[int, int], list[TrainingConfig]] = {}
+    for config in plain:
+        if config.parallel.t == largest or config.parallel.p == 1:
+            by_size.setdefault((config.parallel.t, config.parallel.p), []).append(config)
+    sizes: list[MemoryFit] = []
+    for (t, p), configs in sorted(by_size.items()):
+        least = min(peak_memory(config, model) for config in configs)
+        sizes.append(MemoryFit(p, t, job.n // (p * t), least, least <= cluster.usable_memory))
+        if sizes[-1].fits:
+            inside = [c for c in configs if fits(c, model, cluster) and not is_too_long(c)]
+            return Takeaways(tuple(sizes), tuple(simulate(config, cluster) for config in inside))
+    return Takeaways(tuple(sizes), ())
+
+
+def least_memory(job: TrainingJob, cluster: Cluster) -> tuple[int, TrainingConfig] | None:
+    """The legal configuration that takes the least memory, and its bytes; None if nothing is legal."""
+    model = CostModel(cluster)
+    needs = ((peak_memory(c, model), c) for family in families(job, cluster.gpus_per_node) for c in _frugal(family))
+    return min(needs, key=lambda need: need[0], default=None)
+
+
+def _frugal(family: Family) -> Iterator[TrainingConfig]:
+    """The members of a family that may take the least memory of all: the smallest microbatches, a sharded optimizer."""
+    if family.shared["b"] == 1:
+        members = (family.member(schedule, family.sharding[-1]) for schedule in family.schedules)
+        yield from (config for config in members if not is_too_long(config))
+
+
+def nearest_gpus(job: TrainingJob, cluster: Cluster) -> int | None:
+    """The number of GPUs nearest to n on which some legal configuration fits, the smaller of two; None if none does."""
+    model, per_node = CostModel(cluster), cluster.gpus_per_node
+    sizes = (range(1, LARGEST_TENSOR_GROUP_NODES * per_node + 1), divisors(job.model.all_layers), divisors(job.B))
+    for n in sorted({t * p * d for t, p, d in product(*sizes)}, key=lambda n: (abs(n - job.n), n)):
+        for family in families(replace(job, n=n), per_node):
+            if family_least_memory(family.frugal, model) > cluster.usable_memory:
+                continue
+            if any(fits(config, model, cluster) for config in _frugal(family)):
+                return n
+    return None
+
+
+def time_shares(estimate: Estimate, cluster: Cluster) -> dict[str, float]:
+    """The seconds of the iteration by use, mean over pipeline ranks. They add up to the iteration.
+
+    `Estimate.phase_times`, with the collectives of tensor parallelism (Section 2.3) taken out of their passes.
+    """
+    config, phases = estimate.config, estimate.phase_times
+    model, parallel = config.model, config.parallel
+    costs, group = CostModel(cluster), tensor_group(parallel.t, cluster.gpus_per_node)
+    passed = parallel.m / parallel.p  # how often a GPU passes a microbatch through a layer, mean over pipeline ranks
+    dense = min(model.dense_layers, model.all_layers) if model.experts else 0
+
+    def communicates(work: Callable[..., operators.Work], of: TrainingConfig, **more: bool) -> float:
+        more["sequence_parallel"] = parallel.sequence_parallel
+        return costs.communication(work(of.local_model, parallel.b, parallel.t, **more), group)
+
+    def of_layers(work: Callable[..., operators.Work]) -> float:
+        """The seconds that all layers communicate for: those with experts, and the first ones, which have none."""
+        kinds = ((config, model.all_layers - dense), (config.dense, dense) if dense else (config, 0))
+        return passed * fsum(
+            layers * communicates(work, of, whole_experts=parallel.whole_experts) for of, layers in kinds
+        )
+
+    forward, backward = of_layers(operators.layer_forward), of_layers(operators.layer_backward)
+    ends = fsum(communicates(work, config) for work in operators.ENDS)
+    again = forward if parallel.recompute == "full" else 0.0
+    tensor = forward + backward + ends * passed
+    *waits, waits_again = (model.all_layers * passed * seconds for seconds in costs.context_waits(config))
+    context = fsum(waits)
+    # As long forward as backward.
+    exchange = (model.all_layers - dense) * passed * costs.expert_exchange(config)
+    exchange_again = exchange if parallel.recompute == "full" else 0.0
+    passes = phases["forward"] + phases["backward"] + phases["embedding_and_logits"]
+    return {
+        "computation": passes - tensor - context - 2 * exchange,
+        "recomputation": phases["recompute"] - again - waits_again - exchange_again,
+        "tensor-parallel communication": tensor + again,
+        "context-parallel communication": context + waits_again,
+        "expert-parallel communication": 2 * exchange + exchange_again,
+        "pipeline communication": phases["pipeline_communication"],
+        "bubble": phases["bubble"],
+        "data-parallel communication": phases["data_parallel"],
+        "optimizer": phases["optimizer"],
+        "host": phases["host"],
+    }
+
+
+def time_differences(one: Estimate, other: Estimate, cluster: Cluster) -> dict[str, float]:
+    """Seconds by which `one` spends more than `other` on each of `time_shares`, the largest difference first."""
+    here, there = time_shares(one, cluster), time_shares(other, cluster)
+    differences = {use: here[use] - there[use] for use in here}
+    return dict(sorted(differences.items(), key=lambda item: -abs(item[1])))

@@ -1,0 +1,112 @@
+"""A training configuration of one's own, simulated: the answer of `reproduce simulate` and the page, as plain data."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ptdp_core.config import ModelConfig, TrainingConfig
+from ptdp_core.errors import ConfigurationError
+from ptdp_core.simulator import Cluster, Estimate, simulate, software_of
+from reproduce.experiment import margins
+from reproduce.experiment.metrics import answers
+from reproduce.experiment.parameters import check_keys
+from reproduce.planning.amounts import sequences
+from reproduce.planning.models import find, with_model_fields
+from reproduce.running.simulated import check_passes, oom_reason, open_cluster
+from results.records.errors import UsageError
+
+if TYPE_CHECKING:
+    from reproduce.planning.run_cost import TrainingRun
+
+PARTS = ("bubble_times", "phase_times", "memory_bytes", "traffic")  # of an estimate's numbers, by what they are for
+
+
+def evaluate(
+    entry: Any,
+    number: int,
+    cluster: str,
+    debug: bool = False,
+    *,
+    run: "TrainingRun | None" = None,
+    sensitivity: bool = False,
+) -> dict[str, Any]:
+    """The answer for one point of the file, as JSON; with what is asked of a whole run, and what limits it.
+
+    Raises `UsageError` for a run that gets nowhere.
+    """
+    label = f"point {number}"
+    if isinstance(entry, dict) and isinstance(entry.get("label"), str):
+        label = entry["label"]
+    try:
+        not_modelled = find(entry["model"]).not_modelled if _names_a_model(entry) else ""
+        config, model = configuration(entry, cluster)
+        estimate = simulate(config, model, bubble_times=True)
+    except (ConfigurationError, UsageError) as error:
+        return answer(label, "invalid", str(error))
+    except Exception as error:
+        if debug:
+            raise
+        return answer(label, "failed", f"internal error: {type(error).__name__}: {error}; --debug shows where")
+    if not estimate.fits:
+        return answer(label, "oom", oom_reason(estimate, model), estimate, model)
+    reasons = [f"not modelled: {not_modelled}"] if not_modelled else []
+    if config.parallel.recompute == "auto":
+        reasons.append(f"recompute={estimate.config.parallel.recompute!r} is the least that fits")
+    reason = "; ".join(reasons) or None
+    return answer(label, "ok", reason, estimate, model) | further(estimate, model, run, sensitivity)
+
+
+def configuration(entry: Any, cluster: str) -> tuple[TrainingConfig, Cluster]:
+    """What a point describes, and its cluster with the software that it names; of this name, if it names none.
+
+    Raises `ConfigurationError` and `UsageError`.
+    """
+    entry, software = _with_sequences(with_model_fields(entry)), None
+    if isinstance(entry, dict) and "software" in entry:
+        entry = dict(entry)
+        software = software_of(entry.pop("software"))
+    check_keys(entry)
+    config = TrainingConfig.from_plain(entry)
+    check_passes(config)
+    model, _ = open_cluster(entry.get("cluster", cluster))
+    return config, model if software is None else replace(model, software=software)
+
+
+def _names_a_model(entry: Any) -> bool:
+    return isinstance(entry, dict) and isinstance(entry.get("model"), str)
+
+
+def _with_sequences(entry: Any) -> Any:
+    """The point with its batch in sequences, where it is a text such as '4M' tokens. Raises `UsageError`."""
+    batch = entry.get("B") if isinstance(entry, dict) else None
+    seq = entry.get("seq", ModelConfig.seq) if isinstance(entry, dict) else 0
+    if isinstance(batch, str) and batch[-1:].isalpha() and isinstance(seq, int) and seq > 0:
+        return entry | {"B": sequences(batch, seq)}
+    return entry
+
+
+def further(estimate: Estimate, cluster: Cluster, run: "TrainingRun | None", sensitivity: bool) -> dict[str, Any]:
+    """What is asked of a configuration beyond its iteration: the whole run, and what limits it."""
+    found: dict[str, Any] = {}
+    if run is not None:
+        from reproduce.planning import run_cost
+
+        found["run"] = run_cost.document(estimate, cluster, run)
+    if sensitivity:
+        from reproduce.planning.elasticities import elasticities
+
+        found["elasticities"] = elasticities(estimate, cluster)
+    return found
+
+
+def answer(
+    label: str, status: str, reason: str | None, estimate: Estimate | None = None, cluster: Cluster | None = None
+) -> dict[str, Any]:
+    """A point's answer; without an estimate its numbers are null."""
+    document: dict[str, Any] = {"label": label, "status": status, "reason": reason, "origin": "simulated"}
+    document |= dict.fromkeys(("cluster", "gpus", *(metric.name for metric in answers()), *PARTS, "intervals"))
+    if estimate is not None and cluster is not None:
+        document |= {"cluster": estimate.cluster, "gpus": estimate.config.parallel.n}
+        document |= {metric.name: metric.simulated(estimate, cluster) for metric in answers()}
+        document |= {name: getattr(estimate, name) for name in PARTS}
+        document["intervals"] = margins.of_estimate(estimate, cluster)
+    return document

@@ -1,0 +1,152 @@
+"""Sealed predictions of public runs: every row answered, no measurement read, no record replaced."""
+
+import json
+
+import pytest
+
+from ptdp_core.config import TrainingConfig
+from ptdp_core.simulator import load_cluster, simulate
+from reproduce.annex.accuracy import sealed
+from reproduce.annex.accuracy.ledger import range_of_today
+from reproduce.cli import main
+from reproduce.experiment import margins
+from results import ROOT
+from results.records import digest_file, read_record
+
+MODERN = ROOT / "results" / "reference" / "blind" / "modern"
+ROW = {
+    "id": "here-000",
+    "hardware": "DGX-H100",
+    "model": {"layers": 24, "hidden": 2048, "heads": 16, "vocab": 51200},
+    "layout": {"gpus": 16, "t": 2, "p": 2, "d": 4, "v": None, "b": 1, "B": 64, "s": 2048},
+    "precision": "bf16",
+    "metric": "tokens_per_s_per_gpu",
+    "needs": ["v and b not published"],
+}
+
+
+@pytest.fixture
+def seal(tmp_path, capsys):
+    """Seals rows; returns exit code, what stderr says, and the record if there is one."""
+
+    def sealed_rows(*rows, folder="sealed"):
+        (tmp_path / "points.json").write_text(json.dumps(rows))
+        code = main(["predict", str(tmp_path / "points.json"), "--out", str(tmp_path / folder)])
+        path = tmp_path / folder / "record.json"
+        return code, capsys.readouterr().err, read_record(path) if path.exists() else None
+
+    return sealed_rows
+
+
+def test_a_row_is_predicted_as_its_configuration(seal, tmp_path):
+    code, _, record = seal(ROW)
+    (point,) = record.points
+    config = TrainingConfig.from_plain({key: point.parameters[key] for key in sealed.configuration(ROW)})
+    estimate = simulate(config, load_cluster("h100"))
+    tokens = point.metrics["tokens_per_s_per_gpu"]
+    assert code == 0
+    assert tokens.value == pytest.approx(64 * 2048 / 16 / estimate.iteration_time)
+    factor = margins.read("h100").throughput.factor
+    assert (tokens.interval.low, tokens.interval.high) == pytest.approx((tokens.value / factor, tokens.value * factor))
+    assert config.parallel.sequence_parallel
+    assert config.parallel.sharded_optimizer
+    assert digest_file(tmp_path / "points.json") in record.notes[1]
+
+
+def test_on_a_cluster_without_margins_the_interval_is_where_all_open_runs_lie(seal):
+    _, _, record = seal(ROW | {"hardware": "GB200 NVL72", "metric": "iteration_s"})
+    seconds = record.points[0].metrics["iteration_time"]
+    low, high = range_of_today()
+    assert margins.read("gb200") is None
+    assert (seconds.interval.low, seconds.interval.high) == pytest.approx((seconds.value * low, seconds.value * high))
+    assert low < 1 < high
+
+
+def test_choices_stand_in_the_record(seal):
+    _, _, record = seal(ROW | {"choices": {"v": 6, "b": 2}, "why": "One layer a chunk."})
+    assert (record.points[0].parameters["v"], record.points[0].parameters["b"]) == (6, 2)
+    assert "here: One layer a chunk." in record.notes
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"precision": "NVFP4"}, "whose file has no fp4_peak_flops"),
+        ({"needs": ["MoE/EP", "Mamba"]}, "not described: state-space layers"),
+        ({"layout": ROW["layout"] | {"ep": 2}}, "e=2, etp=0, capacity_factor=0.0 of a model without experts"),
+        ({"layout": ROW["layout"] | {"cp": 2}}, "p*t*c*d=32 is not gpus=16"),
+        ({"layout": ROW["layout"] | {"d": 3}}, "needs"),
+        ({"model": {"name": "Unheard-Of 9B"}}, "unknown model"),
+    ],
+)
+def test_a_row_without_a_prediction_says_why(seal, changes, reason):
+    code, _, record = seal(ROW | changes, ROW | {"id": "here-001"})
+    assert code == 0
+    assert reason in record.points[0].reason
+    assert not record.points[0].metrics
+    assert record.points[1].metrics
+
+
+def test_ranks_that_share_a_sequence_pass_keys_and_values_around_a_ring_unless_a_source_says_otherwise(seal):
+    shared = ROW | {"layout": ROW["layout"] | {"cp": 2, "d": None}, "needs": ["CP"]}
+    gathers = shared | {"id": "here-001", "choices": {"context_exchange": "all_gather"}}
+    _, _, record = seal(shared, gathers)
+    ring, gathered = (point.parameters for point in record.points)
+    assert [(point["c"], point["d"]) for point in (ring, gathered)] == [(2, 2)] * 2
+    assert ring["context_exchange"] == "ring"
+    assert "context_exchange" not in gathered
+    assert all(point.metrics for point in record.points)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"measured": 2.83}, "holds a measurement, 'measured'"),
+        ({"layout": ROW["layout"] | {"iteration_s": 2.83}}, "'iteration_s' is unknown"),
+        ({"precision": "FP9"}, "precision 'FP9' is unknown"),
+        ({"hardware": "DGX-H1000"}, "did you mean 'DGX-H100'?"),
+        ({"needs": ["Telepathy"]}, "technique 'Telepathy' is unknown"),
+        ({"metric": "mfu"}, "metric 'mfu' is unknown"),
+        ({"model": 3}, "model=3 is not an object"),
+        ({"layout": ROW["layout"] | {"t": "two"}}, "t='two' is no size"),
+        ({"id": "here-001"}, "id 'here-001' stands twice"),
+        ({"choices": {"speed": 2}}, "choice 'speed' is unknown"),
+    ],
+)
+def test_what_will_not_do_is_refused_in_one_line_and_nothing_is_written(seal, tmp_path, changes, said):
+    code, error, record = seal(ROW | {"id": "here-001"}, ROW | changes)
+    assert code == 2
+    assert said in error
+    assert error.count("\n") == 1
+    assert record is None
+    assert not (tmp_path / "sealed").exists()
+
+
+def test_a_sealed_record_stays_as_it_is(seal, tmp_path):
+    seal(ROW)
+    before = (tmp_path / "sealed" / "record.json").read_bytes()
+    code, error, _ = seal(ROW | {"precision": "fp16"})
+    assert (code, error.count("\n")) == (2, 1)
+    assert "is sealed" in error
+    assert (tmp_path / "sealed" / "record.json").read_bytes() == before
+
+
+def test_every_public_run_has_a_sealed_answer():
+    rows = json.loads((MODERN / "points.json").read_text())
+    sealed.check(rows, "points.json")
+    digests = [digest_file(points) for points in MODERN.rglob("points.json")]
+    for path in MODERN.glob("*/record.json"):
+        record = read_record(path)
+        assert [point.key for point in record.points] == [row["id"] for row in rows]
+        assert all(point.metrics or point.reason for point in record.points)
+        assert any(digest in record.notes[1] for digest in digests)
+        assert record.provenance.commit
+        assert not record.provenance.dirty
+
+
+def test_the_page_names_every_sealed_record_by_its_digest():
+    page = (ROOT / "docs" / "blind.md").read_text(encoding="utf-8")
+    blind = ROOT / "results" / "reference" / "blind"
+    for path in blind.glob("*/*/record.json"):
+        name = path.parent.relative_to(blind).as_posix()
+        assert f"| `{name}` | `{digest_file(path)[:16]}` |" in page, name

@@ -1,0 +1,51 @@
+"""Every annex can be taken away: the rest runs, and says what is not there."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from reproduce.annex import ANNEXES
+from reproduce.commands import IN_ANNEX
+from results import ROOT
+from results.records import errors
+
+PACKAGES = ("results/records", "results/schema", "kernels", "ptdp_core", "benchmarks", "reproduce", "ptdp")
+# What stays: an artifact, its claims, a plan, what this machine can do. 'doctor' tries the emulated fidelity.
+RUNS = """
+from reproduce.cli import main
+import sys
+codes = [main(line.split()) for line in sys.argv[1:]]
+print(codes)
+"""
+OTHERS = (
+    "fig_bubble --results results/runs -q",
+    "describe fig_interleaved",
+    "list",
+    "plan --layers 4 --hidden 512 --heads 8 --gpus 2 --batch 4",
+)
+
+
+@pytest.mark.parametrize("annex", ANNEXES)
+def test_without_an_annex_the_rest_runs_and_its_commands_say_so(annex: str, tmp_path: Path) -> None:
+    for package in PACKAGES:
+        shutil.copytree(
+            ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True
+        )
+    shutil.copy(ROOT / "results" / "__init__.py", tmp_path / "results")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    shutil.rmtree(tmp_path / "reproduce" / "annex" / annex)
+    gone = [f"{name} --help" for name, home in IN_ANNEX.items() if home == annex]
+    if annex == "emulation":
+        gone = ["fig_interleaved --fidelity emulated"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-c", RUNS, *OTHERS, *gone]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    codes = [errors.DONE] * len(OTHERS) + [errors.UNAVAILABLE] * len(gone)
+    assert done.stdout.splitlines()[-1:] == [str(codes)], done.stderr
+    said = [line for line in done.stderr.splitlines() if f"this copy has no annex '{annex}'" in line]
+    assert len(said) == len(gone)
+    assert f"| `{annex}` |" in (ROOT / "docs" / "annexes.md").read_text(encoding="utf-8")

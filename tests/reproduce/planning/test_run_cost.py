@@ -1,0 +1,186 @@
+"""A whole run, and what limits it: the arithmetic from the iteration, the options, and their errors."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.formulas import model_flops_per_iteration
+from ptdp_core.simulator import Cluster, Estimate, load_cluster, simulate
+from reproduce.cli import main
+from reproduce.output import estimate_figure
+from reproduce.planning import elasticities, run_cost
+from reproduce.planning.amounts import amount, sequences
+from reproduce.planning.run_cost import TrainingRun
+from results.records import read_record
+from results.records.errors import UsageError
+
+GPT = {"layers": 24, "hidden": 2304, "heads": 24, "p": 2, "t": 2, "d": 2, "B": 64}
+PLAN = ("plan", "--layers", "4", "--hidden", "512", "--heads", "8", "--gpus", "2", "--batch", "8K")
+
+
+@pytest.fixture
+def estimate() -> Estimate:
+    config = TrainingConfig(ModelConfig(24, 2304, 24), ParallelConfig(p=2, t=2, d=2, B=64))
+    return simulate(config, load_cluster())
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return load_cluster()
+
+
+def test_a_run_is_as_many_iterations_as_its_tokens(estimate: Estimate, cluster: Cluster) -> None:
+    found = run_cost.values(estimate, cluster, TrainingRun(1e9, price=2.5, power=1000, pue=1.2))
+    seconds = 1e9 / (64 * 2048) * estimate.iteration_time
+    assert found["run_time"] * 86400 == pytest.approx(seconds)
+    assert found["gpu_time"] == pytest.approx(8 * seconds)
+    assert found["cost"] == pytest.approx(8 * seconds / 3600 * 2.5)
+    assert found["energy"] == pytest.approx(8 * seconds * 1200)
+
+
+def test_the_days_are_the_models_flops_over_its_throughput(estimate: Estimate, cluster: Cluster) -> None:
+    flops = model_flops_per_iteration(estimate.config.model, 64) / (64 * 2048) * 1e9
+    days = flops / (8 * estimate.model_flops_utilization * cluster.peak_flops) / 86400
+    assert run_cost.values(estimate, cluster, TrainingRun(1e9))["run_time"] == pytest.approx(days)
+
+
+def test_a_gpu_takes_less_power_in_the_bubble(estimate: Estimate, cluster: Cluster) -> None:
+    mean = run_cost.mean_power(estimate, cluster, TrainingRun(1.0, pue=1.0))
+    assert mean is not None
+    waits = (estimate.phase_times["bubble"] + estimate.phase_times["host"]) / estimate.iteration_time
+    assert mean == pytest.approx(cluster.busy_power - waits * (cluster.busy_power - cluster.idle_power))
+    unknown = replace(cluster, busy_power=0.0, idle_power=0.0)
+    assert run_cost.mean_power(estimate, unknown, TrainingRun(1.0)) is None
+    assert "energy" not in run_cost.values(estimate, unknown, TrainingRun(1.0))
+
+
+def test_the_intervals_are_those_of_the_iteration(estimate: Estimate, cluster: Cluster) -> None:
+    metrics = run_cost.run_metrics(estimate, cluster, TrainingRun(1e9, price=2.0))
+    assert {metric.origin for metric in metrics.values()} == {"derived"}
+    for metric in metrics.values():
+        assert metric.interval is not None
+        assert metric.value is not None
+        assert metric.interval.high / metric.value == pytest.approx(1.072, abs=1e-3)
+
+
+def test_failures_and_stragglers_make_a_run_longer(estimate: Estimate, cluster: Cluster) -> None:
+    plain = run_cost.values(estimate, cluster, TrainingRun(1e9))["run_time"]
+    failing = run_cost.document(estimate, cluster, TrainingRun(1e9, gpu_mtbf=8e4, checkpoint=30, restart=300))
+    assert failing["failures"]["mtbf"] == 1e4
+    assert failing["run_time"] == pytest.approx(plain / failing["failures"]["effective_share"])
+    slow = run_cost.document(estimate, cluster, TrainingRun(1e9, straggler=0.1))
+    assert 0.01 < slow["straggler_slowdown"] < slow["worst_straggler_slowdown"] < 0.1
+    assert slow["run_time"] == pytest.approx(plain * (1 + slow["straggler_slowdown"]))
+
+
+def test_a_run_that_gets_nowhere_is_an_error_and_not_a_hang(estimate: Estimate, cluster: Cluster) -> None:
+    with pytest.raises(UsageError, match="gets nowhere"):
+        run_cost.document(estimate, cluster, TrainingRun(1e9, gpu_mtbf=8.0, checkpoint=30, restart=300))
+
+
+def test_every_elasticity_is_a_simulation_with_that_change(estimate: Estimate, cluster: Cluster) -> None:
+    rows = {row["change"]: row for row in elasticities.elasticities(estimate, cluster)}
+    nvlink = {name: 2 * getattr(cluster, name) for name in elasticities.NVLINK}
+    assert rows["NVLink x2"]["iteration_time"] == simulate(estimate.config, replace(cluster, **nvlink)).iteration_time
+    doubled = replace(estimate.config, parallel=replace(estimate.config.parallel, B=128))
+    assert rows["batch x2"]["faster_by"] == pytest.approx(
+        2 * estimate.iteration_time / simulate(doubled, cluster).iteration_time - 1
+    )
+    assert rows["GEMM rate +10%"]["faster_by"] > 0
+    none = replace(estimate.config, parallel=replace(estimate.config.parallel, recompute="none"))
+    for change in ("least recomputation that fits", "memory +16 GB, least recomputation"):
+        assert rows[change]["iteration_time"] == simulate(none, cluster).iteration_time
+    gains = [row["faster_by"] for row in rows.values()]
+    assert gains == sorted(gains, reverse=True)
+    assert {"1 more microbatch", "b=2", "v=2", "zb-h1, v=1"} <= rows.keys()
+
+
+def test_amounts_are_read_as_people_write_them() -> None:
+    assert [amount(text) for text in ("1T", "300B", "1.5t", "7", "2e9", "4M")] == [1e12, 3e11, 1.5e12, 7, 2e9, 4e6]
+    assert (sequences("512", 8192), sequences("4M", 8192), sequences("1.5M", 2048)) == (512, 512, 768)
+    for text in ("abc", "-1T", "0", "", "1 T T", "1Q", "nan", "inf"):
+        with pytest.raises(UsageError, match="is no amount"):
+            amount(text)
+    with pytest.raises(UsageError, match="needs whole ones; try 1638, a number of sequences"):
+        sequences("3.2M", 2048)
+
+
+def test_a_point_has_its_run_and_its_elasticities_in_text_and_json(tmp_path, capsys) -> None:
+    points = tmp_path / "points.json"
+    points.write_text(json.dumps([GPT, {**GPT, "B": "128K"}, {**GPT, "heads": 7}]))
+    options = ("--tokens", "300B", "--price", "2.5", "--sensitivity")
+    assert main(["simulate", str(points), *options, "--json"]) == 4
+    one, same, invalid = json.loads(capsys.readouterr().out)["points"]
+    assert one["run"] == same["run"]
+    assert one["run"]["cost"] == pytest.approx(one["run"]["gpu_time"] / 3600 * 2.5)
+    assert one["run"]["run_time"] * 86400 == pytest.approx(3e11 / one["tokens_per_s"])
+    assert one["elasticities"][0]["faster_by"] > 0
+    assert "run" not in invalid
+    main(["simulate", str(points), *options])
+    printed = capsys.readouterr().out
+    for text in ("GPU hours", "energy", "300 billion tokens", "what limits it", "NVLink x2", "++++"):
+        assert text in printed
+
+
+@pytest.mark.slow
+def test_the_chart_of_what_limits_it_has_a_bar_for_each_change(tmp_path, monkeypatch) -> None:
+    points, file = tmp_path / "points.json", tmp_path / "gains.svg"
+    points.write_text(json.dumps([GPT]))
+    drawn = []
+    monkeypatch.setattr(estimate_figure.theme, "figure_bytes", lambda figure, *_: drawn.append(figure) or b"")
+    assert main(["simulate", str(points), "--sensitivity", "--plot", str(file)]) == 0
+    (axes,) = drawn[0].axes
+    estimate = simulate(TrainingConfig(ModelConfig(24, 2304, 24), ParallelConfig(p=2, t=2, d=2, B=64)), load_cluster())
+    rows = elasticities.elasticities(estimate, load_cluster())
+    assert [bar.get_width() for bar in axes.patches] == [pytest.approx(100 * row["faster_by"]) for row in rows]
+
+
+def test_a_plan_has_its_run_in_text_json_and_record(tmp_path, capsys) -> None:
+    run = ("--tokens", "1B", "--price", "2", "--mtbf", "1000", "--checkpoint-seconds", "5", "--restart-seconds", "60")
+    options = (*run, "--sensitivity", "--results", str(tmp_path))
+    assert main([*PLAN, *options, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["batch"] == 4
+    assert document["run"]["failures"]["mtbf"] == 1000 * 3600 / 2
+    assert document["elasticities"]
+    first = read_record(next(tmp_path.glob("plan/*/record.json"))).points[0]
+    assert first.metrics["cost"].value == pytest.approx(document["run"]["cost"])
+    assert (first.metrics["run_time"].unit, first.metrics["run_time"].origin) == ("d", "derived")
+    main([*PLAN, *options])
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "The whole run by rank, derived" in printed
+    assert "What limits rank 1" in printed
+    assert "rank 2: " in printed
+
+
+def test_the_proof_of_the_search_is_in_words_and_in_json(tmp_path, capsys) -> None:
+    job = ("plan", "--layers", "24", "--hidden", "2304", "--heads", "24", "--gpus", "32", "--batch", "512")
+    assert main([*job, "--results", str(tmp_path), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    counts, bound = document["counts"], document["discarded_above_s"]
+    assert counts["discarded_by_bound"] > 0
+    main([*job, "--results", str(tmp_path)])
+    printed = " ".join(capsys.readouterr().out.split())
+    assert f"of {counts['legal']:,} legal layouts" in printed
+    assert f"{counts['discarded_by_bound']:,} cannot be faster than {bound:.3f} s" in printed
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--tokens", "abc"], "'abc' is no amount; needs a number above 0, with K, M, B or T if wanted; try 1T"),
+        (["--price", "2.5"], "--price is of a whole run; needs --tokens, too"),
+        (["--straggler", "10%"], "--straggler is of a whole run; needs --tokens, too"),
+        (["--tokens", "1T", "--price", "abc"], "--price"),
+        (["--tokens", "1T", "--price", "-2"], "--price -2: needs a number above 0"),
+        (["--tokens", "1T", "--mtbf", "100"], "--checkpoint-seconds is missing"),
+        (["--tokens", "1T", "--straggler", "much"], "'much' is no amount"),
+    ],
+)
+def test_a_wrong_option_is_one_line(options, message, tmp_path, capsys) -> None:
+    assert main([*PLAN, "--results", str(tmp_path), *options]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert len(error.splitlines()) == 1
