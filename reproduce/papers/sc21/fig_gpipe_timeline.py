@@ -13,6 +13,7 @@ from reproduce.papers.shared.executed_timelines import FIGURE, QUANTITIES
 from results.records import PaperValue, PointResult
 
 P, M = 4, 8
+SMALL, MUCH_LARGER = 0.05, 10  # a bubble, and m over p
 FACTORS, SIZES = "other t_b/t_f", "other sizes"
 
 
@@ -110,6 +111,19 @@ def gpipe_bubble_time(results: Results) -> Judgement:
     )
 
 
+@ARTIFACT.claim("every device computes for exactly m(t_f + t_b), at every point", "Section 2.2.1 (the ideal time)")
+def gpipe_ideal_time(results: Results) -> Judgement:
+    r"""The ideal processing time for the batch is $t_{id}=m\cdot(t_f+t_b)$."""
+    wrong = []
+    for point in results.points:
+        results.value(point.key, "makespan")
+        busy = {sum(box.end - box.start for box in row) for row in timeline(point).rows}
+        if busy != {point.parameters["m"] * (1 + schedule_of(point.parameters)[1])}:
+            wrong.append(point.label)
+    text = "computes for m(t_f + t_b), in units of t_f, in all schedules"
+    return holds_if(not wrong, f"not for {'; '.join(wrong)}" if wrong else f"every device {text}")
+
+
 @ARTIFACT.claim("exactly, at every point")
 def gpipe_bubble_fraction(results: Results) -> Judgement:
     """Therefore, the fraction of ideal computation time spent in the pipeline bubble is: Bubble time fraction (pipeline
@@ -127,6 +141,23 @@ def gpipe_bubble_fraction(results: Results) -> Judgement:
         + (f"not (p-1)/m for {'; '.join(wrong)}" if wrong else "all other ratios and sizes have (p-1)/m, too"),
         numbers_of("derived", bubble=bubble),
     )
+
+
+@ARTIFACT.claim(
+    "of all executed sizes, a bubble of at most 5% only where m is at least ten times p (numbers of ours for 'small' "
+    "and for the sign)",
+    "Section 2.2.1 (the number of microbatches)",
+)
+def gpipe_needs_many_microbatches(results: Results) -> Judgement:
+    r"""For the bubble time fraction to be small, we thus need $m \gg p$."""
+    small = {
+        point.label: point.parameters["m"] / point.parameters["p"]
+        for point in results.points
+        if results.value(point.key, "bubble_fraction") <= SMALL
+    }
+    least = min(small.values(), default=0.0)
+    text = f"bubbles of at most {SMALL:.0%}: {', '.join(small) or 'none'}; the least m is {least:g} times p"
+    return holds_if(least >= MUCH_LARGER, text, numbers_of("derived", least_m_over_p=least))
 
 
 @ARTIFACT.claim("a peak of exactly m stashed microbatches, at every point")

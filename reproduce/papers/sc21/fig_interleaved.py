@@ -42,7 +42,12 @@ def _gains(results: Results) -> dict[int, float]:
     return results.gains(INTERLEAVED, DEFAULT, q.THROUGHPUT, "B")
 
 
-@ARTIFACT.claim("a gain of at least 10% at one batch size or more", "Abstract (the throughput)", scales=DIRECTION)
+@ARTIFACT.claim(
+    "a gain of at least 10% at one batch size or more",
+    "Abstract (the throughput)",
+    scales=DIRECTION,
+    papers_points=True,
+)
 def improves_throughput(results: Results) -> Judgement:
     r"""We propose a novel interleaved pipelining schedule that can improve throughput by 10+\% with memory footprint
     comparable to existing approaches.
@@ -71,7 +76,8 @@ def comparable_memory(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "judged on the paper's own points: a gain above 10% by more than their rounding contradicts it",
+    "judged on the paper's own points: a largest gain above 10%, or below 9.5%, by more than their rounding "
+    "contradicts it",
     "Section 1",
     fidelity="derived",
 )
@@ -85,14 +91,16 @@ def as_much_as_10_percent(results: Results) -> Judgement:
     # Each plotted value may be off by half its rounding step; a contradiction must be larger than that.
     best_batch = argmax(gains)
     half = max(point.paper[q.THROUGHPUT.name].quantum or 0.0 for point in results.points) / 2
-    least = (interleaved[best_batch] - half) / (default[best_batch] + half) - 1
-    if least > GAIN:
-        text = f"the paper's own Figure 12 shows more than 10%; gain by batch size: {listed(gains)}"
-        return Judgement("paper inconsistent", text, numbers)
+    least, most = (
+        (interleaved[best_batch] + sign * half) / (default[best_batch] - sign * half) - 1 for sign in (-1, 1)
+    )
+    if least > GAIN or most < GAIN - 0.005:
+        text = f"the paper's own Figure 12 shows {'more' if least > GAIN else 'less'} than 10%; gain by batch size: "
+        return Judgement("paper inconsistent", f"{text}{listed(gains)}", numbers)
     return Judgement("holds", f"the paper's points, by batch size: {listed(gains)}", numbers)
 
 
-@ARTIFACT.claim("higher at every batch size", scales=(*DIRECTION, GPUS))
+@ARTIFACT.claim("higher at every batch size", scales=(*DIRECTION, GPUS), papers_points=True)
 def interleaved_higher(results: Results) -> Judgement:
     """The interleaved schedule with the scatter/gather communication optimization has higher computational performance
     than the non-interleaved (default) schedule.
@@ -102,7 +110,23 @@ def interleaved_higher(results: Results) -> Judgement:
     return holds_if(least > 0, f"gain by batch size: {listed(gains)}", results.numbers(smallest_gain=least))
 
 
-@ARTIFACT.claim("the relative gain falls from each batch size to the next", scales=(*DIRECTION, GPUS))
+@ARTIFACT.claim(
+    "the relative gain is above 0 and largest at the smallest batch size",
+    "Section 1",
+    scales=(*DIRECTION, GPUS),
+    papers_points=True,
+)
+def improves_small_batches(results: Results) -> Judgement:
+    """In this work, we also introduce a new pipeline schedule that improves efficiency at small batch sizes."""
+    gains = _gains(results)
+    most = argmax(gains)
+    holds = gains[most] > 0 and most == min(gains)
+    return holds_if(holds, f"gain by batch size: {listed(gains)}", results.numbers(gain_b=gains))
+
+
+@ARTIFACT.claim(
+    "the relative gain falls from each batch size to the next", scales=(*DIRECTION, GPUS), papers_points=True
+)
 def gap_closes(results: Results) -> Judgement:
     """This gap closes as the batch size increases due to two reasons: (a) as the batch size increases, the bubble size
     in the default schedule decreases, and (b) the amount of point-to-point communication within the pipeline is
@@ -138,7 +162,8 @@ def reason_a_bubble(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "pipeline bytes per sequence equal within 5% over the batch sizes, and more when interleaved",
+    "its premises alone: pipeline bytes per sequence equal within 5% over the batch sizes, and more when interleaved; "
+    "that the default schedule catches up is gap_closes",
     "Section 5.3.2, reason (b)",
     sentence=gap_closes,
 )

@@ -6,7 +6,7 @@ from ptdp_core.formulas import batch_time
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact, out_of_memory
 from reproduce.experiment.claims import Judgement, holds_if
-from reproduce.experiment.results import MissingResultError, Results, argmax, listed, listed_by_batch, rises
+from reproduce.experiment.results import MissingResultError, Results, argmax, listed_by_batch, rises
 from reproduce.experiment.sweep import Sweep, batches, levels
 from reproduce.output.figures import line_plot
 from reproduce.papers.shared import efficiency
@@ -79,8 +79,8 @@ def best_microbatch_2(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "the best b over b=1 gains between 10% and 20% at one batch size, the better; the sentence does not say "
-    "over what, nor in which figure",
+    "Figure 16's best b over b=1 gains between 10% and 20% at one batch size, the better; less leaves it open if the "
+    "best gains 10% over another b, as the sentence does not say over what, nor in which figure",
     "Section 1",
     papers_points=True,
 )
@@ -88,13 +88,19 @@ def increases_throughput_15_percent(results: Results) -> Judgement:
     r"""In our experiments, the optimal value of the microbatch size is problem-dependent and can increase throughput by
     15\%.
     """
-    gains = {B: max(line.values()) / line[1] - 1 for B, line in results.by_batch(q.THROUGHPUT, "b").items()}
-    text = f"the best microbatch size over b=1, by batch size: {listed(gains, '{:+.1%}')}"
-    return holds_if(0.10 <= max(gains.values()) <= 0.20, text, results.numbers(gain_at_batch_=gains))
+    lines = results.by_batch(q.THROUGHPUT, "b")
+    over_each = {B: {b: max(line.values()) / speed - 1 for b, speed in line.items()} for B, line in lines.items()}
+    gains = {B: line[1] for B, line in over_each.items()}
+    text = f"gain of the best microbatch size over each: {listed_by_batch(over_each, 'b', '{:+.1%}')}"
+    numbers, most = results.numbers(gain_at_batch_=gains), max(gains.values())
+    if most < 0.10 <= max(gain for line in over_each.values() for gain in line.values()):
+        return Judgement("inconclusive", f"not over b=1, and the sentence does not say over what; {text}", numbers)
+    return holds_if(0.10 <= most <= 0.20, text, numbers)
 
 
 @ARTIFACT.claim(
-    "the bubble over compute time rises from each b to the next, and FLOP/s inside GEMMs are higher at b=2 than at b=1"
+    "the bubble over compute time rises from each b to the next, and FLOP/s inside GEMMs are higher at b=2 than at "
+    "b=1, by any amount"
 )
 def bubble_against_intensity(results: Results) -> Judgement:
     """For a given batch size, increasing the microbatch size decreases the number of microbatches in the pipeline
@@ -111,6 +117,21 @@ def bubble_against_intensity(results: Results) -> Judgement:
     return holds_if(rises(*bubbles.values()) and denser, text)
 
 
+@ARTIFACT.claim(
+    "peak memory is more than 2% larger with the largest b than with the smallest, at both batch sizes (arithmetic "
+    "efficiency and bubble: bubble_against_intensity)",
+    "Section 1 (the memory footprint)",
+)
+def impact_on_memory(results: Results) -> Judgement:
+    """Values of hyperparameters such as microbatch size have an impact on the memory footprint, the arithmetic
+    efficiency of kernels executed on the worker, and the pipeline bubble size.
+    """
+    lines = results.by_batch("peak_memory", "b")
+    more = {B: line[max(line)] / line[min(line)] - 1 for B, line in lines.items()}
+    text = f"GB on the fullest GPU: {listed_by_batch(lines, 'b', '{:.1f}', 1e9)}"
+    return holds_if(min(more.values()) > 0.02, text, results.numbers(increase_b=more))
+
+
 def _estimates(results: Results) -> dict[int, dict[int, float]]:
     """Throughput by eq. (1) relative to b = 1, with t_f + t_b of the simulated point (mean over pipeline ranks)."""
     phases = [results.by_batch(name, "b") for name in COMPUTE]
@@ -123,8 +144,8 @@ def _estimates(results: Results) -> dict[int, dict[int, float]]:
 
 
 @ARTIFACT.claim(
-    "eq. (1), with the simulated computation time of a microbatch, has the same best b, and throughput "
-    "relative to b=1 within 10% of the simulated at every point"
+    "for true performance stands the simulated: eq. (1), with the simulated computation time of a microbatch, has the "
+    "same best b, and throughput relative to b=1 within 10% of the simulated at every point"
 )
 def analytical_model(results: Results) -> Judgement:
     r"""Our analytical model from \S\ref{sec:data_and_model_parallelism_analytical_model} reasonably approximates true

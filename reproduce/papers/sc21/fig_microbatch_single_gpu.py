@@ -90,16 +90,15 @@ ARTIFACT = Artifact(
 )
 
 
-@ARTIFACT.claim("the best throughput over that of b=1 between 1.2 and 1.4", scales=(PAPER, GPU))
+@ARTIFACT.claim("the best throughput over that of b=1 between 1.2 and 1.4", scales=(PAPER, GPU), papers_points=True)
 def up_to_1_3_times(results: Results) -> Judgement:
     r"""For example, we see in Figure~\ref{fig:throughput_vs_microbatch_size} that per-GPU throughput increases by up to
     $1.3\times$ with a larger microbatch size on a single GPU.
     """
     rates = results.series("", WITHOUT_RECOMPUTATION, "b")
     gains = {b: rate / rates[1] for b, rate in rates.items()}
-    paper = results.paper_series("", WITHOUT_RECOMPUTATION, "b")
     best = max(gains.values())
-    text = f"over b=1, by microbatch size: {listed(gains, '{:.2f}x')}; the paper's points: {paper[16] / paper[1]:.2f}x"
+    text = f"over b=1, by microbatch size: {listed(gains, '{:.2f}x')}"
     return holds_if(abs(best - 1.3) <= 0.1, text, results.numbers(largest_gain=best))
 
 

@@ -4,7 +4,7 @@ from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, consistent_if, holds_if
-from reproduce.experiment.results import Results, falls, listed, listed_by_batch, numbers_of, rises
+from reproduce.experiment.results import Results, argmax, falls, listed, listed_by_batch, numbers_of, rises
 from reproduce.experiment.sweep import DIRECTION, Sweep, batches, levels
 from reproduce.output.figures import line_plot
 from reproduce.papers.sc21 import fig_bubble
@@ -72,6 +72,43 @@ def larger_batch_faster(results: Results) -> Judgement:
     gains = {f"p={p}": speed / lines[low][p] - 1 for p, speed in lines[high].items()}
     text = f"throughput at B={high} over B={low}: {listed(gains)}"
     return holds_if(min(gains.values()) > 0, text)
+
+
+@ARTIFACT.claim(
+    "data-parallel bytes per sequence (counted) and the exposed all-reduce's share of the iteration are both smaller "
+    "with the larger batch size, for every (p, d)",
+    "Section 3.3.1 (the all-reduce)",
+)
+def all_reduce_more_infrequent(results: Results) -> Judgement:
+    """All-reduce communication required by data parallelism also becomes more infrequent, further increasing
+    throughput.
+    """
+    traffic, shares = results.by_batch("data_traffic", "p"), results.shares_of_time(q.DATA_PARALLEL_TIME, "p")
+    low, high = min(traffic), max(traffic)
+    fewer = all(traffic[high][p] / high < sent / low for p, sent in traffic[low].items())
+    less = all(shares[high][p] < share for p, share in shares[low].items())
+    text = (
+        f"bytes per sequence at B={high} are {'' if fewer else 'not '}fewer than at B={low} for every p; exposed share "
+        f"of the iteration: {listed_by_batch(shares, 'p', '{:.1%}')}"
+    )
+    return holds_if(fewer and less, text)
+
+
+@ARTIFACT.claim(
+    "of the five splits of 64 GPUs, that with the smallest p (2, which this model needs) and the largest d is the "
+    "fastest, at both batch sizes",
+    "Section 5.4.2 (the conclusion)",
+    scales=DIRECTION,
+    papers_points=True,
+)
+def data_parallelism_to_scale(results: Results) -> Judgement:
+    """Pipeline model parallelism should be used primarily to support the training of large models that do not fit on a
+    single worker, and data parallelism should be used to scale up training.
+    """
+    best = {B: argmax(line) for B, line in results.by_batch(q.THROUGHPUT, "p").items()}
+    smallest = min(point.parameters["p"] for point in results.points)
+    text = f"fastest p, by batch size: {listed(best, '{:g}')}; the smallest is {smallest}"
+    return holds_if(set(best.values()) == {smallest}, text, results.numbers("count", best_p_b=best))
 
 
 @ARTIFACT.claim("p=2, t=1 fits in memory at both batch sizes")

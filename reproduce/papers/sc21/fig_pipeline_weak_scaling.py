@@ -47,7 +47,9 @@ ARTIFACT = Artifact(
 
 
 @ARTIFACT.claim(
-    "throughput at the largest p over that at p=1 is higher with the larger batch size", scales=(*DIRECTION, GPUS)
+    "throughput at the largest p over that at p=1 is higher with the larger batch size",
+    scales=(*DIRECTION, GPUS),
+    papers_points=True,
 )
 def higher_batch_scales_better(results: Results) -> Judgement:
     """As expected, the higher batch size scales better since the pipeline bubble is amortized over more
@@ -64,8 +66,8 @@ def higher_batch_scales_better(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "the executed bubble over compute time is within 0.10 of (p-1)/m at every point; the rest is the last "
-    "stage's logits, which the formula does not know",
+    "the executed bubble over compute time is within 25% of (p-1)/m at every point with p > 1; what it has beyond is "
+    "the last stage's logits, which the formula does not know",
     scales=DIRECTION,
 )
 def bubble_behaves_as_formula(results: Results) -> Judgement:
@@ -75,11 +77,14 @@ def bubble_behaves_as_formula(results: Results) -> Judgement:
     """
     bubbles = results.by_batch("bubble_fraction", "p")
     apart = {
-        f"p={p}, m={B}": bubble - bubble_fraction(p, B) for B, by_p in bubbles.items() for p, bubble in by_p.items()
+        f"p={p}, m={B}": bubble / bubble_fraction(p, B) - 1
+        for B, by_p in bubbles.items()
+        for p, bubble in by_p.items()
+        if p > 1
     }
     worst = argmax(apart, abs)
-    text = f"executed bubble minus (p-1)/m, as fractions of compute time: {listed(apart, '{:+.3f}')}"
-    return holds_if(abs(apart[worst]) <= 0.10, text, results.numbers(largest_difference=apart[worst]))
+    text = f"executed bubble against (p-1)/m: {listed(apart, '{:+.0%}')}"
+    return holds_if(abs(apart[worst]) <= 0.25, text, results.numbers(largest_difference=apart[worst]))
 
 
 size_claim(
@@ -89,4 +94,5 @@ size_claim(
     "a pipeline-parallel size of 8, we use a model with 24 transformer layers and ~121 billion parameters.",
     "Section 5.3.1",
     (("15", "B8_p1_layers3_d1"), ("121", "B8_p8_layers24_d1")),
+    about=True,
 )

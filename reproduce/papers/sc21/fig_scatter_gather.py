@@ -94,13 +94,17 @@ ARTIFACT = Artifact(
 )
 
 
-@ARTIFACT.claim("the largest gain over the batch sizes is between 8% and 14%")
+@ARTIFACT.claim(
+    "with the interleaved schedule, the largest gain over the large batch sizes (36, 48 and 60, the upper half of the "
+    "figure's) is between 8% and 14%",
+    papers_points=True,
+)
 def up_to_11_percent(results: Results) -> Judgement:
     r"""We see an improvement of up to 11\% in throughput for communication-intensive schedules (large batch size with
     interleaving) by reducing the amount of communication over cross-node links.
     """
     gains = _gains(results)
-    best = max(gains.values())
+    best = max(gain for B, gain in gains.items() if max(gains) / B < 2)
     text = f"gain with the interleaved schedule, by batch size: {listed(gains, '{:+.1%}')}"
     return holds_if(0.08 <= best <= 0.14, text, results.numbers(largest_gain=best))
 
@@ -118,6 +122,33 @@ def communication_intensive(results: Results) -> Judgement:
         f"{listed(default, '{:+.1%}')}"
     )
     return holds_if(all(interleaved[B] > default[B] for B in default), text)
+
+
+@ARTIFACT.claim(
+    "with the interleaved schedule, the gain at the largest batch size is above that at the smallest",
+    "Section 5.7 (large batch size)",
+    sentence=up_to_11_percent,
+    scales=DIRECTION,
+    papers_points=True,
+)
+def larger_batches_gain_more(results: Results) -> Judgement:
+    gains = _gains(results)
+    text = f"gain with the interleaved schedule, by batch size: {listed(gains, '{:+.1%}')}"
+    return holds_if(gains[max(gains)] > gains[min(gains)], text, results.numbers(gain_b=gains))
+
+
+@ARTIFACT.claim(
+    "with scatter/gather, the interleaved schedule is faster than the default schedule with it, at every batch size of "
+    "the figure",
+    "Section 4.1 (the interleaved schedule)",
+)
+def makes_interleaving_feasible(results: Results) -> Judgement:
+    """This optimization helps better leverage the multiple IB cards on the DGX A100 servers, and makes more
+    communication-intensive schedules such as the interleaved one feasible.
+    """
+    gains, without = _gains(results, DEFAULT_ON, ON), _gains(results, DEFAULT_OFF, OFF)
+    text = f"interleaved over default with it: {listed(gains, '{:+.1%}')}; without: {listed(without, '{:+.1%}')}"
+    return holds_if(min(gains.values()) > 0, text, results.numbers(gain_b=gains))
 
 
 @ARTIFACT.claim(

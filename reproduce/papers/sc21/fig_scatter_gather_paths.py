@@ -25,6 +25,8 @@ PATH, BETWEEN, COPIES = "bytes_per_path", "bytes_between_nodes", "copies_sent"
 GATHERED, PATHS = "bytes_gathered_per_gpu", "paths"
 PLAIN, SCATTERED = "W/o scatter/gather", "With scatter/gather"
 SIZES = (8, 2)  # the experiments' t, and the figure's
+# Bytes/s each way: NVIDIA's data sheet of the A100 (600 GB/s both ways), and the paper's Section 5 (200 Gb/s a card).
+NVLINK, HCA = 600e9 / 2, 200e9 / 8
 
 
 def points() -> tuple[Point, ...]:
@@ -223,3 +225,17 @@ def chunk_one_eighth(results: Results) -> Judgement:
 )
 def scatter_gather_bsh_over_t(results: Results) -> Judgement:
     return _judge_path(results, SCATTERED, "bsh/t")
+
+
+@ARTIFACT.claim(
+    "a GPU's NVLink carries at least ten times what its InfiniBand card does, by the data sheets: 300 GB/s against 200 "
+    "Gb/s, each way",
+    "Section 4.1 (the all-gather)",
+)
+def nvlink_much_faster(results: Results) -> Judgement:
+    """Then, on the receive side, we can perform an all-gather over NVLink, which is much faster than the InfiniBand
+    interconnect, to re-materialize the full tensor.
+    """
+    ratio = NVLINK / HCA
+    text = f"{NVLINK / 1e9:.0f} GB/s of NVLink against {HCA / 1e9:.0f} GB/s of a 200 Gb/s HDR card: {ratio:g} times"
+    return holds_if(ratio >= 10, text, numbers_of("derived", ratio=ratio))

@@ -1,5 +1,7 @@
 """Figure 5: blocks of a transformer layer split by tensor parallelism, drawn from the shards of `ptdp_core.layout`."""
 
+from collections.abc import Sequence
+from math import erf, fsum, sqrt
 from typing import TYPE_CHECKING
 
 from ptdp_core.config import ModelConfig
@@ -221,3 +223,71 @@ def column_parallel_heads(results: Results) -> Judgement:
     cuts += [projection.shard(t, tp).start % width for tp in range(t)]
     text = f"at t={t} every rank has the columns of {model.heads // t} whole heads of {model.heads}, and their rows"
     return holds_if(not any(cuts), text if not any(cuts) else f"at t={t} a slice cuts a head of {width}")
+
+
+@ARTIFACT.claim(
+    "by the shard map: a column-parallel matrix has an all-reduce backward and none forward (f), a row-parallel one "
+    "forward and none backward (g), in every such matrix of a layer",
+    "Figure 5, caption",
+)
+def conjugate_operators(results: Results) -> Judgement:
+    """$f$ and $g$ are conjugate. $f$ is the identity operator in the forward pass and all-reduce in the backward pass,
+    while $g$ is the reverse.
+    """
+    model, _ = _shown(results)
+    matrices = [q for name in ("mlp", "attention") for q in _weights(model, name)]
+    counts = {q.name: (SPLITS[q.split], *all_reduces([q])) for q in matrices}
+    expected = {("columns", 0, 1), ("rows", 1, 0)}
+    text = "all-reduces forward and backward: " + "; ".join(
+        f"{name} by {split}: {forward} and {backward}" for name, (split, forward, backward) in counts.items()
+    )
+    return holds_if(set(counts.values()) == expected, text)
+
+
+X = ((1.0, -2.0, 0.5, 1.5), (-0.5, 1.0, 2.0, -1.0))
+WEIGHT = ((0.5, -1.0, 1.0, 0.25), (1.0, 0.5, -0.5, -1.0), (-1.0, 2.0, 0.5, 1.0), (0.25, 1.0, -1.5, 0.5))
+Matrix = Sequence[Sequence[float]]
+
+
+def _times(a: Matrix, b: Matrix) -> list[list[float]]:
+    return [[fsum(x * y for x, y in zip(row, column, strict=True)) for column in zip(*b, strict=True)] for row in a]
+
+
+def gelu(x: float) -> float:
+    """GeLU, x times the normal distribution's share below x."""
+    return x * (1 + erf(x / sqrt(2))) / 2
+
+
+def _gelu(matrix: Matrix) -> list[list[float]]:
+    return [[gelu(x) for x in row] for row in matrix]
+
+
+def _apart(a: Matrix, b: Matrix) -> float:
+    """The largest difference of an element."""
+    return max(abs(x - y) for one, other in zip(a, b, strict=True) for x, y in zip(one, other, strict=True))
+
+
+@ARTIFACT.claim(
+    "on matrices X (2 x 4) and A (4 x 4), on two ranks: [GeLU(XA_1), GeLU(XA_2)] equals GeLU(XA) exactly with A split "
+    "along its columns; along its rows GeLU(X_1A_1) + GeLU(X_2A_2) differs from it by more than 1%",
+    "Section 2.3 (the GeLU)",
+    sentence=(
+        "This partitioning allows the GeLU non-linearity to be independently applied to the output of each partitioned "
+        "GEMM: [...] This is advantageous as it removes the need for synchronization (needed if $A$ is split along its "
+        "rows since GeLU is non-linear)."
+    ),
+)
+def gelu_of_each_part(results: Results) -> Judgement:
+    half = len(WEIGHT) // 2
+    whole = _gelu(_times(X, WEIGHT))
+    left, right = (_gelu(_times(X, [row[part] for row in WEIGHT])) for part in (slice(half), slice(half, None)))
+    by_columns = [[*a, *b] for a, b in zip(left, right, strict=True)]
+    upper, lower = (_gelu(_times([row[part] for row in X], WEIGHT[part])) for part in (slice(half), slice(half, None)))
+    by_rows = [[x + y for x, y in zip(a, b, strict=True)] for a, b in zip(upper, lower, strict=True)]
+    largest = max(abs(x) for row in whole for x in row)
+    columns, rows = (_apart(whole, parts) / largest for parts in (by_columns, by_rows))
+    text = (
+        f"largest difference from GeLU(XA), over its largest element: {columns:g} by columns, {rows:.0%} by rows, "
+        "where XA has to be summed over the ranks first"
+    )
+    return holds_if(columns == 0 and rows > 0.01, text, numbers_of("derived", by_columns=columns, by_rows=rows))

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 ID = "table_fused_operators"
 GPT_3, LARGER = "GPT-3 175B", "530B"
-TOLERANCE = "the gain within 5 percentage points; configuration assumed, the paper gives none"
+TOLERANCE = "the gain within {points} percentage points, both levels within 5%; assumed configuration: none is printed"
+LEVEL = 0.05
 STEP = "training step"
 OPERATORS = ("causal_softmax", "masked_softmax", "attention_dropout", "bias_gelu", "bias_dropout_add")
 SAMPLES = {"cpu": 7, "cuda": 20}
@@ -161,28 +162,31 @@ ARTIFACT = Artifact(
 )
 
 
-def _gain(results: Results, model: str, stated: float) -> Judgement:
+def _gain(results: Results, model: str, stated: float, slack: float) -> Judgement:
+    """Judge the gain by fusion, within `slack`, and the throughputs before and after it."""
     ours, paper = (read(model, q.THROUGHPUT, "fused") for read in (results.series, results.paper_series))
     gain, theirs = (values[True] / values[False] - 1 for values in (ours, paper))
+    off = {fused: value / paper[fused] - 1 for fused, value in ours.items()}
     text = (
         f"{gain:+.1%}, from {ours[False] / 1e12:.1f} to {ours[True] / 1e12:.1f} teraFLOP/s per GPU "
-        f"(the paper's numbers: {theirs:+.1%})"
+        f"({off[False]:+.1%} and {off[True]:+.1%} of the paper's, whose gain is {theirs:+.1%})"
     )
-    numbers = results.numbers(gain=gain) | numbers_of("paper", paper_gain=theirs)
-    return holds_if(abs(gain - stated) <= 0.05, text, numbers)
+    numbers = results.numbers(gain=gain, unfused_off=off[False], fused_off=off[True])
+    numbers |= numbers_of("paper", paper_gain=theirs)
+    return holds_if(abs(gain - stated) <= slack and max(map(abs, off.values())) <= LEVEL, text, numbers)
 
 
-@ARTIFACT.claim(TOLERANCE)
+@ARTIFACT.claim(TOLERANCE.format(points=5))
 def fusion_175b(results: Results) -> Judgement:
     r"""For the GPT-3 model (175 billion parameters), throughput increased by 19\% with fusion (113 teraFLOP/s per GPU
     to 135 teraFLOP/s per GPU).
     """
-    return _gain(results, GPT_3, 0.19)
+    return _gain(results, GPT_3, 0.19, 0.05)
 
 
-@ARTIFACT.claim(TOLERANCE)
+@ARTIFACT.claim(TOLERANCE.format(points=3))
 def fusion_530b(results: Results) -> Judgement:
     r"""For the larger GPT model with 530 billion parameters (model configuration in Figure~\ref{fig:megatron_scaling}),
     throughput increased by 11\% (133 teraFLOP/s per GPU to 148 teraFLOP/s per GPU).
     """
-    return _gain(results, LARGER, 0.11)
+    return _gain(results, LARGER, 0.11, 0.03)

@@ -14,6 +14,7 @@ from reproduce.experiment.sweep import Level
 
 SIZES = ("layers", "hidden", "heads", "seq", "vocab")
 TOLERANCE = "the number printed is eq. (2), rounded or cut off to the digits printed"
+ABOUT = "eq. (2) is within 10% of each number printed, as '~' says"
 GPT_3 = "fig_interleaved"  # whose entry in `published.json` has the 175-billion model
 
 # What models of Llama's kind share.
@@ -59,15 +60,28 @@ def agrees(printed: str, count: float) -> bool:
     return float(printed) in (round(count / 1e9, digits), floor(count / 1e9 * 10**digits) / 10**digits)
 
 
-def size_claim(
-    artifact: Artifact, id: str, sentence: str | Judge, place: str, printed: Sequence[tuple[str, str]]
-) -> None:
-    """Add the claim that models of an artifact have the sizes `printed`: (billions as printed, key of a point)."""
+def _about(printed: str, count: float) -> bool:
+    return abs(count / (float(printed) * 1e9) - 1) <= 0.10
 
-    @artifact.claim(TOLERANCE, place, sentence=sentence, fidelity="derived", id=id)
+
+def size_claim(
+    artifact: Artifact,
+    id: str,
+    sentence: str | Judge,
+    place: str,
+    printed: Sequence[tuple[str, str]],
+    about: bool = False,
+) -> None:
+    """Add the claim that models of an artifact have the sizes `printed`: (billions as printed, key of a point).
+
+    With `about` the sentence says "~" of them.
+    """
+
+    @artifact.claim(ABOUT if about else TOLERANCE, place, sentence=sentence, fidelity="derived", id=id)
     def judge(results: Results) -> Judgement:
         models = [(said, model_of(results.point(key).parameters)) for said, key in printed]
-        wrong = [said for said, model in models if not agrees(said, parameters(model))]
+        fits = _about if about else agrees
+        wrong = [said for said, model in models if not fits(said, parameters(model))]
         text = "; ".join(
             f"{said} billion printed, eq. (2) gives {parameters(model) / 1e9:.2f} billion for {model.layers} layers, "
             f"hidden size {model.hidden} ({12 * model.layers * model.hidden**2 / 1e9:.1f} without embeddings)"

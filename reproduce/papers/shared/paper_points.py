@@ -1,4 +1,4 @@
-"""The configurations that the claims of `paper_claims.py` are judged on, beyond those of any one figure.
+"""The configurations that the claims of `whole_paper` are judged on, beyond those of any one figure.
 
 All sizes are the paper's own: the models of its figures and tables, its batch sizes, its numbers of GPUs.
 """
@@ -13,6 +13,11 @@ from reproduce.papers.shared.models import table_1
 
 TENSOR_VS_PIPELINE = "takeaway 1: t against p"
 MODEL_PARALLEL = "takeaway 2: (p, t, d)"
+IN_ISOLATION = "tensor parallelism in isolation"
+DATA_PARALLEL = "data parallelism alone"
+IN_A_SERVER = "tensor parallelism alone in a server"
+PARTITIONINGS = "partitionings of the 1T model"
+SHARDED = "sharded optimizer"
 BY_MODEL, BY_P, BY_D, BY_B = (f"takeaway 3: by {what}" for what in ("model", "p", "d", "B"))
 
 
@@ -27,6 +32,47 @@ def tensor_vs_pipeline() -> Iterator[Point]:
     for row in published.rows(id):
         sizes = {name: row[name] for name in ("p", "t", "B")}
         yield _point(TENSOR_VS_PIPELINE, "p={p}, t={t}, B={B}".format(**sizes), {**shared, **sizes})
+
+
+def tensor_in_isolation() -> Iterator[Point]:
+    """Figure 13's model on its 64 GPUs with tensor parallelism alone; 64 stages would be more than its layers."""
+    id = "fig_tensor_vs_pipeline"
+    gpus, b = (published.configuration(id)[name] for name in ("gpus", "b"))
+    for B in dict.fromkeys(row["B"] for row in published.rows(id)):
+        yield _point(IN_ISOLATION, f"p=1, t={gpus}, B={B}", {**published.model(id), "p": 1, "t": gpus, "b": b, "B": B})
+
+
+def data_parallel() -> Iterator[Point]:
+    """Table 1's smallest model at its batch size, each GPU with its share as one microbatch: 16 sequences down to 1."""
+    smallest = table_1()[0].parameters
+    for b in (16, 8, 4, 2, 1):
+        sizes = {"d": smallest["B"] // b, "b": b}
+        yield _point(DATA_PARALLEL, "d={d}, b={b}".format(**sizes), {**smallest, **sizes})
+
+
+def in_a_server() -> Iterator[Point]:
+    """Table 1's models that are pipelined there, on one server without a pipeline: t = 8, one sequence."""
+    alone = {"p": 1, "t": published.gpus_per_node(), "d": 1, "v": 1, "b": 1, "B": 1}
+    for row in table_1():
+        if row.parameters["p"] > 1:
+            yield _point(IN_A_SERVER, row.label, {**row.parameters, **alone})
+
+
+def partitionings() -> Iterator[Point]:
+    """Table 1's largest model as it ran, and with twice and four times the tensor-parallel size on as many GPUs."""
+    largest = table_1()[-1].parameters
+    for times in (1, 2, 4):
+        sizes = {"p": largest["p"] // times, "t": largest["t"] * times}
+        yield _point(PARTITIONINGS, "p={p}, t={t}".format(**sizes), {**largest, **sizes})
+
+
+def sharded_optimizer() -> Iterator[Point]:
+    """Figure 14's fastest split of 64 GPUs, with every replica's own optimizer and with one that is sharded."""
+    id = "fig_pipeline_vs_data"
+    best = max(published.rows(id), key=lambda row: row["throughput_per_gpu"])
+    sizes = {**published.model(id), **{name: best[name] for name in ("p", "d", "B")}, "t": 1, "b": 1}
+    for sharded in (False, True):
+        yield _point(SHARDED, "sharded" if sharded else "replicated", {**sizes, "sharded_optimizer": sharded})
 
 
 def model_parallel() -> Iterator[Point]:
@@ -67,4 +113,5 @@ def microbatches() -> Iterator[Point]:
 
 def points() -> tuple[Point, ...]:
     """The points of all families of configurations above."""
-    return (*tensor_vs_pipeline(), *model_parallel(), *microbatches())
+    families = (tensor_vs_pipeline, model_parallel, microbatches, tensor_in_isolation, data_parallel, in_a_server)
+    return tuple(point for family in (*families, partitionings, sharded_optimizer) for point in family())

@@ -1,0 +1,191 @@
+"""Claims of the first paper that are judged on configurations of its models which no figure shows."""
+
+from ptdp_core import formulas
+from ptdp_core.simulator.memory import OPTIMIZER_BYTES
+from reproduce.experiment import published
+from reproduce.experiment import quantities as q
+from reproduce.experiment.claims import Judgement, holds_if
+from reproduce.experiment.results import MissingResultError, Results, listed
+from reproduce.papers.sc21 import fig_tensor_vs_pipeline
+from reproduce.papers.shared import paper_points
+from reproduce.papers.shared.models import model_of
+from reproduce.papers.shared.whole_paper import ARTIFACT, SLOWER
+
+
+@ARTIFACT.claim(
+    "Table 1's 1.7B model at B = 512 with data parallelism alone, each GPU's share as one microbatch: with 1 sequence "
+    "a GPU (512 GPUs) against 16 (32 GPUs), FLOP/s inside the GEMMs are lower and the exposed gradient all-reduce takes "
+    "a larger share of the iteration, by any amount",
+    "Section 1 (data parallelism)",
+)
+def data_parallel_scale_out(results: Results) -> Judgement:
+    """Data-parallel scale-out usually works well, but suffers from two limitations: a) beyond a point, the per-GPU
+    batch size becomes too small, reducing GPU utilization and increasing communication cost, [...]
+    """
+    rates = results.series(paper_points.DATA_PARALLEL, q.GEMM_RATE, "d")
+    exposed, times = (
+        results.series(paper_points.DATA_PARALLEL, name, "d") for name in (q.DATA_PARALLEL_TIME, "iteration_time")
+    )
+    shares = {d: exposed[d] / times[d] for d in exposed}
+    few, many = min(rates), max(rates)
+    text = (
+        f"by GPUs: teraFLOP/s inside GEMMs {listed(rates, '{:.0f}', 1e12)}; exposed all-reduce's share of the "
+        f"iteration {listed(shares, '{:.1%}')}"
+    )
+    numbers = results.numbers(share_d=shares)
+    return holds_if(rates[many] < rates[few] and shares[many] > shares[few], text, numbers)
+
+
+@ARTIFACT.claim(
+    "none of Table 1's models with p > 1 fits one server with tensor parallelism alone (t=8, p=1, one sequence, every "
+    "layer recomputed); that it is effective within a server: fig_tensor_vs_pipeline.tensor_best_within_node",
+    "Section 1 (pipeline parallelism)",
+)
+def pipeline_for_larger_models(results: Results) -> Judgement:
+    """[...] tensor model parallelism is effective within a multi-GPU server, but pipeline model parallelism must be
+    used for larger models.
+    """
+    points = results.of(paper_points.IN_A_SERVER)
+    fit = [point.label for point in points if point.status == "ok"]
+    peaks = {p.label: metric.value for p in points if (metric := p.metrics.get("peak_memory")) and metric.value}
+    text = f"{', '.join(fit) or 'none'} of {len(points)} fit; GB a GPU: {listed(peaks, '{:.0f}', 1e9)}"
+    return holds_if(bool(points) and not fit, text, results.numbers("count", fit=len(fit)))
+
+
+@ARTIFACT.claim(
+    "the 1T model on 3072 GPUs, as simulated: lower throughput with half the bandwidth between nodes than as it ran, "
+    "and lower with twice and four times the tensor-parallel size, whose groups then span nodes",
+    "Section 1 (the interconnects)",
+)
+def slower_links_hinder(results: Results) -> Judgement:
+    """Using slower inter-node interconnects or more communication-intensive partitionings would hinder scaling
+    performance.
+    """
+    speeds, slower = (results.series(paper_points.PARTITIONINGS, name, "t") for name in (q.THROUGHPUT, SLOWER))
+    as_it_ran = min(speeds)
+    others = {f"t={t}": speed for t, speed in speeds.items() if t != as_it_ran}
+    others[f"t={as_it_ran}, half the bandwidth"] = slower[as_it_ran]
+    text = f"teraFLOP/s per GPU: {speeds[as_it_ran] / 1e12:.1f} as it ran; {listed(others, '{:.1f}', 1e12)}"
+    numbers = results.numbers(largest_share=max(others.values()) / speeds[as_it_ran])
+    return holds_if(max(others.values()) < speeds[as_it_ran], text, numbers)
+
+
+@ARTIFACT.claim(
+    "the 1T model on 3072 GPUs, as simulated: with twice and four times the tensor-parallel size a GPU sends more "
+    "bytes to other nodes (counted), and throughput is lower",
+    "Section 5.9 (the partitioning)",
+)
+def less_optimized_partitioning(results: Results) -> Judgement:
+    """A less-optimized partitioning of operators across devices would lead to more inter-node communication, hampering
+    scaling performance.
+    """
+    speeds, pipeline, data, tensor = (
+        results.series(paper_points.PARTITIONINGS, name, "t")
+        for name in (q.THROUGHPUT, "pipeline_traffic", "data_traffic", "tensor_traffic")
+    )
+    node = published.gpus_per_node()
+    # One in `node` of a tensor ring's links leaves a node, if the ring does.
+    sent = {t: pipeline[t] + data[t] + (tensor[t] / node if t > node else 0.0) for t in speeds}
+    text = (
+        f"GB that a GPU sends to other nodes, by t: {listed(sent, '{:.0f}', 1e9)}; teraFLOP/s "
+        f"{listed(speeds, '{:.1f}', 1e12)}"
+    )
+    as_it_ran, *others = sorted(speeds)
+    holds = all(sent[t] > sent[as_it_ran] and speeds[t] < speeds[as_it_ran] for t in others)
+    return holds_if(holds, text)
+
+
+@ARTIFACT.claim(
+    "by construction, in the simulator as in the engine: over b the bytes of the gradient all-reduce (counted) are "
+    "equal, around Figure 16's configurations, for each d > 1",
+    "Section 3.4 (the amount)",
+)
+def data_communication_same_for_b(results: Results) -> Judgement:
+    """The amount of data-parallel communication will be the same regardless of the microbatch size."""
+    sent: dict[tuple[int, int], set[float]] = {}
+    for point in results.of(paper_points.BY_D):
+        if point.parameters["d"] > 1 and point.status == "ok":
+            case = point.parameters["d"], point.parameters["B"]
+            sent.setdefault(case, set()).add(results.value(point.key, "data_traffic"))
+    if not sent:
+        raise MissingResultError("no point with d > 1 fits in memory")
+    differ = [case for case, sizes in sent.items() if len(sizes) > 1]
+    text = f"equal bytes for every b in {len(sent) - len(differ)} of {len(sent)} cases of d and B"
+    return holds_if(not differ, text)
+
+
+@ARTIFACT.claim(
+    "every plotted configuration of Figures 13 to 16 fits in memory, as simulated",
+    "Section 5 (the models)",
+)
+def every_model_fits(results: Results) -> Judgement:
+    """In particular, for any given microbenchmark, the model needs to fit on the number of model-parallel GPUs used in
+    the experiment.
+    """
+    figures = {
+        "fig_tensor_vs_pipeline": paper_points.TENSOR_VS_PIPELINE,
+        "fig_pipeline_vs_data": paper_points.MODEL_PARALLEL,
+        "fig_tensor_vs_data": paper_points.MODEL_PARALLEL,
+        "fig_microbatch": paper_points.BY_MODEL,
+    }
+    plotted = [p for id, series in figures.items() for p in results.of(series) if published.values(id, p.parameters)]
+    out = [point.label for point in plotted if point.status != "ok"]
+    text = f"out of memory: {'; '.join(out)}" if out else f"all {len(plotted)} fit"
+    return holds_if(bool(plotted) and not out, text, results.numbers("count", plotted=len(plotted), fit_not=len(out)))
+
+
+@ARTIFACT.claim(
+    "Figure 13's model on 64 GPUs with t=64, p=1, as simulated: slower than (p, t) = (8, 8) at both batch sizes; "
+    "pipeline parallelism alone cannot use 64 GPUs, the model has 32 layers",
+    "Section 5.4.1 (in isolation)",
+    sentence=fig_tensor_vs_pipeline.both_in_conjunction,
+)
+def tensor_in_isolation(results: Results) -> Judgement:
+    node = published.gpus_per_node()
+    alone = results.series(paper_points.IN_ISOLATION, q.THROUGHPUT, "B")
+    both = {
+        point.parameters["B"]: results.value(point.key, q.THROUGHPUT)
+        for point in results.of(paper_points.TENSOR_VS_PIPELINE)
+        if point.parameters["t"] == node
+    }
+    shares = {B: speed / both[B] for B, speed in alone.items()}
+    text = f"throughput with tensor parallelism alone over that of (8, 8), by batch size: {listed(shares, '{:.0%}')}"
+    return holds_if(max(shares.values()) < 1, text, results.numbers(share_b=shares))
+
+
+def _sharded(results: Results, metric: str) -> tuple[float, float]:
+    """A metric with every replica's own optimizer, and with the sharded one."""
+    whole, shard = (results.value(point.key, metric) for point in results.of(paper_points.SHARDED))
+    return whole, shard
+
+
+@ARTIFACT.claim(
+    "Figure 14's fastest configuration, with a sharded optimizer against without: a GPU sends no more bytes for data "
+    "parallelism (counted, to 1%)",
+    "Section 6 (the communication)",
+)
+def sharded_optimizer_communication(results: Results) -> Judgement:
+    """This method has two advantages: (a) it does not introduce extra communication over vanilla data parallelism, and
+    (b) it divides the optimizer's computation and memory cost across the data-parallel partitions.
+    """
+    whole, shard = _sharded(results, "data_traffic")
+    text = f"{whole / 1e9:.2f} GB of a GPU without, {shard / 1e9:.2f} GB with a sharded optimizer"
+    return holds_if(shard <= 1.01 * whole, text, results.numbers("B", replicated=whole, sharded=shard))
+
+
+@ARTIFACT.claim(
+    "in the same configuration, d = 32: the optimizer step takes at most 1/16 of its time (half as good as 1/d), and "
+    "the fullest GPU has less memory by at least half of the optimizer's states",
+    "Section 6 (the cost)",
+    sentence=sharded_optimizer_communication,
+)
+def sharded_optimizer_cost(results: Results) -> Judgement:
+    (whole, shard), (peak, less) = (_sharded(results, name) for name in ("optimizer_time", "peak_memory"))
+    first = results.of(paper_points.SHARDED)[0].parameters
+    states = OPTIMIZER_BYTES * formulas.parameters(model_of(first)) / (first["p"] * first["t"])
+    text = (
+        f"optimizer step {whole * 1e3:.1f} ms without, {shard * 1e3:.1f} ms sharded over d={first['d']}; peak memory "
+        f"{peak / 1e9:.1f} and {less / 1e9:.1f} GB, of {states / 1e9:.1f} GB of optimizer states"
+    )
+    numbers = results.numbers(time_share=shard / whole, memory_saved=(peak - less) / states)
+    return holds_if(shard <= 2 / first["d"] * whole and peak - less >= 0.5 * states, text, numbers)

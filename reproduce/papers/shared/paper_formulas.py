@@ -1,0 +1,315 @@
+"""Claims of the first paper that follow, or do not, from its own formulas and numbers ('derived').
+
+Where an object of this project does what a formula counts (the schedules, the operator inventory, the checks of a
+configuration), they are judged on that object.
+"""
+
+from collections.abc import Callable
+
+from ptdp_core import formulas
+from ptdp_core.config import ParallelConfig, TrainingConfig
+from ptdp_core.errors import ConfigurationError
+from ptdp_core.layout import chunk_layers, chunk_parameters
+from ptdp_core.schedules import bubble_fraction, build
+from ptdp_core.simulator import operators
+from ptdp_core.simulator.kernels import FP16_BYTES
+from ptdp_core.simulator.memory import GRADIENT_BYTES, OPTIMIZER_BYTES, WEIGHT_BYTES
+from reproduce.experiment import published
+from reproduce.experiment.claims import Judgement, consistent_if, holds_if
+from reproduce.experiment.results import Results, argmax, falls, listed, numbers_of
+from reproduce.papers.shared.models import GPT_3, model_of, table_1
+from reproduce.papers.shared.whole_paper import ARTIFACT
+
+# Figures and tables whose rows have a pipeline.
+PIPELINED = (
+    *("fig_pipeline_weak_scaling", "fig_interleaved", "fig_tensor_vs_pipeline", "fig_pipeline_vs_data"),
+    *("fig_microbatch", "fig_recomputation", "fig_scatter_gather", "table_weak_scaling"),
+)
+STATE_BYTES = WEIGHT_BYTES + GRADIENT_BYTES + OPTIMIZER_BYTES  # of a parameter
+GPU_BYTES = 80e9
+FLOPS_OF_AN_ELEMENT = 10  # more than a kernel that is no GEMM has for an element that it reads or writes
+
+
+def _flushed() -> dict[str, float]:
+    """(p-1)/(vm) over the whole time, in every configuration of the paper's figures and Table 1 that has a pipeline."""
+    bubbles = {}
+    for row in published.rows("fig_bubble"):
+        bubble = formulas.bubble_fraction_data_parallel(row["n"], row["d"], row["b_prime"])
+        bubbles["Figure 6, n={n}, b'={b_prime}, d={d}".format(**row)] = bubble
+    for id in PIPELINED:
+        entry, shared = published.artifact(id), published.artifact(id).get("configuration", {})
+        for row in published.rows(id):
+            run = {"t": 1, "v": 1, "b": 1, **shared, **row}
+            d = run.get("d", run["gpus"] // (run["p"] * run["t"]))
+            m = run["B"] // (d * run["b"])
+            label = f"{entry['paper']}, p={run['p']}, d={d}, v={run['v']}, m={m}"
+            bubbles[label] = formulas.bubble_fraction(run["p"], m) / run["v"]
+    return {label: bubble / (1 + bubble) for label, bubble in bubbles.items()}
+
+
+@ARTIFACT.claim(
+    "by (p-1)/(vm), over every configuration of the paper's figures and of Table 1: the bubble takes at most 50% of an "
+    "iteration in all, at least 45% in one",
+    "Section 1",
+    fidelity="derived",
+)
+def half_of_time_flushing(results: Results) -> Judgement:
+    r"""As much as 50\% of time can be spent flushing the pipeline depending on the number of microbatches injected into
+    the pipeline.
+    """
+    shares = _flushed()
+    worst, over = argmax(shares), sum(share > 0.5 for share in shares.values())
+    text = (
+        f"largest share of the iteration: {shares[worst]:.1%} ({worst}); above 50% in {over} of {len(shares)} "
+        "configurations"
+    )
+    return consistent_if(0.45 <= shares[worst] <= 0.5, text, numbers_of("derived", largest_share=shares[worst]))
+
+
+@ARTIFACT.claim("the executed bubble's share of time falls from each m to the next", "Section 1", fidelity="derived")
+def more_microbatches_less_flush(results: Results) -> Judgement:
+    """The larger the ratio of number of microbatches to the pipeline size, the smaller the time spent in the pipeline
+    flush.
+    """
+    bubbles = {m: float(bubble_fraction(build("1f1b", 8, m), 1, 2)) for m in (8, 16, 32, 64, 128)}
+    shares = {m: bubble / (1 + bubble) for m, bubble in bubbles.items()}
+    text = f"1F1B executed with p=8: share of time in the bubble by m: {listed(shares, '{:.1%}')}"
+    return holds_if(falls(shares), text, numbers_of("derived", share_at_m=shares))
+
+
+@ARTIFACT.claim(
+    "exactly, by the layout of layers and by the stages that the interleaved schedule runs",
+    "Section 2.2.2",
+    fidelity="derived",
+)
+def layers_of_devices(results: Results) -> Judgement:
+    """[...] we could have each device perform computation for two model chunks (each with 2 layers), i.e., device 1 has
+    layers $1,2,9,10$; device 2 has layers $3,4,11,12$; and so on.
+    """
+    layers, p, v = 16, 4, 2
+    schedule = build("interleaved", p, p, v)
+    placed = {
+        rank + 1: [layer + 1 for chunk in chunk_layers(layers, schedule.placement, rank) for layer in chunk]
+        for rank in range(p)
+    }
+    scheduled = {rank + 1: sorted({action.stage for action in actions}) for rank, actions in enumerate(schedule.ranks)}
+    stages = {rank: [rank - 1, rank - 1 + p] for rank in placed}  # two layers each
+    text = f"{layers} layers, p={p}, v={v}: " + "; ".join(f"device {rank}: {held}" for rank, held in placed.items())
+    return holds_if(placed[1] == [1, 2, 9, 10] and placed[2] == [3, 4, 11, 12] and scheduled == stages, text)
+
+
+@ARTIFACT.claim(
+    "less memory than at 0.1 to 10 times that c, for 1 to 32 layers and ratios of 1 to 100",
+    "Section 3.5",
+    fidelity="derived",
+)
+def optimal_checkpoints(results: Results) -> Judgement:
+    r"""The minimum value of this function is obtained when $c = \sqrt{l \cdot \left(A^\text{intermediate} /
+    A^\text{input}\right)}$.
+    """
+    worst = float("-inf")
+    for layers in (1, 2, 4, 8, 16, 32):
+        for ratio in (1.0, 5.0, 20.0, 34.0, 100.0):
+            best = formulas.optimal_kept_inputs(layers, 1.0, ratio)
+            least = formulas.recomputation_memory(best, layers, 1.0, ratio)
+            others = (
+                formulas.recomputation_memory(best * k / 100, layers, 1.0, ratio) for k in range(10, 1001) if k != 100
+            )
+            worst = max(worst, least / min(others) - 1)
+    text = f"memory at the formula's c over that at 0.1 to 10 times it, 30 cases: at most {worst:+.1e}"
+    return holds_if(worst < 0, text, numbers_of("derived", largest_excess=worst))
+
+
+@ARTIFACT.claim(
+    "within 5% of the time by eq. 3, for GPT-3 and the trillion-parameter model",
+    "Section 5.1, eq. 4",
+    fidelity="derived",
+)
+def eq_4_approximates(results: Results) -> Judgement:
+    r"""End-to-end training time $\approx \dfrac{8TP}{nX}$."""
+    models = {"175B": model_of(published.model(GPT_3)), "1T": model_of(table_1()[-1].parameters)}
+    off = {
+        name: formulas.training_time_approximate(formulas.parameters(model), 1.0, 1, 1.0)
+        / formulas.training_time(model, 1, 1.0, 1, 1.0)
+        - 1
+        for name, model in models.items()
+    }
+    text = f"8TP/(nX) over the time by eq. 3: {listed(off, '{:+.1%}')}"
+    return holds_if(max(map(abs, off.values())) <= 0.05, text, numbers_of("derived", difference_for=off))
+
+
+@ARTIFACT.claim(
+    "the GEMMs of the operator inventory, counted for Table 1's models, to 1e-12", "Appendix; eq. 3", fidelity="derived"
+)
+def flops_per_iteration(results: Results) -> Judgement:
+    r"""Thus, for a transformer model with $l$ transformer layers, the total number of floating-point operations is:
+    $$96Bslh^2\left(1 + \dfrac{s}{6h} + \dfrac{V}{16lh}\right).$$
+    """
+
+    def count(work: operators.Work) -> int:
+        return sum(2 * M * N * K * batch for M, N, K, batch in work.gemms)
+
+    worst, B = 0.0, 4
+    for row in table_1():
+        model = model_of(row.parameters)
+        forward, backward = (
+            count(work_of(model, B, 1)) for work_of in (operators.layer_forward, operators.layer_backward)
+        )
+        layer = 24 * B * model.seq * model.hidden**2 + 4 * B * model.seq**2 * model.hidden
+        logits = count(operators.logits_forward(model, B, 1)) + count(operators.logits_backward(model, B, 1))
+        total = model.layers * (2 * forward + backward) + logits
+        pairs = (
+            (forward, layer),
+            (backward, 2 * layer),
+            (logits, formulas.logit_flops(model, B)),
+            (total, formulas.flops_per_iteration(model, B)),
+        )
+        worst = max(worst, *(abs(ours / theirs - 1) for ours, theirs in pairs))
+    text = f"GEMMs of every operator of Table 1's models, counted: largest difference from the formulas {worst:.1e}"
+    return holds_if(worst < 1e-12, text, numbers_of("derived", largest_difference=worst))
+
+
+def _largest_accepted(configure: Callable[[int], object], limit: int) -> int:
+    """The largest of the sizes 1 to `limit` that can be configured."""
+    accepted = []
+    for size in range(1, limit + 1):
+        try:
+            configure(size)
+        except ConfigurationError:
+            continue
+        accepted.append(size)
+    return max(accepted)
+
+
+@ARTIFACT.claim(
+    "by construction: exactly the largest d that can be configured, as every replica needs a sequence",
+    "Section 5.4.3",
+    fidelity="derived",
+)
+def data_parallel_to_1536(results: Results) -> Judgement:
+    """GPT-3 was trained to convergence with a batch size of $1536$. Data parallelism thus supports parallelization to
+    only $1536$ GPUs
+    """
+    B = 1536
+    most = _largest_accepted(lambda d: ParallelConfig(d=d, B=B), 2 * B)
+    text = f"of d = 1 to {2 * B} for B = {B}, the largest that can be configured is {most}"
+    return holds_if(most == B, text, numbers_of("derived", "count", largest_d=most))
+
+
+@ARTIFACT.claim(
+    "by construction: exactly the largest p that can be configured, as every stage needs a layer",
+    "Section 6",
+    fidelity="derived",
+)
+def pipeline_up_to_layers(results: Results) -> Judgement:
+    """pipeline parallelism in isolation can still only scale to a number of devices equal to the number of layers in
+    the model
+    """
+    model = model_of(published.model("fig_pipeline_vs_data"))
+    most = _largest_accepted(lambda p: TrainingConfig(model, ParallelConfig(p=p, B=p)), 4 * model.layers)
+    text = f"of p = 1 to {4 * model.layers} for l = {model.layers} layers, the largest that can be configured is {most}"
+    return holds_if(most == model.layers, text, numbers_of("derived", "count", largest_p=most))
+
+
+@ARTIFACT.claim(
+    "by memory: weights, gradients and optimizer states of Table 1's largest model (16 bytes a parameter) exceed 80 GB "
+    "a GPU with the most that either has alone, a stage for each layer (128) or a tensor rank for each head (160)",
+    "Section 1 (past systems)",
+    fidelity="derived",
+)
+def needs_both_kinds(results: Results) -> Judgement:
+    r"""[...] past systems~\cite{shoeybi2019megatron, narayanan2019pipedream} cannot train such large models since they
+    do not combine pipeline and tensor parallelism.
+    """
+    model = model_of(table_1()[-1].parameters)
+    states = STATE_BYTES * formulas.parameters(model)
+    sizes = {f"p={model.layers}": states / model.layers, f"t={model.heads}": states / model.heads}
+    text = f"GB of states a GPU with one of them alone: {listed(sizes, '{:.0f}', 1e9)}; a GPU has {GPU_BYTES / 1e9:.0f}"
+    return holds_if(min(sizes.values()) > GPU_BYTES, text, numbers_of("derived", "B", states=sizes))
+
+
+@ARTIFACT.claim(
+    "for Table 1's models: GEMMs of the operator inventory have more than half of all FLOPs, if every other kernel had "
+    "10 for each element that it reads or writes",
+    "Section 5.1 (the GEMMs)",
+    fidelity="derived",
+)
+def mostly_gemms(results: Results) -> Judgement:
+    """The majority of floating-point operations in the model are performed in the matrix multiplications (GEMMs) in the
+    transformer and logit layers.
+    """
+    shares = {label: gemms / (gemms + others) for label, (gemms, others) in _flops().items()}
+    least = argmax({label: -share for label, share in shares.items()})
+    text = f"share of the FLOPs in GEMMs: at least {shares[least]:.1%} ({least})"
+    return holds_if(shares[least] > 0.5, text, numbers_of("derived", smallest_share=shares[least]))
+
+
+@ARTIFACT.claim(
+    "for Table 1's models: eq. (3) is at most the count with every other kernel, at 10 FLOPs for each element that it "
+    "reads or writes, and at most 10% below it",
+    "Section 5.1 (the lower bound)",
+    fidelity="derived",
+)
+def eq_3_is_a_lower_bound(results: Results) -> Judgement:
+    """This is a lower bound for the true FLOP count but should be close to the actual value."""
+    ratios = {}
+    for row in table_1():
+        counted = formulas.flops_per_iteration(model_of(row.parameters), row.parameters["b"])
+        ratios[row.label] = counted / sum(_flops()[row.label])
+    text = f"eq. (3) over the count with other kernels, by model: {listed(ratios, '{:.3f}')}"
+    numbers = numbers_of("derived", least=min(ratios.values()), most=max(ratios.values()))
+    return holds_if(min(ratios.values()) >= 0.9 and max(ratios.values()) <= 1, text, numbers)
+
+
+def _flops() -> dict[str, tuple[float, float]]:
+    """FLOPs of a microbatch of Table 1's models, in one replica: of GEMMs, and of all other kernels at most."""
+    flops = {}
+    for row in table_1():
+        model, b = model_of(row.parameters), row.parameters["b"]
+        forward, backward = operators.layer_forward(model, b, 1), operators.layer_backward(model, b, 1)
+        ends = [of(model, b, 1) for of in operators.ENDS]
+        works = [*[forward] * 2 * model.layers, *[backward] * model.layers, *ends]
+        gemms = sum(2 * M * N * K * batch for work in works for M, N, K, batch in work.gemms)
+        elements = sum(work.traffic_bytes for work in works) / FP16_BYTES
+        flops[row.label] = float(gemms), FLOPS_OF_AN_ELEMENT * elements
+    return flops
+
+
+@ARTIFACT.claim(
+    "for Table 1's models: the engine's parameters, by the shard map that it is tested against, are those of eq. (2) "
+    "and the 2h of the last layer norm, exactly; that is within 0.001%",
+    "Section 5.1, eq. 2",
+    fidelity="derived",
+    sentence=(
+        "The number of parameters in a model, $P$, can be computed as: "
+        r"P = 12lh^2\left(1 + \dfrac{13}{12h}+\dfrac{V+s}{12lh}\right)."
+    ),
+)
+def parameters_by_eq_2(results: Results) -> Judgement:
+    r"""The number of parameters in a model, $P$, can be computed as: P = 12lh^2\left(1 + \dfrac{13}{12h}+\dfrac{V+s}{12lh}\right)."""
+    beyond, worst = {}, 0.0
+    for row in table_1():
+        model = model_of(row.parameters)
+        layers, h = model.layers, model.hidden
+        by_eq_2 = 12 * layers * h**2 + 13 * layers * h + (model.vocab + model.seq) * h
+        counted = sum(parameter.elements for parameter in chunk_parameters(model, range(layers), 1))
+        beyond[row.label] = (counted - by_eq_2) / h
+        worst = max(worst, abs(counted / by_eq_2 - 1))
+    text = f"parameters beyond eq. (2), in h: {listed(beyond, '{:g}')}; at most {worst:.5%}"
+    return holds_if(
+        set(beyond.values()) == {2} and worst <= 1e-5, text, numbers_of("derived", largest_difference=worst)
+    )
+
+
+@ARTIFACT.claim(
+    "weights, gradients and optimizer states of GPT-3 (16 bytes a parameter) exceed the 80 GB of one GPU",
+    "Section 5.4.3 (the memory)",
+    fidelity="derived",
+)
+def data_parallelism_needs_memory(results: Results) -> Judgement:
+    """We should note that although data parallelism can lead to efficient scaling, we cannot use data parallelism in
+    isolation for very large models with a limited training batch size because of a) insufficient memory capacity, [...]
+    """
+    states = STATE_BYTES * formulas.parameters(model_of(published.model(GPT_3)))
+    text = f"states of {states / 1e12:.2f} TB on every GPU, which has {GPU_BYTES / 1e9:.0f} GB"
+    return holds_if(states > GPU_BYTES, text, numbers_of("derived", "B", states=states))
