@@ -62,7 +62,7 @@ ARTIFACT = Artifact(
 )
 
 
-@ARTIFACT.claim("the executed schedule's bubble equals the formula to 1e-12")
+@ARTIFACT.claim("the executed schedule's bubble equals the formula to 1e-12", rule="exact")
 def formula_is_the_schedule(results: Results) -> Judgement:
     r"""The pipeline bubble size is: $$\frac{p-1}{m} = \dfrac{n/d-1}{b'/d} = \dfrac{n-d}{b'}.$$"""
     differences = {
@@ -77,7 +77,10 @@ def formula_is_the_schedule(results: Results) -> Judgement:
     return holds_if(differences[worst] <= 1e-12, text, numbers_of("derived", largest_difference=differences[worst]))
 
 
-@ARTIFACT.claim("falls from each d to the next, in every series")
+@ARTIFACT.claim(
+    "the executed bubble of Figure 6's configurations falls from each d to the next, in every series (n, b')",
+    rule="direction",
+)
 def larger_d_smaller_bubble(results: Results) -> Judgement:
     """As $d$ becomes larger, $n-d$ becomes smaller, and thus the pipeline bubble becomes smaller."""
     rising = [name for name in results.series_names if not falls(results.series(name, EXECUTED, "d"))]
@@ -86,7 +89,9 @@ def larger_d_smaller_bubble(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "at equal n and d < n, the series with the larger b' has the smaller bubble", "Section 3.3.1 (the bubble)"
+    "at equal n and d < n, the series with the larger b' has the smaller bubble",
+    "Section 3.3.1 (the bubble)",
+    rule="direction",
 )
 def larger_batch_smaller_bubble(results: Results) -> Judgement:
     """For a given parallel configuration, as the batch size $B$ increases, $b'=B/b$ increases, $(n-d)/b'$ decreases,

@@ -47,6 +47,7 @@ def _gains(results: Results) -> dict[int, float]:
     "Abstract (the throughput)",
     scales=DIRECTION,
     papers_points=True,
+    rule="more than",
 )
 def improves_throughput(results: Results) -> Judgement:
     r"""We propose a novel interleaved pipelining schedule that can improve throughput by 10+\% with memory footprint
@@ -61,6 +62,7 @@ def improves_throughput(results: Results) -> Judgement:
     "at every batch size, the fullest GPU's peak at most 10% above the default schedule's",
     "Abstract (the memory)",
     sentence=improves_throughput,
+    rule="fixed beforehand",
 )
 def comparable_memory(results: Results) -> Judgement:
     default, ours = (results.series(series, "peak_memory", "B") for series in (DEFAULT, INTERLEAVED))
@@ -80,6 +82,7 @@ def comparable_memory(results: Results) -> Judgement:
     "contradicts it",
     "Section 1",
     fidelity="derived",
+    rule="fixed beforehand",
 )
 def as_much_as_10_percent(results: Results) -> Judgement:
     r"""We propose a novel interleaved schedule that can improve throughput by as much as 10\% compared to
@@ -100,7 +103,12 @@ def as_much_as_10_percent(results: Results) -> Judgement:
     return Judgement("holds", f"the paper's points, by batch size: {listed(gains)}", numbers)
 
 
-@ARTIFACT.claim("higher at every batch size", scales=(*DIRECTION, GPUS), papers_points=True)
+@ARTIFACT.claim(
+    "throughput of the interleaved schedule is higher at every batch size",
+    scales=(*DIRECTION, GPUS),
+    papers_points=True,
+    rule="direction",
+)
 def interleaved_higher(results: Results) -> Judgement:
     """The interleaved schedule with the scatter/gather communication optimization has higher computational performance
     than the non-interleaved (default) schedule.
@@ -115,6 +123,7 @@ def interleaved_higher(results: Results) -> Judgement:
     "Section 1",
     scales=(*DIRECTION, GPUS),
     papers_points=True,
+    rule="direction",
 )
 def improves_small_batches(results: Results) -> Judgement:
     """In this work, we also introduce a new pipeline schedule that improves efficiency at small batch sizes."""
@@ -125,7 +134,10 @@ def improves_small_batches(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "the relative gain falls from each batch size to the next", scales=(*DIRECTION, GPUS), papers_points=True
+    "the relative gain falls from each batch size to the next",
+    scales=(*DIRECTION, GPUS),
+    papers_points=True,
+    rule="direction",
 )
 def gap_closes(results: Results) -> Judgement:
     """This gap closes as the batch size increases due to two reasons: (a) as the batch size increases, the bubble size
@@ -148,6 +160,7 @@ def _per_sequence(results: Results, metric: str) -> list[dict[int, float]]:
     "all by more than the interleaved schedule's",
     "Section 5.3.2, reason (a)",
     sentence=gap_closes,
+    rule="direction",
 )
 def reason_a_bubble(results: Results) -> Judgement:
     default, interleaved = _per_sequence(results, "bubble_time")
@@ -166,6 +179,7 @@ def reason_a_bubble(results: Results) -> Judgement:
     "that the default schedule catches up is gap_closes",
     "Section 5.3.2, reason (b)",
     sentence=gap_closes,
+    rule="fixed beforehand",
 )
 def reason_b_communication(results: Results) -> Judgement:
     default, interleaved = _per_sequence(results, "pipeline_traffic")

@@ -90,7 +90,12 @@ ARTIFACT = Artifact(
 )
 
 
-@ARTIFACT.claim("exactly, at every size", "Section 2.2.1")
+@ARTIFACT.claim(
+    "GPipe and 1F1B, executed, take the same time, exactly, at every size, and 1F1B has at most p forward passes "
+    "outstanding",
+    "Section 2.2.1",
+    rule="exact",
+)
 def one_f_one_b_bubble(results: Results) -> Judgement:
     """The time spent in the bubble is the same for this new schedule, but the number of outstanding forward passes is
     at most the number of pipeline stages for the PipeDream-Flush schedule.
@@ -108,7 +113,11 @@ def one_f_one_b_bubble(results: Results) -> Judgement:
     )
 
 
-@ARTIFACT.claim("at most p, and exactly m, at every size", "Section 2.2.1")
+@ARTIFACT.claim(
+    "microbatches stashed when executed: by 1F1B at most p, and by GPipe exactly m, at every size",
+    "Section 2.2.1",
+    rule="counted",
+)
 def one_f_one_b_stash(results: Results) -> Judgement:
     """As a result, this schedule requires activations to be stashed for p or fewer microbatches (compared to m
     microbatches for the GPipe schedule). Consequently, when m ≫ p, PipeDream-Flush is much more memory-efficient than
@@ -133,7 +142,7 @@ def one_f_one_b_stash(results: Results) -> Judgement:
     )
 
 
-@ARTIFACT.claim("an earlier flush and a smaller bubble, by any amount", "Figure 4, caption")
+@ARTIFACT.claim("an earlier flush and a smaller bubble, by any amount", "Figure 4, caption", rule="direction")
 def interleaved_flush_sooner(results: Results) -> Judgement:
     """The size of the pipeline bubble is smaller (the pipeline flush happens sooner in the interleaved timeline)."""
     default, new = (results.value(key, "makespan") for key in DRAWN)
@@ -154,7 +163,10 @@ def _pairs(results: Results, metric: str) -> Iterator[tuple[int, int, int, float
             yield p, m, v, results.value(_key("1f1b", p, m), metric), results.value(point.key, metric)
 
 
-@ARTIFACT.claim("a factor of v, exactly, at every size")
+@ARTIFACT.claim(
+    "the executed bubble of 1F1B over that of the interleaved schedule: a factor of v, exactly, at every size",
+    rule="exact",
+)
 def interleaved_bubble_by_v(results: Results) -> Judgement:
     """This means that the new schedule reduces the bubble time by v."""
     ratios = {(p, m, v): old / new for p, m, v, old, new in _pairs(results, "bubble_fraction")}
@@ -174,6 +186,7 @@ def interleaved_bubble_by_v(results: Results) -> Judgement:
         r"bubble time fraction is then: $$\text{Bubble time fraction (pipeline bubble "
         r"size)}=\frac{t^{\text{int.}}_{pb}}{t_{id}}=\frac{1}{v} \cdot \frac{p-1}{m}.$$"
     ),
+    rule="exact",
 )
 def interleaved_bubble_time(results: Results) -> Judgement:
     off = {}
@@ -196,6 +209,7 @@ def interleaved_bubble_time(results: Results) -> Judgement:
 @ARTIFACT.claim(
     "with all forward passes first, a peak of exactly m stashed microbatches, at m = 8, 16, 32 and 64 (p=4, v=2)",
     "Section 2.2.2 (all-forward, all-backward)",
+    rule="counted",
 )
 def all_forward_interleaved_stash(results: Results) -> Judgement:
     r"""As before, we can use an ``all-forward, all-backward'' version of this schedule, but this has a high memory
@@ -212,6 +226,7 @@ def all_forward_interleaved_stash(results: Results) -> Judgement:
 @ARTIFACT.claim(
     "v times as many messages between neighbouring devices, exactly, at every size",
     "Section 2.2.2 (read per pair of neighbouring devices)",
+    rule="counted",
 )
 def interleaved_communication_by_v(results: Results) -> Judgement:
     """Quantitatively, the amount of communication also increases by v."""
@@ -225,6 +240,7 @@ def interleaved_communication_by_v(results: Results) -> Judgement:
     "messages of all devices together, within 10% of v times as many, at every size, the figure's p=4 included",
     "Section 2.2.2 (read as the total)",
     sentence=interleaved_communication_by_v,
+    rule="fixed beforehand",
 )
 def interleaved_communication_in_total(results: Results) -> Judgement:
     ratios = {(p, m, v): new / old for p, m, v, old, new in _pairs(results, "messages")}
@@ -283,7 +299,7 @@ def _other_m() -> tuple[int, list[float]]:
 CASES = "with a last group of fewer than p microbatches (p=4, v=2 and 4; p=8, v=2; m from p+1 to 2p-1)"
 
 
-@ARTIFACT.claim(f"{CASES}, the order can run in no case", "Section 2.2.2 (read as: it cannot run)")
+@ARTIFACT.claim(f"{CASES}, the order can run in no case", "Section 2.2.2 (read as: it cannot run)", rule="counted")
 def interleaved_multiple_of_p(results: Results) -> Judgement:
     """This new schedule is shown in Figure 4, and requires the number of microbatches in a batch to be an integer
     multiple of the degree of pipeline parallelism (number of devices in the pipeline).
@@ -297,6 +313,7 @@ def interleaved_multiple_of_p(results: Results) -> Judgement:
     f"{CASES}, the order cannot run or has a larger bubble than (p-1)/(vm), by any amount",
     "Section 2.2.2 (read as: it needs it for its bubble)",
     sentence=interleaved_multiple_of_p,
+    rule="direction",
 )
 def interleaved_other_m_costs(results: Results) -> Judgement:
     stuck, excess = _other_m()

@@ -66,6 +66,7 @@ ARTIFACT = Artifact(
 @ARTIFACT.claim(
     "b = 2 is the fastest of the four, at both batch sizes (other models are not shown, nor judged here)",
     papers_points=True,
+    rule="direction",
 )
 def best_microbatch_2(results: Results) -> Judgement:
     r"""We see that the best microbatch size is 2 for this model; the optimal microbatch size is different for other
@@ -83,6 +84,7 @@ def best_microbatch_2(results: Results) -> Judgement:
     "best gains 10% over another b, as the sentence does not say over what, nor in which figure",
     "Section 1",
     papers_points=True,
+    rule="fixed beforehand",
 )
 def increases_throughput_15_percent(results: Results) -> Judgement:
     r"""In our experiments, the optimal value of the microbatch size is problem-dependent and can increase throughput by
@@ -100,7 +102,8 @@ def increases_throughput_15_percent(results: Results) -> Judgement:
 
 @ARTIFACT.claim(
     "the bubble over compute time rises from each b to the next, and FLOP/s inside GEMMs are higher at b=2 than at "
-    "b=1, by any amount"
+    "b=1, by any amount",
+    rule="direction",
 )
 def bubble_against_intensity(results: Results) -> Judgement:
     """For a given batch size, increasing the microbatch size decreases the number of microbatches in the pipeline
@@ -121,6 +124,7 @@ def bubble_against_intensity(results: Results) -> Judgement:
     "peak memory is more than 2% larger with the largest b than with the smallest, at both batch sizes (arithmetic "
     "efficiency and bubble: bubble_against_intensity)",
     "Section 1 (the memory footprint)",
+    rule="negligible",
 )
 def impact_on_memory(results: Results) -> Judgement:
     """Values of hyperparameters such as microbatch size have an impact on the memory footprint, the arithmetic
@@ -145,7 +149,8 @@ def _estimates(results: Results) -> dict[int, dict[int, float]]:
 
 @ARTIFACT.claim(
     "for true performance stands the simulated: eq. (1), with the simulated computation time of a microbatch, has the "
-    "same best b, and throughput relative to b=1 within 10% of the simulated at every point"
+    "same best b, and throughput relative to b=1 within 10% of the simulated at every point",
+    rule="fixed beforehand",
 )
 def analytical_model(results: Results) -> Judgement:
     r"""Our analytical model from \S\ref{sec:data_and_model_parallelism_analytical_model} reasonably approximates true

@@ -168,7 +168,7 @@ ARTIFACT = Artifact(
 )
 
 
-@ARTIFACT.claim("exactly, for every row of Table 1", "Section 3.1")
+@ARTIFACT.claim("a whole d with p*t*d = n, exactly, for every row of Table 1", "Section 3.1", rule="exact")
 def n_is_p_t_d(results: Results) -> Judgement:
     r"""We require $p \cdot t \cdot d = n$."""
     wrong = [p.label for p in results.of(TABLE_1) if results.value(p.key, GPU_COUNT) != p.paper[GPU_COUNT].value]
@@ -177,7 +177,9 @@ def n_is_p_t_d(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "all tensor-parallel groups inside a node, all pipeline hops between nodes, in every row of Table 1", "Section 1"
+    "all tensor-parallel groups inside a node, all pipeline hops between nodes, in every row of Table 1",
+    "Section 1",
+    rule="counted",
 )
 def tensor_inside_pipeline_across(results: Results) -> Judgement:
     """Our method leverages the combination of pipeline parallelism across multi-GPU servers, tensor parallelism within

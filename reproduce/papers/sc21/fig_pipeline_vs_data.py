@@ -38,7 +38,12 @@ ARTIFACT = Artifact(
 )
 
 
-@ARTIFACT.claim("falls from each p to the next, at both batch sizes", scales=DIRECTION, papers_points=True)
+@ARTIFACT.claim(
+    "throughput falls from each p to the next, at both batch sizes",
+    scales=DIRECTION,
+    papers_points=True,
+    rule="direction",
+)
 def throughput_falls_with_p(results: Results) -> Judgement:
     r"""We see that for each batch size, the throughput decreases as the pipeline-parallel size increases, matching our
     analytical model from \S\ref{sec:data_and_model_parallelism_analytical_model}.
@@ -52,6 +57,7 @@ def throughput_falls_with_p(results: Results) -> Judgement:
     "Section 5.4.2 (the analytical model)",
     sentence=throughput_falls_with_p,
     scales=DIRECTION,
+    rule="direction",
 )
 def matches_analytical_model(results: Results) -> Judgement:
     bubbles = results.by_batch("bubble_fraction", "p")
@@ -65,6 +71,7 @@ def matches_analytical_model(results: Results) -> Judgement:
     sentence=fig_bubble.larger_batch_smaller_bubble,
     scales=DIRECTION,
     papers_points=True,
+    rule="direction",
 )
 def larger_batch_faster(results: Results) -> Judgement:
     lines = results.by_batch(q.THROUGHPUT, "p")
@@ -78,6 +85,7 @@ def larger_batch_faster(results: Results) -> Judgement:
     "data-parallel bytes per sequence (counted) and the exposed all-reduce's share of the iteration are both smaller "
     "with the larger batch size, for every (p, d)",
     "Section 3.3.1 (the all-reduce)",
+    rule="direction",
 )
 def all_reduce_more_infrequent(results: Results) -> Judgement:
     """All-reduce communication required by data parallelism also becomes more infrequent, further increasing
@@ -100,6 +108,7 @@ def all_reduce_more_infrequent(results: Results) -> Judgement:
     "Section 5.4.2 (the conclusion)",
     scales=DIRECTION,
     papers_points=True,
+    rule="direction",
 )
 def data_parallelism_to_scale(results: Results) -> Judgement:
     """Pipeline model parallelism should be used primarily to support the training of large models that do not fit on a
@@ -111,7 +120,7 @@ def data_parallelism_to_scale(results: Results) -> Judgement:
     return holds_if(set(best.values()) == {smallest}, text, results.numbers("count", best_p_b=best))
 
 
-@ARTIFACT.claim("p=2, t=1 fits in memory at both batch sizes")
+@ARTIFACT.claim("p=2, t=1 fits in memory at both batch sizes", rule="counted")
 def fits_model_parallel_2(results: Results) -> Judgement:
     """We use a smaller model than before since we want to show performance for models that fit when the model-parallel
     size is only 2.
@@ -125,7 +134,12 @@ def fits_model_parallel_2(results: Results) -> Judgement:
     return holds_if(bool(peaks) and not out, text, numbers)
 
 
-@ARTIFACT.claim("three of them", "Figure 14, caption (the batch sizes)", fidelity="derived")
+@ARTIFACT.claim(
+    "three of them in the plot and in the authors' script",
+    "Figure 14, caption (the batch sizes)",
+    fidelity="derived",
+    rule="counted",
+)
 def three_batch_sizes(results: Results) -> Judgement:
     """Throughput per GPU of various parallel configurations that combine data and pipeline model parallelism using a
     GPT model with 5.9 billion parameters, three different batch sizes, microbatch size of 1, and 64 A100 GPUs.

@@ -98,6 +98,7 @@ ARTIFACT = Artifact(
     "with the interleaved schedule, the largest gain over the large batch sizes (36, 48 and 60, the upper half of the "
     "figure's) is between 8% and 14%",
     papers_points=True,
+    rule="fixed beforehand",
 )
 def up_to_11_percent(results: Results) -> Judgement:
     r"""We see an improvement of up to 11\% in throughput for communication-intensive schedules (large batch size with
@@ -114,6 +115,7 @@ def up_to_11_percent(results: Results) -> Judgement:
     "Section 5.7 (interleaving)",
     sentence=up_to_11_percent,
     scales=DIRECTION,
+    rule="direction",
 )
 def communication_intensive(results: Results) -> Judgement:
     interleaved, default = _gains(results), _gains(results, over=DEFAULT_OFF, of=DEFAULT_ON)
@@ -130,6 +132,7 @@ def communication_intensive(results: Results) -> Judgement:
     sentence=up_to_11_percent,
     scales=DIRECTION,
     papers_points=True,
+    rule="direction",
 )
 def larger_batches_gain_more(results: Results) -> Judgement:
     gains = _gains(results)
@@ -141,6 +144,7 @@ def larger_batches_gain_more(results: Results) -> Judgement:
     "with scatter/gather, the interleaved schedule is faster than the default schedule with it, at every batch size of "
     "the figure",
     "Section 4.1 (the interleaved schedule)",
+    rule="direction",
 )
 def makes_interleaving_feasible(results: Results) -> Judgement:
     """This optimization helps better leverage the multiple IB cards on the DGX A100 servers, and makes more
@@ -155,6 +159,7 @@ def makes_interleaving_feasible(results: Results) -> Judgement:
     "the bytes a GPU sends to other stages fall by the factor t at every batch size, exactly",
     "Section 4.1",
     scales=DIRECTION,
+    rule="exact",
 )
 def bytes_reduced_by_t(results: Results) -> Judgement:
     r"""Quantitatively, with the scatter-gather communication optimization, the total amount of communication that needs
@@ -178,7 +183,9 @@ def _default_ahead(results: Results, default: str) -> Judgement:
 
 
 @ARTIFACT.claim(
-    f"the default schedule, also without scatter/gather, is {AHEAD}", "Section 5.3.2 (read as: both schedules without)"
+    f"the default schedule, also without scatter/gather, is {AHEAD}",
+    "Section 5.3.2 (read as: both schedules without)",
+    rule="direction",
 )
 def default_ahead_both_without(results: Results) -> Judgement:
     """Without the scatter/gather optimization, the default schedule performs better than the interleaved schedule at
@@ -191,6 +198,7 @@ def default_ahead_both_without(results: Results) -> Judgement:
     f"the default schedule, with scatter/gather as in Figure 12, is {AHEAD}",
     "Section 5.3.2 (read as: the default schedule as in Figure 12)",
     sentence=default_ahead_both_without,
+    rule="direction",
 )
 def default_ahead_of_unoptimized(results: Results) -> Judgement:
     judgement = _default_ahead(results, DEFAULT_ON)

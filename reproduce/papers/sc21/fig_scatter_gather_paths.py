@@ -168,7 +168,11 @@ def _judge_path(results: Results, series: str, formula: str) -> Judgement:
     return holds_if(equal, text)
 
 
-@ARTIFACT.claim("exactly, in elements, for every pair of GPUs", "Section 3.2")
+@ARTIFACT.claim(
+    "without scatter/gather a message of the plan has bsh elements: exactly, in elements, for every pair of GPUs",
+    "Section 3.2",
+    rule="exact",
+)
 def pipeline_communication_bsh(results: Results) -> Judgement:
     """With pipeline parallelism, the total amount of communication that needs to be performed between every pair of
     consecutive devices (for either the forward or backward pass) for each microbatch is $bsh$, where $s$ is the
@@ -177,7 +181,7 @@ def pipeline_communication_bsh(results: Results) -> Judgement:
     return _judge_path(results, PLAIN, "bsh")
 
 
-@ARTIFACT.claim("exactly: eight messages of the whole tensor at t=8")
+@ARTIFACT.claim("exactly: eight messages of the whole tensor at t=8", rule="counted")
 def same_tensors_8_times(results: Results) -> Judgement:
     """This means we are sending the same set of tensors 8 times between corresponding GPUs on adjacent multi-GPU
     servers.
@@ -190,7 +194,9 @@ def same_tensors_8_times(results: Results) -> Judgement:
     return holds_if(same and copies == 8, text, numbers_of("derived", copies=copies))
 
 
-@ARTIFACT.claim("exactly these messages at t=2; sent and gathered chunks make up the tensor, each element once")
+@ARTIFACT.claim(
+    "exactly these messages at t=2; sent and gathered chunks make up the tensor, each element once", rule="counted"
+)
 def peers_of_figure_9(results: Results) -> Judgement:
     r"""we can instead split the tensor on the send side into equal-sized chunks, and then only send one chunk to the
     corresponding rank on the next node using the rank's own InfiniBand card (e.g., rank 1 sends to rank 3 and rank 2
@@ -210,7 +216,7 @@ def peers_of_figure_9(results: Results) -> Judgement:
     return holds_if(pairs == {(1, 3), (2, 4)} and whole, text)
 
 
-@ARTIFACT.claim("exactly one eighth of the tensor")
+@ARTIFACT.claim("at t=8 a chunk is exactly one eighth of the tensor (read so, not as one eighth less)", rule="exact")
 def chunk_one_eighth(results: Results) -> Judgement:
     """With 8 tensor-model-parallel ranks, each chunk would be one-eighth smaller."""
     share = results.value("with_t8", PATH) / results.value("without_t8", PATH)
@@ -219,9 +225,10 @@ def chunk_one_eighth(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "exactly, in elements, for every pair of GPUs",
+    "with scatter/gather a message of the plan has bsh/t elements: exactly, in elements, for every pair of GPUs",
     "Section 4.1 (read per pair of GPUs, as bsh is in Section 3.2)",
     sentence=fig_scatter_gather.bytes_reduced_by_t,
+    rule="exact",
 )
 def scatter_gather_bsh_over_t(results: Results) -> Judgement:
     return _judge_path(results, SCATTERED, "bsh/t")
@@ -231,6 +238,7 @@ def scatter_gather_bsh_over_t(results: Results) -> Judgement:
     "a GPU's NVLink carries at least ten times what its InfiniBand card does, by the data sheets: 300 GB/s against 200 "
     "Gb/s, each way",
     "Section 4.1 (the all-gather)",
+    rule="much larger",
 )
 def nvlink_much_faster(results: Results) -> Judgement:
     """Then, on the receive side, we can perform an all-gather over NVLink, which is much faster than the InfiniBand

@@ -41,7 +41,8 @@ ARTIFACT = Artifact(
 
 @ARTIFACT.claim(
     "by construction, in the simulator as in the engine: over the batch sizes, tensor-parallel bytes per sequence and "
-    "data-parallel bytes per iteration are each equal within 5%, at every t"
+    "data-parallel bytes per iteration are each equal within 5%, at every t",
+    rule="fixed beforehand",
 )
 def tensor_every_microbatch(results: Results) -> Judgement:
     r"""With larger batch sizes and a microbatch size of 1, data-parallel communication is infrequent; the all-to-all
@@ -78,7 +79,8 @@ def _least_share(results: Results, beyond: int) -> Judgement:
 
 @ARTIFACT.claim(
     "tensor all-reduces take at least half of the iteration for every t of the figure, at the larger batch sizes (all "
-    "but the smallest)"
+    "but the smallest)",
+    rule="fixed beforehand",
 )
 def tensor_dominates(results: Results) -> Judgement:
     """This all-to-all communication with tensor model parallelism dominates end-to-end training time, especially when
@@ -92,6 +94,7 @@ def tensor_dominates(results: Results) -> Judgement:
     "smallest)",
     "Section 5.4.3 (read as: where it goes across nodes)",
     sentence=tensor_dominates,
+    rule="fixed beforehand",
 )
 def tensor_dominates_across_nodes(results: Results) -> Judgement:
     return _least_share(results, beyond=results.gpus_per_node)
@@ -101,6 +104,7 @@ def tensor_dominates_across_nodes(results: Results) -> Judgement:
     "a larger share of the iteration for every t > 8 than for any t <= 8",
     "Section 5.4.3 (across nodes)",
     sentence=tensor_dominates,
+    rule="direction",
 )
 def especially_across_nodes(results: Results) -> Judgement:
     inside, across = shares_inside_and_across(results)
@@ -113,7 +117,9 @@ def especially_across_nodes(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "FLOP/s inside the GEMMs of a transformer layer fall from each t to the next", "Section 5.4.3 (the utilization)"
+    "FLOP/s inside the GEMMs of a transformer layer fall from each t to the next",
+    "Section 5.4.3 (the utilization)",
+    rule="direction",
 )
 def smaller_multiplications(results: Results) -> Judgement:
     """Additionally, as the tensor-model-parallel size increases, we perform smaller matrix multiplications on every

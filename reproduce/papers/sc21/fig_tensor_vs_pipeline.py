@@ -50,6 +50,7 @@ ARTIFACT = Artifact(
     "t equal to the GPUs of a node, 8 in the paper, is the fastest, at both batch sizes",
     scales=DIRECTION,
     papers_points=True,
+    rule="direction",
 )
 def best_at_node_size(results: Results) -> Judgement:
     """Consequently, we see peak performance when the tensor-parallel size is equal to the number of GPUs in a single
@@ -66,6 +67,7 @@ def best_at_node_size(results: Results) -> Judgement:
     "more contradicts it, less leaves it open, as the sentence names no figure",
     "Section 1",
     papers_points=True,
+    rule="fixed beforehand",
 )
 def up_to_two_times_lower(results: Results) -> Judgement:
     r"""For example, in our experiments, we found that sub-optimal combinations of tensor and pipeline model parallelism
@@ -82,7 +84,8 @@ def up_to_two_times_lower(results: Results) -> Judgement:
 
 @ARTIFACT.claim(
     "every t > 8 spends a larger share of its iteration in tensor all-reduces than any t <= 8, and is slower "
-    "than t = 8, at both batch sizes"
+    "than t = 8, at both batch sizes",
+    rule="direction",
 )
 def tensor_best_within_node(results: Results) -> Judgement:
     """We observe that tensor model parallelism is best within a node (DGX A100 server) due to its expensive all-reduce
@@ -105,7 +108,9 @@ def tensor_best_within_node(results: Results) -> Judgement:
     return holds_if(across > inside and slower, text, numbers)
 
 
-@ARTIFACT.claim("exposed point-to-point communication takes at most 10% of an iteration at every point")
+@ARTIFACT.claim(
+    "exposed point-to-point communication takes at most 10% of an iteration at every point", rule="fixed beforehand"
+)
 def pipeline_messages_cheap(results: Results) -> Judgement:
     """Pipeline model parallelism, on the other hand, uses much cheaper point-to-point communication that can be
     performed across nodes without bottlenecking the entire computation.
@@ -121,6 +126,7 @@ def pipeline_messages_cheap(results: Results) -> Judgement:
     "the executed bubble over compute time falls from each t to the next, at both batch sizes",
     "Section 3.2",
     scales=DIRECTION,
+    rule="direction",
 )
 def bubble_falls_with_t(results: Results) -> Judgement:
     """As $t$ increases, the pipeline bubble thus decreases for fixed $B$, $b$, and $d$"""
@@ -135,6 +141,7 @@ def bubble_falls_with_t(results: Results) -> Judgement:
     "Section 5.4.1 (the figure's ends)",
     scales=DIRECTION,
     papers_points=True,
+    rule="direction",
 )
 def both_in_conjunction(results: Results) -> Judgement:
     r"""This result indicates that neither tensor model parallelism (used by Megatron~\cite{shoeybi2019megatron}) nor
@@ -158,6 +165,7 @@ def both_in_conjunction(results: Results) -> Judgement:
     "1F1B executed with p = n/t and m of Figure 13's configurations: (n/t-1)/m exactly, to 1e-12",
     "Section 3.2 (the value)",
     fidelity="derived",
+    rule="exact",
 )
 def bubble_in_terms_of_t(results: Results) -> Judgement:
     r"""The pipeline bubble size in terms of $t$ is: $$\frac{p-1}{m} = \frac{n/t-1}{m}.$$"""
@@ -176,6 +184,7 @@ def bubble_in_terms_of_t(results: Results) -> Judgement:
     "both batch sizes; counted",
     "Section 3.2 (the amount)",
     scales=DIRECTION,
+    rule="direction",
 )
 def communication_rises_with_t(results: Results) -> Judgement:
     """Consequently, we see that tensor model parallelism increases the amount of communication between devices."""
@@ -189,6 +198,7 @@ def communication_rises_with_t(results: Results) -> Judgement:
     "where m = p (p=32, B=32) the bubble takes at least a quarter of the iteration, and the fastest combination at "
     "either batch size has m of at least 4p (numbers of ours for 'significant' and 'reasonable')",
     "Section 5.4.1 (the bubble)",
+    rule="ours",
 )
 def stages_should_be_limited(results: Results) -> Judgement:
     """However, with pipeline parallelism, significant time can be spent in the pipeline bubble: the total number of
@@ -216,7 +226,9 @@ size_claim(
 )
 
 
-@ARTIFACT.claim("eq. (2), rounded to the digits printed, and the same as in the caption", fidelity="derived")
+@ARTIFACT.claim(
+    "eq. (2), rounded to the digits printed, and the same as in the caption", fidelity="derived", rule="rounding"
+)
 def model_size_in_text(results: Results) -> Judgement:
     """to train a 161-billion-parameter GPT model (32 transformer layers to support pipeline-parallel size of 32, 128
     attention heads, hidden size of 20480)

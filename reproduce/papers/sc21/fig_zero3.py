@@ -86,7 +86,9 @@ ARTIFACT = Artifact(
 
 
 @ARTIFACT.claim(
-    "PTD-P keeps a larger share of its throughput from the fewest to the most GPUs, for both models", papers_points=True
+    "PTD-P keeps a larger share of its throughput from the fewest to the most GPUs, for both models",
+    papers_points=True,
+    rule="direction",
 )
 def scales_more_gracefully(results: Results) -> Judgement:
     r"""As we increase the number of GPUs, PTD-P scales more gracefully than ZeRO-3 in isolation (see
@@ -108,6 +110,7 @@ def scales_more_gracefully(results: Results) -> Judgement:
     "every tensor only once to each node",
     "Section 5.2 (the reason)",
     sentence=table_zero3.doubled_gpus_70_percent,
+    rule="direction",
 )
 def less_cross_node_communication(results: Results) -> Judgement:
     ratios: dict[str, float] = {}
@@ -128,6 +131,7 @@ def less_cross_node_communication(results: Results) -> Judgement:
     "bytes, counted: on every number of GPUs a ZeRO-3 GPU sends more than the 2(d-1)/d of the fp16 gradients that data "
     "parallelism's all-reduce takes, for both models",
     "Section 6 (the amount)",
+    rule="direction",
 )
 def additional_communication(results: Results) -> Judgement:
     """This adds additional communication, which can be partially hidden by carefully overlapping computation and
@@ -148,6 +152,7 @@ def additional_communication(results: Results) -> Judgement:
     "over the simulator's bandwidth for them, on the fewest GPUs, for both models",
     "Section 6 (the overlap)",
     sentence=additional_communication,
+    rule="direction",
 )
 def partially_hidden(results: Results) -> Judgement:
     bandwidth = read_parameters("selene")["zero3_bandwidth"].value
@@ -161,7 +166,9 @@ def partially_hidden(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "the exposed share of ZeRO-3's iteration rises from each number of GPUs to the next, for both models", "Section 6"
+    "the exposed share of ZeRO-3's iteration rises from each number of GPUs to the next, for both models",
+    "Section 6",
+    rule="direction",
 )
 def batch_too_small_to_hide(results: Results) -> Judgement:
     r"""However, this can become harder if tensor parallelism is not used or the batch size is not large enough to hide
@@ -181,6 +188,7 @@ def batch_too_small_to_hide(results: Results) -> Judgement:
     "one batch size along every line; the exception that Table 2's caption announces counts, as this caption does not",
     "Figure 10, caption",
     fidelity="derived",
+    rule="counted",
 )
 def fixed_batch_sizes(results: Results) -> Judgement:
     """Global batch sizes are fixed and ZeRO-3 is used without any model parallelism."""

@@ -30,7 +30,11 @@ def _by(parameter: str, speeds: Speeds) -> dict[int, Speeds]:
     return {value: [point for point in speeds if point[0][parameter] == value] for value in values}
 
 
-@ARTIFACT.claim("on Figure 13's configurations (p*t = 64), t = g = 8 is the fastest at both batch sizes", "Section 3.2")
+@ARTIFACT.claim(
+    "on Figure 13's configurations (p*t = 64), t = g = 8 is the fastest at both batch sizes",
+    "Section 3.2",
+    rule="direction",
+)
 def takeaway_1(results: Results) -> Judgement:
     """Takeaway #1: When considering different forms of model parallelism, tensor model parallelism should generally be
     used up to degree $g$ when using $g$-GPU servers, and then pipeline model parallelism can be used to scale up to
@@ -48,8 +52,9 @@ def takeaway_1(results: Results) -> Judgement:
 
 @ARTIFACT.claim(
     "over every legal (p, t, d) of the 5.9B model on 64 GPUs that fits, no M is more than 1% faster than the smallest, "
-    "at each batch size of at least two sequences a GPU, 128 and 512 (below, data parallelism has nothing to scale with)",
+    "at each batch size of at least two sequences a GPU, 128 and 512: at 32 data parallelism has nothing to scale with",
     "Section 3.3.2",
+    rule="fixed beforehand",
 )
 def takeaway_2(results: Results) -> Judgement:
     r"""Takeaway #2: When using data and model parallelism, a total model-parallel size of $M = t \cdot p$ should be
@@ -80,6 +85,7 @@ def takeaway_2(results: Results) -> Judgement:
     "Section 3.3.2, in the paper's own points",
     sentence=takeaway_2,
     fidelity="derived",
+    rule="direction",
 )
 def takeaway_2_in_the_paper(results: Results) -> Judgement:
     best: dict[int, dict[int, float]] = {}
@@ -101,7 +107,9 @@ def _best_b(parameter: str, speeds: Speeds) -> dict[int, int]:
 
 
 @ARTIFACT.claim(
-    "around Figure 16's configurations (either batch size) the best b differs with the model, p, d and B", "Section 3.4"
+    "around Figure 16's configurations (either batch size) the best b differs with the model, p, d and B",
+    "Section 3.4",
+    rule="direction",
 )
 def takeaway_3(results: Results) -> Judgement:
     """Takeaway #3: The optimal microbatch size $b$ depends on the throughput and memory footprint characteristics of

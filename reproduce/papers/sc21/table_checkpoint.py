@@ -121,7 +121,7 @@ ARTIFACT = Artifact(
 )
 
 
-@ARTIFACT.claim("14 bytes a parameter within 5%; what a checkpoint holds is not stated")
+@ARTIFACT.claim("14 bytes a parameter within 5%; what a checkpoint holds is not stated", rule="fixed beforehand")
 def checkpoint_size(results: Results) -> Judgement:
     """For example, the trillion-parameter model has a checkpoint of size 13.8 terabytes."""
     point = results.point(TRILLION)

@@ -112,6 +112,7 @@ def _judge_few(results: Results, metric: str, how: str) -> Judgement:
     "l/c at the formula's optimum, to the nearest whole layer, is 1 or 2 for more than half of Table 1's models with "
     "more than 2 layers in a model chunk",
     "Section 3.5 (by its formula)",
+    rule="most",
 )
 def every_1_or_2_by_formula(results: Results) -> Judgement:
     """For most cases, checkpointing every 1 or 2 transformer layers is optimal."""
@@ -123,6 +124,7 @@ def every_1_or_2_by_formula(results: Results) -> Judgement:
     "more than 2 layers in a model chunk",
     "Section 3.5 (by simulated memory)",
     sentence=every_1_or_2_by_formula,
+    rule="most",
 )
 def every_1_or_2_simulated(results: Results) -> Judgement:
     return _judge_few(results, BEST, "by the simulated peak of the fullest GPU")
@@ -143,6 +145,7 @@ def checkpoints_and_throughput(results: Results) -> Judgement:
     "peak memory varies by more than 1% over the number of checkpoints, in at least one model of Table 1",
     "Section 3.5 (the memory)",
     sentence=checkpoints_and_throughput,
+    rule="fixed beforehand",
 )
 def checkpoints_and_memory(results: Results) -> Judgement:
     best, worst = (results.by_label(metric) for metric in (BEST_PEAK, WORST_PEAK))
@@ -156,6 +159,7 @@ def checkpoints_and_memory(results: Results) -> Judgement:
     "for one microbatch of each of Table 1's model chunks, at the formula's c: all activations that the simulator "
     "counts (kept inputs, and what the backward pass of the recomputed layers has at once) within 10% of the formula",
     "Section 3.5 (the total)",
+    rule="reproduced",
 )
 def total_memory(results: Results) -> Judgement:
     r"""If a model stage has $l$ layers, and if $c$ is the number of checkpoints, the total memory footprint is going to
@@ -173,7 +177,9 @@ def total_memory(results: Results) -> Judgement:
     return holds_if(abs(off[worst]) <= 0.10, text, results.numbers(largest_difference=off[worst]))
 
 
-@ARTIFACT.claim("a layer's intermediate activations at least 5 times its input, in every model")
+@ARTIFACT.claim(
+    "a layer's intermediate activations at least 5 times its input, in every model", rule="fixed beforehand"
+)
 def intermediate_much_larger(results: Results) -> Judgement:
     """stashing only the input activations for a given pipeline stage, as opposed to the entire set of intermediate
     activations, which is much larger
@@ -185,7 +191,7 @@ def intermediate_much_larger(results: Results) -> Judgement:
     return holds_if(least >= 5.0, text, results.numbers(smallest_ratio=least))
 
 
-@ARTIFACT.claim("without it no model of Table 1 with p > 1 fits, in its configuration")
+@ARTIFACT.claim("without it no model of Table 1 with p > 1 fits, in its configuration", rule="counted")
 def recomputation_required(results: Results) -> Judgement:
     """Activation recomputation is required to train reasonably large models with pipeline parallelism to keep memory
     footprint acceptably low.

@@ -77,7 +77,9 @@ def size_claim(
     With `about` the sentence says "~" of them.
     """
 
-    @artifact.claim(ABOUT if about else TOLERANCE, place, sentence=sentence, fidelity="derived", id=id)
+    words, rule = (ABOUT, "about") if about else (TOLERANCE, "rounding")
+
+    @artifact.claim(words, place, sentence=sentence, fidelity="derived", id=id, rule=rule)
     def judge(results: Results) -> Judgement:
         models = [(said, model_of(results.point(key).parameters)) for said, key in printed]
         fits = _about if about else agrees

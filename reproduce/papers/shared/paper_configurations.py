@@ -14,9 +14,10 @@ from reproduce.papers.shared.whole_paper import ARTIFACT, SLOWER
 
 @ARTIFACT.claim(
     "Table 1's 1.7B model at B = 512 with data parallelism alone, each GPU's share as one microbatch: with 1 sequence "
-    "a GPU (512 GPUs) against 16 (32 GPUs), FLOP/s inside the GEMMs are lower and the exposed gradient all-reduce takes "
-    "a larger share of the iteration, by any amount",
+    "a GPU (512 GPUs) against 16 (32 GPUs), FLOP/s inside the GEMMs are lower and the exposed gradient all-reduce "
+    "takes a larger share of the iteration, by any amount",
     "Section 1 (data parallelism)",
+    rule="direction",
 )
 def data_parallel_scale_out(results: Results) -> Judgement:
     """Data-parallel scale-out usually works well, but suffers from two limitations: a) beyond a point, the per-GPU
@@ -40,6 +41,7 @@ def data_parallel_scale_out(results: Results) -> Judgement:
     "none of Table 1's models with p > 1 fits one server with tensor parallelism alone (t=8, p=1, one sequence, every "
     "layer recomputed); that it is effective within a server: fig_tensor_vs_pipeline.tensor_best_within_node",
     "Section 1 (pipeline parallelism)",
+    rule="counted",
 )
 def pipeline_for_larger_models(results: Results) -> Judgement:
     """[...] tensor model parallelism is effective within a multi-GPU server, but pipeline model parallelism must be
@@ -56,6 +58,7 @@ def pipeline_for_larger_models(results: Results) -> Judgement:
     "the 1T model on 3072 GPUs, as simulated: lower throughput with half the bandwidth between nodes than as it ran, "
     "and lower with twice and four times the tensor-parallel size, whose groups then span nodes",
     "Section 1 (the interconnects)",
+    rule="direction",
 )
 def slower_links_hinder(results: Results) -> Judgement:
     """Using slower inter-node interconnects or more communication-intensive partitionings would hinder scaling
@@ -74,6 +77,7 @@ def slower_links_hinder(results: Results) -> Judgement:
     "the 1T model on 3072 GPUs, as simulated: with twice and four times the tensor-parallel size a GPU sends more "
     "bytes to other nodes (counted), and throughput is lower",
     "Section 5.9 (the partitioning)",
+    rule="direction",
 )
 def less_optimized_partitioning(results: Results) -> Judgement:
     """A less-optimized partitioning of operators across devices would lead to more inter-node communication, hampering
@@ -99,6 +103,7 @@ def less_optimized_partitioning(results: Results) -> Judgement:
     "by construction, in the simulator as in the engine: over b the bytes of the gradient all-reduce (counted) are "
     "equal, around Figure 16's configurations, for each d > 1",
     "Section 3.4 (the amount)",
+    rule="counted",
 )
 def data_communication_same_for_b(results: Results) -> Judgement:
     """The amount of data-parallel communication will be the same regardless of the microbatch size."""
@@ -117,6 +122,7 @@ def data_communication_same_for_b(results: Results) -> Judgement:
 @ARTIFACT.claim(
     "every plotted configuration of Figures 13 to 16 fits in memory, as simulated",
     "Section 5 (the models)",
+    rule="counted",
 )
 def every_model_fits(results: Results) -> Judgement:
     """In particular, for any given microbenchmark, the model needs to fit on the number of model-parallel GPUs used in
@@ -139,6 +145,7 @@ def every_model_fits(results: Results) -> Judgement:
     "pipeline parallelism alone cannot use 64 GPUs, the model has 32 layers",
     "Section 5.4.1 (in isolation)",
     sentence=fig_tensor_vs_pipeline.both_in_conjunction,
+    rule="direction",
 )
 def tensor_in_isolation(results: Results) -> Judgement:
     node = published.gpus_per_node()
@@ -160,9 +167,10 @@ def _sharded(results: Results, metric: str) -> tuple[float, float]:
 
 
 @ARTIFACT.claim(
-    "Figure 14's fastest configuration, with a sharded optimizer against without: a GPU sends no more bytes for data "
-    "parallelism (counted, to 1%)",
+    "Figure 14's fastest configuration, with a sharded optimizer against without: a GPU sends as many bytes for data "
+    "parallelism, counted, or fewer",
     "Section 6 (the communication)",
+    rule="counted",
 )
 def sharded_optimizer_communication(results: Results) -> Judgement:
     """This method has two advantages: (a) it does not introduce extra communication over vanilla data parallelism, and
@@ -170,14 +178,15 @@ def sharded_optimizer_communication(results: Results) -> Judgement:
     """
     whole, shard = _sharded(results, "data_traffic")
     text = f"{whole / 1e9:.2f} GB of a GPU without, {shard / 1e9:.2f} GB with a sharded optimizer"
-    return holds_if(shard <= 1.01 * whole, text, results.numbers("B", replicated=whole, sharded=shard))
+    return holds_if(shard <= whole, text, results.numbers("B", replicated=whole, sharded=shard))
 
 
 @ARTIFACT.claim(
-    "in the same configuration, d = 32: the optimizer step takes at most 1/16 of its time (half as good as 1/d), and "
-    "the fullest GPU has less memory by at least half of the optimizer's states",
+    "in the same configuration, d = 32: the optimizer step takes 1/d of its time, within 10%, and the fullest GPU has "
+    "less memory by at least 1 - 1/d of the optimizer's states",
     "Section 6 (the cost)",
     sentence=sharded_optimizer_communication,
+    rule="about",
 )
 def sharded_optimizer_cost(results: Results) -> Judgement:
     (whole, shard), (peak, less) = (_sharded(results, name) for name in ("optimizer_time", "peak_memory"))
@@ -188,4 +197,5 @@ def sharded_optimizer_cost(results: Results) -> Judgement:
         f"{peak / 1e9:.1f} and {less / 1e9:.1f} GB, of {states / 1e9:.1f} GB of optimizer states"
     )
     numbers = results.numbers(time_share=shard / whole, memory_saved=(peak - less) / states)
-    return holds_if(shard <= 2 / first["d"] * whole and peak - less >= 0.5 * states, text, numbers)
+    divided = abs(shard * first["d"] / whole - 1) <= 0.10
+    return holds_if(divided and peak - less >= (1 - 1 / first["d"]) * states, text, numbers)

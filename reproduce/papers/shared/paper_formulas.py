@@ -52,6 +52,7 @@ def _flushed() -> dict[str, float]:
     "iteration in all, at least 45% in one",
     "Section 1",
     fidelity="derived",
+    rule="fixed beforehand",
 )
 def half_of_time_flushing(results: Results) -> Judgement:
     r"""As much as 50\% of time can be spent flushing the pipeline depending on the number of microbatches injected into
@@ -66,7 +67,12 @@ def half_of_time_flushing(results: Results) -> Judgement:
     return consistent_if(0.45 <= shares[worst] <= 0.5, text, numbers_of("derived", largest_share=shares[worst]))
 
 
-@ARTIFACT.claim("the executed bubble's share of time falls from each m to the next", "Section 1", fidelity="derived")
+@ARTIFACT.claim(
+    "the executed bubble's share of time falls from each m to the next",
+    "Section 1",
+    fidelity="derived",
+    rule="direction",
+)
 def more_microbatches_less_flush(results: Results) -> Judgement:
     """The larger the ratio of number of microbatches to the pipeline size, the smaller the time spent in the pipeline
     flush.
@@ -81,6 +87,7 @@ def more_microbatches_less_flush(results: Results) -> Judgement:
     "exactly, by the layout of layers and by the stages that the interleaved schedule runs",
     "Section 2.2.2",
     fidelity="derived",
+    rule="counted",
 )
 def layers_of_devices(results: Results) -> Judgement:
     """[...] we could have each device perform computation for two model chunks (each with 2 layers), i.e., device 1 has
@@ -99,9 +106,10 @@ def layers_of_devices(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "less memory than at 0.1 to 10 times that c, for 1 to 32 layers and ratios of 1 to 100",
+    "by the formula, less memory than at 0.1 to 10 times that c, for 1 to 32 layers and ratios of 1 to 100",
     "Section 3.5",
     fidelity="derived",
+    rule="direction",
 )
 def optimal_checkpoints(results: Results) -> Judgement:
     r"""The minimum value of this function is obtained when $c = \sqrt{l \cdot \left(A^\text{intermediate} /
@@ -124,6 +132,7 @@ def optimal_checkpoints(results: Results) -> Judgement:
     "within 5% of the time by eq. 3, for GPT-3 and the trillion-parameter model",
     "Section 5.1, eq. 4",
     fidelity="derived",
+    rule="fixed beforehand",
 )
 def eq_4_approximates(results: Results) -> Judgement:
     r"""End-to-end training time $\approx \dfrac{8TP}{nX}$."""
@@ -139,7 +148,10 @@ def eq_4_approximates(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "the GEMMs of the operator inventory, counted for Table 1's models, to 1e-12", "Appendix; eq. 3", fidelity="derived"
+    "the GEMMs of the operator inventory, counted for Table 1's models, to 1e-12",
+    "Appendix; eq. 3",
+    fidelity="derived",
+    rule="exact",
 )
 def flops_per_iteration(results: Results) -> Judgement:
     r"""Thus, for a transformer model with $l$ transformer layers, the total number of floating-point operations is:
@@ -185,6 +197,7 @@ def _largest_accepted(configure: Callable[[int], object], limit: int) -> int:
     "by construction: exactly the largest d that can be configured, as every replica needs a sequence",
     "Section 5.4.3",
     fidelity="derived",
+    rule="counted",
 )
 def data_parallel_to_1536(results: Results) -> Judgement:
     """GPT-3 was trained to convergence with a batch size of $1536$. Data parallelism thus supports parallelization to
@@ -200,6 +213,7 @@ def data_parallel_to_1536(results: Results) -> Judgement:
     "by construction: exactly the largest p that can be configured, as every stage needs a layer",
     "Section 6",
     fidelity="derived",
+    rule="counted",
 )
 def pipeline_up_to_layers(results: Results) -> Judgement:
     """pipeline parallelism in isolation can still only scale to a number of devices equal to the number of layers in
@@ -216,6 +230,7 @@ def pipeline_up_to_layers(results: Results) -> Judgement:
     "a GPU with the most that either has alone, a stage for each layer (128) or a tensor rank for each head (160)",
     "Section 1 (past systems)",
     fidelity="derived",
+    rule="counted",
 )
 def needs_both_kinds(results: Results) -> Judgement:
     r"""[...] past systems~\cite{shoeybi2019megatron, narayanan2019pipedream} cannot train such large models since they
@@ -233,6 +248,7 @@ def needs_both_kinds(results: Results) -> Judgement:
     "10 for each element that it reads or writes",
     "Section 5.1 (the GEMMs)",
     fidelity="derived",
+    rule="most",
 )
 def mostly_gemms(results: Results) -> Judgement:
     """The majority of floating-point operations in the model are performed in the matrix multiplications (GEMMs) in the
@@ -249,6 +265,7 @@ def mostly_gemms(results: Results) -> Judgement:
     "reads or writes, and at most 10% below it",
     "Section 5.1 (the lower bound)",
     fidelity="derived",
+    rule="nearly",
 )
 def eq_3_is_a_lower_bound(results: Results) -> Judgement:
     """This is a lower bound for the true FLOP count but should be close to the actual value."""
@@ -284,9 +301,9 @@ def _flops() -> dict[str, tuple[float, float]]:
         "The number of parameters in a model, $P$, can be computed as: "
         r"P = 12lh^2\left(1 + \dfrac{13}{12h}+\dfrac{V+s}{12lh}\right)."
     ),
+    rule="exact",
 )
 def parameters_by_eq_2(results: Results) -> Judgement:
-    r"""The number of parameters in a model, $P$, can be computed as: P = 12lh^2\left(1 + \dfrac{13}{12h}+\dfrac{V+s}{12lh}\right)."""
     beyond, worst = {}, 0.0
     for row in table_1():
         model = model_of(row.parameters)
@@ -305,6 +322,7 @@ def parameters_by_eq_2(results: Results) -> Judgement:
     "weights, gradients and optimizer states of GPT-3 (16 bytes a parameter) exceed the 80 GB of one GPU",
     "Section 5.4.3 (the memory)",
     fidelity="derived",
+    rule="counted",
 )
 def data_parallelism_needs_memory(results: Results) -> Judgement:
     """We should note that although data parallelism can lead to efficient scaling, we cannot use data parallelism in

@@ -3,7 +3,9 @@
 from fractions import Fraction
 from types import SimpleNamespace
 
-from tests.reproduce.tolerances.edges import above, at, below, only, within
+from tests.reproduce.tolerances.edges import above, at, below, only, switch, within
+
+MODULE = "reproduce.papers.sc21.fig_interleaved_timeline"
 
 FEW_AND_MANY = ((4, 8), (12, 24))  # p and m: the figure's, and the deepest pipeline's
 
@@ -22,6 +24,28 @@ def bubble_over_the_ideal(x):
     return lambda schedule: SimpleNamespace(
         bubble=Fraction(x) * Fraction(schedule.placement.p - 1, schedule.placement.v * schedule.m)
     )
+
+
+def stuck(schedule):
+    """An order that cannot run."""
+    raise ValueError("stuck")
+
+
+one_that_runs = bubble_over_the_ideal(2)
+
+
+def judged_point(point):
+    return point.schedule == "interleaved" and (point.p, point.m, point.v) == (4, 8, 2)
+
+
+def bubble_time(point, x):
+    """A batch whose bubble is (p-1)(t_f + t_b)/v, x times that at one point."""
+    return 3 * point.m + 3 * (point.p - 1) / point.v * (x if judged_point(point) else 1.0)
+
+
+def bubble_share(point, x):
+    """The bubble fraction (p-1)/(vm), x times that at one point."""
+    return (point.p - 1) / (point.v * point.m) * (x if judged_point(point) else 1.0)
 
 
 EDGES = {
@@ -96,30 +120,55 @@ EDGES = {
             bubble_fraction=inverse(at(lambda point: point.v, schedule="interleaved", p=p, m=m, v=v)),
         )
     ],
-    "interleaved_communication_by_v": [
-        *within(
-            "v times as many messages between neighbouring devices, exactly",
-            4,
+    "interleaved_communication_by_v": within(
+        "v times as many messages between neighbouring devices, exactly",
+        4,
+        1e-9,
+        step=1e-12,
+        neighbour_messages=at(lambda point: point.v, v=4),
+    ),
+    "interleaved_communication_in_total": within(
+        "within 10% of v times as many, at every size",
+        2,
+        0.2,
+        messages=lambda point, x: x if (point.p, point.m, point.v) == (4, 8, 2) else point.v,
+    ),
+    "interleaved_bubble_time": [
+        edge
+        for name in ("makespan", "bubble_fraction")
+        for edge in within(
+            "to 1e-9, at every size",
+            1.0,
             1e-9,
             step=1e-12,
-            messages=lambda point, x: point.v,
-            neighbour_messages=at(lambda point: point.v, v=4),
-        ),
-        *within(
-            "in total within 10% of v for p = 12",
-            2,
-            0.2,
-            messages=lambda point, x: x if (point.p, point.v) == (12, 2) else 1,
-            neighbour_messages=lambda point, x: point.v,
-        ),
+            makespan=lambda point, x, name=name: bubble_time(point, x if name == "makespan" else 1.0),
+            bubble_fraction=lambda point, x, name=name: bubble_share(point, x if name == "bubble_fraction" else 1.0),
+        )
+    ],
+    "all_forward_interleaved_stash": [
+        only(
+            "a peak of exactly m stashed microbatches",
+            m,
+            step=1,
+            peak_stash=5.5,
+            patch={
+                f"{MODULE}.stashes_of": lambda x, m=m: lambda schedule: [2 * (x if schedule.m == m else schedule.m)]
+            },
+        )
+        for m in (8, 64)
     ],
     "interleaved_multiple_of_p": [
+        switch(
+            "the order can run in no case", patch={f"{MODULE}.from_schedule": lambda x: stuck if x else one_that_runs}
+        )
+    ],
+    "interleaved_other_m_costs": [
         above(
             "a larger bubble than (p-1)/(vm)",
             1 + 1e-9,
             tie=False,
             step=1e-12,
-            patch={"reproduce.papers.sc21.fig_interleaved_timeline.from_schedule": bubble_over_the_ideal},
+            patch={f"{MODULE}.from_schedule": bubble_over_the_ideal},
         )
     ],
 }

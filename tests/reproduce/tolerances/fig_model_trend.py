@@ -1,6 +1,6 @@
 """Edges of Figure 1's claims."""
 
-from tests.reproduce.tolerances.edges import above, below, between, not_testable
+from tests.reproduce.tolerances.edges import above, below, between, edge, not_testable
 
 MODULE = "reproduce.papers.sc21.fig_model_trend"
 MODELS = 6  # points that are models; the paper's line has fewer
@@ -10,11 +10,6 @@ YEAR = 365.25 * 86400
 def fit_with(slope=1.0, r_squared=1.0):
     """A fit whose slope and R^2 for the models are these, and 1 for the paper's line."""
     return lambda years, sizes: (slope, 0.0, r_squared) if len(years) == MODELS else (1.0, 0.0, 1.0)
-
-
-def years_on_a_v100(x):
-    """8TP/X that is x times 288 years for the model, the tokens and the rate of the claim."""
-    return lambda P, tokens, n, rate: x * 288 * YEAR * (P * tokens / (175e9 * 300e9)) * (0.36 * 125e12 / rate)
 
 
 EDGES = {
@@ -31,10 +26,19 @@ EDGES = {
             change=lambda point, x: {"billions": x / 2 if point.key == "gpt_3" else 1},
         )
     ],
-    "years_on_a_v100": between("within 10%", 0.9, 1.1, patch={f"{MODULE}.training_time_approximate": years_on_a_v100}),
-    # x: bytes a parameter, so that 20 and 39.1 billion parameters take 80 GB on each of 8 GPUs
+    "years_on_a_v100": [
+        edge(
+            "contradicted if 8TP/X = 288 years needs more than a V100's peak of 125 teraFLOP/s, else left open",
+            125e12 * (1 + sign * 1e-6),
+            "nowhere",
+            outside=verdict,
+            patch={f"{MODULE}.training_time_approximate": lambda x: lambda P, tokens, n, rate: 288 * YEAR * x / rate},
+        )
+        for sign, verdict in ((-1, "inconclusive"), (1, "contradicted"))
+    ],
+    # x: bytes a parameter, so that 20 and 25 billion parameters take 80 GB on each of 8 GPUs
     "up_to_20_billion_in_a_node": [
-        below("fit 8 x 80 GB at 20 billion", 8 * 80 / 20, tie=True, patch={f"{MODULE}.STATE_BYTES": lambda x: x}),
-        above("not for the next model of Table 1", 8 * 80 / 39.1, patch={f"{MODULE}.STATE_BYTES": lambda x: x}),
+        below("fit 8 x 80 GB", 8 * 80 / 20, tie=True, patch={f"{MODULE}.STATE_BYTES": lambda x: x}),
+        above("just above, a quarter larger, do not", 8 * 80 / 25, patch={f"{MODULE}.STATE_BYTES": lambda x: x}),
     ],
 }

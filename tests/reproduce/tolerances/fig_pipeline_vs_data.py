@@ -1,6 +1,6 @@
 """Edges of Figure 14's claims."""
 
-from tests.reproduce.tolerances.edges import INCONSISTENT, above, falls, only, printed_sizes, rises, switch
+from tests.reproduce.tolerances.edges import INCONSISTENT, above, below, falls, only, printed_sizes, rises, switch
 
 SIZES = (2, 4, 8, 16, 32)
 BATCHES = (32, 512)
@@ -56,4 +56,37 @@ EDGES = {
         )
     ],
     "model_size": printed_sizes(layers_32="5.9"),
+    "all_reduce_more_infrequent": [
+        below(
+            "data-parallel bytes per sequence (counted)",
+            1.0,
+            tie=False,
+            data_traffic=lambda point, x, p=p: point.B * (1.0 if point.B == 32 else x if point.p == p else 0.1),
+            iteration_time=1,
+            data_parallel_time=lambda point, x: 1 / point.B,
+        )
+        for p in (2, 32)
+    ]
+    + [
+        below(
+            "the exposed all-reduce's share of the iteration are both smaller with the larger batch size",
+            0.5,
+            tie=False,
+            data_traffic=1.0,
+            iteration_time=1,
+            data_parallel_time=lambda point, x, p=p: 0.5 if point.B == 32 else x if point.p == p else 0.1,
+        )
+        for p in (2, 32)
+    ],
+    "data_parallelism_to_scale": [
+        above(
+            "and the largest d is the fastest, at both batch sizes",
+            1.0,
+            throughput_per_gpu=lambda point, x, B=B, p=p: (
+                (x if point.B == B else 2.0) if point.p == 2 else 1.0 if point.p == p else 0.5
+            ),
+        )
+        for B in BATCHES
+        for p in (4, 32)
+    ],
 }

@@ -1,6 +1,13 @@
 """Edges of Figure 11's claims."""
 
-from tests.reproduce.tolerances.edges import above, printed_sizes, within
+from tests.reproduce.tolerances.edges import INCONSISTENT, PARAMETERS, above, between
+
+PRINTED = {3: 15, 24: 121}  # billions, by layers
+
+
+def size(model):
+    return PRINTED[model.layers] * 1e9
+
 
 EDGES = {
     "higher_batch_scales_better": [
@@ -13,15 +20,25 @@ EDGES = {
     ],
     "bubble_behaves_as_formula": [
         edge
-        for B, p in ((8, 8), (128, 4), (8, 1))
-        for edge in within(
-            "within 0.10 of (p-1)/m at every point",
-            0.0,
-            0.10,
+        for B, p in ((8, 8), (128, 4))
+        for edge in between(
+            "within 10% of (p-1)/m at every point with p > 1",
+            0.9,
+            1.1,
             bubble_fraction=lambda point, x, B=B, p=p: (
-                (point.p - 1) / point.B + (x if (point.B, point.p) == (B, p) else 0)
+                0.3 if point.p == 1 else (point.p - 1) / point.B * (x if (point.B, point.p) == (B, p) else 1)
             ),
         )
     ],
-    "model_sizes": printed_sizes(layers_3="15", layers_24="121"),
+    "model_sizes": [
+        edge
+        for judged, billions in PRINTED.items()
+        for edge in between(
+            "within 10% of each number printed",
+            0.9 * billions * 1e9,
+            1.1 * billions * 1e9,
+            outside=INCONSISTENT,
+            patch={PARAMETERS: lambda x, judged=judged: lambda model: x if model.layers == judged else size(model)},
+        )
+    ],
 }

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from ptdp_core.layout.communication import Transfer
-from tests.reproduce.tolerances.edges import at, only
+from tests.reproduce.tolerances.edges import above, at, only
 
 PLAN = "reproduce.papers.sc21.fig_scatter_gather_paths.plan"
 TENSOR = 2 * 2048 * 12288  # bytes of bsh elements: GPT-3, b = 1
@@ -55,5 +55,13 @@ EDGES = {
             bytes_per_path=bytes_at(f"with_t{t}"),
         )
         for t in (8, 2)
+    ],
+    "nvlink_much_faster": [
+        above(
+            "carries at least ten times what its InfiniBand card does",
+            10,
+            tie=True,
+            patch={"reproduce.papers.sc21.fig_scatter_gather_paths.NVLINK": lambda x: x * 25e9},
+        )
     ],
 }

@@ -2,7 +2,8 @@
 
 from types import SimpleNamespace
 
-from tests.reproduce.tolerances.edges import only, within
+from reproduce.papers.sc21 import fig_tensor_partition as module
+from tests.reproduce.tolerances.edges import above, only, within
 
 COLUMNS, ROWS, T, WIDTH = 0, 1, 8, 128
 COUNTS = (
@@ -11,6 +12,8 @@ COUNTS = (
     "cost_model_all_reduces_forward",
     "cost_model_all_reduces_backward",
 )
+MODULE = "reproduce.papers.sc21.fig_tensor_partition"
+LARGEST = max(max(map(abs, row)) for row in module._gelu(module._times(module.X, module.WEIGHT)))
 WEIGHTS = "reproduce.papers.sc21.fig_tensor_partition._weights"
 
 
@@ -22,6 +25,12 @@ def matrix(split, size, shift=0):
         return SimpleNamespace(start=size * rank + moved, stop=size * (rank + 1) + moved)
 
     return SimpleNamespace(split=split, shape=(T * size, T * size), shard=shard)
+
+
+def differences(by_columns, by_rows):
+    """The differences from the whole that are asked for, one after the other."""
+    values = iter((by_columns, by_rows))
+    return lambda whole, parts: next(values)
 
 
 def pairs(qkv, projection):
@@ -74,5 +83,32 @@ EDGES = {
             lambda x: pairs(matrix(COLUMNS, 3 * WIDTH, x), matrix(ROWS, WIDTH)),
             lambda x: pairs(matrix(COLUMNS, 3 * WIDTH), matrix(ROWS, WIDTH, x)),
         )
+    ],
+    "conjugate_operators": [
+        only(
+            words,
+            value,
+            step=1,
+            patch={
+                f"{MODULE}.all_reduces": lambda x, counts=counts: (
+                    lambda matrices: counts(x, matrices[0].split == COLUMNS)
+                )
+            },
+        )
+        for words, value, counts in (
+            ("a column-parallel matrix has an all-reduce backward", 1, lambda x, column: (0, x) if column else (1, 0)),
+            ("and none forward (f)", 0, lambda x, column: (x, 1) if column else (1, 0)),
+            ("a row-parallel one forward", 1, lambda x, column: (0, 1) if column else (x, 0)),
+            ("and none backward (g)", 0, lambda x, column: (0, 1) if column else (1, x)),
+        )
+    ],
+    "gelu_of_each_part": [
+        only("equals GeLU(XA) exactly", 0.0, step=1e-15, patch={f"{MODULE}._apart": lambda x: differences(x, 1.0)}),
+        above(
+            "differs from it by more than 1%",
+            0.01 * LARGEST,
+            tie=False,
+            patch={f"{MODULE}._apart": lambda x: differences(0.0, x)},
+        ),
     ],
 }

@@ -1,11 +1,28 @@
 """Edges of Figure 13's claims."""
 
-from tests.reproduce.tolerances.edges import INCONSISTENT, above, at, below, between, falls, printed_sizes
+from tests.reproduce.tolerances.edges import (
+    INCONSISTENT,
+    above,
+    at,
+    below,
+    between,
+    falls,
+    printed_sizes,
+    rises,
+    within,
+)
 
 SIZES = (2, 4, 8, 16, 32)
 BATCHES = (32, 128)
 CAPTION = "reproduce.papers.sc21.fig_tensor_vs_pipeline.SIZE_IN_CAPTION"
+MODULE = "reproduce.papers.sc21.fig_tensor_vs_pipeline"
 COUNT = "reproduce.papers.sc21.fig_tensor_vs_pipeline.parameters"
+
+
+def bubble(schedule, x):
+    """(p-1)/m, with x more for one schedule."""
+    p, m = schedule.placement.p, schedule.m
+    return (p - 1) / m + (x if (p, m) == (8, 32) else 0.0)
 
 
 def fastest(B, other):
@@ -20,7 +37,10 @@ EDGES = {
         for t in SIZES
         if t != 8
     ],
-    "up_to_two_times_lower": between("between 1.6 and 2.4", 1.6, 2.4, tie=True, throughput_per_gpu=at(B=128, t=8)),
+    "up_to_two_times_lower": [
+        above("less leaves it open", 1.6, tie=True, outside="inconclusive", throughput_per_gpu=at(B=128, t=8)),
+        below("between 1.6 and 2.4; more contradicts it", 2.4, tie=True, throughput_per_gpu=at(B=128, t=8)),
+    ],
     "tensor_best_within_node": [
         *(
             side(
@@ -88,6 +108,37 @@ EDGES = {
             tie=False,
             outside=INCONSISTENT,
             patch={CAPTION: str, COUNT: lambda x: lambda model: 161e9},
+        ),
+    ],
+    "bubble_in_terms_of_t": within(
+        "(n/t-1)/m exactly, to 1e-12",
+        0.0,
+        1e-12,
+        step=1e-15,
+        patch={f"{MODULE}.bubble_fraction": lambda x: lambda schedule, t_f, t_b: bubble(schedule, x)},
+    ),
+    "communication_rises_with_t": [
+        edge
+        for one, other in (("tensor_traffic", "pipeline_traffic"), ("pipeline_traffic", "tensor_traffic"))
+        for edge in rises(
+            "rise from each t to the next, at both batch sizes", one, "t", SIZES, batches=BATCHES, **{other: 1.0}
+        )
+    ],
+    "stages_should_be_limited": [
+        above(
+            "where m = p (p=32, B=32) the bubble takes at least a quarter of the iteration",
+            0.25,
+            tie=True,
+            iteration_time=1,
+            bubble_time=at(0.0, B=32, p=32),
+            throughput_per_gpu=lambda point, x: 1.0 if point.p == 8 else 0.5,
+        ),
+        below(
+            "the fastest combination at either batch size has m of at least 4p",
+            1.0,
+            iteration_time=1,
+            bubble_time=0.5,
+            throughput_per_gpu=at(lambda point: 1.0 if point.p == 8 else 0.5, B=32, p=16),
         ),
     ],
 }

@@ -1,9 +1,11 @@
 """Edges of Figure 10's claims."""
 
 from itertools import pairwise
+from types import SimpleNamespace
 
 from tests.reproduce.tolerances.edges import INCONSISTENT, above, at, below, only
 
+MODULE = "reproduce.papers.sc21.fig_zero3"
 GPUS = {"175b": (384, 768, 1536), "530b": (640, 1120, 2240)}  # of ZeRO-3
 USES = ("pipeline_traffic", "data_traffic", "embedding_traffic")
 
@@ -71,5 +73,27 @@ EDGES = {
             outside=INCONSISTENT,
             change=lambda point, x: {"B": x if point.key == "ptd_p_530b_2240" else 1536},
         )
+    ],
+    "additional_communication": [
+        above(
+            "sends more than the 2(d-1)/d of the fp16 gradients",
+            1.0,
+            data_traffic=lambda point, x, key=key: 4 * (1 - 1 / point.gpus) * (x if point.key == key else 2.0),
+            patch={f"{MODULE}.parameters": lambda x: lambda model: 1.0},
+        )
+        for key in ("zero_3_175b_384", "zero_3_530b_2240")
+    ],
+    "partially_hidden": [
+        side(
+            "the exposed seconds are above 0 and below the bytes over the simulator's bandwidth for them",
+            value,
+            tie=False,
+            step=1e-9,
+            data_traffic=1.0,
+            data_parallel_time=at(0.5, key=key),
+            patch={f"{MODULE}.read_parameters": lambda x: lambda name: {"zero3_bandwidth": SimpleNamespace(value=1.0)}},
+        )
+        for key in ("zero_3_175b_384", "zero_3_530b_640")
+        for side, value in ((above, 0.0), (below, 1.0))
     ],
 }

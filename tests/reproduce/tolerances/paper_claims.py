@@ -4,10 +4,11 @@ from types import SimpleNamespace
 
 from ptdp_core import formulas
 from ptdp_core.errors import ConfigurationError
-from reproduce.papers.sc21 import paper_claims
-from tests.reproduce.tolerances.edges import above, below, between, only, within
+from reproduce.papers.shared import paper_formulas, paper_points
+from reproduce.papers.shared.models import table_1
+from tests.reproduce.tolerances.edges import INCONSISTENT, above, at, below, between, only, switch, within
 
-MODULE = "reproduce.papers.sc21.paper_claims"
+MODULE = "reproduce.papers.shared.paper_formulas"
 FORMULAS = "ptdp_core.formulas"
 TAKEAWAY_1, TAKEAWAY_2 = "takeaway 1: t against p", "takeaway 2: (p, t, d)"
 # A point of each family whose best microbatch size is not the others', 1.
@@ -18,7 +19,7 @@ DEPENDS = {
     "B": lambda point: point.series.endswith("by B") and point.B == 2048,
 }
 MICROBATCHES = (8, 16, 32, 64, 128)
-flops, layers_of, build = formulas.flops_per_iteration, paper_claims.chunk_layers, paper_claims.build
+flops, layers_of, build = formulas.flops_per_iteration, paper_formulas.chunk_layers, paper_formulas.build
 
 
 def in_series(series, value):
@@ -107,6 +108,35 @@ def stages_up_to(x):
     return configuration
 
 
+def plotted(x):
+    """Figures 14 and 15 with 100 teraFLOP/s at p = 2, less at t = 2, and x at p = 8."""
+    figures = {"fig_pipeline_vs_data": {"p": 8}, "fig_tensor_vs_data": {"t": 8}}
+    best, other = {"fig_pipeline_vs_data": (100.0, x), "fig_tensor_vs_data": (99.0, 50.0)}, {"B": 128}
+
+    def rows(id):
+        (name,) = figures[id]
+        return [
+            {name: size, **other, "throughput_per_gpu": speed} for size, speed in zip((2, 8), best[id], strict=True)
+        ]
+
+    return rows
+
+
+def partitioned(judged):
+    """1 at t = 8, x at one other t, less at the third."""
+    return lambda point, x: 1.0 if point.t == 8 else x if point.t == judged else 0.5
+
+
+def parameters_beyond(x):
+    """Parameters of a model: those of eq. (2), and 2h, but xh for the largest of Table 1."""
+
+    def counted(model, layers, t):
+        by_eq_2 = 12 * model.layers * model.hidden**2 + (13 * model.layers + model.vocab + model.seq) * model.hidden
+        return [SimpleNamespace(elements=by_eq_2 + (x if model.layers == 128 else 2) * model.hidden)]
+
+    return counted
+
+
 EDGES = {
     "takeaway_1": [
         above(
@@ -119,26 +149,43 @@ EDGES = {
     ],
     "takeaway_2": [
         below(
-            "no M is more than 1% faster than the smallest, at each batch size",
+            "no M is more than 1% faster than the smallest, at each batch size of at least two sequences a GPU",
             1.01,
             out=lambda point, x: point.p * point.t == 1,
             throughput_per_gpu=in_series(
                 TAKEAWAY_2, lambda point, x, B=B, M=M: x if (point.B, point.p * point.t) == (B, M) else 1.0
             ),
         )
-        for B in (32, 128, 512)
+        for B in (128, 512)
         for M in (4, 64)
+    ],
+    "takeaway_2_in_the_paper": [
+        below(
+            "no M is faster than M = 2, the smallest, by more than the rounding of both",
+            101.0,
+            tie=True,
+            outside=INCONSISTENT,
+            patch={"reproduce.experiment.published.rows": plotted},
+        )
     ],
     "takeaway_3": [
         above("the best b differs with the model, p, d and B", 1.0, throughput_per_gpu=best_microbatch(judged))
         for judged in DEPENDS
     ],
-    "half_of_time_flushing": between(
-        "the bubble takes at most 50% of an iteration, at least 45% of one",
-        0.45,
-        0.50,
-        patch={f"{FORMULAS}.bubble_fraction_data_parallel": lambda x: lambda n, d, b_prime: x / (1 - x)},
-    ),
+    "half_of_time_flushing": [
+        edge
+        for figure_6, others in ((True, False), (False, True))
+        for edge in between(
+            "the bubble takes at most 50% of an iteration in all, at least 45% in one",
+            0.45,
+            0.50,
+            outside=INCONSISTENT,
+            patch={
+                f"{FORMULAS}.bubble_fraction_data_parallel": lambda x, on=figure_6: lambda n, d, b: on * x / (1 - x),
+                f"{FORMULAS}.bubble_fraction": lambda x, on=others: lambda p, m: on * ((p, m) == (16, 1)) * x / (1 - x),
+            },
+        )
+    ],
     "more_microbatches_less_flush": [
         below(
             "falls from each m to the next",
@@ -189,5 +236,172 @@ EDGES = {
     ],
     "pipeline_up_to_layers": [
         only("the largest p that can be configured", 32, step=1, patch={f"{MODULE}.TrainingConfig": stages_up_to})
+    ],
+    "data_parallel_scale_out": [
+        below(
+            "FLOP/s inside the GEMMs are lower",
+            1.0,
+            tie=False,
+            gemm_throughput=in_series(paper_points.DATA_PARALLEL, at(1.0, d=512)),
+            data_parallel_time=in_series(paper_points.DATA_PARALLEL, lambda point, x: 0.9 if point.d == 512 else 0.1),
+            iteration_time=1.0,
+        ),
+        above(
+            "the exposed gradient all-reduce takes a larger share of the iteration, by any amount",
+            0.1,
+            tie=False,
+            gemm_throughput=in_series(paper_points.DATA_PARALLEL, lambda point, x: 1 / point.d),
+            data_parallel_time=in_series(paper_points.DATA_PARALLEL, at(0.1, d=512)),
+            iteration_time=1.0,
+        ),
+    ],
+    "pipeline_for_larger_models": [
+        switch(
+            "none of Table 1's models with p > 1 fits one server",
+            out=lambda point, x, label=label: point.series == paper_points.IN_A_SERVER and (x or point.label != label),
+        )
+        for label in ("39.1B", "1008B")
+    ],
+    "slower_links_hinder": [
+        below(
+            "lower throughput with half the bandwidth between nodes than as it ran",
+            1.0,
+            tie=False,
+            throughput_per_gpu=in_series(paper_points.PARTITIONINGS, lambda point, x: 1.0 if point.t == 8 else 0.5),
+            throughput_with_half_the_bandwidth=in_series(paper_points.PARTITIONINGS, at(2.0, t=8)),
+        ),
+        *(
+            below(
+                "lower with twice and four times the tensor-parallel size",
+                1.0,
+                tie=False,
+                throughput_per_gpu=in_series(paper_points.PARTITIONINGS, partitioned(t)),
+                throughput_with_half_the_bandwidth=in_series(paper_points.PARTITIONINGS, lambda point, x: 0.5),
+            )
+            for t in (16, 32)
+        ),
+    ],
+    "less_optimized_partitioning": [
+        edge
+        for t in (16, 32)
+        for edge in (
+            below(
+                "throughput is lower",
+                1.0,
+                tie=False,
+                throughput_per_gpu=in_series(paper_points.PARTITIONINGS, partitioned(t)),
+                pipeline_traffic=lambda point, x: 1.0 if point.t == 8 else 2.0,
+                data_traffic=0.0,
+                tensor_traffic=1.0,
+            ),
+            above(
+                "a GPU sends more bytes to other nodes (counted)",
+                8.0,
+                tie=False,
+                throughput_per_gpu=in_series(paper_points.PARTITIONINGS, lambda point, x: 1 / point.t),
+                pipeline_traffic=lambda point, x: 1.0 if point.t == 8 else 0.0,
+                data_traffic=0.0,
+                tensor_traffic=at(99.0, t=t),
+            ),
+        )
+    ],
+    "data_communication_same_for_b": [
+        only(
+            "the bytes of the gradient all-reduce (counted) are equal",
+            5.0,
+            data_traffic=at(5.0, series=paper_points.BY_D, d=d, B=B, b=2),
+        )
+        for d, B in ((2, 128), (16, 512))
+    ],
+    "every_model_fits": [
+        switch(
+            "every plotted configuration of Figures 13 to 16 fits in memory",
+            out=lambda point, x, judged=judged: not x and (point.series, point.label) == judged,
+        )
+        for judged in (
+            (TAKEAWAY_1, "p=2, t=32, B=32"),
+            (TAKEAWAY_2, "p=2, t=1, d=32, B=512"),
+            (TAKEAWAY_2, "p=1, t=2, d=32, B=128"),
+            (paper_points.BY_MODEL, "l=32, h=15360, p=8, d=1, B=128, b=8"),
+        )
+    ],
+    "tensor_in_isolation": [
+        below(
+            "slower than (p, t) = (8, 8) at both batch sizes",
+            1.0,
+            tie=False,
+            throughput_per_gpu=lambda point, x, B=B: (
+                (x if point.B == B else 0.5) if point.series == paper_points.IN_ISOLATION else 1.0
+            ),
+        )
+        for B in (32, 128)
+    ],
+    "sharded_optimizer_communication": [
+        below(
+            "as many bytes for data parallelism, counted, or fewer",
+            1.0,
+            tie=True,
+            data_traffic=at(1.0, series=paper_points.SHARDED, label="sharded"),
+        )
+    ],
+    "sharded_optimizer_cost": [
+        *between(
+            "the optimizer step takes 1/d of its time, within 10%",
+            0.9 / 32,
+            1.1 / 32,
+            optimizer_time=at(1.0, label="sharded"),
+            peak_memory=at(0.0, label="replicated"),
+            change=lambda point, x: {},
+            patch={f"{FORMULAS}.parameters": lambda x: lambda model: -1.0},
+        ),
+        # 12 bytes of optimizer states for each of a GPU's billion parameters
+        above(
+            "the fullest GPU has less memory by at least 1 - 1/d of the optimizer's states",
+            1 - 1 / 32,
+            optimizer_time=lambda point, x: 1 / 32 if point.label == "sharded" else 1.0,
+            peak_memory=lambda point, x: 100e9 - (12e9 * x if point.label == "sharded" else 0.0),
+            patch={f"{FORMULAS}.parameters": lambda x: lambda model: 2e9},
+        ),
+    ],
+    "needs_both_kinds": [
+        above(
+            "exceed 80 GB a GPU with the most that either has alone",
+            160 * 80e9 / 16,
+            tie=False,
+            patch={f"{FORMULAS}.parameters": lambda x: lambda model: x},
+        )
+    ],
+    "mostly_gemms": [
+        above(
+            "GEMMs of the operator inventory have more than half of all FLOPs",
+            1.0,
+            tie=False,
+            patch={f"{MODULE}._flops": lambda x: lambda: {"one": (x, 1.0), "other": (9.0, 1.0)}},
+        )
+    ],
+    "eq_3_is_a_lower_bound": between(
+        "eq. (3) is at most the count with every other kernel",
+        0.9,
+        1.0,
+        patch={
+            f"{FORMULAS}.flops_per_iteration": lambda x: lambda model, B: 1.0,
+            f"{MODULE}._flops": lambda x: lambda: {row.label: (1 / x, 0.0) for row in table_1()},
+        },
+    ),
+    "parameters_by_eq_2": [
+        only(
+            "those of eq. (2) and the 2h of the last layer norm, exactly",
+            2,
+            step=1,
+            patch={f"{MODULE}.chunk_parameters": parameters_beyond},
+        )
+    ],
+    "data_parallelism_needs_memory": [
+        above(
+            "exceed the 80 GB of one GPU",
+            80e9 / 16,
+            tie=False,
+            patch={f"{FORMULAS}.parameters": lambda x: lambda model: x},
+        )
     ],
 }

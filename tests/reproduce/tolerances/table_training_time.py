@@ -54,11 +54,6 @@ def rows(**sizes):
     return lambda: (SimpleNamespace(label="model", parameters=parameters),)
 
 
-FORTY = {
-    "P = 1e12": {EQ_4: lambda x: eq_4(x, 99), EQ_3: lambda x: eq_3(99)},
-    "P as counted": {EQ_4: lambda x: eq_4(99, x), EQ_3: lambda x: eq_3(99)},
-    "eq. (3)": {EQ_4: lambda x: eq_4(99, 99), EQ_3: eq_3},
-}
 # Models of which only one of 6h/s, 16lh/(V+s) and 12lh/V is as small as x.
 MODELS = (
     (lambda x: rows(layers=100, hidden=round(1000 * x), seq=6000, vocab=1000), 1 / 1000),
@@ -76,11 +71,13 @@ EDGES = {
         training_time=at(1, key="model_1t"),
         training_time_eq3=1,
     ),
-    "about_40_months": [
-        edge
-        for patch in FORTY.values()
-        for edge in between("40 months within 5%", 38.0, 42.0, outside=INCONSISTENT, patch=patch)
-    ],
+    "about_40_months": between(
+        "40 months as rounded to one digit (35 to 45), by the paper's eq. (4) with P = 1e12",
+        35.0,
+        45.0,
+        outside=INCONSISTENT,
+        patch={EQ_4: lambda x: eq_4(x, 99), EQ_3: lambda x: eq_3(99)},
+    ),
     "much_larger": [
         above(
             "at least ten times larger, for all ten models",

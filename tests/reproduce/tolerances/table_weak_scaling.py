@@ -3,6 +3,7 @@
 from reproduce.papers.shared.models import model_of, table_1
 from tests.reproduce.tolerances.edges import INCONSISTENT, above, at, below, between, not_testable
 
+MODULE = "reproduce.papers.sc21.table_weak_scaling"
 COUNTS = "reproduce.papers.sc21.table_weak_scaling.parameters"
 PRINTED = {model_of(row.parameters): float(row.label[:-1]) * 1e9 for row in table_1()}
 SMALLEST, MIDDLE, LARGEST = "1.7B", "39.1B", "1008B"
@@ -25,8 +26,8 @@ def labelled(label):
 
 
 def exposed(point, rise):
-    """Seconds of communication beside the tensor-parallel 1 s, with 1 s of computation: none for the first t = 8."""
-    return rise if point.label == LARGEST else float(point.t < 8)
+    """Seconds of communication beside the tensor-parallel 1 s, with 1 s of computation: none for the smallest model."""
+    return rise if point.label == LARGEST else float(point.label != SMALLEST)
 
 
 COMPUTE = {
@@ -36,7 +37,7 @@ COMPUTE = {
     "embedding_and_logits_time": 0.25,
     "tensor_communication_time": 1.0,
 }
-RISE = "at most 5 percentage points above that of the first with t = 8"
+RISE = "at most 5 percentage points above that of the smallest"
 ROUNDING = 32 * 0.5e12 + 0.05e15  # of 32 GPUs' throughput, to 1 teraFLOP/s, and of the aggregate, to 0.1 petaFLOP/s
 
 EDGES = {
@@ -86,7 +87,6 @@ EDGES = {
             "every row with p > 1 has v > 1",
             1.5,
             step=0.5,
-            outside=INCONSISTENT,
             change=lambda point, x: {"v": int(x) if point.label == MIDDLE else 1 if point.p == 1 else 2},
         )
     ],
@@ -142,4 +142,30 @@ EDGES = {
         ),
     ],
     "deepspeed_36_percent": not_testable(share_of_peak=0.5),
+    "mostly_compute_bound": [
+        above(
+            "GEMMs take more than half of the computing time of the layers",
+            0.5,
+            **{**COMPUTE, "backward_time": 1.25, "embedding_and_logits_time": 9.0},
+            gemm_throughput=lambda point, x, label=label: 1 / point.gpus / (x if point.label == label else 0.9),
+            patch={
+                f"{MODULE}.flops_per_iteration": lambda x: lambda model, B: 1.0,
+                f"{MODULE}.logit_flops": lambda x: lambda model, B: 0.0,
+            },
+        )
+        for label in (SMALLEST, LARGEST)
+    ],
+    "all_reduce_dominant": [
+        *(
+            above(
+                "more than half of what a GPU sends is sent in all-reduces (tensor, data, tied embedding)",
+                1.0,
+                tie=False,
+                pipeline_traffic=1.0,
+                **dict.fromkeys(("tensor_traffic", "data_traffic", "embedding_traffic"), 0.0)
+                | {use: at(2.0, label=LARGEST)},
+            )
+            for use in ("tensor_traffic", "data_traffic", "embedding_traffic")
+        ),
+    ],
 }

@@ -26,7 +26,7 @@ def edges_of(artifact: Artifact, points: Sequence[Blank]) -> dict[str, list[Edge
     if (FOLDER / f"{artifact.id}.py").is_file():
         edges |= import_module(f"tests.reproduce.tolerances.{artifact.id}").EDGES
     ids = [claim.id for claim in artifact.claims]
-    return edges | {id: edges[id.removesuffix(IN_THE_PAPER)] for id in ids if id.removesuffix(IN_THE_PAPER) in edges}
+    return {id: edges[id.removesuffix(IN_THE_PAPER)] for id in ids if id.removesuffix(IN_THE_PAPER) in edges} | edges
 
 
 def problems(artifact: Artifact) -> Iterator[str]:
