@@ -69,7 +69,6 @@ def higher_batch_scales_better(results: Results) -> Judgement:
 @ARTIFACT.claim(
     "the executed bubble over compute time is within 10% of (p-1)/m at every point with p > 1; what it has beyond is "
     "the last stage's logits, which the formula does not know",
-    scales=DIRECTION,
     rule="about",
 )
 def bubble_behaves_as_formula(results: Results) -> Judgement:

@@ -130,7 +130,6 @@ def communication_intensive(results: Results) -> Judgement:
     "with the interleaved schedule, the gain at the largest batch size is above that at the smallest",
     "Section 5.7 (large batch size)",
     sentence=up_to_11_percent,
-    scales=DIRECTION,
     papers_points=True,
     rule="direction",
 )

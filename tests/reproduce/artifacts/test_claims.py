@@ -6,7 +6,13 @@ from reproduce.experiment import catalog
 from reproduce.experiment.judging import judge
 
 PLACES = ("Abstract", "Section", "Figure", "Table", "Appendix", "not in the paper")
-NOT_TESTABLE = {"exponential_flops", "deepspeed_36_percent", "load_bandwidth", "save_bandwidth", "checkpoints_and_throughput"}
+NOT_TESTABLE = {
+    "exponential_flops",
+    "deepspeed_36_percent",
+    "load_bandwidth",
+    "save_bandwidth",
+    "checkpoints_and_throughput",
+}
 SWEEPS = (
     *("fig_microbatch", "fig_pipeline_vs_data", "fig_pipeline_weak_scaling", "fig_recomputation"),
     *("fig_scatter_gather", "fig_tensor_vs_data", "fig_tensor_vs_pipeline"),

@@ -24,7 +24,7 @@ def test_values(record):
         "bytes_gathered_per_gpu": TENSOR * 7 / 8,
     }
     assert {claim.verdict for claim in record.claims} == {"holds"}
-    assert len(record.claims) == 5
+    assert len(record.claims) == 6
 
 
 def test_the_figure_shows_the_messages(record):

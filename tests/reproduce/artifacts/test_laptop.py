@@ -12,13 +12,17 @@ from reproduce.running.fidelities import expected_seconds
 
 EMULATED = [id for id in catalog.ids() if LAPTOP in catalog.load(id).scales]
 DIRECTIONS = {
-    "fig_interleaved": {"improves_throughput", "interleaved_higher", "gap_closes"},
+    "fig_interleaved": {"improves_throughput", "improves_small_batches", "interleaved_higher", "gap_closes"},
     "fig_schedules": set(),
     "fig_scatter_gather": {"communication_intensive", "bytes_reduced_by_t"},
-    "fig_pipeline_weak_scaling": {"higher_batch_scales_better", "bubble_behaves_as_formula"},
-    "fig_tensor_vs_pipeline": {"best_at_node_size", "bubble_falls_with_t", "both_in_conjunction"},
-    "fig_pipeline_vs_data": {"throughput_falls_with_p", "matches_analytical_model", "larger_batch_faster"},
-    "fig_tensor_vs_data": {"throughput_falls_with_t"},
+    "fig_pipeline_weak_scaling": {"higher_batch_scales_better"},
+    "fig_tensor_vs_pipeline": {
+        *("best_at_node_size", "bubble_falls_with_t", "both_in_conjunction", "communication_rises_with_t"),
+    },
+    "fig_pipeline_vs_data": {
+        *("throughput_falls_with_p", "matches_analytical_model", "larger_batch_faster", "data_parallelism_to_scale"),
+    },
+    "fig_tensor_vs_data": set(),
     "fig_microbatch": set(),
     "fig_recomputation": {"needed_for_larger_batches", "up_to_two_times_higher"},
 }

@@ -18,8 +18,9 @@ def test_bytes_across_the_cuts_by_hand(record):
     assert data["bisection_bytes"].value == pytest.approx(8 * 2 * 2 * 5 / 6 * 2 * (stages * parameters + ends))
 
 
-def test_no_parameter_was_set_with_these_numbers(record):
-    assert any("set with this section's numbers: none" in note for note in record.notes)
+def test_the_bandwidth_whose_source_quotes_these_numbers_is_no_evidence(record):
+    assert any("set with this section's numbers: allreduce_hca_bandwidth" in note for note in record.notes)
+    assert {claim.id: claim.verdict for claim in record.claims}["data_bisection"] == "inconclusive"
 
 
 def test_bandwidth_is_bytes_over_time(record):

@@ -12,7 +12,7 @@ from reproduce.experiment.judging import judge
 from reproduce.experiment.results import MissingResultError, Results
 from reproduce.papers.sc21 import paper_claims
 from reproduce.papers.sc21.paper_claims import ARTIFACT as PAPER
-from reproduce.papers.shared import paper_points
+from reproduce.papers.shared import paper_formulas, paper_points
 from results.records import VERDICTS, Metric, PointResult, errors
 
 LONG = "When " + "many words follow each other " * 20 + "the end."
@@ -223,21 +223,25 @@ def test_what_does_not_fit_is_left_out_and_what_failed_is_not():
     assert paper_claims.takeaway_1(results(best, oom=("t=16",))).verdict == "holds"
     with pytest.raises(MissingResultError, match="failed"):
         paper_claims.takeaway_1(results(best, failed=("t=16",)))
-    claim = PAPER.claims[0]
+    (claim,) = (claim for claim in PAPER.claims if claim.id == "takeaway_1")
     assert judge(claim, results(best, failed=("t=16",))).verdict == "inconclusive"
 
 
 @pytest.mark.parametrize(
     "judged",
     [
-        paper_claims.half_of_time_flushing,
-        paper_claims.more_microbatches_less_flush,
-        paper_claims.layers_of_devices,
-        paper_claims.optimal_checkpoints,
-        paper_claims.eq_4_approximates,
-        paper_claims.flops_per_iteration,
-        paper_claims.pipeline_up_to_layers,
-        paper_claims.data_parallel_to_1536,
+        paper_formulas.more_microbatches_less_flush,
+        paper_formulas.layers_of_devices,
+        paper_formulas.optimal_checkpoints,
+        paper_formulas.eq_4_approximates,
+        paper_formulas.flops_per_iteration,
+        paper_formulas.pipeline_up_to_layers,
+        paper_formulas.data_parallel_to_1536,
+        paper_formulas.needs_both_kinds,
+        paper_formulas.mostly_gemms,
+        paper_formulas.eq_3_is_a_lower_bound,
+        paper_formulas.parameters_by_eq_2,
+        paper_formulas.data_parallelism_needs_memory,
     ],
 )
 def test_what_follows_from_formulas_holds(judged):
@@ -247,11 +251,11 @@ def test_what_follows_from_formulas_holds(judged):
 def test_wrong_formulas_are_noticed(monkeypatch):
     none = Results((), "derived")
     monkeypatch.setattr("ptdp_core.formulas.flops_per_iteration", lambda model, B: 72 * B * model.layers)
-    assert paper_claims.flops_per_iteration(none).verdict == "contradicted"
+    assert paper_formulas.flops_per_iteration(none).verdict == "contradicted"
     monkeypatch.setattr("ptdp_core.formulas.optimal_kept_inputs", lambda layers, a, i: layers)
-    assert paper_claims.optimal_checkpoints(none).verdict == "contradicted"
+    assert paper_formulas.optimal_checkpoints(none).verdict == "contradicted"
     monkeypatch.setattr(
-        "reproduce.papers.sc21.paper_claims.chunk_layers",
+        "reproduce.papers.shared.paper_formulas.chunk_layers",
         lambda layers, placement, rank: (range(4 * rank, 4 * rank + 4),),
     )
-    assert paper_claims.layers_of_devices(none).verdict == "contradicted"
+    assert paper_formulas.layers_of_devices(none).verdict == "contradicted"

@@ -370,11 +370,10 @@ def finished(request, tmp_path_factory):
 
 
 class TestArtifacts:
-    def test_all_claims_hold_and_all_points_agree(self, finished):
+    def test_claims_hold_but_for_two_and_all_points_agree(self, finished):
         assert {point.status for point in finished.record.points} == {"ok"}
-        assert {(claim.id, claim.verdict) for claim in finished.record.claims} == {
-            (claim.id, "holds") for claim in finished.plan.artifact.claims
-        }
+        others = {claim.id for claim in finished.record.claims if claim.verdict != "holds"}
+        assert others <= {"interleaved_communication_in_total", "interleaved_multiple_of_p"}
         for point in finished.record.points:
             assert point.metrics["bubble_fraction"].value == point.paper["bubble_fraction"].value
 
@@ -421,7 +420,7 @@ CONTRADICTIONS = [
     ("fig_interleaved_timeline", "interleaved_flush_sooner", "interleaved-p4-m8-v2", "makespan", 33.0),
     ("fig_interleaved_timeline", "interleaved_bubble_by_v", "interleaved-p8-m16-v2", "bubble_fraction", 0.3),
     ("fig_interleaved_timeline", "interleaved_communication_by_v", "interleaved-p4-m8-v4", "neighbour_messages", 193),
-    ("fig_interleaved_timeline", "interleaved_communication_by_v", "interleaved-p12-m24-v2", "messages", 1200),
+    ("fig_interleaved_timeline", "interleaved_bubble_time", "interleaved-p12-m24-v2", "makespan", 90.0),
 ]
 
 
@@ -450,19 +449,20 @@ def test_claims_that_execute_can_be_contradicted(monkeypatch):
     assert verdict(fig_gpipe_timeline.ARTIFACT, "gpipe_bubble_time") == "holds"
     monkeypatch.setattr(fig_gpipe_timeline, "timeline", lambda point: timeline_of("interleaved", 4, 8, 2))
     assert verdict(fig_gpipe_timeline.ARTIFACT, "gpipe_bubble_time") == "contradicted"
-    assert verdict(fig_interleaved_timeline.ARTIFACT, "interleaved_multiple_of_p") == "holds"
+    assert verdict(fig_interleaved_timeline.ARTIFACT, "interleaved_other_m_costs") == "holds"
     monkeypatch.setattr(fig_interleaved_timeline, "_uneven", lambda p, m, v: build("interleaved", p, 2 * p, v))
-    assert verdict(fig_interleaved_timeline.ARTIFACT, "interleaved_multiple_of_p") == "contradicted"
+    assert verdict(fig_interleaved_timeline.ARTIFACT, "interleaved_other_m_costs") == "contradicted"
 
 
-def test_communication_claim_gives_the_exact_ratio():
+def test_communication_claims_give_the_exact_ratios():
     artifact = load("fig_interleaved_timeline")
     evaluate = evaluator(plan(artifact, Path()))
     results = Results(tuple(evaluate.evaluate(point) for point in artifact.points("paper")), "derived")
-    (judge,) = [c.judge for c in artifact.claims if c.id == "interleaved_communication_by_v"]
-    judgement = judge(results)
+    judges = {claim.id: claim.judge for claim in artifact.claims}
+    assert judges["interleaved_communication_by_v"](results).numbers["neighbour_ratio"].value == 2
+    judgement = judges["interleaved_communication_in_total"](results)
+    assert judgement.verdict == "contradicted"
     assert judgement.numbers["total_ratio"].value == pytest.approx((4 * 2 - 1) / (4 - 1))
-    assert judgement.numbers["neighbour_ratio"].value == 2
     assert "(pv-1)/(p-1)" in judgement.explanation
     assert "2.333 (p=4, v=2)" in judgement.explanation
 
