@@ -262,9 +262,9 @@ def conjugate_operators(results: Results) -> Judgement:
     return holds_if(set(counts.values()) == expected, text)
 
 
-X = ((1.0, -2.0, 0.5, 1.5), (-0.5, 1.0, 2.0, -1.0))
-WEIGHT = ((0.5, -1.0, 1.0, 0.25), (1.0, 0.5, -0.5, -1.0), (-1.0, 2.0, 0.5, 1.0), (0.25, 1.0, -1.5, 0.5))
 Matrix = Sequence[Sequence[float]]
+X: Matrix = ((1.0, -2.0, 0.5, 1.5), (-0.5, 1.0, 2.0, -1.0))
+WEIGHT: Matrix = ((0.5, -1.0, 1.0, 0.25), (1.0, 0.5, -0.5, -1.0), (-1.0, 2.0, 0.5, 1.0), (0.25, 1.0, -1.5, 0.5))
 
 
 def _times(a: Matrix, b: Matrix) -> list[list[float]]:
