@@ -153,15 +153,19 @@ def simulate(*configurations: Mapping[str, Scalar], cluster: str = PAPERS_CLUSTE
     A configuration has the keys of `ptdp_core.config` (layers, hidden, heads, p, t, d, v, b, B, ...), or a `model` by
     name ('llama-3-8b') in place of its fields, and may have a `label`. What all have in common can be given by keyword;
     without any mapping the keywords are the configuration. One that cannot be run, or does not fit into memory, is a
-    point with status 'invalid' or 'oom' and the reason.
-    Raises `UsageError` for an unknown key or cluster.
+    point with status 'invalid' or 'oom' and the reason. The notes say what of a named model is not modelled. Raises
+    `UsageError` for an unknown key or cluster.
     """
     from reproduce.experiment.parameters import check_keys
     from reproduce.planning.models import with_model_fields
+    from reproduce.planning.what_if import unmodelled
 
-    points = []
+    points, notes = [], []
     for number, configuration in enumerate(configurations or ({},), 1):
-        parameters = with_model_fields({**shared, **configuration})
+        asked = {**shared, **configuration}
+        parameters = with_model_fields(asked)
+        if left_out := unmodelled(asked):
+            notes.append(f"configuration {number}: not modelled: {left_out}")
         try:
             check_keys(parameters)
         except ConfigurationError as error:
@@ -181,6 +185,7 @@ def simulate(*configurations: Mapping[str, Scalar], cluster: str = PAPERS_CLUSTE
         scale="own",
         state="complete",
         points=evaluator.results([evaluator.evaluate(point) for point in points]).points,
+        notes=tuple(notes),
         provenance=provenance.collect(
             ["reproduce", "simulate"], started, cluster=evaluator.cluster_ref, code_digest=evaluator.code_digest
         ),
@@ -215,7 +220,7 @@ def plan(
     training_plan = replace(
         make_plan(name, job, cluster_model, reference.name, top),
         run=run,
-        not_modelled=find(model).not_modelled if model else "",
+        not_modelled=find(model).unmodelled(job.model.seq) if model else "",
     )
     origin = provenance.collect(
         ["reproduce", "plan"], started, cluster=reference, code_digest=plan_record.code_digest()

@@ -97,7 +97,7 @@ def run(parsed: Namespace) -> int:
         plan,
         run=run,
         sensitivity=parsed.sensitivity,
-        not_modelled=find(parsed.model).not_modelled if parsed.model else "",
+        not_modelled=find(parsed.model).unmodelled(job.model.seq) if parsed.model else "",
     )
     provenance = collect(parsed.command, started, cluster=reference, code_digest=plan_record.code_digest())
     folder = plan_record.write(plan, provenance, parsed.results, parsed.columns)

@@ -21,7 +21,7 @@ from reproduce.output.tables import print_table
 from reproduce.output.terminal import console, shown_path, wrapped
 from reproduce.output.theme import FORMATS
 from reproduce.planning.models import main_names
-from reproduce.planning.what_if import configuration, evaluate
+from reproduce.planning.what_if import configuration, evaluate, unmodelled
 from reproduce.running.simulated import open_cluster
 from results.records import atomic_write_bytes
 from results.records.documents import print_document
@@ -146,12 +146,14 @@ def read_points(file: str) -> list[Any]:
 def read_point(file: str, cluster: str) -> tuple[TrainingConfig, Cluster]:
     """The one configuration in a JSON file, and its cluster, or else that of this name.
 
-    Raises `UsageError` also for what that cluster cannot run.
+    What of its model is not modelled is said on stderr. Raises `UsageError` also for what that cluster cannot run.
     """
     points = read_points(file)
     if len(points) > 1:
         raise UsageError(f"{file} holds {len(points)} points; needs the one that was run")
     try:
+        if left_out := unmodelled(points[0]):
+            print(f"reproduce: {file}: not modelled: {left_out}", file=sys.stderr)
         found = configuration(points[0], cluster)
         simulate(*found)
         return found

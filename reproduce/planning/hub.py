@@ -1,9 +1,4 @@
-"""Models as Hugging Face's hub describes them: their `config.json`, and well-known ones by name. Imports no torch.
-
-What a configuration asks for and the simulator does not model is replaced by the nearest that it does, and said in one
-sentence. (`reproduce.annex.weights.hugging_face` reads weights, too, and refuses what the engine would compute
-differently.)
-"""
+"""Models of Hugging Face's hub: well-known ones by name, others by their `config.json`. Imports no torch."""
 
 import json
 import re
@@ -12,10 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ptdp_core.config import ModelConfig
-from ptdp_core.errors import ConfigurationError
+from reproduce.planning.config_json import Missing, described
 from results.records.errors import UsageError
-
-MOST_TOKENS = 8192  # of a sequence, if none is asked for: models are trained on shorter ones than their positions allow
 
 
 def _config(
@@ -44,6 +37,7 @@ QWEN_3_MOE = {
     "head_dim": 128,
     "num_experts": 128,
     "num_experts_per_tok": 8,
+    "norm_topk_prob": True,
 }
 DEEPSEEK_V3: dict[str, Any] = {
     "model_type": "deepseek_v3",
@@ -60,6 +54,7 @@ DEEPSEEK_V3: dict[str, Any] = {
 CONFIGS: Mapping[str, dict[str, Any]] = {
     "llama-3-405b": _config(126, 16384, 128, 8, 53248, 128256, model_type="llama", rope_theta=5e5),
     "mistral-7b": _config(32, 4096, 32, 8, 14336, 32000, model_type="mistral"),
+    "mistral-7b-v0.1": _config(32, 4096, 32, 8, 14336, 32000, model_type="mistral", sliding_window=4096),
     "mixtral-8x7b": _config(32, 4096, 32, 8, 14336, 32000, **MIXTRAL),
     "mixtral-8x22b": _config(56, 6144, 48, 8, 16384, 32768, **MIXTRAL),
     "qwen2.5-7b": _config(28, 3584, 28, 4, 18944, 152064, **QWEN_2),
@@ -75,6 +70,7 @@ CONFIGS: Mapping[str, dict[str, Any]] = {
         head_dim=64,
         num_local_experts=128,
         num_experts_per_tok=4,
+        sliding_window=128,
     ),
     "deepseek-v3": _config(
         *(61, 7168, 128, 128, 18432, 129280),
@@ -87,12 +83,6 @@ CONFIGS: Mapping[str, dict[str, Any]] = {
         *(61, 7168, 64, 64, 18432, 163840), n_routed_experts=384, first_k_dense_replace=1, **DEEPSEEK_V3
     ),
 }
-FAMILIES = (
-    *("llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "gpt_oss"),
-    *("deepseek_v2", "deepseek_v3", "kimi_k2"),
-)
-GPT_2_SIZES = ("n_layer", "n_embd", "n_head", "n_positions", "vocab_size")
-EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
 SUFFIXES = ("-hf", "-instruct", "-chat", "-base", "-it", "-v0.1", "-v0.3")
 OTHER_NAMES = {
     "405b": "llama-3-405b",
@@ -106,17 +96,22 @@ OTHER_NAMES = {
 
 
 class Known(NamedTuple):
-    """A model: how it is called here, its sizes, and what of it is not modelled; '' if all is."""
+    """A model: how it is called here, its sizes, and what of it is not modelled."""
 
     name: str
     model: ModelConfig
-    not_modelled: str = ""
+    missing: tuple[Missing, ...] = ()
+
+    def unmodelled(self, seq: int | None = None) -> str:
+        """What is not modelled at sequences of so many tokens, by default the model's, in a sentence; '' if all is."""
+        seq = self.model.seq if seq is None else seq
+        return "; ".join(item.text for item in self.missing if seq > item.beyond)
 
 
 def short_name(name: str) -> str:
     """Others' names as models are called here: 'meta-llama/Llama-3.1-70B-Instruct', 'LLAMA3_70B' are 'llama-3-70b'."""
     short = name.lower().rpartition("/")[2].removeprefix("meta-").replace("_", "-")
-    while short.endswith(SUFFIXES):
+    while short.endswith(SUFFIXES) and short not in CONFIGS:
         short = next(short.removesuffix(suffix) for suffix in SUFFIXES if short.endswith(suffix))
     return OTHER_NAMES.get(short, re.sub(r"^llama-?(\d)(\.1)?-", r"llama-\1-", short))
 
@@ -139,7 +134,7 @@ def read(name: str) -> Known:
         raise UsageError(f"{path} is no JSON object; needs a config.json of the hub")
     try:
         return known(path.absolute().parent.name.lower() or "own", config)
-    except (KeyError, TypeError, ConfigurationError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         wrong = f"{error} is missing" if isinstance(error, KeyError) else error
         raise UsageError(f"{path}: {wrong}; needs a config.json of the hub") from None
 
@@ -149,68 +144,4 @@ def known(name: str, config: Mapping[str, Any]) -> Known:
 
     Raises `UsageError` for a kind that is unknown, KeyError for a size that is missing.
     """
-    kind = config.get("model_type")
-    if kind == "gpt2":
-        layers, hidden, heads, seq, vocab = (config[key] for key in GPT_2_SIZES)
-        return Known(name, ModelConfig(layers, hidden, heads, seq, vocab, ffn_hidden=config.get("n_inner") or 0))
-    if kind not in FAMILIES:
-        raise UsageError(f"model_type={kind!r} is unknown; needs one of gpt2, {', '.join(FAMILIES)}")
-    longest = config.get("max_position_embeddings", MOST_TOKENS)
-    heads, of_experts = config["num_attention_heads"], _experts(config)
-    not_modelled: list[str] = []
-    if kind.startswith("qwen2"):
-        not_modelled.append("biases of queries, keys and values (left out)")
-    if kind == "gpt_oss":
-        not_modelled.append("biases, and attention over 128 tokens in every second layer (taken as over all)")
-    model = ModelConfig(
-        config["num_hidden_layers"],
-        config["hidden_size"],
-        heads,
-        seq=min(longest, MOST_TOKENS),
-        vocab=config["vocab_size"],
-        kv_heads=min(heads, config.get("num_key_value_heads", heads)),
-        mtp_layers=config.get("num_nextn_predict_layers") or 0,
-        ffn_hidden=config["intermediate_size"],
-        activation="swiglu",
-        norm="rmsnorm",
-        positions="rotary",
-        rope_theta=config.get("rope_theta", 1e4),
-        tied_embeddings=config.get("tie_word_embeddings", False),
-        bias=False,
-        **_heads(config),
-        **of_experts,
-    )
-    return Known(name, model, "; ".join(not_modelled))
-
-
-def _heads(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The size of heads, if they do not fill h, else 0, and the sizes of latent attention, if it is that."""
-    hidden, heads = config["hidden_size"], config["num_attention_heads"]
-    if "kv_lora_rank" in config:
-        return {
-            "head_dim": config["qk_nope_head_dim"],
-            "kv_latent": config["kv_lora_rank"],
-            "query_latent": config.get("q_lora_rank") or 0,
-            "rotary_dim": config["qk_rope_head_dim"],
-        }
-    size = config.get("head_dim") or hidden // heads
-    return {"head_dim": 0 if size * heads == hidden else size}
-
-
-def _experts(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a mixture of experts, none for a dense model."""
-    experts = next((config[key] for key in EXPERTS if config.get(key)), 0)
-    if not experts:
-        return {}
-    width = config.get("moe_intermediate_size") or config["intermediate_size"]
-    shared = (config.get("n_shared_experts") or 0) * width or config.get("shared_expert_intermediate_size") or 0
-    fields = {
-        "experts": experts,
-        "experts_per_token": config["num_experts_per_tok"],
-        "expert_ffn_hidden": width,
-        "shared_expert_ffn_hidden": shared,
-        "dense_layers": config.get("first_k_dense_replace") or 0,
-    }
-    if config.get("scoring_func") == "sigmoid":
-        fields["router"] = "sigmoid"
-    return fields
+    return Known(name, *described(config))

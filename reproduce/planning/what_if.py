@@ -1,5 +1,6 @@
 """A training configuration of one's own, simulated: the answer of `reproduce simulate` and the page, as plain data."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ def evaluate(
     if isinstance(entry, dict) and isinstance(entry.get("label"), str):
         label = entry["label"]
     try:
-        not_modelled = find(entry["model"]).not_modelled if _names_a_model(entry) else ""
+        missing = f"not modelled: {left_out}" if (left_out := unmodelled(entry)) else ""
         config, model = configuration(entry, cluster)
         estimate = simulate(config, model, bubble_times=True)
     except (ConfigurationError, UsageError) as error:
@@ -47,8 +48,9 @@ def evaluate(
             raise
         return answer(label, "failed", f"internal error: {type(error).__name__}: {error}; --debug shows where")
     if not estimate.fits:
-        return answer(label, "oom", oom_reason(estimate, model), estimate, model)
-    reasons = [f"not modelled: {not_modelled}"] if not_modelled else []
+        reasons = [oom_reason(estimate, model), missing]
+        return answer(label, "oom", "; ".join(filter(None, reasons)), estimate, model)
+    reasons = [missing] if missing else []
     if config.parallel.recompute == "auto":
         reasons.append(f"recompute={estimate.config.parallel.recompute!r} is the least that fits")
     reason = "; ".join(reasons) or None
@@ -71,8 +73,12 @@ def configuration(entry: Any, cluster: str) -> tuple[TrainingConfig, Cluster]:
     return config, model if software is None else replace(model, software=software)
 
 
-def _names_a_model(entry: Any) -> bool:
-    return isinstance(entry, dict) and isinstance(entry.get("model"), str)
+def unmodelled(entry: Any) -> str:
+    """What of the model that a point names is not modelled at its length; '' if all is. Raises `UsageError`."""
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("model"), str):
+        return ""
+    seq = entry.get("seq")
+    return find(entry["model"]).unmodelled(seq if isinstance(seq, int) else None)
 
 
 def _with_sequences(entry: Any) -> Any:

@@ -23,6 +23,7 @@ from ptdp_core.engine.model import EPSILON
 from ptdp_core.formulas import parameters
 from ptdp_core.layout import OUTPUT, WORD_EMBEDDING, chunk_parameters
 from ptdp_core.packages import missing
+from reproduce.planning.config_json import described
 
 Tensors = dict[str, torch.Tensor]
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
@@ -176,7 +177,7 @@ def model_of(config: Mapping[str, Any], seq: int | None = None) -> ModelConfig:
     if kind == GPT_2:
         expected = {"activation_function": "gelu_new", "layer_norm_epsilon": EPSILON, "tie_word_embeddings": True}
         expected |= {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False}
-        names, longest = ("n_layer", "n_embd", "n_head"), "n_positions"
+        longest = config["n_positions"]
     elif kind in ARCHITECTURES:
         expected = {"hidden_act": "silu", "rms_norm_eps": EPSILON}
         if kind == LLAMA:
@@ -187,7 +188,7 @@ def model_of(config: Mapping[str, Any], seq: int | None = None) -> ModelConfig:
             dense = config.get("mlp_only_layers") or []
             expected |= {"attention_bias": False, "use_sliding_window": False, "decoder_sparse_step": 1}
             expected["mlp_only_layers"] = list(range(len(dense))) if dense else config.get("mlp_only_layers")
-        names, longest = ("num_hidden_layers", "hidden_size", "num_attention_heads"), "max_position_embeddings"
+        longest = config["max_position_embeddings"]
         if (scaling := rope.get("rope_type", rope.get("type", "default"))) != "default":
             raise ValueError(f"rope_type={scaling!r} is no plain rotary embedding; needs 'default'; try Llama 2 or 3")
     else:
@@ -196,44 +197,12 @@ def model_of(config: Mapping[str, Any], seq: int | None = None) -> ModelConfig:
     for name, value in expected.items():
         if config.get(name, value) != value:
             raise ValueError(f"{name}={config[name]!r} is another computation than ours; needs {value!r}")
-    layers, hidden, heads = (config[name] for name in names)
-    sizes = layers, hidden, heads, config[longest] if seq is None else seq, config["vocab_size"]
-    if kind == GPT_2:
-        if sizes[3] > config[longest]:
-            raise ValueError(f"seq={seq} is beyond {longest}={config[longest]}; needs at most that many positions")
-        width = config.get("n_inner") or 4 * hidden
-        return ModelConfig(*sizes, ffn_hidden=0 if width == 4 * hidden else width)
-    size = config.get("head_dim") or hidden // heads
-    return ModelConfig(
-        *sizes,
-        kv_heads=config.get("num_key_value_heads") or heads,
-        ffn_hidden=config["intermediate_size"],
-        rope_theta=float(rope.get("rope_theta", config.get("rope_theta", 10000.0))),
-        tied_embeddings=config.get("tie_word_embeddings", False),
-        bias=config.get("attention_bias", False),
-        head_dim=0 if size * heads == hidden else size,
-        **(LLAMA_FIELDS | _expert_fields(kind, config)),
-    )
-
-
-def _expert_fields(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of `ModelConfig` that a mixture of experts has more than a Llama."""
-    if kind == LLAMA:
-        return {}
-    common = {
-        # transformers 5 writes one name for both kinds, and published files of Qwen3 have their own.
-        "experts": config["num_experts" if "num_experts" in config else "num_local_experts"],
-        "experts_per_token": config["num_experts_per_tok"],
-        "auxiliary_loss": config["router_aux_loss_coef"],
-    }
-    if kind == MIXTRAL:
-        return common | {"router": "softmax_after"}
-    return common | {
-        "expert_ffn_hidden": config["moe_intermediate_size"],
-        "router": "softmax_after" if config["norm_topk_prob"] else "softmax_before",
-        "dense_layers": len(config.get("mlp_only_layers") or ()),
-        "qk_norm": True,
-    }
+    if kind == GPT_2 and seq is not None and seq > longest:
+        raise ValueError(f"seq={seq} is beyond n_positions={longest}; needs at most that many positions")
+    model, others = described(config, longest if seq is None else seq)
+    if others:
+        raise ValueError(f"{others[0].text}: another computation than ours; try a model without it")
+    return model
 
 
 def names_of(model: ModelConfig, name: str) -> tuple[str, ...]:

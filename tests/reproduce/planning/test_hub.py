@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+import reproduce
+from ptdp_core.config import ModelConfig
 from ptdp_core.formulas import active_parameters, parameters
 from ptdp_core.simulator import cluster_path
 from reproduce.cli import main
@@ -62,14 +64,110 @@ def test_a_name_on_the_hub_is_a_name_here(name: str, same: str) -> None:
 
 
 def test_what_is_not_modelled_is_said_in_one_sentence() -> None:
-    assert find("llama-3-405b").not_modelled == ""
-    assert find("mixtral-8x7b").not_modelled == find("qwen3-30b-a3b").not_modelled == ""
-    assert find("deepseek-v3").not_modelled == find("kimi-k2").not_modelled == ""
-    assert "attention over 128 tokens in every second layer" in find("gpt-oss-120b").not_modelled
-    assert "biases of queries, keys and values" in find("qwen2.5-7b").not_modelled
+    assert find("llama-3-405b").unmodelled() == ""
+    assert find("mixtral-8x7b").unmodelled() == find("qwen3-30b-a3b").unmodelled() == ""
+    assert find("deepseek-v3").unmodelled() == find("kimi-k2").unmodelled() == ""
+    assert "attention over 128 tokens in 18 of 36 layers" in find("gpt-oss-120b").unmodelled()
+    assert "biases of queries, keys and values" in find("qwen2.5-7b").unmodelled()
     point = evaluate({"model": "gpt-oss-120b", "t": 8, "d": 8, "e": 8, "B": 64, "attention": "sdpa"}, 1, "h100")
     assert point["status"] == "ok"
-    assert point["reason"].startswith("not modelled: biases, and attention")
+    assert point["reason"].startswith("not modelled: biases (left out); attention over 128 tokens")
+
+
+LLAMA = {
+    "model_type": "llama",
+    "num_hidden_layers": 8,
+    "hidden_size": 1024,
+    "num_attention_heads": 16,
+    "intermediate_size": 2816,
+    "vocab_size": 32000,
+}
+USUAL = {  # keys of published files without effect on time and memory
+    "architectures": ["LlamaForCausalLM"],
+    "torch_dtype": "bfloat16",
+    "bos_token_id": 1,
+    "rms_norm_eps": 1e-05,
+    "hidden_act": "silu",
+    "attention_bias": False,
+    "mlp_bias": False,
+    "attention_dropout": 0.0,
+    "rope_scaling": {"rope_type": "llama3", "factor": 8.0},
+    "sliding_window": None,
+    "use_cache": True,
+    "_name_or_path": "x",
+}
+QWEN_3 = {"model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 256}
+SLIDING = {"layer_types": ["sliding_attention", "full_attention"] * 4, "sliding_window": 1024}
+
+
+@pytest.mark.parametrize(
+    ("keys", "named"),
+    [
+        ({"model_type": "mistral", "sliding_window": 4096}, "attention over 4,096 tokens in all layers"),
+        (SLIDING, "attention over 1,024 tokens in 4 of 8 layers (taken as over all)"),
+        ({"layer_types": ["linear_attention"] * 6 + ["full_attention"] * 2}, "linear attention in 6 of 8 layers"),
+        ({"model_type": "qwen2", "use_sliding_window": True, "sliding_window": 4096}, "attention over 4,096 tokens"),
+        ({"attention_bias": True}, "attention_bias=True (left out)"),
+        ({"hidden_act": "gelu_pytorch_tanh"}, "hidden_act='gelu_pytorch_tanh' (taken as silu)"),
+        ({"attention_dropout": 0.1}, "attention_dropout=0.1 (not known here, left out)"),
+        ({"final_logit_softcapping": 30.0}, "final_logit_softcapping=30.0 (not known here, left out)"),
+        ({"vision_config": {"depth": 32}}, "vision_config={'depth': 32} (not known here, left out)"),
+        ({"partial_rotary_factor": 0.5}, "partial_rotary_factor=0.5"),
+        (QWEN_3 | {"decoder_sparse_step": 2}, "decoder_sparse_step=2"),
+        (QWEN_3 | {"mlp_only_layers": [3]}, "mlp_only_layers=[3]"),
+    ],
+    ids=lambda value: ",".join(value) if isinstance(value, dict) else "",
+)
+def test_whatever_a_config_json_has_and_the_model_has_not_is_named(keys, named, tmp_path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA | USUAL | keys))
+    point = {"model": str(tmp_path), "seq": 32768, "t": 2, "d": 4, "B": 4, "attention": "sdpa"}
+    assert find(str(tmp_path)).model.layers == 8
+    assert named in evaluate(point, 1, "h100")["reason"]
+
+
+def test_what_has_no_effect_is_not_named(tmp_path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA | USUAL))
+    assert find(str(path)).missing == ()
+    path.write_text(json.dumps(LLAMA | USUAL | {"model_type": "qwen3", "sliding_window": 4096}))
+    assert find(str(path)).missing == ()  # use_sliding_window is off
+    path.write_text(json.dumps(LLAMA | USUAL | {"model_type": "mistral", "sliding_window": 4096}))
+    assert find(str(path)).unmodelled(4096) == ""
+    assert find("mistralai/Mistral-7B-v0.1").unmodelled(8192) == find(str(path)).unmodelled(8192) != ""
+    assert find("mistralai/Mistral-7B-Instruct-v0.3").unmodelled(32768) == ""
+
+
+def test_it_is_said_wherever_the_model_is_used(tmp_path, capsys) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA | {"model_type": "mistral", "sliding_window": 4096}))
+    point = {"model": str(path), "seq": 16384, "t": 2, "d": 4, "B": 4, "attention": "sdpa"}
+    file = tmp_path / "point.json"
+    file.write_text(json.dumps([point]))
+    said = "attention over 4,096 tokens in all layers (taken as over all)"
+    assert main(["explain", str(file), "--seconds", "3"]) == 0
+    assert said in capsys.readouterr().err
+    job = ("--gpus", "8", "--batch", "8", "--results", str(tmp_path))
+    for seq, there in (("16384", True), ("4096", False)):
+        assert main(["plan", "--model", str(path), "--seq", seq, *job, "--json"]) == 0
+        assert (said in json.loads(capsys.readouterr().out)["model"]["not_modelled"]) is there
+    (note,) = reproduce.simulate(point).notes
+    assert said in note
+    assert said in evaluate(point | {"B": 512, "b": 128}, 1, "h100")["reason"]  # does not fit
+
+
+def test_a_config_json_is_read_as_the_weights_beside_it_are(tmp_path) -> None:
+    """Qwen3-MoE with layers that have no experts, and query and key norms: the same parameters for plan and weights."""
+    hugging_face = pytest.importorskip("reproduce.annex.weights.hugging_face")
+    sizes = {"layers": 4, "hidden": 64, "heads": 4, "vocab": 128, "seq": 64, "ffn_hidden": 192, "head_dim": 32}
+    common = {"activation": "swiglu", "norm": "rmsnorm", "positions": "rotary", "bias": False, "tied_embeddings": False}
+    experts = {"experts": 4, "experts_per_token": 2, "expert_ffn_hidden": 32, "router": "softmax_before"}
+    models = [sizes | common | {"head_dim": 0}, sizes | common | experts | {"qk_norm": True, "dense_layers": 2}]
+    for model in (ModelConfig(**fields) for fields in models):
+        (tmp_path / "config.json").write_text(json.dumps(hugging_face.config_of(model)))
+        found = find(str(tmp_path))
+        assert found.missing == ()
+        assert found.model == hugging_face.model_of(hugging_face.config_of(model))
+        assert parameters(found.model) == parameters(model)
 
 
 def test_a_config_json_is_a_model(tmp_path, capsys) -> None:

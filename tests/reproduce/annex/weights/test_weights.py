@@ -92,6 +92,7 @@ def test_what_the_engine_has_not_is_refused() -> None:
         ({"rms_norm_eps": 1e-6}, "rms_norm_eps=1e-06 is another computation than ours; needs 1e-05"),
         ({"rope_scaling": {"rope_type": "llama3"}}, "rope_type='llama3' is no plain rotary embedding"),
         ({"model_type": "mixtral", "sliding_window": 8}, "sliding_window=8 is another computation than ours"),
+        ({"final_logit_softcapping": 30.0}, "final_logit_softcapping=30.0 .* another computation than ours"),
     ):
         with pytest.raises(ValueError, match=message):
             hugging_face.model_of(config | change)
