@@ -1,6 +1,6 @@
 """What a `config.json` of Hugging Face's hub describes: a model, and by name all of it that the model is not.
 
-One reader, for `plan` and `simulate`, which take the nearest model, and for weights (`reproduce.annex.weights.hugging_face`),
+One reader, for `plan` and `simulate`, which take the nearest model, and for weights (`annex/weights/hugging_face.py`),
 which are refused if anything is missing. Every key of the file either makes the model, or has no effect on time and
 memory (`WITHOUT_EFFECT`, `ENDS_WITHOUT_EFFECT`), or is named. Imports no torch.
 """
