@@ -35,20 +35,10 @@ def largest_divisor(n: int, at_most: int) -> int:
     return next((k for k in nearest if n % k == 0), 1)
 
 
-class Linear(NamedTuple):
-    """A linear layer: its inputs and outputs, and which of them tensor ranks share out; neither, if each has all."""
+class LayerKind(NamedTuple):
+    """What layers of one model may differ in: whether a layer has experts in its MLP's place."""
 
-    name: str
-    inputs: int
-    outputs: int
-    shared: str  # 'outputs', 'inputs' or ''
-
-    def on_rank(self, t: int) -> tuple[int, int]:
-        """Inputs and outputs on one of t tensor ranks."""
-        return (
-            self.inputs // (t if self.shared == "inputs" else 1),
-            self.outputs // (t if self.shared == "outputs" else 1),
-        )
+    experts: bool = False
 
 
 @dataclass(frozen=True)
@@ -212,40 +202,6 @@ class ModelConfig:
         """Elements of a token's queries, keys and values, the outputs of a query-key-value linear."""
         return self.heads * self.query_head_size + self.keys_and_values_width
 
-    @cached_property
-    def latent_width(self) -> int:
-        """Elements of a token's latents, from which `kv_latent` and `query_latent` make all heads; 0 without them."""
-        return self.kv_latent + self.query_latent
-
-    @cached_property
-    def attention_linears(self) -> tuple[Linear, ...]:
-        """Attention's linears: query-key-value and projection, or those of latent attention.
-
-        There what all heads are made from is computed by every tensor rank (DeepSeek-AI 2024, arXiv:2412.19437,
-        Section 2.1.1). It comes with the turned part of the key, which all heads share.
-        """
-        h, projection = self.hidden, Linear("projection", self.attention_width, self.hidden, "inputs")
-        if not self.kv_latent:
-            return Linear("qkv", h, self.qkv_width, "outputs"), projection
-        keys_and_values = 2 * self.heads * self.head_size
-        queries, latent = self.heads * self.query_head_size, self.query_latent
-        down = (Linear("query_down", h, latent, ""),) if latent else ()
-        return (
-            *down,
-            Linear("query", latent or h, queries, "outputs"),
-            Linear("kv_down", h, self.kv_latent + self.rotary_dim, ""),
-            Linear("kv", self.kv_latent, keys_and_values, "outputs"),
-            projection,
-        )
-
-    @cached_property
-    def linears(self) -> tuple[Linear, ...]:
-        """Attention's linears, and those of the MLP that all tokens of a layer go through, if there is one."""
-        if not self.common_width:
-            return self.attention_linears
-        up = Linear("up", self.hidden, self.common_outputs, "outputs")
-        return *self.attention_linears, up, Linear("down", self.common_width, self.hidden, "inputs")
-
     @property
     def mlp_width(self) -> int:
         """Inputs of the MLP's second linear: `ffn_hidden`, or 4h."""
@@ -266,31 +222,34 @@ class ModelConfig:
         """Inputs of an expert's second linear: `expert_ffn_hidden`, or those of the MLP."""
         return self.expert_ffn_hidden or self.mlp_width
 
-    @cached_property
-    def common_width(self) -> int:
-        """Width of the MLP that all tokens of a layer go through: with experts that of the shared one, if any."""
-        return self.shared_expert_ffn_hidden if self.experts else self.mlp_width
+    def layer_kind(self, layer: int) -> LayerKind:
+        """The kind of a layer, counted from 0."""
+        return LayerKind(self.experts > 0 and layer >= self.dense_layers)
+
+    @property
+    def usual_kind(self) -> LayerKind:
+        """The kind of the layers behind the first `dense_layers`: with experts, if the model has any."""
+        return LayerKind(self.experts > 0)
 
     @cached_property
-    def common_outputs(self) -> int:
-        """Outputs of the first linear of that MLP."""
-        return self.common_width * self.branches
+    def layer_kinds(self) -> tuple[LayerKind, ...]:
+        """The different kinds of the model's layers, the usual one first."""
+        return tuple(dict.fromkeys((self.usual_kind, *map(self.layer_kind, range(self.all_layers)))))
 
-    def has_experts(self, layer: int) -> bool:
-        """Whether a layer, counted from 0, has experts in its MLP's place."""
-        return self.experts > 0 and layer >= self.dense_layers
+    @cached_property
+    def kind_of_layers(self) -> tuple[int, ...]:
+        """For every layer, those of multi-token prediction included, its kind's place in `layer_kinds`.
+
+        Empty if all layers are alike.
+        """
+        if len(self.layer_kinds) == 1:
+            return ()
+        return tuple(self.layer_kinds.index(self.layer_kind(layer)) for layer in range(self.all_layers))
 
     @property
     def all_layers(self) -> int:
         """The layers that the pipeline's stages hold: l, and behind them those of multi-token prediction."""
         return self.layers + self.mtp_layers
-
-    @cached_property
-    def dense(self) -> "ModelConfig":
-        """The model with layers as the first ones are, which have no experts."""
-        return replace(
-            self, experts=0, experts_per_token=0, expert_ffn_hidden=0, shared_expert_ffn_hidden=0, dense_layers=0
-        )
 
     @property
     def is_gpt(self) -> bool:
@@ -482,9 +441,14 @@ class ParallelConfig:
         return self.expert_tensor_ranks < self.t
 
     @property
+    def expert_parts(self) -> int:
+        """Parts into which a layer's experts are divided among ranks: e*etp."""
+        return self.e * self.expert_tensor_ranks
+
+    @property
     def expert_replicas(self) -> int:
         """Ranks that hold the same part of the same experts: d*c*t/(e*etp)."""
-        return self.weight_replicas * self.t // (self.e * self.expert_tensor_ranks)
+        return self.weight_replicas * self.t // self.expert_parts
 
     @property
     def sequence_shards(self) -> int:
@@ -673,11 +637,6 @@ class TrainingConfig:
         """The model with as many tokens of a sequence as a context rank has, s/c: for all but attention's keys."""
         c = self.parallel.c
         return self.model if c == 1 else _shortened(self.model, c)
-
-    @cached_property
-    def dense(self) -> "TrainingConfig":
-        """The configuration of a model whose layers are all as the first ones, which have no experts."""
-        return TrainingConfig(self.model.dense, replace(self.parallel, e=1, etp=0, capacity_factor=0.0))
 
     @property
     def tied_ranks(self) -> tuple[int, int] | None:

@@ -4,67 +4,66 @@ Letters as in Section 3.1. Communication volumes are in elements, as in the pape
 of a ratio share a unit.
 """
 
+from functools import lru_cache
 from math import sqrt
 
-from ptdp_core.config import ModelConfig
+from ptdp_core.config import LayerKind, ModelConfig
+from ptdp_core.layers.blocks import LayerRun, block, embedding_parameters, ends, output_parameters
+from ptdp_core.layers.parts import Parameter
 
 
 def parameters(model: ModelConfig) -> int:
     """Parameters of the model, exactly. For a GPT, P = 12lh^2 (1 + 13/(12h) + (V + s)/(12lh)) (eq. 2).
 
-    In general, with c = `qkv_width`, w = `attention_width`, f = `mlp_width` and u = `mlp_outputs` (f, or 2f with a
-    gate), a layer has ch + wh + uh + fh weights, c + h + u + h biases, and two norms of h weights (and h biases). There
-    is one more norm at the end, which equation 2 leaves out; so it is left out here for a GPT. In place of its MLP a
-    layer with experts has E of them, the one that all tokens share, and a router of Eh, none with a bias. Latent
-    attention (`ModelConfig.attention_linears`) normalises what it makes heads from. A layer of multi-token prediction
-    has three norms and 2h^2 weights more, which bring two vectors together (arXiv:2412.19437, Section 2.2).
+    In general they are those of its layers and of both ends (`layers.blocks`). There is one more norm at the end, which
+    equation 2 leaves out; so it is left out here for a GPT.
     """
-    return _parameters(model, model.experts)
+    layers = sum([count * sum([item.elements for item in own]) for count, own in _layers(model)])
+    last = output_parameters(model, 1, own_table=False)
+    norm = sum([item.elements for item in last if not item.is_matrix]) if model.is_gpt else 0
+    own = (*embedding_parameters(model, 1), *last, *_further(model))
+    return layers + sum([item.elements for item in own]) - norm
 
 
 def active_parameters(model: ModelConfig) -> int:
     """Those of `parameters` that a token goes through: with experts k of the E of each layer."""
-    return _parameters(model, model.experts_per_token)
+    idle = [
+        count * sum([item.elements - _active(model, item) for item in own if item.stacked])
+        for count, own in _layers(model)
+    ]
+    return parameters(model) - sum(idle)
 
 
-def _parameters(model: ModelConfig, experts: int) -> int:
-    """The parameters with so many experts in a layer that has any."""
-    h, c, u = model.hidden, model.qkv_width, model.mlp_outputs
-    norm = h if model.norm == "rmsnorm" else 2 * h
-    dense = model.dense_layers if model.experts else model.layers
-    attention = 2 * norm + (c + h if model.bias else 0)
-    attention += 2 * norm // h * model.head_size if model.qk_norm else 0
-    attention += norm // h * model.latent_width
-    mlp = u + h if model.bias else 0
-    dense += model.mtp_layers if not model.experts else 0
-    layers = model.all_layers * attention + dense * (_dense_weights(model) + mlp)
-    layers += (model.all_layers - dense) * _mixed_weights(model, experts)
-    layers += model.mtp_layers * (2 * h * h + 3 * norm)
-    tables = model.vocab * (1 if model.tied_embeddings else 2) + (model.seq if model.positions == "learned" else 0)
-    return layers + tables * h + (0 if model.is_gpt else norm)
+def _layers(model: ModelConfig) -> list[tuple[int, tuple[Parameter, ...]]]:
+    """For each kind of layer how many there are, and the parameters of one."""
+    counts = _counts(model)
+    return [(counts[kind], block(model, LayerRun(), kind).parameters) for kind in model.layer_kinds]
 
 
-def _attention_weights(model: ModelConfig) -> int:
-    return sum(linear.inputs * linear.outputs for linear in model.attention_linears)
+def _counts(model: ModelConfig) -> dict[LayerKind, int]:
+    """How many layers there are of each kind."""
+    held = model.kind_of_layers or (0,) * model.all_layers
+    return {kind: held.count(number) for number, kind in enumerate(model.layer_kinds)}
 
 
-def _dense_weights(model: ModelConfig) -> int:
-    return _attention_weights(model) + model.hidden * (model.mlp_outputs + model.mlp_width)
+def _further(model: ModelConfig) -> list[Parameter]:
+    """What layers of multi-token prediction have beside a layer."""
+    return [item for item in ends(model)[1].parameters if item.name.startswith("mtp.")]
 
 
-def _mixed_weights(model: ModelConfig, experts: int) -> int:
-    """Elements of the matrices of a layer with so many experts: theirs, the shared one's, the router's, attention's."""
-    expert = model.hidden * model.expert_width * (model.branches + 1)
-    shared = model.hidden * (model.common_outputs + model.common_width)
-    return _attention_weights(model) + experts * expert + shared + model.hidden * model.experts
+def _active(model: ModelConfig, parameter: Parameter) -> int:
+    """Elements of a parameter that a token goes through: of experts those of k."""
+    return parameter.elements // model.experts * model.experts_per_token if parameter.stacked else parameter.elements
 
 
-def layer_weights(model: ModelConfig) -> int:
-    """Elements of the matrices of a layer that a token goes through: 12h^2 of a GPT, in general h(c + w + u + f).
+@lru_cache(maxsize=256)
+def layer_weights(model: ModelConfig, kind: LayerKind | None = None) -> int:
+    """Elements of the matrices of a layer that a token goes through: 12h^2 of a GPT.
 
-    With experts these are those of k, of the shared one and of the router (see `parameters`).
+    With experts these are those of k, of the shared one and of the router.
     """
-    return _mixed_weights(model, model.experts_per_token) if model.experts else _dense_weights(model)
+    own = block(model, LayerRun(), kind or model.usual_kind).parameters
+    return sum([_active(model, item) for item in own if item.is_matrix])
 
 
 def flops_per_iteration(model: ModelConfig, B: int) -> int:
@@ -92,16 +91,14 @@ def hardware_flops_per_iteration(model: ModelConfig, B: int, recompute: str) -> 
 
 
 def forward_flops(model: ModelConfig, B: int) -> int:
-    """FLOPs of all layers' forward pass, where the first ones may have an MLP and the others experts."""
-    dense = model.dense_layers if model.experts else 0
-    more = dense * (layer_weights(model) - _dense_weights(model))
-    merged = model.mtp_layers * 2 * model.hidden**2
-    return model.all_layers * layer_forward_flops(model, B) - 2 * B * model.seq * (more - merged)
+    """FLOPs of all layers' forward pass, which may differ, and of what multi-token prediction brings together."""
+    layers = sum([count * layer_forward_flops(model, B, kind) for kind, count in _counts(model).items()])
+    return layers + 2 * B * model.seq * model.mtp_layers * 2 * model.hidden**2
 
 
-def layer_forward_flops(model: ModelConfig, B: int) -> int:
+def layer_forward_flops(model: ModelConfig, B: int, kind: LayerKind | None = None) -> int:
     """FLOPs of a layer's forward pass, 24Bsh^2 + 4Bs^2h for a GPT (Appendix): 2 an element of a matrix and token."""
-    return 2 * B * model.seq * layer_weights(model) + attention_core_flops(model, B)
+    return 2 * B * model.seq * layer_weights(model, kind) + attention_core_flops(model, B)
 
 
 def attention_core_flops(model: ModelConfig, B: int) -> int:
@@ -159,7 +156,7 @@ def tensor_parallel_elements(model: ModelConfig, b: int, t: int) -> float:
 
 
 def ring_factor(k: int) -> float:
-    """Share of a tensor that a ring of k ranks moves in each of its two phases: (k - 1)/k (Section 3.3.1)."""
+    """GpuShare of a tensor that a ring of k ranks moves in each of its two phases: (k - 1)/k (Section 3.3.1)."""
     return (k - 1) / k
 
 

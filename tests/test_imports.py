@@ -26,6 +26,7 @@ LEVELS = (
     ("ptdp_core.fields", "ptdp_core.pipeline_layout"),
     ("ptdp_core.schedules",),  # tables of actions: a configuration asks them for its schedule
     ("ptdp_core.config",),
+    ("ptdp_core.layers",),
     ("ptdp_core.formulas",),
     ("ptdp_core.layout",),
     ("ptdp_core.simulator", "ptdp_core.engine"),

@@ -1,13 +1,13 @@
 """Section `simulated`: the simulator's iteration of every point of the paper, and of a few other configurations."""
 
 import json
-from collections.abc import Callable
 
 from benchmarks.exact.quantities import PROBLEM, Entry, Quantities, Section, Value, schedule_of, shards_of
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.formulas import flops_per_iteration, model_flops_per_iteration, parameters
+from ptdp_core.layers.blocks import LayerRun, block, ends
+from ptdp_core.layers.parts import Work
 from ptdp_core.simulator import Cluster, load_cluster, read_parameters, simulate
-from ptdp_core.simulator import operators as ops
 from results import ROOT
 
 PAPER_POINTS = ROOT / "benchmarks" / "paper_points.json"
@@ -71,17 +71,15 @@ def _entry(config: TrainingConfig, cluster: Cluster) -> Entry:
     return Entry(quantities, schedule, shards)
 
 
-def _passes(config: TrainingConfig) -> dict[str, list[ops.Work]]:
+def _passes(config: TrainingConfig) -> dict[str, list[Work]]:
     """The work of one microbatch in one layer, forward and backward, and at both ends of the pipeline together."""
     parallel = config.parallel
-
-    def work(of: Callable[..., ops.Work]) -> ops.Work:
-        return of(config.model, parallel.b, parallel.t, sequence_parallel=parallel.sequence_parallel)
-
+    run = LayerRun(parallel.b, parallel.t, parallel.sequence_parallel)
+    layer = block(config.model, run, config.model.usual_kind)
     return {
-        "layer forward": [work(ops.layer_forward)],
-        "layer backward": [work(ops.layer_backward)],
-        "ends": [work(end) for end in ops.ENDS],
+        "layer forward": [layer.forward],
+        "layer backward": [layer.backward],
+        "ends": [work for end in ends(config.model, run) for work in (end.forward, end.backward)],
     }
 
 

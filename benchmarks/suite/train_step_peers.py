@@ -16,7 +16,7 @@ from ptdp_core.engine.pipeline import Batch
 STD = 0.02
 
 
-class Block(nn.Module):
+class PeerBlock(nn.Module):
     """A plain transformer layer; with `fused` one QKV layer, else three (what `parallelize_module` can split)."""
 
     def __init__(self, h: int, heads: int, fused: bool) -> None:
@@ -46,7 +46,7 @@ class PlainGPT(nn.Module):
     def __init__(self, model: ModelConfig, fused: bool) -> None:
         super().__init__()
         self.word, self.position = nn.Embedding(model.vocab, model.hidden), nn.Embedding(model.seq, model.hidden)
-        self.blocks = nn.ModuleList(Block(model.hidden, model.heads, fused) for _ in range(model.layers))
+        self.blocks = nn.ModuleList(PeerBlock(model.hidden, model.heads, fused) for _ in range(model.layers))
         self.norm = nn.LayerNorm(model.hidden)
         for parameter in self.parameters():
             if parameter.dim() > 1:

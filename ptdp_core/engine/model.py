@@ -277,7 +277,7 @@ class Layer(nn.Module):
         self.attention = Attention(build, f"{name}.attention", layer)
         self.mlp_norm = Norm(build, f"{name}.mlp_norm")
         self.mlp: MLP | MixtureOfExperts
-        if build.model.has_experts(layer):
+        if build.model.layer_kind(layer).experts:
             stds = STD, STD / sqrt(2 * build.model.layers)
             self.mlp = MixtureOfExperts(
                 build.model, build.make, build.routing, f"{name}.mlp", stds, build.sequence_parallel

@@ -2,56 +2,49 @@
 
     grid            `RankGrid`: the p*t*c*d ranks and their groups (Section 3.1)
     stages          the layers of each stage, and of each pipeline rank's chunks (Section 2.2.2)
-    parameters      every parameter by name, and the `ShardSpec` of a tensor rank's part (Section 2.3)
-    communication   collectives of a layer and of a step, and messages between stages (Sections 2.3, 3.2 and 4.1)
+    parameters      the parameters of each pipeline rank: those of its layers, by name and by number (Section 2.3)
+    communication   collectives of a stage and of a step, and messages between stages (Sections 2.3, 3.2 and 4.1)
 
-Standard library only; it knows the configuration and nothing of torch, times or bytes.
+What a layer is made of, `layers` says. Standard library only; nothing of torch, times or bytes.
 """
 
-from ptdp_core.layout.communication import (
+from ptdp_core.layers.blocks import OUTPUT, WORD_EMBEDDING, embedding_parameters, layer_parameters
+from ptdp_core.layers.parts import (
     ACTIVATION,
     ALL_REDUCE,
     ALL_TO_ALL,
+    COLUMN,
     FP32,
     GRADIENT,
+    ROW,
     WEIGHT,
-    Boundary,
     Collective,
+    Parameter,
     PassCollectives,
+    ShardSpec,
+)
+from ptdp_core.layout.communication import (
+    Boundary,
     Transfer,
     all_reduces,
     boundary_transfers,
-    context_passes,
-    embedding_passes,
-    expert_passes,
     gather_transfers,
     layer_passes,
-    logits_passes,
     recomputation_gathers,
-    recomputed_context_passes,
+    recomputed_passes,
     stage_passes,
     step_collectives,
 )
 from ptdp_core.layout.grid import RankGrid, node_of
 from ptdp_core.layout.parameters import (
-    COLUMN,
-    OUTPUT,
-    ROW,
-    WORD_EMBEDDING,
-    Parameter,
-    ShardSpec,
     chunk_parameters,
     elements_held,
-    embedding_parameters,
     expert_elements,
-    layer_expert_elements,
-    layer_parameters,
     rank_elements,
     table_elements,
-    usual_layer,
     whole_elements,
 )
-from ptdp_core.layout.stages import RankKinds, chunk_layers, dense_of, rank_kinds, stage_layers
+from ptdp_core.layout.stages import RankKinds, chunk_layers, layers_by_kind, rank_kinds, stage_layers
 
 __all__ = [
     "ACTIVATION",
@@ -76,27 +69,21 @@ __all__ = [
     "boundary_transfers",
     "chunk_layers",
     "chunk_parameters",
-    "context_passes",
-    "dense_of",
     "elements_held",
     "embedding_parameters",
-    "embedding_passes",
     "expert_elements",
-    "expert_passes",
     "gather_transfers",
-    "layer_expert_elements",
     "layer_parameters",
     "layer_passes",
-    "logits_passes",
+    "layers_by_kind",
     "node_of",
     "rank_elements",
     "rank_kinds",
     "recomputation_gathers",
-    "recomputed_context_passes",
+    "recomputed_passes",
     "stage_layers",
     "stage_passes",
     "step_collectives",
     "table_elements",
-    "usual_layer",
     "whole_elements",
 ]

@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
-from ptdp_core.config import TrainingConfig
+from ptdp_core.config import ModelConfig, TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.pipeline_layout import stage_sizes
 from ptdp_core.schedules import StagePlacement
@@ -45,37 +45,38 @@ class RankKinds(NamedTuple):
     - `of[pp]`: the kind of rank pp, an index into the others
     - `ranks`: the first rank of each kind
     - `chunks`: the number of layers of each of its model chunks
-    - `dense`: how many of all its layers have no experts, of a model with experts
+    - `layers`: how many of all its layers are of each of the model's kinds of layers (`ModelConfig.layer_kinds`)
     """
 
     of: tuple[int, ...]
     ranks: tuple[int, ...]
     chunks: tuple[tuple[int, ...], ...]
-    dense: tuple[int, ...]
+    layers: tuple[tuple[int, ...], ...]
 
-    def elements(self, layer: int, dense_layer: int) -> list[int]:
-        """By rank the elements of all its layers, of so many in each, and of so many in each without experts."""
-        of_layers = zip(self.chunks, self.dense, strict=True)
-        by_kind = [layer * (sum(chunks) - dense) + dense_layer * dense for chunks, dense in of_layers]
+    def elements(self, by_layer: Sequence[int]) -> list[int]:
+        """By rank the elements of all its layers, of so many in each kind of layer."""
+        by_kind = [sum([count * each for count, each in zip(held, by_layer, strict=True)]) for held in self.layers]
         return [by_kind[kind] for kind in self.of]
 
 
 def rank_kinds(config: TrainingConfig) -> RankKinds:
     """The kinds of pipeline ranks of a configuration."""
     model, parallel = config.model, config.parallel
-    dense = model.dense_layers if model.experts else 0
-    return _rank_kinds(model.all_layers, parallel.placement, parallel.pipeline_layout, dense)
+    return _rank_kinds(model.all_layers, parallel.placement, parallel.pipeline_layout, model.kind_of_layers)
 
 
 @lru_cache(maxsize=1024)
-def _rank_kinds(layers: int, placement: StagePlacement, pipeline_layout: str, dense_layers: int) -> RankKinds:
+def _rank_kinds(
+    layers: int, placement: StagePlacement, pipeline_layout: str, kind_of_layers: tuple[int, ...]
+) -> RankKinds:
     held = stage_layers(layers, placement.p * placement.v, pipeline_layout)
-    lengths, dense = list(map(len, held)), dense_of(held, dense_layers)
-    kinds: dict[tuple[tuple[int, ...], int, int, bool, bool], int] = {}
+    counts = _by_kind(held, kind_of_layers)
+    kinds: dict[tuple[tuple[int, ...], tuple[int, ...], int, bool, bool], int] = {}
     of, ranks = [], []
     for pp, stages in enumerate(placement.stages):
-        chunks, without = tuple([lengths[stage] for stage in stages]), sum([dense[stage] for stage in stages])
-        kind = (chunks, without, placement.sends(pp), pp == placement.first, pp == placement.last)
+        chunks = tuple([len(held[stage]) for stage in stages])
+        together = tuple(map(sum, zip(*[counts[stage] for stage in stages], strict=True)))
+        kind = (chunks, together, placement.sends(pp), pp == placement.first, pp == placement.last)
         if kind not in kinds:
             kinds[kind] = len(kinds)
             ranks.append(pp)
@@ -83,9 +84,16 @@ def _rank_kinds(layers: int, placement: StagePlacement, pipeline_layout: str, de
     return RankKinds(tuple(of), tuple(ranks), tuple(kind[0] for kind in kinds), tuple(kind[1] for kind in kinds))
 
 
-def dense_of(stages: Iterable[range], dense_layers: int) -> list[int]:
-    """How many of the first `dense_layers` layers of the model each stage has."""
-    return [max(0, min(layers.stop, dense_layers) - layers.start) for layers in stages]
+def layers_by_kind(stages: Iterable[range], model: ModelConfig) -> list[tuple[int, ...]]:
+    """How many layers of each kind (`ModelConfig.layer_kinds`) each stage has."""
+    return _by_kind(stages, model.kind_of_layers)
+
+
+def _by_kind(stages: Iterable[range], kind_of_layers: tuple[int, ...]) -> list[tuple[int, ...]]:
+    if not kind_of_layers:
+        return [(len(layers),) for layers in stages]
+    held = [kind_of_layers[layers.start : layers.stop] for layers in stages]
+    return [tuple(of.count(kind) for kind in range(max(kind_of_layers) + 1)) for of in held]
 
 
 def chunk_layers(layers: int, placement: StagePlacement, pp: int, pipeline_layout: str = "") -> tuple[range, ...]:

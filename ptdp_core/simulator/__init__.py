@@ -3,7 +3,7 @@
 - `simulate.py`: `simulate(config, cluster) -> Estimate`; `estimate.py`: the `Estimate`
 - `clusters/*.toml`: every number of the hardware model; `cluster.py` reads them
 - `software.py`: optional features of a training program that the paper's code does not have
-- `operators.py`: the work of a GPU (GEMMs, bytes, all-reduces); `kernels.py` and `network.py`: its cost
+- `kernels.py` and `network.py`: what the work of a GPU costs that `ptdp_core/layers` counts (GEMMs, bytes, all-reduces)
 - `costs.py`: times of stages, messages, reductions and the optimizer of one configuration; `memory.py`: its bytes
 - `executor.py`: event-driven execution of a lowered schedule; `steady_state.py`: the same for any length, exactly;
   `native.c` and `native.py`: both compiled, where they could be

@@ -24,8 +24,8 @@ def family_least_memory(config: TrainingConfig, model: CostModel) -> int:
     The rank of the first stage holds one microbatch of one of its chunks at least. `config` has the fewest bytes of
     model states of them all (`Family.frugal`).
     """
-    parameters, layers, of_experts = model.rank_sizes(config)[config.parallel.placement.first]
-    memory = rank_memory(config, model.cluster, parameters, layers, 1, False, model.software, of_experts=of_experts)
+    sizes, layer = model.rank_sizes(config)[config.parallel.placement.first], model.layer_bytes(config)
+    memory = rank_memory(config, model.cluster, sizes, layer, 1, False, model.software)
     return sum(memory.values())
 
 

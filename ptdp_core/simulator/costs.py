@@ -8,33 +8,33 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from math import fsum
-from typing import Any, NamedTuple, TypeVar
+from typing import TypeVar
 
-from ptdp_core.config import TrainingConfig
+from ptdp_core.config import LayerKind, TrainingConfig
+from ptdp_core.errors import ConfigurationError
+from ptdp_core.layers.blocks import LayerRun, ends, layer_of
+from ptdp_core.layers.experts import places
+from ptdp_core.layers.parts import Block, Collective, Work, total
+from ptdp_core.layers.techniques import RECIPES, RECOMPUTATION_BACKWARD, RECOMPUTATION_FORWARD
 from ptdp_core.layout import (
     Boundary,
-    Collective,
     RankGrid,
-    context_passes,
-    dense_of,
     elements_held,
     expert_elements,
-    layer_expert_elements,
     layer_passes,
+    layers_by_kind,
     rank_elements,
     rank_kinds,
     recomputation_gathers,
-    recomputed_context_passes,
+    recomputed_passes,
     stage_layers,
     table_elements,
-    usual_layer,
 )
 from ptdp_core.schedules import definition
-from ptdp_core.simulator import experts, fp8, operators
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.executor import PICOSECONDS
 from ptdp_core.simulator.kernels import FP16_BYTES, KernelModel
-from ptdp_core.simulator.memory import FP32_GRADIENT_BYTES, updated
+from ptdp_core.simulator.memory import FP32_GRADIENT_BYTES, LayerBytes, RankSizes, layer_bytes, updated
 from ptdp_core.simulator.network import Group, NetworkModel, data_group, expert_group, tensor_group
 from ptdp_core.simulator.software import Software
 
@@ -44,6 +44,9 @@ NOT_IN_PASSES = frozenset(("d", "B", "schedule", "data_parallel", "sharded_optim
 NOT_IN_PARTS = NOT_IN_PASSES | {"p", "v", "pipeline_layout"}
 # The bytes moved per parameter to flatten gradients into the all-reduce's buffer and back.
 GRADIENT_COPY_BYTES = 12
+# The share of the bytes of a sum inside a product that other tiles' products do not hide: the median of 144 products on
+# a B200, with an fp32 sum and without (MooreThreads/SimuMax, configs/system/b200_bf16_ceperm.json).
+EXPOSED_ACCUMULATION = 0.56
 
 T = TypeVar("T")
 
@@ -99,6 +102,23 @@ def hidden_in_pair(forward: StageTimes, backward: StageTimes) -> tuple[float, fl
         for whole, own in ((backward.backward, exchanges[1]), (forward.forward, exchanges[0]))
     )
     return of_forward, of_backward
+
+
+def narrow_kernels(cluster: Cluster, elements: str) -> KernelModel:
+    """The times of products of 'fp8' or 'fp4' on a cluster's GPU.
+
+    Raises ConfigurationError if its file gives none.
+    """
+    peak, plateau, size, example = {
+        "fp8": (cluster.fp8_peak_flops, cluster.fp8_gemm_plateau, 1.0, "h100"),
+        "fp4": (cluster.fp4_peak_flops, cluster.fp4_gemm_plateau, 1 / 2, "b200"),
+    }[elements]
+    if not peak:
+        raise ConfigurationError(
+            f"fp8_recipe on {cluster.name}, whose file has no {elements}_peak_flops; needs a GPU with "
+            f"{elements.upper()}; try fp8_recipe='none', or the cluster {example}"
+        )
+    return KernelModel(replace(cluster, peak_flops=peak, gemm_plateau=plateau), operand_bytes=size)
 
 
 class Stages(tuple[StageTimes, ...]):
@@ -185,14 +205,6 @@ def _has_replicas(config: TrainingConfig) -> bool:
     return config.parallel.weight_replicas > 1 or config.parallel.expert_replicas > 1
 
 
-class RankSizes(NamedTuple):
-    """The parameters on one GPU of a pipeline rank, the layers of its longest chunk, and the parameters of experts."""
-
-    parameters: int
-    layers: int
-    experts: int
-
-
 class CostModel:
     """The times of any configuration on one cluster, by its kernel and network models.
 
@@ -206,7 +218,8 @@ class CostModel:
         self.network = NetworkModel(cluster)
         self._narrow: dict[str, KernelModel] = {}
         self._stages: dict[tuple[object, ...], Stages] = {}
-        self._parts: dict[tuple[object, ...], tuple[StageTimes, StageTimes, StageTimes, StageTimes]] = {}
+        self._parts: dict[tuple[object, ...], tuple[list[StageTimes], StageTimes, StageTimes]] = {}
+        self._layer_bytes: dict[tuple[object, ...], LayerBytes] = {}
         self._sizes: dict[tuple[object, ...], list[RankSizes]] = {}
         self._boundaries: dict[tuple[object, ...], list[bool]] = {}
         self.least_flushes: dict[tuple[object, ...], float] = {}  # see `bounds.least_time`
@@ -220,10 +233,10 @@ class CostModel:
     def narrow_kernels(self, elements: str) -> KernelModel:
         """The times of products of such elements, 'fp8' or 'fp4'; raises ConfigurationError on GPUs without them."""
         if elements not in self._narrow:
-            self._narrow[elements] = fp8.kernels(self.cluster, elements)
+            self._narrow[elements] = narrow_kernels(self.cluster, elements)
         return self._narrow[elements]
 
-    def seconds(self, work: operators.Work, group: Group, hidden: float = 0.0) -> float:
+    def seconds(self, work: Work, group: Group, hidden: float = 0.0) -> float:
         """Seconds of work on a GPU of a tensor-parallel group, less the `hidden` seconds of overlapped collectives.
 
         It takes at least as long as the host needs to issue all of it.
@@ -239,27 +252,26 @@ class CostModel:
         host = work.calls * self.cluster.host_per_call
         return device + host if self.software.blocking_launches else max(device, host)
 
-    def communication(self, work: operators.Work, group: Group) -> float:
+    def communication(self, work: Work, group: Group) -> float:
         """Seconds of the collectives of work on a GPU of a tensor-parallel group."""
         width = self.cluster.element_bytes / FP16_BYTES
         return fsum(self.network.all_reduce(group, width * size) for size in work.all_reduce_bytes) + fsum(
             self.network.one_way(group, width * size) for size in work.one_way_bytes
         )
 
-    def _hidden(self, config: TrainingConfig, group: Group) -> float:
+    def _hidden(self, config: TrainingConfig, layer: Block, group: Group) -> float:
         """Seconds that a layer's backward pass saves by overlapping collectives of column-parallel linears with GEMMs.
 
         The all-reduce of the input's gradient of each (query-key-value, h to 4h) overlaps with the GEMM for the
         weight's gradient, for as long as the shorter of both lasts. With sequence parallelism the reduce-scatter does,
         and the all-gather of the input overlaps with the GEMM for the input's gradient.
         """
-        model, b, t = config.local_model, config.parallel.b, config.parallel.t
-        calls = layer_passes(model, b, t, whole_experts=config.parallel.whole_experts).backward
-        if not self.software.overlapped_all_reduce or not calls:
+        if not self.software.overlapped_all_reduce or config.parallel.t == 1:
             return 0.0
-        size = self.cluster.element_bytes * calls[0].elements
-        weights = operators.column_weight_gradients(model, b, t)
-        recipe = fp8.RECIPES.get(config.parallel.fp8_recipe)
+        size = self.cluster.element_bytes * config.local_model.seq * config.parallel.b * config.model.hidden
+        products = [part.weights for part in layer.parts if part.is_column_parallel]
+        weights = [gemm for work in products for gemm in (*work.gemms, *(gemm for _, gemm in work.narrow_gemms))]
+        recipe = RECIPES.get(config.parallel.fp8_recipe)
         kernels = self.narrow_kernels(recipe.elements) if recipe else self.kernels
         if not config.parallel.sequence_parallel:
             return fsum(min(kernels.gemm(*gemm), self.network.all_reduce(group, size)) for gemm in weights)
@@ -267,7 +279,7 @@ class CostModel:
         one_way = self.network.one_way(group, size)
         return fsum(min(kernels.gemm(*gemm), one_way) for gemm in (*weights, *inputs))
 
-    def _traffic(self, work: operators.Work) -> float:
+    def _traffic(self, work: Work) -> float:
         """The bytes that memory-bound kernels move: counted in fp16, except those that are fp32 in any precision."""
         in_precision = work.traffic_bytes - work.wide_bytes
         return work.traffic_bytes + (self.cluster.element_bytes / FP16_BYTES - 1) * in_precision
@@ -283,8 +295,15 @@ class CostModel:
         """The sizes of each pipeline rank; cached."""
         parallel = config.parallel
         placement = definition(parallel.schedule).placement
-        shared = parallel.e * parallel.expert_tensor_ranks
-        key = (config.model, parallel.t, shared, parallel.p, parallel.v, placement, parallel.pipeline_layout)
+        key = (
+            config.model,
+            parallel.t,
+            parallel.expert_parts,
+            parallel.p,
+            parallel.v,
+            placement,
+            parallel.pipeline_layout,
+        )
         if key not in self._sizes:
             kinds = rank_kinds(config)
             layers = [max(chunks) for chunks in kinds.chunks]
@@ -296,26 +315,11 @@ class CostModel:
         parts, model, parallel = fields_but(config, NOT_IN_PARTS), config.model, config.parallel
         if parts not in self._parts:
             embedding, logits = self._end_times(config)
-            layer = self._layer_times(config)
-            first = self._layer_times(config.dense) if model.experts and model.dense_layers else layer
-            self._parts[parts] = layer, first, embedding, logits
-        layer, first, embedding, logits = self._parts[parts]
+            self._parts[parts] = [self._layer_times(config, kind) for kind in model.layer_kinds], embedding, logits
+        layers, embedding, logits = self._parts[parts]
         held = stage_layers(model.all_layers, parallel.p * parallel.v, parallel.pipeline_layout)
-        kinds = list(zip(map(len, held), dense_of(held, model.dense_layers), strict=True))
-        by_kind = {
-            (k, dense): StageTimes(
-                layer.fetch,
-                (k - dense) * layer.layers_forward + dense * first.layers_forward,
-                (k - dense) * layer.recompute
-                + dense * first.recompute
-                + fsum(self._gathered(config, call) for call in recomputation_gathers(config, k)),
-                (k - dense) * layer.layers_backward + dense * first.layers_backward,
-                weight_gradient=(k - dense) * layer.weight_gradient + dense * first.weight_gradient,
-                exchange=(k - dense) * layer.exchange,
-                recomputed_exchange=(k - dense) * layer.recomputed_exchange,
-            )
-            for k, dense in set(kinds)
-        }
+        kinds = layers_by_kind(held, model)
+        by_kind = {counts: self._stage(config, layers, counts) for counts in set(kinds)}
         stages = [by_kind[kind] for kind in kinds]
         for stage, end in ((0, embedding), (-1, logits)):
             before = stages[stage]
@@ -327,70 +331,67 @@ class CostModel:
             )
         return stages
 
-    def _accumulated(
-        self, config: TrainingConfig, backward: operators.Work, parameters: float, tensors: int
-    ) -> operators.Work:
-        """The work of a backward pass, and the addition of its weights' gradients to their sum, if there is one."""
-        if config.parallel.m == 1:
-            return backward
-        if self.software.fused_accumulation:
-            width = FP32_GRADIENT_BYTES if self.software.fp32_gradients else FP16_BYTES
-            return backward + operators.fused_gradient_accumulation(parameters, width)
-        return backward + operators.gradient_accumulation(parameters, tensors)
+    def _stage(self, config: TrainingConfig, layers: Sequence[StageTimes], counts: tuple[int, ...]) -> StageTimes:
+        """The times of a stage with so many layers of each kind."""
 
-    def _layer_times(self, config: TrainingConfig) -> StageTimes:
-        """The times of a stage of one layer, without what is restored for its recomputation."""
-        model, parallel = config.local_model, config.parallel
-        b, t = parallel.b, parallel.t
-        group = tensor_group(t, self.cluster.gpus_per_node)
-        context = operators.Context.of(parallel)
-        core: dict[str, Any] = {"scores": parallel.writes_scores, "context": context}
-        how = core | {"sequence_parallel": parallel.sequence_parallel}
-        layer_forward = operators.layer_forward(model, b, t, **how, whole_experts=parallel.whole_experts)
-        layer_backward = operators.layer_backward(model, b, t, **how, whole_experts=parallel.whole_experts)
-        if not parallel.fused:
-            layer_forward += operators.unfused_forward(model, b, t, **how)
-            layer_backward += operators.unfused_backward(model, b, t, **core)
-        if model.kv_latent:
-            layer_forward += operators.latent_forward(model, b, t)
-            layer_backward += operators.latent_backward(model, b, t)
-        weight_gradients = operators.layer_weight_gradients(model, b, t)
-        if parallel.fp8_recipe != "none":
-            linears, recipe = len(weight_gradients.gemms), fp8.RECIPES[parallel.fp8_recipe]
-            layer_forward = fp8.linears_in_fp8(layer_forward, linears, recipe) + fp8.input_casting(config)
-            layer_backward = fp8.linears_in_fp8(layer_backward, 2 * linears, recipe) + fp8.gradient_casting(config)
-            weight_gradients = fp8.linears_in_fp8(weight_gradients, linears, recipe)
-        if model.experts:
-            works = experts.works(config)
-            layer_forward, layer_backward = layer_forward + works.forward, layer_backward + works.backward
-            weight_gradients += works.weight_gradients
-        matrices = tuple(item for item in usual_layer(model) if item.is_matrix and not item.stacked)
-        weights_and_tensors = (
-            elements_held(matrices, t) + layer_expert_elements(config),
-            len(usual_layer(model)),
+        def summed(seconds: Callable[[StageTimes], float]) -> float:
+            return sum([count * seconds(layer) for count, layer in zip(counts, layers, strict=True)])
+
+        gathers = recomputation_gathers(config, sum(counts))
+        return StageTimes(
+            layers[0].fetch,
+            summed(lambda layer: layer.layers_forward),
+            summed(lambda layer: layer.recompute) + fsum(self._gathered(config, call) for call in gathers),
+            summed(lambda layer: layer.layers_backward),
+            weight_gradient=summed(lambda layer: layer.weight_gradient),
+            exchange=summed(lambda layer: layer.exchange),
+            recomputed_exchange=summed(lambda layer: layer.recomputed_exchange),
         )
-        layer_backward = self._accumulated(config, layer_backward, *weights_and_tensors)
-        hidden = self._hidden(config, group)
-        if parallel.c > 1:
-            layer_forward += operators.exchange_forward(model, b, t, context)
-            layer_backward += operators.exchange_backward(model, b, t, context)
-        backward, recompute = self.seconds(layer_backward, group, hidden), 0.0
+
+    def _accumulated(self, config: TrainingConfig, work: Work, elements: int, tensors: int) -> Work:
+        """The work of a backward pass, and the addition of its weights' gradients to their sum, if there is one.
+
+        Two reads and a write, or inside the products for the weights, which read and write a sum in place of a result:
+        so much of what that adds takes time as `EXPOSED_ACCUMULATION` says.
+        """
+        if config.parallel.m == 1:
+            return work
+        if not self.software.fused_accumulation:
+            return work + Work(traffic_bytes=6 * elements, kernels=tensors)
+        width = FP32_GRADIENT_BYTES if self.software.fp32_gradients else FP16_BYTES
+        exposed = EXPOSED_ACCUMULATION * (2 * width - 2) * elements
+        return work + Work(traffic_bytes=exposed, wide_bytes=exposed)
+
+    def layer_bytes(self, config: TrainingConfig) -> LayerBytes:
+        """The bytes of a layer; cached for configurations whose layers are alike."""
+        parts = fields_but(config, NOT_IN_PARTS)
+        if parts not in self._layer_bytes:
+            self._layer_bytes[parts] = layer_bytes(config)
+        return self._layer_bytes[parts]
+
+    def _layer_times(self, config: TrainingConfig, kind: LayerKind) -> StageTimes:
+        """The times of a stage of one layer, without what is restored for its recomputation."""
+        parallel, layer = config.parallel, layer_of(config, kind)
+        group = tensor_group(parallel.t, self.cluster.gpus_per_node)
+        hidden = self._hidden(config, layer, group)
+        matrices = [item for item in layer.parameters if item.is_matrix]
+        held, tensors = elements_held(matrices, parallel.t, parallel.expert_parts), len(layer.parameters)
+        into, out_of = layer.forward, self._accumulated(config, layer.backward, held, tensors)
+        weights = self.seconds(self._accumulated(config, layer.weights, held, tensors), group)
+        backward, recompute = self.seconds(out_of, group, hidden), 0.0
         if parallel.recompute == "full":
-            recompute = self.seconds(layer_forward + operators.RECOMPUTATION_BACKWARD, group)
+            recompute = self.seconds(into + RECOMPUTATION_BACKWARD, group)
         elif parallel.recomputes_attention:
             # In the midst of the layer's backward pass, whose work may hide the host's time for it.
-            again = operators.attention_core_forward(model, b, t, **core) + operators.RECOMPUTATION_BACKWARD
-            if not parallel.fused:
-                again += operators.unfused_attention_core_forward(model, b, t, context)
-            recompute = self.seconds(layer_backward + again, group, hidden) - backward
+            again = total([part.forward for part in layer.parts if part.name == "attention.core"])
+            recompute = self.seconds(out_of + again + RECOMPUTATION_BACKWARD, group, hidden) - backward
         if parallel.recompute == "full" or parallel.recomputes_attention:
-            layer_forward += operators.RECOMPUTATION_FORWARD
-        forward = self.seconds(layer_forward, group)
-        weights = self.seconds(self._accumulated(config, weight_gradients, *weights_and_tensors), group)
-        waits = self.context_waits(config)
+            into += RECOMPUTATION_FORWARD
+        forward = self.seconds(into, group)
+        waits = self.context_waits(config, kind)
         forward, backward, recompute = forward + waits[0], backward + waits[1], recompute + waits[2]
         exchange = repeated = 0.0
-        if model.experts:
+        if kind.experts:
             exchange = self.expert_exchange(config)
             forward_launches, backward_launches = self.expert_launches(config)
             forward += exchange + forward_launches
@@ -412,44 +413,48 @@ class CostModel:
         """Seconds of the all-to-alls of a layer's pass, dispatch and combine, on the busiest expert-parallel rank.
 
         Nothing else is computed meanwhile. With `deduplicated_dispatch` a token goes once to each rank and once to each
-        node, with `overlapped_exchange` all of it hides, as it is shorter than what another microbatch computes.
+        node (so do DeepSeek's DeepEP and NVIDIA's HybridEP), with `overlapped_exchange` all of it hides, as it is
+        shorter than what another microbatch computes.
         """
-        parallel = config.parallel
+        parallel, model = config.parallel, config.model
         if parallel.e == 1 or self.software.overlapped_exchange:
             return 0.0
         group = expert_group(parallel.e, parallel.expert_tensor_ranks, self.cluster.gpus_per_node)
-        size = self.cluster.element_bytes * experts.load(config)
-        sizes = [size * call.elements for call in experts.passes(config).forward]
+        size = self.cluster.element_bytes * LayerRun.of(parallel).load
+        sizes = [size * call.elements for call in layer_passes(config, "ep").forward]
         if not self.software.deduplicated_dispatch:
             return fsum(self.network.all_to_all(group, size) for size in sizes)
-        inside, across = experts.deduplicated(config.model, group)
+        k, nodes = model.experts_per_token, group.nodes
+        inside = places(model.experts, k, group.size) / k * (group.per_node - 1) / group.per_node
+        across = places(model.experts, k, nodes) / k * (nodes - 1) / nodes
         return fsum(self.network.exchange(group, inside * size, across * size) for size in sizes)
 
     def expert_launches(self, config: TrainingConfig) -> tuple[float, float]:
-        """Seconds that a layer's forward and backward pass wait for launches of their local experts' kernels."""
-        each = 0.0 if self.software.cuda_graphs else self.cluster.expert_launch_time
-        forward, backward = experts.launches(config)
-        return each * forward, each * backward
+        """Seconds that a layer's forward and backward pass wait for launches of their local experts' kernels.
 
-    def context_waits(self, config: TrainingConfig) -> tuple[float, float, float]:
+        The host launches products of both linears, and casts, once it has read the numbers of tokens.
+        """
+        local, recipe = config.model.experts // config.parallel.e, RECIPES.get(config.parallel.fp8_recipe)
+        casts = recipe.kernels if recipe else 0
+        each = 0.0 if self.software.cuda_graphs else self.cluster.expert_launch_time
+        return each * (2 * local * (1 + casts)), each * (2 * local * (2 + casts))
+
+    def context_waits(self, config: TrainingConfig, kind: LayerKind | None = None) -> tuple[float, float, float]:
         """Seconds that a layer waits for the exchange of context parallelism: forward, backward, where it is repeated.
 
         All-gathers, reduce-scatters and all-to-alls are waited for. Around a ring each GPU attends to one part while it
         passes another one on, and waits for as long as the messages take longer.
         """
-        parallel = config.parallel
-        if parallel.c == 1:
+        if config.parallel.c == 1:
             return 0.0, 0.0, 0.0
-        attention = config.local_model, parallel.b, parallel.t, False, operators.Context.of(parallel)
-        forward, backward = operators.attention_core_forward(*attention), operators.attention_core_backward(*attention)
-        calls = context_passes(config)
+        layer, calls = layer_of(config, kind), layer_passes(config, "cp")
         return (
-            self._context_wait(config, calls.forward, forward),
-            self._context_wait(config, calls.backward, backward),
-            self._context_wait(config, recomputed_context_passes(config), forward),
+            self._context_wait(config, calls.forward, layer.forward),
+            self._context_wait(config, calls.backward, layer.backward),
+            self._context_wait(config, recomputed_passes(config, "cp"), layer.forward),
         )
 
-    def _context_wait(self, config: TrainingConfig, calls: Sequence[Collective], attention: operators.Work) -> float:
+    def _context_wait(self, config: TrainingConfig, calls: Sequence[Collective], attention: Work) -> float:
         c, exchange, cluster = config.parallel.c, config.parallel.context_exchange, self.cluster
         group = data_group(config.parallel.t, c, cluster.gpus_per_node)
         sizes = [cluster.element_bytes * call.elements for call in calls]
@@ -461,30 +466,15 @@ class CostModel:
         return (c - 1) * max(0.0, step - attends)
 
     def _end_times(self, config: TrainingConfig) -> Iterator[StageTimes]:
-        """The times that the embedding adds to the first stage, and logits and loss to the last one."""
-        model, b, t = config.local_model, config.parallel.b, config.parallel.t
-        sequence = {"sequence_parallel": config.parallel.sequence_parallel}
-        loss = sequence | {"fused_loss": self.software.fused_cross_entropy}
-        group = tensor_group(t, self.cluster.gpus_per_node)
+        """The times that the embedding adds to the first stage, and logits and loss to the last one.
+
+        The embedding has no GEMM and no input gradient to hurry for; what is put off is the accumulation.
+        """
+        group = tensor_group(config.parallel.t, self.cluster.gpus_per_node)
         table = table_elements(config)
-        into, out_of = operators.logits_forward(model, b, t, **loss), operators.logits_backward(model, b, t, **loss)
-        later = operators.logits_weight_gradient(model, b, t)
-        for into_one, out_of_one, later_one in ((into, out_of, later),) * model.mtp_layers:
-            into += into_one + operators.merge_forward(model, b, t)
-            out_of += out_of_one + operators.merge_backward(model, b, t)
-            later += later_one
-        # The embedding has no GEMM and no input gradient to hurry for; what is put off is the accumulation.
-        for forward, backward, weight_gradient in (
-            (
-                operators.embedding_forward(model, b, t, **sequence),
-                operators.embedding_backward(model, b, t, **sequence),
-                operators.Work(),
-            ),
-            (into, out_of, later),
-        ):
-            works = forward, *(self._accumulated(config, work, table, 1) for work in (backward, weight_gradient))
-            passes = [self.seconds(work, group) for work in works]
-            yield StageTimes(0.0, 0.0, 0.0, 0.0, *passes)
+        for end in ends(config.local_model, LayerRun.of(config.parallel), self.software.fused_cross_entropy):
+            works = end.forward, *(self._accumulated(config, work, table, 1) for work in (end.backward, end.weights))
+            yield StageTimes(0.0, 0.0, 0.0, 0.0, *[self.seconds(work, group) for work in works])
 
     def message_bytes(self, config: TrainingConfig) -> int:
         """Bytes one GPU sends per boundary tensor: bsh elements, or bsh/t with scatter/gather (Section 4.1).
@@ -532,8 +522,7 @@ class CostModel:
         group = data_group(parallel.t, parallel.weight_replicas, node)
         reduce = self.network.gradient_all_reduce(group, element_bytes * (parameters - of_experts))
         if of_experts:
-            apart = parallel.e * parallel.expert_tensor_ranks
-            same = data_group(apart, parallel.expert_replicas, node)
+            same = data_group(parallel.expert_parts, parallel.expert_replicas, node)
             reduce += self.network.gradient_all_reduce(same, element_bytes * of_experts)
         return reduce
 

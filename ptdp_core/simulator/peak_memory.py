@@ -7,8 +7,8 @@ from math import inf
 from ptdp_core.config import TrainingConfig
 from ptdp_core.schedules import definition, stash_fronts
 from ptdp_core.simulator.cluster import Cluster
-from ptdp_core.simulator.costs import CostModel, RankSizes
-from ptdp_core.simulator.memory import moment_bytes, rank_memory
+from ptdp_core.simulator.costs import CostModel
+from ptdp_core.simulator.memory import RankSizes, moment_bytes, rank_memory
 from ptdp_core.simulator.steady_state import no_collection, short_batches
 from ptdp_core.simulator.zero3 import zero3_memory
 
@@ -45,19 +45,19 @@ def fullest_memory(
     config: TrainingConfig, model: CostModel, stash_fronts: Sequence[Sequence[tuple[int, int]]]
 ) -> dict[str, int]:
     """The bytes by use on the fullest GPU at its peak, which is in its rank's `schedules.stash_fronts`."""
-    sizes, last = model.rank_sizes(config), config.parallel.placement.last
+    sizes, last, layer = model.rank_sizes(config), config.parallel.placement.last, model.layer_bytes(config)
     # Of ranks that are otherwise alike, only the one that holds most is looked at.
     moments: dict[tuple[RankSizes, bool], set[tuple[int, int]]] = {}
     for rank, front in enumerate(stash_fronts):
         moments.setdefault((sizes[rank], rank == last), set()).update(front)
     memories = []
-    for ((count, layers, of_experts), computes_loss), held in moments.items():
-        stashed, put_off = moment_bytes(config, model.cluster, layers, computes_loss)
-        stash, deferred = max(sorted(held), key=lambda moment: moment[0] * stashed + moment[1] * put_off)
+    for (of_rank, computes_loss), held in moments.items():
+        stash, deferred = next(iter(held))
+        if len(held) > 1:
+            stashed, put_off = moment_bytes(config, model.cluster, of_rank.layers, computes_loss, layer)
+            stash, deferred = max(sorted(held), key=lambda moment: moment[0] * stashed + moment[1] * put_off)
         memories.append(
-            rank_memory(
-                config, model.cluster, count, layers, stash, computes_loss, model.software, deferred, of_experts
-            )
+            rank_memory(config, model.cluster, of_rank, layer, stash, computes_loss, model.software, deferred)
         )
     return max(memories, key=lambda memory: sum(memory.values()))
 

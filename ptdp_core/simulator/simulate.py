@@ -6,27 +6,23 @@ from functools import lru_cache
 from itertools import chain, product
 from math import fsum
 
-from ptdp_core.config import ParallelConfig, TrainingConfig
+from ptdp_core.config import LayerKind, ParallelConfig, TrainingConfig
 from ptdp_core.layout import (
     GRADIENT,
     Boundary,
-    context_passes,
-    expert_elements,
     layer_passes,
-    rank_elements,
     rank_kinds,
     recomputation_gathers,
-    recomputed_context_passes,
+    recomputed_passes,
     step_collectives,
     whole_elements,
 )
 from ptdp_core.schedules import TimelineEvent, definition
-from ptdp_core.simulator import experts
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel, Stages, hidden_in_pair
 from ptdp_core.simulator.estimate import BUBBLE_CAUSES, PHASES, Estimate
 from ptdp_core.simulator.executor import PICOSECONDS, Costs
-from ptdp_core.simulator.memory import rank_memory
+from ptdp_core.simulator.memory import layer_bytes, rank_memory
 from ptdp_core.simulator.peak_memory import fullest_memory
 from ptdp_core.simulator.software import Software
 from ptdp_core.simulator.steady_state import Flush, flush, pipeline_timeline
@@ -200,22 +196,12 @@ def rank_memories(
     software: Software,
 ) -> list[dict[str, int]]:
     """The bytes by use on a GPU of each pipeline rank at its memory peak, which is in its `schedules.stash_fronts`."""
-    placement, parameters, of_experts = config.parallel.placement, rank_elements(config), expert_elements(config)
-    kinds = rank_kinds(config)
+    sizes, layer = CostModel(cluster, software).rank_sizes(config), layer_bytes(config)
+    last = config.parallel.placement.last
     return [
         max(
             (
-                rank_memory(
-                    config,
-                    cluster,
-                    parameters=parameters[rank],
-                    layers=max(kinds.chunks[kinds.of[rank]]),
-                    stash=stash,
-                    deferred=deferred,
-                    computes_loss=rank == placement.last,
-                    software=software,
-                    of_experts=of_experts[rank],
-                )
+                rank_memory(config, cluster, sizes[rank], layer, stash, rank == last, software, deferred)
                 for stash, deferred in front
             ),
             key=lambda memory: sum(memory.values()),
@@ -232,25 +218,28 @@ def _traffic(config: TrainingConfig, cluster: Cluster, gradient_bytes: int) -> d
     those of attention over the context-parallel group, and 'experts', with e > 1, those of tokens to their experts and
     back.
     """
-    model, parallel = config.local_model, config.parallel
+    parallel = config.parallel
     t, m, placement = parallel.t, parallel.m, parallel.placement
-    boundary, layer = (
-        Boundary.of(config),
-        layer_passes(model, parallel.b, t, parallel.sequence_parallel, parallel.whole_experts),
-    )
-    repeated = layer.forward if parallel.recompute == "full" else ()
-    per_layer = fsum(call.sent(t) for call in (*layer.forward, *repeated, *layer.backward))
+    boundary = Boundary.of(config)
+
+    def per_layer(group: str, ranks: int, kind: LayerKind | None = None) -> float:
+        """Elements that a rank sends for a layer of a microbatch over one group."""
+        calls = layer_passes(config, group, kind=kind)
+        return fsum(call.sent(ranks) for call in (*chain(*calls), *recomputed_passes(config, group, kind=kind)))
+
+    of_layers = [per_layer("tp", t, kind) for kind in config.model.layer_kinds]
     per_message = boundary.gather.sent(t) if boundary.gather else 0.0
     sent = {"pipeline": 0.0, "tensor": 0.0, "data": 0.0, "embedding": 0.0}
     kinds = rank_kinds(config)
     once_by_rank = step_collectives(config)
-    for pp, chunks in zip(kinds.ranks, kinds.chunks, strict=True):
+    for pp, chunks, layers in zip(kinds.ranks, kinds.chunks, kinds.layers, strict=True):
         once = once_by_rank[pp]
-        regathered = fsum(call.sent(t) for layers in chunks for call in recomputation_gathers(config, layers))
+        regathered = fsum(call.sent(t) for length in chunks for call in recomputation_gathers(config, length))
+        in_layers = sum(count * each for count, each in zip(layers, of_layers, strict=True))
         messages = m * placement.sends(pp)
         rank = {
             "pipeline": cluster.element_bytes * messages * boundary.message_elements,
-            "tensor": cluster.element_bytes * (m * (sum(chunks) * per_layer + regathered) + messages * per_message)
+            "tensor": cluster.element_bytes * (m * (in_layers + regathered) + messages * per_message)
             + gradient_bytes * fsum(call.sent(t) for call in once if call.group == "tp"),
             "data": fsum(
                 (gradient_bytes if call.element == GRADIENT else cluster.element_bytes)
@@ -261,17 +250,12 @@ def _traffic(config: TrainingConfig, cluster: Cluster, gradient_bytes: int) -> d
             "embedding": gradient_bytes * fsum(call.sent(2) for call in once if call.group == "embedding"),
         }
         sent = {use: max(size, rank[use]) for use, size in sent.items()}
-    most_layers = max(map(sum, kinds.chunks))
     if parallel.c > 1:
-        calls = (*chain(*context_passes(config)), *recomputed_context_passes(config))
-        exchanged = fsum(call.sent(parallel.c) for call in calls)
-        sent["context"] = cluster.element_bytes * m * exchanged * most_layers
+        most_layers = max(map(sum, kinds.chunks))
+        sent["context"] = cluster.element_bytes * m * per_layer("cp", parallel.c) * most_layers
     if parallel.e > 1:
-        exchanges = experts.passes(config)
-        repeated = exchanges.forward if parallel.recompute == "full" else ()
-        calls = (*exchanges.forward, *repeated, *exchanges.backward)
-        most_experts = max(kinds.elements(1, 0))
-        sent["experts"] = cluster.element_bytes * m * fsum(call.sent(parallel.e) for call in calls) * most_experts
+        most_experts = max(kinds.elements([kind.experts for kind in config.model.layer_kinds]))
+        sent["experts"] = cluster.element_bytes * m * per_layer("ep", parallel.e) * most_experts
     return {use: round(size) for use, size in sent.items()}
 
 

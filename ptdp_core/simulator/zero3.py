@@ -19,6 +19,7 @@ from ptdp_core.simulator.memory import (
     GRADIENT_BYTES,
     OPTIMIZER_BYTES,
     WEIGHT_BYTES,
+    layer_bytes,
     stash_bytes,
     working_bytes,
 )
@@ -109,8 +110,9 @@ def zero3_memory(config: TrainingConfig, cluster: Cluster, software: Software) -
     """Sharded states, activations as without ZeRO, and a layer's largest matrix: weight, gradient, send buffer."""
     shard = parameters(config.model) / config.parallel.d
     whole = 3 * cluster.element_bytes * max(parameter.elements for parameter in layer_parameters(config.model, 0))
-    stash = stash_bytes(config, cluster, config.model.layers)
-    working = working_bytes(config, computes_loss=True, software=software)
+    layer = layer_bytes(config)
+    stash = stash_bytes(config, cluster, config.model.layers, layer)
+    working = working_bytes(config, computes_loss=True, layer=layer, software=software)
     return {
         "weights": round(WEIGHT_BYTES * shard) + whole,
         "gradients": round(GRADIENT_BYTES * shard),

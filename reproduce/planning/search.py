@@ -18,7 +18,9 @@ from math import fsum
 from typing import NamedTuple
 
 from ptdp_core.config import TrainingConfig
-from ptdp_core.simulator import operators
+from ptdp_core.layers.blocks import LayerRun, ends, layer_of
+from ptdp_core.layers.parts import Work
+from ptdp_core.layout import layers_by_kind
 from ptdp_core.simulator.bounds import family_least_memory, family_least_time, least_time
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel
@@ -278,27 +280,22 @@ def time_shares(estimate: Estimate, cluster: Cluster) -> dict[str, float]:
     model, parallel = config.model, config.parallel
     costs, group = CostModel(cluster), tensor_group(parallel.t, cluster.gpus_per_node)
     passed = parallel.m / parallel.p  # how often a GPU passes a microbatch through a layer, mean over pipeline ranks
-    dense = min(model.dense_layers, model.all_layers) if model.experts else 0
 
-    def communicates(work: Callable[..., operators.Work], of: TrainingConfig, **more: bool) -> float:
-        more["sequence_parallel"] = parallel.sequence_parallel
-        return costs.communication(work(of.local_model, parallel.b, parallel.t, **more), group)
+    def communicates(works: Iterable[tuple[float, Work]]) -> float:
+        return passed * fsum(number * costs.communication(work, group) for number, work in works)
 
-    def of_layers(work: Callable[..., operators.Work]) -> float:
-        """The seconds that all layers communicate for: those with experts, and the first ones, which have none."""
-        kinds = ((config, model.all_layers - dense), (config.dense, dense) if dense else (config, 0))
-        return passed * fsum(
-            layers * communicates(work, of, whole_experts=parallel.whole_experts) for of, layers in kinds
-        )
-
-    forward, backward = of_layers(operators.layer_forward), of_layers(operators.layer_backward)
-    ends = fsum(communicates(work, config) for work in operators.ENDS)
+    (numbers,) = layers_by_kind([range(model.all_layers)], model)
+    layers = [(number, layer_of(config, kind)) for number, kind in zip(numbers, model.layer_kinds, strict=True)]
+    forward = communicates((number, layer.forward) for number, layer in layers)
+    backward = communicates((number, layer.backward) for number, layer in layers)
+    both = ends(config.local_model, LayerRun.of(parallel))
     again = forward if parallel.recompute == "full" else 0.0
-    tensor = forward + backward + ends * passed
+    tensor = forward + backward + communicates((1, work) for end in both for work in (end.forward, end.backward))
     *waits, waits_again = (model.all_layers * passed * seconds for seconds in costs.context_waits(config))
     context = fsum(waits)
     # As long forward as backward.
-    exchange = (model.all_layers - dense) * passed * costs.expert_exchange(config)
+    mixed = sum(number for number, kind in zip(numbers, model.layer_kinds, strict=True) if kind.experts)
+    exchange = mixed * passed * costs.expert_exchange(config)
     exchange_again = exchange if parallel.recompute == "full" else 0.0
     passes = phases["forward"] + phases["backward"] + phases["embedding_and_logits"]
     return {

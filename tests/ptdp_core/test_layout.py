@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.formulas import parameters, pipeline_elements, scatter_gather_elements, tensor_parallel_elements
+from ptdp_core.layers.blocks import LayerRun, ends
 from ptdp_core.layout import (
     WORD_EMBEDDING,
     Boundary,
@@ -20,11 +21,8 @@ from ptdp_core.layout import (
     boundary_transfers,
     chunk_layers,
     chunk_parameters,
-    embedding_passes,
     gather_transfers,
     layer_parameters,
-    layer_passes,
-    logits_passes,
     node_of,
     rank_elements,
     recomputation_gathers,
@@ -35,7 +33,7 @@ from ptdp_core.layout import (
 )
 from ptdp_core.schedules import StagePlacement, looped, wave
 from ptdp_core.simulator.network import data_group, tensor_group
-from ptdp_core.simulator.operators import layer_backward, layer_forward
+from tests.ptdp_core.blocks import layer
 
 MODEL = ModelConfig(layers=8, hidden=64, heads=8, seq=32, vocab=1000)
 SIZES = st.integers(1, 6)
@@ -214,8 +212,8 @@ def test_ranks_hold_the_parameters_of_their_chunks(p, t, v, text):
 def test_a_layer_reduces_twice_each_way_as_the_cost_model_does():
     forward, backward = all_reduces(layer_parameters(MODEL, 0))
     assert (forward, backward) == (2, 2)
-    assert forward == len(layer_forward(MODEL, 1, 2).all_reduce_bytes)
-    assert backward == len(layer_backward(MODEL, 1, 2).all_reduce_bytes)
+    assert forward == len(layer(MODEL, 1, 2).forward.all_reduce_bytes)
+    assert backward == len(layer(MODEL, 1, 2).backward.all_reduce_bytes)
     for t in (2, 4, 8):  # a ring sends 2(t-1)/t of what it reduces
         ring = (forward + backward) * pipeline_elements(MODEL, 3) * 2 * (t - 1) / t
         assert ring == pytest.approx(tensor_parallel_elements(MODEL, 3, t))
@@ -300,22 +298,23 @@ def operations(calls):
 
 def test_with_sequence_parallelism_a_layer_gathers_and_scatters():
     """Korthikanti et al. 2022: four collectives each way, and each linear block's input once more."""
-    forward, backward = layer_passes(MODEL, 3, 4, True)
+    forward, backward = layer(MODEL, 3, 4, sequence_parallel=True).collectives
     assert operations(forward) == ["all_gather", "reduce_scatter"] * 2
     assert sorted(operations(backward)) == ["all_gather"] * 4 + ["reduce_scatter"] * 2
     assert {(call.group, call.elements) for call in (*forward, *backward)} == {("tp", pipeline_elements(MODEL, 3))}
-    assert [operations(calls) for calls in layer_passes(MODEL, 3, 4)] == [["all_reduce"] * 2] * 2  # without it
-    assert layer_passes(MODEL, 3, 1, True) == layer_passes(MODEL, 3, 1) == ((), ())
+    assert [operations(calls) for calls in layer(MODEL, 3, 4).collectives] == [["all_reduce"] * 2] * 2  # without it
+    assert layer(MODEL, 3, 1, sequence_parallel=True).collectives == layer(MODEL, 3).collectives == ((), ())
     for t in (2, 4, 8):  # as many bytes as two all-reduces each way, but for the two inputs that are gathered again
-        sent = [sum(call.sent(t) for call in calls) for calls in layer_passes(MODEL, 3, t, True)]
+        sent = [sum(call.sent(t) for call in calls) for calls in layer(MODEL, 3, t, sequence_parallel=True).collectives]
         again = 2 * pipeline_elements(MODEL, 3) * (t - 1) / t
         assert sent[0] == pytest.approx(tensor_parallel_elements(MODEL, 3, t) / 2)
         assert sent[1] == pytest.approx(tensor_parallel_elements(MODEL, 3, t) / 2 + again)
 
 
 def test_with_sequence_parallelism_the_ends_gather_and_scatter():
-    assert [operations(calls) for calls in embedding_passes(MODEL, 1, 2, True)] == [["reduce_scatter"], ["all_gather"]]
-    into, out_of = logits_passes(MODEL, 1, 2, True)
+    first, last = (end.collectives for end in ends(MODEL, LayerRun(1, 2, sequence_parallel=True)))
+    assert [operations(calls) for calls in first] == [["reduce_scatter"], ["all_gather"]]
+    into, out_of = last
     assert operations(into) == ["all_gather"] + ["all_reduce"] * 3  # the loss reduces single numbers per token
     assert operations(out_of) == ["all_gather", "reduce_scatter"]
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import exp, log
 
+from ptdp_core.layers.parts import Gemm
 from ptdp_core.simulator import Cluster
 from ptdp_core.simulator.kernels import KernelModel
-from ptdp_core.simulator.operators import Gemm
 from reproduce.annex.calibrate.lines import Fitted
 
 # What each number may be: shares of the peak, FLOP per byte, shares of the memory bandwidth (above 1 out of a CPU's

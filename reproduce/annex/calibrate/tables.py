@@ -19,9 +19,9 @@ from statistics import median
 from textwrap import wrap
 from typing import Any, NamedTuple
 
+from ptdp_core.layers.parts import FusedAttention, Gemm
 from ptdp_core.simulator import Cluster, ClusterParameter, load_cluster, read_parameters
 from ptdp_core.simulator.kernels import KernelModel
-from ptdp_core.simulator.operators import FusedAttention, Gemm
 from reproduce.annex.calibrate.fit import GROUPS, MEASURED, as_parameter
 from reproduce.annex.calibrate.gemm_fit import fit_gemms, gemm_error
 from reproduce.annex.calibrate.lines import FitPoint, Fitted, line, line_error

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ptdp_core.config import DTYPES, ModelConfig
-from ptdp_core.simulator import operators
-from ptdp_core.simulator.operators import Gemm, Work
+from ptdp_core.layers.blocks import LayerRun, block
+from ptdp_core.layers.parts import Block, Gemm, Work
 
 
 class LayerSize(NamedTuple):
@@ -25,7 +25,11 @@ class LayerSize(NamedTuple):
     @property
     def passes(self) -> tuple[Work, Work]:
         """What the simulator counts for the layer's forward and backward pass without tensor parallelism."""
-        return operators.layer_forward(self.model, self.b, 1), operators.layer_backward(self.model, self.b, 1)
+        return self.layer(1).forward, self.layer(1).backward
+
+    def layer(self, t: int) -> Block:
+        """The layer on one of t tensor ranks."""
+        return block(self.model, LayerRun(self.b, t), self.model.usual_kind)
 
     @property
     def moved(self) -> tuple[int, float]:
@@ -131,5 +135,5 @@ def gemms_of(layers: tuple[LayerSize, ...]) -> tuple[Gemm, ...]:
         for work in size.passes:
             shapes.update(dict.fromkeys(work.gemms))
     for size in layers[2:4]:
-        shapes.update(dict.fromkeys(operators.layer_forward(size.model, size.b, 2).gemms))
+        shapes.update(dict.fromkeys(size.layer(2).forward.gemms))
     return tuple(shapes)

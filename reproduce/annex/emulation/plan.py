@@ -7,12 +7,12 @@ from ptdp_core.config import TrainingConfig
 from ptdp_core.layout import (
     Boundary,
     chunk_layers,
+    layer_passes,
     node_of,
     stage_passes,
     table_elements,
     whole_elements,
 )
-from ptdp_core.simulator import experts
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel, StageTimes
 from ptdp_core.simulator.network import data_group, expert_group
@@ -161,7 +161,7 @@ def _stage(config: TrainingConfig, index: int, times: StageTimes, element_bytes:
 
 
 def _exchange(config: TrainingConfig, model: CostModel) -> AllToAll:
-    parallel, calls = config.parallel, experts.passes(config).forward
+    parallel, calls = config.parallel, layer_passes(config, "ep").forward
     if not calls:
         return NO_EXPERTS
     repeated = parallel.recompute == "full"
@@ -196,7 +196,7 @@ def _pieces(config: TrainingConfig, rank: int, dense: float, expert: float) -> t
     """The pieces of each chunk of a rank with so many bytes of gradients, without those of its experts, and of them."""
     model, parallel = config.model, config.parallel
     chunks = [
-        [model.has_experts(layer) for layer in layers]
+        [model.layer_kind(layer).experts for layer in layers]
         for layers in chunk_layers(model.layers, parallel.placement, rank, parallel.pipeline_layout)
     ]
     if not any(chunks):  # an end of the model alone: its gradients count as a layer's

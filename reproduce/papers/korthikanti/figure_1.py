@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from ptdp_core.schedules import definition
 from ptdp_core.simulator import Software
-from ptdp_core.simulator.memory import layer_kept_bytes, state_bytes
+from ptdp_core.simulator.memory import layer_bytes, state_bytes
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.sweep import Point, Sweep
@@ -40,7 +40,7 @@ def activation_bytes(model: str, technique: str) -> Fraction:
     parallel = config.parallel
     stash = definition(parallel.schedule).stash
     held = 1 if parallel.p == 1 else stash(parallel.p, parallel.m, parallel.v)[0] if stash else parallel.m
-    return Fraction(layer_kept_bytes(config) * config.model.layers * held, parallel.p * parallel.v)
+    return Fraction(layer_bytes(config).kept * config.model.layers * held, parallel.p * parallel.v)
 
 
 def layer_state_bytes(model: str) -> float:

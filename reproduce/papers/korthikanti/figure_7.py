@@ -1,6 +1,6 @@
 """Figure 7: the share of a layer's activations that is left by each technique."""
 
-from ptdp_core.simulator.memory import layer_kept_bytes
+from ptdp_core.simulator.memory import layer_bytes
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.sweep import Point, Sweep
@@ -11,8 +11,8 @@ from results.records import Metric
 
 def derive(point: Point) -> dict[str, Metric]:
     """What a layer keeps, over what it keeps with nothing recomputed and no sequence parallelism."""
-    kept = layer_kept_bytes(runs.config(point.parameters["model"], point.parameters["technique"]))
-    whole = layer_kept_bytes(runs.config(point.parameters["model"], runs.NOTHING))
+    kept = layer_bytes(runs.config(point.parameters["model"], point.parameters["technique"])).kept
+    whole = layer_bytes(runs.config(point.parameters["model"], runs.NOTHING)).kept
     return {runs.SHARE: Metric(kept / whole, "1", "derived")}
 
 

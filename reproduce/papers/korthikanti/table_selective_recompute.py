@@ -11,7 +11,7 @@ from typing import Any
 from ptdp_core import formulas
 from ptdp_core.config import TrainingConfig
 from ptdp_core.simulator import Cluster, Estimate, Software, simulate
-from ptdp_core.simulator.memory import layer_kept_bytes
+from ptdp_core.simulator.memory import layer_bytes
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
@@ -86,8 +86,8 @@ def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Met
         FORWARD: Metric(forward, "s", "simulated"),
         BACKWARD: Metric(backward, "s", "simulated"),
         OVERHEAD: Metric((forward + backward) / baseline - 1, "1", "simulated"),
-        KEPT: Metric(layer_kept_bytes(config), "B", "simulated"),
-        SHARE: Metric(layer_kept_bytes(config) / layer_kept_bytes(plain), "1", "simulated"),
+        KEPT: Metric(layer_bytes(config).kept, "B", "simulated"),
+        SHARE: Metric(layer_bytes(config).kept / layer_bytes(plain).kept, "1", "simulated"),
     }
     if point.series != ONE_LAYER:  # whose iteration is mostly not the layer's
         possible = estimate.iteration_time * parallel.n * cluster.peak_flops
@@ -170,7 +170,7 @@ def saves_70_and_65_percent(results: Results) -> Judgement:
     saved, more = {}, {}
     for model in ("175B", "530B"):
         selective, nothing = (config(model, name, t=1) for name in (SELECTIVE, NOTHING))
-        saved[model] = 1 - layer_kept_bytes(selective) / layer_kept_bytes(nothing)
+        saved[model] = 1 - layer_bytes(selective).kept / layer_bytes(nothing).kept
         sizes = selective.model
         more[model] = formulas.attention_core_flops(sizes, 1) / formulas.layer_forward_flops(sizes, 1)
     said = ((saved, (0.70, 0.65), 0.01), (more, (0.027, 0.016), 0.001))

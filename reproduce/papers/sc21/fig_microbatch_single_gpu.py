@@ -4,7 +4,7 @@ from statistics import fmean
 
 from ptdp_core.formulas import parameters
 from ptdp_core.simulator import Cluster, Estimate
-from ptdp_core.simulator.memory import layer_intermediate_bytes
+from ptdp_core.simulator.memory import layer_bytes
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
@@ -25,7 +25,7 @@ BILLION = 1e9
 
 def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Metric]:
     """The bytes that activations would need without recomputation."""
-    kept = estimate.config.model.layers * layer_intermediate_bytes(estimate.config)
+    kept = estimate.config.model.layers * layer_bytes(estimate.config).intermediate
     return {"activations_without_recomputation": Metric(kept, "B", "simulated")}
 
 

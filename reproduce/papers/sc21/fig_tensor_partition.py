@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from ptdp_core.config import ModelConfig
 from ptdp_core.formulas import ring_factor, tensor_parallel_elements
+from ptdp_core.layers.blocks import LayerRun, block
 from ptdp_core.layout import COLUMN, ROW, Parameter, all_reduces, chunk_parameters, layer_parameters
 from ptdp_core.simulator.kernels import FP16_BYTES
-from ptdp_core.simulator.operators import layer_backward, layer_forward
 from reproduce.experiment import published
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
@@ -74,7 +74,8 @@ def derive(point: Point) -> dict[str, Metric]:
     layers = parameters["stage_layers"]
     # A stage in the middle: layers only, and none of the model's ends.
     forward, backward = all_reduces(chunk_parameters(model, range(1, 1 + layers), t, is_first=False, is_last=False))
-    costs = [work(model, b, t).all_reduce_bytes for work in (layer_forward, layer_backward)]
+    layer = block(model, LayerRun(b, t), model.usual_kind)
+    costs = [work.all_reduce_bytes for work in (layer.forward, layer.backward)]
     sent = sum(2 * ring_factor(t) * size / FP16_BYTES for sizes in costs for size in sizes) * layers
     return {
         ELEMENTS: Metric(sent, "count", "derived"),

@@ -6,7 +6,7 @@ from typing import Any
 
 from ptdp_core.formulas import optimal_kept_inputs
 from ptdp_core.simulator import Cluster, Estimate, simulate
-from ptdp_core.simulator.memory import layer_input_bytes, layer_intermediate_bytes, stash_bytes, working_bytes
+from ptdp_core.simulator.memory import layer_bytes, stash_bytes, working_bytes
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.quantities import METRICS, Quantity
@@ -27,8 +27,8 @@ def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Met
     """The formula's optimum, and the simulated optimum over every number of layers that are recomputed together."""
     config = estimate.config
     layers = config.layers_per_chunk
-    kept, intermediate = layer_input_bytes(config), layer_intermediate_bytes(config)
-    c = optimal_kept_inputs(layers, kept, intermediate)
+    one = layer_bytes(config)
+    c = optimal_kept_inputs(layers, one.input, one.intermediate)
     tried = {k: _with(estimate, cluster, checkpoint_layers=k) for k in range(1, layers + 1)}
     peaks = {k: candidate.peak_memory for k, candidate in tried.items()}
     rates = [candidate.throughput_per_gpu for candidate in tried.values()]
@@ -36,15 +36,16 @@ def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Met
     none = _with(estimate, cluster, recompute="none", checkpoint_layers=1)
     every = min(max(1, round(layers / c)), layers)  # a layer is recomputed whole
     at_optimum = replace(config, parallel=replace(config.parallel, checkpoint_layers=every))
+    again = layer_bytes(at_optimum)
     counts = {STAGE: layers, CHECKPOINTS: c, EVERY: every, BEST: best}
     sizes = {
-        INPUT: kept,
-        INTERMEDIATE: intermediate,
+        INPUT: one.input,
+        INTERMEDIATE: one.intermediate,
         BEST_PEAK: peaks[best],
         WORST_PEAK: max(peaks.values()),
         WITHOUT: none.peak_memory,
         USABLE: cluster.usable_memory,
-        ACTIVATIONS: stash_bytes(at_optimum, cluster, layers) + working_bytes(at_optimum, computes_loss=False),
+        ACTIVATIONS: stash_bytes(at_optimum, cluster, layers, again) + working_bytes(at_optimum, False, again),
     }
     return {
         **{name: Metric(value, "count", "simulated") for name, value in counts.items()},

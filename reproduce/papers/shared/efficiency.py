@@ -7,7 +7,8 @@ here the same cost model is asked for them alone. Mean over pipeline ranks, as a
 from collections.abc import Mapping
 from math import fsum
 
-from ptdp_core.simulator import Cluster, Estimate, operators
+from ptdp_core.layers.blocks import LayerRun, block, ends
+from ptdp_core.simulator import Cluster, Estimate
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.network import tensor_group
 from reproduce.experiment import quantities as q
@@ -19,14 +20,14 @@ def kernel_metrics(point: Point, estimate: Estimate, cluster: Cluster) -> Mappin
     """Seconds of tensor-parallel collectives in an iteration, and FLOP/s inside the GEMMs of a transformer layer."""
     model, parallel = estimate.config.model, estimate.config.parallel
     costs, group = CostModel(cluster), tensor_group(parallel.t, cluster.gpus_per_node)
-
-    forward, backward, *ends = (
-        of(model, parallel.b, parallel.t, sequence_parallel=parallel.sequence_parallel)
-        for of in (operators.layer_forward, operators.layer_backward, *operators.ENDS)
-    )
+    run = LayerRun(parallel.b, parallel.t, parallel.sequence_parallel)
+    layer = block(model, run, model.usual_kind)
+    forward, backward = layer.forward, layer.backward
     passes = 2 if parallel.recompute == "full" else 1
     a_microbatch = model.layers * (passes * costs.communication(forward, group) + costs.communication(backward, group))
-    a_microbatch += fsum(costs.communication(end, group) for end in ends)
+    a_microbatch += fsum(
+        costs.communication(work, group) for end in ends(model, run) for work in (end.forward, end.backward)
+    )
     gemms = forward.gemms * passes + backward.gemms
     flops = sum(2 * M * N * K * batch for M, N, K, batch in gemms)
     return {

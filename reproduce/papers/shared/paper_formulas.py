@@ -9,9 +9,10 @@ from collections.abc import Callable
 from ptdp_core import formulas
 from ptdp_core.config import ParallelConfig, TrainingConfig
 from ptdp_core.errors import ConfigurationError
+from ptdp_core.layers.blocks import LayerRun, block, ends
+from ptdp_core.layers.parts import Work
 from ptdp_core.layout import chunk_layers, chunk_parameters
 from ptdp_core.schedules import bubble_fraction, build
-from ptdp_core.simulator import operators
 from ptdp_core.simulator.kernels import FP16_BYTES
 from ptdp_core.simulator.memory import GRADIENT_BYTES, OPTIMIZER_BYTES, WEIGHT_BYTES
 from reproduce.experiment import published
@@ -158,17 +159,16 @@ def flops_per_iteration(results: Results) -> Judgement:
     $$96Bslh^2\left(1 + \dfrac{s}{6h} + \dfrac{V}{16lh}\right).$$
     """
 
-    def count(work: operators.Work) -> int:
+    def count(work: Work) -> int:
         return sum(2 * M * N * K * batch for M, N, K, batch in work.gemms)
 
     worst, B = 0.0, 4
     for row in table_1():
         model = model_of(row.parameters)
-        forward, backward = (
-            count(work_of(model, B, 1)) for work_of in (operators.layer_forward, operators.layer_backward)
-        )
+        own, (_, last) = block(model, LayerRun(B), model.usual_kind), ends(model, LayerRun(B))
+        forward, backward = count(own.forward), count(own.backward)
         layer = 24 * B * model.seq * model.hidden**2 + 4 * B * model.seq**2 * model.hidden
-        logits = count(operators.logits_forward(model, B, 1)) + count(operators.logits_backward(model, B, 1))
+        logits = count(last.forward) + count(last.backward)
         total = model.layers * (2 * forward + backward) + logits
         pairs = (
             (forward, layer),
@@ -283,9 +283,9 @@ def _flops() -> dict[str, tuple[float, float]]:
     flops = {}
     for row in table_1():
         model, b = model_of(row.parameters), row.parameters["b"]
-        forward, backward = operators.layer_forward(model, b, 1), operators.layer_backward(model, b, 1)
-        ends = [of(model, b, 1) for of in operators.ENDS]
-        works = [*[forward] * 2 * model.layers, *[backward] * model.layers, *ends]
+        own, both = block(model, LayerRun(b), model.usual_kind), ends(model, LayerRun(b))
+        works = [own.forward] * 2 * model.layers + [own.backward] * model.layers
+        works += [work for end in both for work in (end.forward, end.backward)]
         gemms = sum(2 * M * N * K * batch for work in works for M, N, K, batch in work.gemms)
         elements = sum(work.traffic_bytes for work in works) / FP16_BYTES
         flops[row.label] = float(gemms), FLOPS_OF_AN_ELEMENT * elements

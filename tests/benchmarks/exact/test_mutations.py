@@ -149,10 +149,9 @@ def test_a_swapped_action_that_deadlocks(mutant: Mutant) -> None:
 @pytest.mark.slow
 def test_an_all_reduce_in_the_simulator(mutant: Mutant) -> None:
     edit = (
-        "ptdp_core/simulator/operators.py",
-        "collectives = layer_passes(model, b, t, sequence_parallel, whole_experts).forward",
-        "collectives = layer_passes(model, b, t, sequence_parallel, whole_experts).forward"
-        " + layer_passes(model, b, 2).backward[:1]",
+        "ptdp_core/layers/techniques.py",
+        "(*forward, *(reduce,) * part.g)",
+        "(*forward, *(reduce,) * (2 * part.g if part.name == 'mlp.down' else part.g))",
     )
     (difference,) = mutant("simulated", edit)
     assert difference["headline"].startswith("communication (simulated): more layer forward all-reduces: +1 (in ")

@@ -13,7 +13,7 @@ from benchmarks.exact.ranks import Counts
 from ptdp_core.engine.optimizer import learning_rate
 from ptdp_core.formulas import model_flops_per_iteration, parameters
 from ptdp_core.launch.local import launch
-from ptdp_core.layout import RankGrid, chunk_parameters, expert_passes, stage_passes, step_collectives
+from ptdp_core.layout import RankGrid, chunk_parameters, layer_passes, stage_passes, step_collectives
 from tests.marks import by_default
 from tests.ptdp_core.engine import jobs, serial, serial_later
 from tests.ptdp_core.engine.test_parity import TOLERANCE
@@ -153,7 +153,7 @@ def test_ranks_of_experts_communicate_as_the_layout_says(number: int) -> None:
     for case, *rows in zip(cases, *launch(jobs.all_communicated, ranks, (cases,), timeout=120), strict=True):
         config, size = jobs.settings_of(case).training, 8
         model, par = config.local_model, config.parallel
-        forward, backward = expert_passes(model, par.b, par.e, par.t if par.whole_experts else 1)
+        forward, backward = layer_passes(config, "ep")
         layers = par.m * model.layers // par.p
         runs = layers * (2 if par.recompute == "full" else 1)  # of forward passes
         calls = [*forward * runs, *backward * layers]
@@ -200,7 +200,7 @@ def test_no_token_is_lost_on_the_way_however_they_are_routed() -> None:
     case = MIXTURE | {"layers": 2, "d": 4, "e": 4, "B": 4, "recompute": "none"}
     model = jobs.settings_of(case).model
     sent = sum(counted["ep all_to_all bytes"] for counted in run(jobs.communicated, case))
-    each = sum(call.elements for calls in expert_passes(model, 1, 4) for call in calls)
+    each = sum(call.elements for calls in layer_passes(jobs.settings_of(case).training, "ep") for call in calls)
     assert sent == 4 * model.layers * (each + model.experts) * 8
 
 

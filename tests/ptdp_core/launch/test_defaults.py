@@ -20,7 +20,7 @@ from ptdp_core.launch.defaults import UNFUSED_EFFICIENCY, fitted, smallest_memor
 from ptdp_core.launch.local import launch
 from ptdp_core.layout import rank_elements
 from ptdp_core.simulator import load_cluster
-from ptdp_core.simulator.memory import layer_kept_bytes
+from ptdp_core.simulator.memory import layer_bytes
 
 ALLOCATOR_EFFICIENCY = load_cluster("h100").allocator_efficiency
 MODEL = ModelConfig(layers=4, hidden=64, heads=4, seq=128, vocab=51200)
@@ -76,7 +76,7 @@ def test_a_layer_keeps_no_more_than_predicted(later: dict, attention: str, dropo
     for recompute in ("none", "selective", "full"):
         parallel = ParallelConfig(b=2, B=2, recompute=recompute, attention=attention)
         one, two = (kept_bytes(replace(model, layers=layers), parallel, engine) for layers in (1, 2))
-        predicted = layer_kept_bytes(TrainingConfig(model, parallel))
+        predicted = layer_bytes(TrainingConfig(model, parallel)).kept
         assert 0.9 * predicted < two - one <= predicted / (1 if recompute == "full" else efficiency)
 
 

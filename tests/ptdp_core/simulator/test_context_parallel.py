@@ -5,13 +5,14 @@ from dataclasses import replace
 import pytest
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.layers.attention import Context
 from ptdp_core.layout import rank_elements, stage_passes
-from ptdp_core.simulator import load_cluster, operators, simulate
+from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.bounds import least_time
 from ptdp_core.simulator.costs import CostModel
-from ptdp_core.simulator.memory import exchanged_bytes, layer_input_bytes, layer_intermediate_bytes
+from ptdp_core.simulator.memory import exchanged_bytes, layer_bytes
 from ptdp_core.simulator.network import Group, NetworkModel, data_group
-from ptdp_core.simulator.operators import Context
+from tests.ptdp_core.blocks import layer
 
 H100 = load_cluster("h100")
 EXCHANGES = ("all_gather", "ring", "all_to_all")
@@ -44,8 +45,8 @@ def test_with_one_context_rank_the_exchange_changes_nothing(exchange: str) -> No
 def test_attention_and_linears_are_1_over_c_of_a_whole_sequence_s(exchange: str, c: int) -> None:
     """Of fused attention the products under the causal mask, which the first and the last chunk balance."""
     config = configured(c=c, context_exchange=exchange)
-    whole = operators.layer_forward(MODEL, 1, 1, scores=False)
-    part = operators.layer_forward(config.local_model, 1, 1, scores=False, context=Context(c, exchange))
+    whole = layer(MODEL, 1, 1, scores=False).forward
+    part = layer(config.local_model, 1, 1, scores=False, context=Context(c, exchange)).forward
     assert sum(each.flops for each in part.attention) * c == sum(each.flops for each in whole.attention)
     assert [(m * c, n, k) for m, n, k, _ in part.gemms] == [(m, n, k) for m, n, k, _ in whole.gemms]
 
@@ -78,7 +79,7 @@ def test_gathered_keys_and_values_take_one_gather_forward_and_a_gather_and_a_sca
 def test_around_a_ring_messages_hide_under_attention_as_long_as_it_lasts() -> None:
     c = 4
     config = configured(c=c, context_exchange="ring", recompute="full")
-    whole = operators.layer_forward(config.local_model, 1, 1, scores=False, context=Context(c, "ring"))
+    whole = layer(config.local_model, 1, 1, scores=False, context=Context(c, "ring")).forward
     model, slow = CostModel(H100), CostModel(replace(H100, nvlink_p2p_bandwidth=1e9))
     attends = sum(model.kernels.attention(*each) for each in whole.attention) / c
     step = 2 * 2 * config.local_model.seq * MODEL.query_groups * MODEL.head_size / 1e9
@@ -99,8 +100,8 @@ def test_an_all_to_all_sends_all_but_a_rank_s_own_part() -> None:
 
 def test_activations_are_1_over_c_and_optimizer_states_1_over_dc() -> None:
     alone, shared = configured(), configured(c=4)
-    assert layer_input_bytes(alone) == 4 * layer_input_bytes(shared)
-    assert layer_intermediate_bytes(alone) == 4 * layer_intermediate_bytes(shared)
+    assert layer_bytes(alone).input == 4 * layer_bytes(shared).input
+    assert layer_bytes(alone).intermediate == 4 * layer_bytes(shared).intermediate
     states = simulate(alone, H100).memory_bytes, simulate(shared, H100).memory_bytes
     assert states[0]["weights"] == states[1]["weights"]
     assert states[0]["optimizer"] == 4 * states[1]["optimizer"]

@@ -8,12 +8,15 @@ import pytest
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.formulas import attention_core_flops, layer_forward_flops
+from ptdp_core.layers.blocks import layer_of
+from ptdp_core.layers.parts import Part, Work, total
 from ptdp_core.layout import expert_elements, rank_elements
 from ptdp_core.schedules import build
-from ptdp_core.simulator import experts, fp8, load_cluster, operators, simulate
+from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.bounds import family_least_memory, family_least_time, least_time
 from ptdp_core.simulator.costs import CostModel, StageTimes, hidden_in_pair
-from ptdp_core.simulator.memory import deferred_bytes, layer_intermediate_bytes
+from ptdp_core.simulator.memory import deferred_bytes, layer_bytes
+from tests.ptdp_core.blocks import part
 
 H100 = load_cluster("h100")
 MODEL = ModelConfig(
@@ -38,7 +41,17 @@ def configured(model: ModelConfig = MODEL, **parallel: object) -> TrainingConfig
     return TrainingConfig(model, ParallelConfig(**chosen))  # type: ignore[arg-type]
 
 
-def flops(work: operators.Work) -> float:
+def experts_of(config: TrainingConfig) -> list[Part]:
+    """The parts of a layer between router and combine."""
+    names = "router", "dispatch", "experts.up", "experts.activation", "experts.down", "combine"
+    return [part(layer_of(config), f"mlp.{name}") for name in names]
+
+
+def kept(config: TrainingConfig) -> float:
+    return sum(each.inside + each.output for each in experts_of(config))
+
+
+def flops(work: Work) -> float:
     return sum(2 * m * n * k * count for m, n, k, count in work.gemms)
 
 
@@ -47,8 +60,7 @@ def flops(work: operators.Work) -> float:
 def test_a_layer_s_products_are_those_of_the_weights_that_a_token_goes_through(model: ModelConfig, e: int) -> None:
     """Wherever the experts are; the backward pass has twice the products of the forward pass."""
     config = configured(model, d=32, e=e)
-    forward = operators.layer_forward(model, 1, 1, scores=False) + experts.forward(config)
-    backward = operators.layer_backward(model, 1, 1, scores=False) + experts.backward(config)
+    forward, backward = layer_of(config).forward, layer_of(config).backward
     assert flops(forward) == layer_forward_flops(model, 1) - attention_core_flops(model, 1)
     assert flops(backward) == 2 * flops(forward)
 
@@ -58,8 +70,8 @@ def test_tensor_ranks_share_the_products_of_experts_by_width_or_by_token(t: int,
     whole = configured(d=16)
     config = configured(d=16, t=t, etp=etp, sequence_parallel=t > 1, e=4)
 
-    def linears(each: TrainingConfig) -> operators.Work:
-        return operators.Work(experts.forward(each).gemms[: 2 * MODEL.experts // each.parallel.e])
+    def linears(each: TrainingConfig) -> Work:
+        return total(own.forward for own in experts_of(each) if own.name in ("mlp.experts.up", "mlp.experts.down"))
 
     assert flops(linears(config)) * share == flops(linears(whole))
 
@@ -249,14 +261,13 @@ def test_experts_do_not_show_in_a_dense_model_s_values() -> None:
 def test_of_every_row_the_linears_inputs_and_the_first_one_s_output_are_kept(recipe: str, wide: int) -> None:
     """Outputs are summed as they come, so that none are kept."""
     config = configured(e=8, b=2, fp8_recipe=recipe)
-    tokens, rows = experts.tokens_and_rows(config)
-    assert (tokens, rows) == (2 * 4096, 2 * 4096 * 4)
-    assert experts.kept_bytes(config) == rows * (wide * (2048 + 1024) + 2 * 2 * 1024) + 4 * tokens * 32
+    tokens, rows = 2 * 4096, 2 * 4096 * 4
+    assert kept(config) == rows * (wide * (2048 + 1024) + 2 * 2 * 1024) + 4 * tokens * 32
     dense = configured(replace(MODEL, experts=0, experts_per_token=0), b=2, fp8_recipe=recipe)
-    without = layer_intermediate_bytes(config) - experts.kept_bytes(config)
+    without = layer_bytes(config).intermediate - kept(config)
     mlp = tokens * (wide * 4096 + 2 * 2 * 4096)
     # The router keeps its input in bf16, where an MLP's first linear keeps it in FP8.
-    assert layer_intermediate_bytes(dense) - without == mlp - (2 - wide) * tokens * 2048
+    assert layer_bytes(dense).intermediate - without == mlp - (2 - wide) * tokens * 2048
 
 
 def test_what_is_put_off_are_inputs_and_output_gradients_of_the_rows() -> None:
@@ -264,11 +275,21 @@ def test_what_is_put_off_are_inputs_and_output_gradients_of_the_rows() -> None:
     rows = 4096 * 4
     of_experts = 2 * rows * (2048 + 2 * 1024 + 1024 + 2048)
     attention = 2 * 4096 * (2 * 2048 + MODEL.qkv_width + MODEL.attention_width)
-    assert deferred_bytes(config, H100, 2, False) == round(2 * (of_experts + attention) / H100.allocator_efficiency)
+    assert deferred_bytes(config, H100, 2, False, layer_bytes(config)) == round(
+        2 * (of_experts + attention) / H100.allocator_efficiency
+    )
 
 
 def test_layers_without_a_common_mlp_cast_two_linears_to_fp8() -> None:
     """The delayed recipe reads 2 bytes of an element and writes 2, in a kernel for each tensor."""
-    alone, with_shared = (fp8.input_casting(configured(model, fp8_recipe="delayed")) for model in (MODEL, SHARED))
-    assert (alone.kernels, alone.traffic_bytes) == (2, 4 * 4096 * (2048 + 2048))
-    assert (with_shared.kernels, with_shared.traffic_bytes) == (4, 4 * 4096 * (2048 + 2048 + 2048 + 2048))
+    for model, linears, width in ((MODEL, 2, 2048 + 2048), (SHARED, 4, 2048 + 2048 + 2048 + 2048)):
+        works = [
+            total(
+                each.forward
+                for each in layer_of(configured(model, fp8_recipe=recipe)).parts
+                if "experts" not in each.name
+            )
+            for recipe in ("none", "delayed")
+        ]
+        assert works[1].kernels - works[0].kernels == linears
+        assert works[1].traffic_bytes - works[0].traffic_bytes == 4 * 4096 * width

@@ -6,11 +6,11 @@ import pytest
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.errors import ConfigurationError
+from ptdp_core.layers.blocks import layer_of
+from ptdp_core.layers.techniques import RECIPES
 from ptdp_core.simulator import load_cluster, simulate
-from ptdp_core.simulator.costs import CostModel
-from ptdp_core.simulator.fp8 import RECIPES, gradient_casting, input_casting, kernels, linears_in_fp8
-from ptdp_core.simulator.memory import layer_intermediate_bytes
-from ptdp_core.simulator.operators import layer_backward, layer_forward
+from ptdp_core.simulator.costs import CostModel, narrow_kernels
+from ptdp_core.simulator.memory import layer_bytes
 
 H100 = load_cluster("h100")
 LLAMA = ModelConfig(
@@ -44,33 +44,34 @@ def test_casting_reads_and_writes_the_inputs_and_gradients_of_four_linears(
 ) -> None:
     config = configured(recipe, sequence_parallel=sequence_parallel)
     tokens, h, between = 4096, 4096, 4096 // (2 if sequence_parallel else 1)
+    plain, cast = layer_of(configured(sequence_parallel=sequence_parallel)), layer_of(config)
     # inputs: of query-key-value and the MLP, of the projection, of the MLP's second linear
-    into = input_casting(config)
-    assert into.traffic_bytes == pytest.approx(per_element * tokens * (2 * between + h // 2 + 14336 // 2))
+    into = cast.forward.traffic_bytes - plain.forward.traffic_bytes
+    assert into == pytest.approx(per_element * tokens * (2 * between + h // 2 + 14336 // 2))
     # gradients of the outputs: of the projection and the MLP, of query-key-value (4096 + 2 * 1024), of gate and up
-    out_of = gradient_casting(config)
-    assert out_of.traffic_bytes == pytest.approx(per_element * tokens * (2 * between + 6144 // 2 + 2 * 14336 // 2))
-    assert into.kernels == out_of.kernels == launches
+    out_of = cast.backward.traffic_bytes - plain.backward.traffic_bytes
+    assert out_of == pytest.approx(per_element * tokens * (2 * between + 6144 // 2 + 2 * 14336 // 2))
+    for name in ("forward", "backward"):
+        assert getattr(cast, name).kernels - getattr(plain, name).kernels == launches
 
 
 def test_the_linears_products_are_in_fp8_and_no_others() -> None:
-    for scores in (False, True):
-        forward, backward = (work(LLAMA, 1, 2, scores=scores) for work in (layer_forward, layer_backward))
-        for work, count in ((forward, 4), (backward, 8)):
-            moved = linears_in_fp8(work, count, RECIPES["delayed"])
-            narrow = [gemm for _, gemm in moved.narrow_gemms]
+    for attention in ("operators", "sdpa"):
+        plain, cast = (layer_of(configured(name, attention=attention)) for name in ("none", "delayed"))
+        for name, count in (("forward", 4), ("backward", 8), ("weights", 4)):
+            before, after = getattr(plain, name), getattr(cast, name)
+            narrow = [gemm for _, gemm in after.narrow_gemms]
             assert len(narrow) == count
-            assert (*narrow, *moved.gemms) == work.gemms
-            assert {elements for elements, _ in moved.narrow_gemms} == {"fp8"}
-            assert moved.calls == work.calls
+            assert sorted((*narrow, *after.gemms)) == sorted(before.gemms)
+            assert {elements for elements, _ in after.narrow_gemms} == {"fp8"}
             assert all(batch == 1 for *_, batch in narrow)
-            assert all(batch == 16 for *_, batch in moved.gemms)  # of the attention's heads
+            assert all(batch == 16 for *_, batch in after.gemms)  # of the attention's heads
 
 
 def test_a_large_product_takes_as_long_as_measured() -> None:
     """Azure AI-benchmarking-guide, long runs of random data at 8192, FP8: 1290 TFLOP/s on H100, 2877 on GB200."""
     for name, measured in (("h100", 1290e12), ("gb200", 2877e12)):
-        assert 2 * 8192**3 / kernels(load_cluster(name), "fp8").gemm(8192, 8192, 8192) == pytest.approx(
+        assert 2 * 8192**3 / narrow_kernels(load_cluster(name), "fp8").gemm(8192, 8192, 8192) == pytest.approx(
             measured, rel=0.03
         )
 
@@ -88,7 +89,7 @@ def test_fp8_is_faster_but_less_than_twice_and_its_recipes_differ_by_their_casti
 
 def test_products_of_four_bits_take_half_the_time_of_fp8_where_they_are_large() -> None:
     cluster = load_cluster("gb200")
-    narrow, wide = (kernels(cluster, elements).gemm(16384, 16384, 16384) for elements in ("fp4", "fp8"))
+    narrow, wide = (narrow_kernels(cluster, elements).gemm(16384, 16384, 16384) for elements in ("fp4", "fp8"))
     assert (narrow - cluster.kernel_gap) / (wide - cluster.kernel_gap) == pytest.approx(0.5, rel=0.01)
     large = {"b": 4, "B": 64, "sequence_parallel": True}
     by_recipe = {
@@ -105,7 +106,7 @@ def test_overlapped_collectives_hide_behind_products_of_fp8() -> None:
 
 @pytest.mark.parametrize(("recipe", "kept"), [("delayed", 1), ("mxfp8", 33 / 32)])
 def test_fp8_keeps_inputs_of_linears_in_one_byte(recipe: str, kept: float) -> None:
-    before, after = (layer_intermediate_bytes(configured(name)) for name in ("none", recipe))
+    before, after = (layer_bytes(configured(name)).intermediate for name in ("none", recipe))
     tokens, h, f = 4096, 4096, 14336
     assert before - after == pytest.approx(tokens * ((2 - kept) * (2 * h + f / 2) - kept * h / 2), abs=1)
 

@@ -8,11 +8,12 @@ from ptdp_core import formulas
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.layout import expert_elements, rank_elements, stage_layers
-from ptdp_core.simulator import load_cluster, operators, simulate
+from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.bounds import family_least_time, least_time
 from ptdp_core.simulator.costs import CostModel
 from reproduce.planning.models import named
 from reproduce.planning.space import stage_splits
+from tests.ptdp_core.blocks import layer
 
 DEEPSEEK = named("deepseek-v3")
 SMALL = replace(
@@ -27,6 +28,7 @@ SMALL = replace(
     experts=16,
     expert_ffn_hidden=128,
 )
+DENSE = replace(SMALL, experts=0, experts_per_token=0, expert_ffn_hidden=0, shared_expert_ffn_hidden=0, dense_layers=0)
 H100 = replace(load_cluster("h100"), expert_launch_time=0.0)  # which would be most of such small layers' time
 
 
@@ -60,10 +62,10 @@ def test_pipeline_ranks_hold_all_parameters_together(p, v, dense, mtp):
 
 @pytest.mark.parametrize("latent", [{"query_latent": 64}, {"query_latent": 0}, {"kv_latent": 32, "rotary_dim": 16}])
 def test_the_products_of_a_layer_are_those_of_the_formula(latent):
-    model = replace(SMALL.dense, **latent)
-    forward = operators.layer_forward(model, 2, 1)
+    model = replace(DENSE, **latent)
+    forward = layer(model, 2, 1).forward
     assert gemm_flops(forward) == formulas.layer_forward_flops(model, 2)
-    assert gemm_flops(operators.layer_backward(model, 2, 1)) == 2 * gemm_flops(forward)
+    assert gemm_flops(layer(model, 2, 1).backward) == 2 * gemm_flops(forward)
     # By hand, of 2*256 tokens: queries, keys and values from their latents, scores over 128 + 64, over values of 128.
     queries = 512 * model.query_latent + model.query_latent * 8 * (128 + model.rotary_dim)
     queries = queries or 512 * 8 * (128 + model.rotary_dim)
@@ -73,17 +75,18 @@ def test_the_products_of_a_layer_are_those_of_the_formula(latent):
 
 
 def test_latent_attention_without_a_turned_part_costs_what_as_many_heads_cost():
-    flat = replace(SMALL.dense, rotary_dim=0)
+    flat = replace(DENSE, rotary_dim=0)
     usual = replace(flat, kv_latent=0, query_latent=0)
-    for core in (operators.attention_core_forward, operators.attention_core_backward):
-        assert core(flat, 1, 1, False).attention == core(usual, 1, 1, False).attention
+    flat_layer, usual_layer = (layer(model, scores=False) for model in (flat, usual))
+    assert flat_layer.forward.attention == usual_layer.forward.attention
+    assert flat_layer.backward.attention == usual_layer.backward.attention
 
 
 def test_a_model_whose_layers_all_come_first_is_one_without_experts():
     alone = replace(SMALL, mtp_layers=0)
     first = simulate(config(replace(alone, dense_layers=8), d=2), H100)
-    assert first.iteration_time == simulate(config(alone.dense, d=2), H100).iteration_time
-    assert first.peak_memory >= simulate(config(alone.dense, d=2), H100).peak_memory
+    assert first.iteration_time == simulate(config(replace(DENSE, mtp_layers=0), d=2), H100).iteration_time
+    assert first.peak_memory >= simulate(config(replace(DENSE, mtp_layers=0), d=2), H100).peak_memory
 
 
 def test_each_stage_takes_as_long_as_its_layers_of_both_kinds():
@@ -132,7 +135,7 @@ def test_what_does_not_go_together_is_refused_in_a_line(fields, problem):
 
 
 def test_latents_are_kept_for_the_backward_pass():
-    latent = config(replace(SMALL.dense, mtp_layers=0))
+    latent = config(replace(DENSE, mtp_layers=0))
     usual = config(replace(latent.model, kv_latent=0, query_latent=0, rotary_dim=0))
     rounded = lambda each: simulate(each, H100).memory_bytes["stashed_activations"]  # noqa: E731
     tokens, heads = 256, 8
@@ -141,7 +144,10 @@ def test_latents_are_kept_for_the_backward_pass():
 
 
 def test_sizes_left_out_of_a_model_are_those_of_a_gpt():
-    assert [linear.name for linear in ModelConfig(1, 64, 2).attention_linears] == ["qkv", "projection"]
+    attention = [item.name for item in layer(ModelConfig(1, 64, 2)).parameters if "attention." in item.name]
+    assert attention == [
+        f"attention.{name}" for name in ("qkv.weight", "qkv.bias", "projection.weight", "projection.bias")
+    ]
 
 
 @pytest.mark.parametrize("p", [2, 3, 4, 5, 8, 9])

@@ -8,14 +8,15 @@ from hypothesis import strategies as st
 
 from ptdp_core import formulas
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.layers.parts import Work
 from ptdp_core.layout import layer_parameters, rank_elements, step_collectives
-from ptdp_core.simulator import PHASES, load_cluster, operators, simulate
+from ptdp_core.simulator import PHASES, load_cluster, simulate
 from ptdp_core.simulator.bounds import least_time
 from ptdp_core.simulator.costs import CostModel
-from ptdp_core.simulator.memory import deferred_bytes, layer_intermediate_bytes
-from ptdp_core.simulator.operators import Work
+from ptdp_core.simulator.memory import deferred_bytes, layer_bytes
 from ptdp_core.simulator.peak_memory import peak_memory
 from reproduce.planning.models import models
+from tests.ptdp_core.blocks import apart, layer
 
 SELENE = load_cluster("selene")
 LLAMA, GPT3 = models()["llama-3-8b"], ModelConfig(96, 12288, 96)
@@ -36,15 +37,12 @@ def products(work: Work) -> float:
 def test_the_products_of_the_table_are_the_formulas(model: ModelConfig, t: int, scores: bool) -> None:
     b = 2
     forward = formulas.layer_forward_flops(model, b)
-    assert products(operators.layer_forward(model, b, t, scores=scores)) * t == forward
+    assert products(layer(model, b, t, scores=scores).forward) * t == forward
     again = 0 if scores else 2 * b * model.seq**2 * model.hidden  # the scores, computed again
     assert (
-        products(operators.layer_backward(model, b, t, scores=scores)) * t
-        == 2 * formulas.layer_forward_flops(model, b) + again
+        products(layer(model, b, t, scores=scores).backward) * t == 2 * formulas.layer_forward_flops(model, b) + again
     )
-    assert products(operators.layer_weight_gradients(model, b, t)) * t == (
-        2 * b * model.seq * formulas.layer_weights(model)
-    )
+    assert products(layer(model, b, t).weights) * t == (2 * b * model.seq * formulas.layer_weights(model))
 
 
 def test_a_layer_without_biases_moves_no_byte_for_them() -> None:
@@ -52,10 +50,10 @@ def test_a_layer_without_biases_moves_no_byte_for_them() -> None:
     h, kv, f = 4096, 1024, 14336
     norms, adds = 2 * (2 + 2) * h, 2 * (2 + 2 + 2) * h
     rotary, context, swiglu = (2 + 2) * (h + kv), (2 + 2) * h, (2 + 2 + 2) * f
-    work = operators.layer_forward(LLAMA, 1, 1, scores=False)
+    work = layer(LLAMA, 1, 1, scores=False).forward
     assert work.traffic_bytes == LLAMA.seq * (norms + adds + rotary + context + swiglu)
     assert work.kernels == 2 + 2 + 2 + 1 + 1 + 1
-    with_scores = operators.layer_forward(LLAMA, 1, 1)
+    with_scores = layer(LLAMA, 1, 1).forward
     scores, copies = 32 * LLAMA.seq**2, 2 * (2 * kv + 2 * h) * LLAMA.seq
     assert with_scores.traffic_bytes - work.traffic_bytes == 3 * scores + copies
 
@@ -67,7 +65,7 @@ def test_operators_of_later_models_apart() -> None:
     silu = (2 + 2) * f  # written and read once more, between the activation and the product
     # Half of the elements negated, both halves put together, times the sines, times the cosines, added; less the fused.
     rotary = ((2 + 2) // 2 + (2 + 2) + (2 + 2) + (2 + 2) + (2 + 2 + 2) - (2 + 2)) * (h + kv)
-    work = operators.unfused_forward(LLAMA, 1, 1, scores=False)
+    work = apart(layer(LLAMA, 1, 1, scores=False))
     assert work.traffic_bytes == LLAMA.seq * (transposes + silu + rotary)
     assert work.kernels == 3 + 1 + 2 * (5 - 1)
 
@@ -78,14 +76,17 @@ def test_activations_of_a_layer_are_the_tensors_that_its_backward_pass_reads(t: 
     inputs_of_norms_and_linears = 2 * 2 * h + 2 * 2 * h
     sharded = 2 * (h + 2 * kv) + 2 * h + 2 * 2 * f + 2 * f  # queries, keys, values; context; gate and up; product
     flash = tokens * (inputs_of_norms_and_linears + (sharded + 4 * a) / t)
-    assert layer_intermediate_bytes(llama(t=t, p=1, **FLASH)) == flash
+    assert layer_bytes(llama(t=t, p=1, **FLASH)).intermediate == flash
     softmax, copies = 2 * a * tokens**2, 2 * 2 * h * tokens
     expected = tokens * (inputs_of_norms_and_linears + sharded / t) + (softmax + copies) / t
-    assert layer_intermediate_bytes(llama(t=t, p=1)) == expected
+    assert layer_bytes(llama(t=t, p=1)).intermediate == expected
     # inputs and output gradients of the four linears
     linears = tokens * (8 * h + 2 * (h + 2 * kv + h + 2 * f + f) / t)
     zero_bubble = llama(t=t, p=1, schedule="zb-h1")
-    assert deferred_bytes(zero_bubble, replace(SELENE, allocator_efficiency=1.0), 1, False) == linears
+    assert (
+        deferred_bytes(zero_bubble, replace(SELENE, allocator_efficiency=1.0), 1, False, layer_bytes(zero_bubble))
+        == linears
+    )
 
 
 def test_fused_attention_takes_less_time_and_memory_and_the_less_the_longer_the_sequence() -> None:
@@ -100,10 +101,10 @@ def test_fused_attention_takes_less_time_and_memory_and_the_less_the_longer_the_
         assert stashed[0] > stashed[1]
         gains.append(operators_.iteration_time / fused.iteration_time)
     assert 1 < gains[0] < gains[1]
-    kept = [layer_intermediate_bytes(TrainingConfig(replace(LLAMA, seq=s), parallel)) / s for s in (2048, 8192)]
+    kept = [layer_bytes(TrainingConfig(replace(LLAMA, seq=s), parallel)).intermediate / s for s in (2048, 8192)]
     assert kept[0] < kept[1]
     parallel = replace(parallel, attention="sdpa")
-    kept = [layer_intermediate_bytes(TrainingConfig(replace(LLAMA, seq=s), parallel)) / s for s in (2048, 8192)]
+    kept = [layer_bytes(TrainingConfig(replace(LLAMA, seq=s), parallel)).intermediate / s for s in (2048, 8192)]
     assert kept[0] == kept[1]
 
 
@@ -122,8 +123,8 @@ def test_an_output_layer_of_its_own_is_on_the_last_stage_and_is_not_reduced_with
 
 def test_a_layer_has_six_parameters_and_two_all_reduces_each_way() -> None:
     assert len(layer_parameters(LLAMA, 0)) == 6
-    assert len(operators.layer_forward(LLAMA, 1, 2).all_reduce_bytes) == 2
-    assert len(operators.layer_backward(LLAMA, 1, 2).all_reduce_bytes) == 2
+    assert len(layer(LLAMA, 1, 2).forward.all_reduce_bytes) == 2
+    assert len(layer(LLAMA, 1, 2).backward.all_reduce_bytes) == 2
 
 
 @given(

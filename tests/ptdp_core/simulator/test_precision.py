@@ -5,9 +5,12 @@ from dataclasses import replace
 import pytest
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
-from ptdp_core.simulator import Cluster, load_cluster, operators, read_parameters, simulate
+from ptdp_core.layers.blocks import LayerRun, ends
+from ptdp_core.layers.parts import Work
+from ptdp_core.simulator import Cluster, load_cluster, read_parameters, simulate
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.network import Group
+from tests.ptdp_core.blocks import layer
 
 SELENE = load_cluster("selene")
 WIDE = replace(SELENE, element_bytes=4, gradient_bytes=4)
@@ -48,7 +51,7 @@ def test_times_on_the_wire_and_of_operands_grow_with_the_elements():
 
     def reduced(cluster: Cluster) -> float:
         model, group = CostModel(replace(cluster, host_per_call=0.0)), Group(2, 2)
-        few, many = (operators.Work(all_reduce_bytes=(size,)) for size in (1e8, 2e8))
+        few, many = (Work(all_reduce_bytes=(size,)) for size in (1e8, 2e8))
         return model.seconds(many, group) - model.seconds(few, group)
 
     def gradients(cluster: Cluster) -> float:
@@ -68,10 +71,10 @@ def test_times_on_the_wire_and_of_operands_grow_with_the_elements():
 @pytest.mark.parametrize(
     ("work", "factor"),
     [
-        (operators.layer_forward(CONFIG.model, 2, 1), 2.0),
-        (operators.layer_backward(CONFIG.model, 2, 1), 2.0),
+        (layer(CONFIG.model, 2, 1).forward, 2.0),
+        (layer(CONFIG.model, 2, 1).backward, 2.0),
         # 38 bytes an element of the logits in fp16, 40 in fp32: most of them are fp32 anyway.
-        (operators.Work(traffic_bytes=38.0, wide_bytes=36.0), 40 / 38),
+        (Work(traffic_bytes=38.0, wide_bytes=36.0), 40 / 38),
     ],
     ids=["forward", "backward", "logits"],
 )
@@ -83,9 +86,9 @@ def test_traffic_doubles_but_for_what_is_fp32_anyway(work, factor):
 
 def test_logits_say_which_of_their_traffic_is_fp32():
     L = 2 * 512 * 4096
-    assert operators.logits_forward(CONFIG.model, 2, 1).wide_bytes == 36 * L
-    assert operators.logits_backward(CONFIG.model, 2, 1).wide_bytes == 12 * L
-    both = operators.logits_forward(CONFIG.model, 2, 1) + operators.logits_backward(CONFIG.model, 2, 1)
+    assert ends(CONFIG.model, LayerRun(2))[1].forward.wide_bytes == 36 * L
+    assert ends(CONFIG.model, LayerRun(2))[1].backward.wide_bytes == 12 * L
+    both = ends(CONFIG.model, LayerRun(2))[1].forward + ends(CONFIG.model, LayerRun(2))[1].backward
     assert both.wide_bytes == 48 * L
 
 

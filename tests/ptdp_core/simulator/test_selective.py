@@ -6,11 +6,13 @@ import pytest
 
 from ptdp_core import formulas
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
-from ptdp_core.simulator import load_cluster, operators, simulate
+from ptdp_core.layers.techniques import RECOMPUTATION_BACKWARD, RECOMPUTATION_FORWARD
+from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.bounds import least_time
 from ptdp_core.simulator.costs import CostModel
-from ptdp_core.simulator.memory import stash_bytes, working_bytes
+from ptdp_core.simulator.memory import layer_bytes, stash_bytes, working_bytes
 from ptdp_core.simulator.peak_memory import peak_memory
+from tests.ptdp_core.blocks import apart, layer, part
 
 SELENE = load_cluster("selene")
 DEVICE = replace(SELENE, host_per_call=0.0)  # where only the GPU takes time
@@ -39,11 +41,15 @@ def test_a_layer_keeps_what_the_formulas_say(model: int, t: int) -> None:
     """
     _, h, a, _, _, b, _ = MODELS[model]
     s, sbh = 2048, 2048 * b * h
-    kept = {name: stash_bytes(config(name, model, t), DENSE, 1) for name in ("none", "selective", "full")}
+    kept = {
+        name: stash_bytes(own := config(name, model, t), DENSE, 1, layer_bytes(own))
+        for name in ("none", "selective", "full")
+    }
     assert kept["none"] == pytest.approx(sbh * (10 + 24 / t + 5 * a * s / (h * t)), rel=1e-15)
     assert kept["selective"] == pytest.approx(sbh * (10 + 24 / t), rel=1e-15)
     assert kept["full"] == 2 * sbh
-    assert stash_bytes(config("selective", model, t, sequence_parallel=True), DENSE, 1) == 34 * sbh / t
+    both = config("selective", model, t, sequence_parallel=True)
+    assert stash_bytes(both, DENSE, 1, layer_bytes(both)) == 34 * sbh / t
 
 
 def test_the_core_being_recomputed_counts_while_it_is_there() -> None:
@@ -52,12 +58,12 @@ def test_the_core_being_recomputed_counts_while_it_is_there() -> None:
     sbh, scores = 2048 * b * h, b * a * 2048**2 / 8
     attention = (5 + 2) * scores - (5 + 16 / 8) * sbh + 2 * 2 * sbh
     assert attention > (16 / 8 + 4) * sbh  # more than in the MLP
-    assert working_bytes(config("selective", 0), computes_loss=False) == attention
+    assert working_bytes(config("selective", 0), False, layer_bytes(config("selective", 0))) == attention
 
 
 def test_what_runs_again_is_the_attention_core() -> None:
     """Two GEMMs of 2bs^2h/t FLOPs each, softmax and dropout: 8 bytes of each of the bas^2/t scores."""
-    core = operators.attention_core_forward(ModelConfig(*MODELS[1][:3]), 1, 8)
+    core = part(layer(ModelConfig(*MODELS[1][:3]), 1, 8), "attention.core").forward
     assert sum(2 * m * n * k * batch for m, n, k, batch in core.gemms) == 4 * 2048**2 * 12288 // 8
     assert (core.traffic_bytes, core.kernels, core.all_reduce_bytes) == (8 * 96 * 2048**2 / 8, 2, ())
     model, layers = CostModel(DEVICE), 96 // (8 * 3)
@@ -72,18 +78,18 @@ def test_unfused_operators_run_again_unfused() -> None:
     fused, unfused = (model.stages(config("selective", fused=on))[1].recompute for on in (True, False))
     more = model.kernels.memory_bound(33 * 96 * 2048**2 / 8, 4)  # to fp32, scale, mask, softmax, to fp16
     assert unfused - fused == pytest.approx(4 * more, rel=1e-9)
-    whole, core = operators.unfused_forward, operators.unfused_attention_core_forward
-    assert core(config("none").model, 1, 8).kernels < whole(config("none").model, 1, 8).kernels
+    whole = layer(config("none").model, 1, 8)
+    assert part(whole, "attention.core").unfused[0].kernels < apart(whole).kernels
 
 
 def test_where_the_host_is_the_limit_its_calls_count() -> None:
     """The host issues the core's calls and the checkpoint function's, in the midst of the layer's backward pass."""
     slow = CostModel(replace(SELENE, host_per_call=1.0))
-    core = operators.attention_core_forward(config("none").model, 1, 8)
-    again = core.calls + operators.RECOMPUTATION_BACKWARD.calls
+    core = part(layer(config("none").model, 1, 8), "attention.core").forward
+    again = core.calls + RECOMPUTATION_BACKWARD.calls
     none, selective = (slow.stages(config(name))[1] for name in ("none", "selective"))
     assert selective.recompute == pytest.approx(4 * again)
-    assert selective.forward - none.forward == pytest.approx(4 * operators.RECOMPUTATION_FORWARD.calls)
+    assert selective.forward - none.forward == pytest.approx(4 * RECOMPUTATION_FORWARD.calls)
 
 
 @pytest.mark.parametrize("model", range(len(MODELS)))

@@ -5,13 +5,15 @@ from dataclasses import replace
 import pytest
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.layers.parts import PER_COLLECTIVE
 from ptdp_core.layout import whole_elements
-from ptdp_core.simulator import Software, load_cluster, operators, simulate
+from ptdp_core.simulator import Software, load_cluster, simulate
 from ptdp_core.simulator.bounds import least_time
 from ptdp_core.simulator.costs import CostModel
-from ptdp_core.simulator.memory import layer_input_bytes, layer_intermediate_bytes, stash_bytes
+from ptdp_core.simulator.memory import layer_bytes, stash_bytes
 from ptdp_core.simulator.network import NetworkModel, tensor_group
 from ptdp_core.simulator.peak_memory import peak_memory
+from tests.ptdp_core.blocks import apart, column_weights, layer
 
 SELENE = load_cluster("selene")
 DEVICE = replace(SELENE, host_per_call=0.0)  # so that stages take what the device takes
@@ -30,11 +32,11 @@ def test_a_layer_keeps_what_korthikanti_et_al_count(t: int, b: int) -> None:
     """Their eq. 2 without it, eq. 4 with it; where everything is recomputed, 2sbh and 2sbh/t."""
     s, h, a = MODEL.seq, MODEL.hidden, MODEL.heads
     off, on = (configured(on, t=t, b=b) for on in (False, True))
-    assert layer_intermediate_bytes(off) == s * b * h * (10 + 24 / t + 5 * a * s / (h * t))
-    assert layer_intermediate_bytes(on) == s * b * h / t * (34 + 5 * a * s / h)
-    assert layer_input_bytes(off) == 2 * s * b * h
-    assert layer_input_bytes(on) == 2 * s * b * h / t
-    assert stash_bytes(on, SELENE, 4) == 4 * 2 * s * b * h / t
+    assert layer_bytes(off).intermediate == s * b * h * (10 + 24 / t + 5 * a * s / (h * t))
+    assert layer_bytes(on).intermediate == s * b * h / t * (34 + 5 * a * s / h)
+    assert layer_bytes(off).input == 2 * s * b * h
+    assert layer_bytes(on).input == 2 * s * b * h / t
+    assert stash_bytes(on, SELENE, 4, layer_bytes(on)) == 4 * 2 * s * b * h / t
 
 
 def test_stashed_inputs_and_boundary_tensors_are_1_over_t() -> None:
@@ -81,8 +83,8 @@ def test_the_gather_of_inputs_and_the_scatter_of_gradients_hide_under_gemms() ->
     config, overlapped = configured(True), Software(overlapped_all_reduce=True)
     model = CostModel(DEVICE)
     one_way = model.network.one_way(tensor_group(8, 8), 2 * N)
-    weights = operators.column_weight_gradients(MODEL, 1, 8)
-    inputs = [gemm for gemm in operators.layer_backward(MODEL, 1, 8).gemms if gemm[:2] == (MODEL.seq, MODEL.hidden)]
+    weights = column_weights(layer(MODEL, 1, 8))
+    inputs = [gemm for gemm in layer(MODEL, 1, 8).backward.gemms if gemm[:2] == (MODEL.seq, MODEL.hidden)]
     assert len(inputs) == len(weights) == 2
     hidden = sum(min(one_way, model.kernels.gemm(*gemm)) for gemm in (*weights, *inputs))
     before, after = (CostModel(DEVICE, software).stages(config)[1] for software in (Software(), overlapped))
@@ -90,12 +92,12 @@ def test_the_gather_of_inputs_and_the_scatter_of_gradients_hide_under_gemms() ->
 
 
 def test_a_host_call_is_counted_for_every_collective() -> None:
-    off, on = (operators.layer_forward(MODEL, 1, 8, sequence_parallel=on) for on in (False, True))
+    off, on = (layer(MODEL, 1, 8, sequence_parallel=on).forward for on in (False, True))
     assert (len(off.all_reduce_bytes), len(off.one_way_bytes)) == (2, 0)
     assert (len(on.all_reduce_bytes), len(on.one_way_bytes)) == (0, 4)
-    assert on.calls - off.calls == 2 * (1 + operators.PER_COLLECTIVE)
+    assert on.calls - off.calls == 2 * (1 + PER_COLLECTIVE)
     assert on.gemms == off.gemms
-    unfused = [operators.unfused_forward(MODEL, 1, 8, sequence_parallel=on) for on in (False, True)]
+    unfused = [apart(layer(MODEL, 1, 8, sequence_parallel=on)) for on in (False, True)]
     assert unfused[0].traffic_bytes - unfused[1].traffic_bytes == 16 * (N - N / 8)
 
 
@@ -144,4 +146,4 @@ def test_bounds_hold_and_phases_add_up(parallel: dict[str, object]) -> None:
 def test_without_the_attention_core_34_sbh_over_t_are_kept() -> None:
     """Korthikanti et al.'s eq. 6: selective recomputation and sequence parallelism."""
     config, dense = configured(True, recompute="selective"), replace(SELENE, allocator_efficiency=1.0)
-    assert stash_bytes(config, dense, 3) == 3 * 34 * N / 8
+    assert stash_bytes(config, dense, 3, layer_bytes(config)) == 3 * 34 * N / 8

@@ -20,7 +20,6 @@ from ptdp_core.simulator import (
     PHASES,
     cluster_path,
     load_cluster,
-    operators,
     read_parameters,
     simulate,
 )
@@ -32,6 +31,7 @@ from ptdp_core.simulator.peak_memory import peak_memory
 from ptdp_core.simulator.simulate import _bubble_times
 from results import ROOT
 from results.records import UNITS
+from tests.ptdp_core.blocks import layer
 from tests.ptdp_core.schedules.cases import sizes
 
 SELENE = load_cluster("selene")
@@ -209,7 +209,7 @@ def test_split_backward_passes_are_whole_ones_in_two_parts() -> None:
 
 
 def test_weight_gradients_are_half_of_the_linears_backward_gemms_and_the_accumulation() -> None:
-    whole, weights = operators.layer_backward(GPT3, 2, 8), operators.layer_weight_gradients(GPT3, 2, 8)
+    whole, weights = layer(GPT3, 2, 8).backward, layer(GPT3, 2, 8).weights
     linears = [gemm for gemm in whole.gemms if gemm[3] == 1]
     assert len(linears) == 2 * len(weights.gemms) == 8
     assert set(weights.gemms) < set(linears)

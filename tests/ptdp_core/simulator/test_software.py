@@ -6,9 +6,10 @@ import pytest
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.layout import layer_passes
-from ptdp_core.simulator import PAPER, Software, load_cluster, operators, simulate
-from ptdp_core.simulator.costs import CostModel
+from ptdp_core.simulator import PAPER, Software, load_cluster, simulate
+from ptdp_core.simulator.costs import EXPOSED_ACCUMULATION, CostModel
 from ptdp_core.simulator.network import Group
+from tests.ptdp_core.blocks import column_weights, layer
 
 SELENE = load_cluster("selene")
 CONFIG = TrainingConfig(ModelConfig(16, 8192, 64), ParallelConfig(p=4, t=8, d=4, b=1, B=64))
@@ -26,9 +27,9 @@ def test_the_papers_code_is_the_default():
 
 def test_an_all_reduce_hides_under_the_gemm_for_its_weights():
     model, group = CostModel(DEVICE), Group(8, 8)
-    size = 2 * layer_passes(CONFIG.model, 1, 8).backward[0].elements
+    size = 2 * layer_passes(CONFIG, "tp").backward[0].elements
     reduced = model.network.all_reduce(group, size)
-    query_key_value, h_to_4h = operators.column_weight_gradients(CONFIG.model, 1, 8)
+    query_key_value, h_to_4h = column_weights(layer(CONFIG.model, 1, 8))
     assert query_key_value[0] == 3 * 8192 // 8
     assert h_to_4h[0] == 4 * 8192 // 8
     saved = sum(min(reduced, model.kernels.gemm(*gemm)) for gemm in (query_key_value, h_to_4h))
@@ -42,7 +43,7 @@ def test_accumulation_inside_the_gemm_reads_and_writes_the_sum_in_place_of_a_res
     parameters = 12 * 8192**2 / 8
     before, after = stage(PAPER), stage(Software(fused_accumulation=True))
     rate = SELENE.memory_bandwidth * SELENE.memory_efficiency
-    exposed = operators.EXPOSED_ACCUMULATION
+    exposed = EXPOSED_ACCUMULATION
     assert before.backward - after.backward == pytest.approx(4 * (6 - exposed * 2) * parameters / rate)
     wide = stage(Software(fused_accumulation=True, fp32_gradients=True))
     assert wide.backward - after.backward == pytest.approx(4 * exposed * 4 * parameters / rate)
@@ -55,7 +56,7 @@ def test_gradients_summed_in_fp32_take_twice_the_memory_and_need_no_unscaled_cop
 
 
 def test_a_host_that_waits_for_each_kernel_adds_its_own_time():
-    work, group = operators.layer_forward(CONFIG.model, 1, 8), Group(8, 8)
+    work, group = layer(CONFIG.model, 1, 8).forward, Group(8, 8)
     seconds = CostModel(DEVICE).seconds(work, group)
     blocking = CostModel(SELENE, Software(blocking_launches=True)).seconds(work, group)
     assert blocking == pytest.approx(seconds + work.calls * SELENE.host_per_call)

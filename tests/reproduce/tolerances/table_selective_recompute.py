@@ -1,5 +1,6 @@
 """Edges of the claims on selective recomputation."""
 
+from ptdp_core.simulator.memory import LayerBytes
 from tests.reproduce.tolerances.edges import between, switch
 
 MODULE = "reproduce.papers.korthikanti.table_selective_recompute"
@@ -22,9 +23,14 @@ def core_with(more):
     return lambda model, B: more[name_of(model)]
 
 
+def of_a_layer(kept_bytes):
+    """What `layer_bytes` gives, with so many that are kept."""
+    return lambda config: LayerBytes(0, 0, kept_bytes(config), 0, 0)
+
+
 def formulas(saved=SAVED, more=MORE):
     return {
-        f"{MODULE}.layer_kept_bytes": lambda x: kept_with({**SAVED, **dict.fromkeys(saved, x)}),
+        f"{MODULE}.layer_bytes": lambda x: of_a_layer(kept_with({**SAVED, **dict.fromkeys(saved, x)})),
         "ptdp_core.formulas.attention_core_flops": lambda x: core_with({**MORE, **dict.fromkeys(more, x)}),
         "ptdp_core.formulas.layer_forward_flops": lambda x: lambda model, B: 1.0,
     }

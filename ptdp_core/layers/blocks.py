@@ -1,0 +1,221 @@
+"""The blocks of a model as tuples of parts: layers of attention and an MLP or experts, the embedding, the output.
+
+Which operators a model's layers have is decided here, and nowhere else: `kinds`, `attention` and `experts` say what
+each of them costs, `techniques` what a configuration changes.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
+
+from ptdp_core.config import LayerKind, ModelConfig, ParallelConfig, TrainingConfig, padded_vocab
+from ptdp_core.layers import attention, experts, kinds, techniques
+from ptdp_core.layers.attention import ALONE, Context, Heads
+from ptdp_core.layers.experts import Routed
+from ptdp_core.layers.kinds import FUNCTION, MODULE, VIEWS, GpuShare, Linear, norm_parameters
+from ptdp_core.layers.parts import COLUMN, Block, Parameter, Part
+
+WORD_EMBEDDING = "embedding.word.weight"
+OUTPUT = "output.weight"
+# __call__ of the layer, of attention and of the MLP.
+MODULES = 3
+
+
+class LayerRun(NamedTuple):
+    """All of a configuration that its layers depend on, beside the model with a GPU's tokens."""
+
+    b: int = 1
+    t: int = 1
+    sequence_parallel: bool = False
+    context: Context = ALONE
+    writes_scores: bool = True
+    fused: bool = True
+    fp8_recipe: str = "none"
+    e: int = 1
+    etp: int = 1
+    load: float = 1.0
+
+    @classmethod
+    def of(cls, parallel: ParallelConfig) -> "LayerRun":
+        """Of a configuration; the busiest rank has `expert_imbalance` times the mean of tokens, or its capacity."""
+        imbalance = parallel.expert_imbalance
+        return cls(
+            parallel.b,
+            parallel.t,
+            parallel.sequence_parallel,
+            ALONE if parallel.c == 1 else Context(parallel.c, parallel.context_exchange),
+            parallel.writes_scores,
+            parallel.fused,
+            parallel.fp8_recipe,
+            parallel.e,
+            parallel.expert_tensor_ranks,
+            min(imbalance, parallel.capacity_factor or imbalance),
+        )
+
+    def share(self, model: ModelConfig) -> GpuShare:
+        """What a GPU has of a layer."""
+        return GpuShare(model.seq, self.b, self.t, self.t if self.sequence_parallel else 1)
+
+
+ONE_RANK = LayerRun()
+
+
+def layer_of(config: TrainingConfig, kind: LayerKind | None = None) -> Block:
+    """A layer of a configuration, of the usual kind unless another is given: what a GPU computes and keeps of it."""
+    return block(config.local_model, LayerRun.of(config.parallel), kind or config.model.usual_kind)
+
+
+@lru_cache(maxsize=1024)
+def block(model: ModelConfig, run: LayerRun, kind: LayerKind) -> Block:
+    """A layer of this kind, and what the configuration makes of it."""
+    share = run.share(model)
+    made = Block((*_attention(model, share, run), *_mlp(model, share, run, kind.experts)), MODULES)
+    if run.t > 1:
+        made = techniques.tensor_parallel(made, share.tokens * model.hidden, run.sequence_parallel)
+    if not run.fused:
+        made = techniques.unfused(made)
+    return made if run.fp8_recipe == "none" else techniques.in_fp8(made, techniques.RECIPES[run.fp8_recipe])
+
+
+def norm_tensors(model: ModelConfig) -> int:
+    """The parameter tensors of a norm."""
+    return 1 if model.norm == "rmsnorm" else 2
+
+
+def _attention(model: ModelConfig, share: GpuShare, run: LayerRun) -> Iterator[Part]:
+    """Norm, attention and what is added behind it."""
+    h, tokens, t = model.hidden, share.tokens, share.t
+    between, tensors, bias = tokens * h / share.shards, norm_tensors(model), model.bias
+    heads = Heads(model.heads, model.query_groups, model.query_head_size, model.head_size)
+    yield kinds.norm("attention_norm", between, h, tensors, "instead")
+    if model.kv_latent:
+        yield from _latent(model, share, heads)
+    else:
+        qkv, width = Linear("attention.qkv", h, heads.all, "outputs"), tokens * heads.all // t
+        yield kinds.linear(share, qkv, bias, adds_bias=bias, f=True, output=width)
+    if model.qk_norm:  # all heads share them, so that a tensor rank has a part of the gradients; their time is left out
+        names = "attention.query_norm", "attention.key_norm"
+        yield Part(
+            "attention.query_key_norms",
+            parameters=tuple(
+                item for name in names for item in norm_parameters(name, model.head_size, tensors, partial=True)
+            ),
+        )
+    if model.positions == "rotary":
+        turned = tokens * (heads.queries + heads.groups) * (model.rotary_dim or model.head_size) / t
+        yield kinds.rotary(turned)
+    if run.context.c > 1:
+        yield attention.exchange(share, heads, run.context)
+    yield attention.core(share, heads, run.context, run.writes_scores, model.dropout)
+    yield attention.layout(share, heads)
+    yield kinds.linear(share, Linear("attention.projection", model.attention_width, h, "inputs"), bias, g=True)
+    yield kinds.addition("attention.addition", between, bias, model.dropout)
+
+
+def _latent(model: ModelConfig, share: GpuShare, heads: Heads) -> Iterator[Part]:
+    """The linears of latent attention before its core.
+
+    What all heads are made from is computed by every tensor rank (DeepSeek-AI 2024, arXiv:2412.19437, Section 2.1.1).
+    It comes with the turned part of the key, which all heads share, and is normalised. The gradients of both latents
+    together are less than those of one input, and reduced together.
+    """
+    h, tensors, tokens = model.hidden, norm_tensors(model), share.tokens
+    queries, latent = heads.queries * heads.query, model.query_latent
+    if latent:
+        yield kinds.linear(share, Linear("attention.query_down", h, latent, ""))
+        yield kinds.norm("attention.query_norm", tokens * latent, latent, tensors, "", tokens * latent / share.shards)
+    yield kinds.linear(share, Linear("attention.query", latent or h, queries, "outputs"), writes=False)
+    kept, turned = model.kv_latent, model.rotary_dim
+    down = Linear("attention.kv_down", h, kept + turned, "")
+    yield kinds.linear(share, down, reads=False, output=tokens * turned / share.shards)
+    yield kinds.norm("attention.kv_norm", tokens * kept, kept, tensors, "", tokens * kept / share.shards)
+    made = Linear("attention.kv", kept, 2 * heads.queries * heads.value, "outputs")
+    yield kinds.linear(share, made, f=True, writes=False)
+    yield attention.whole_heads(share, heads)
+
+
+def _mlp(model: ModelConfig, share: GpuShare, run: LayerRun, with_experts: bool) -> Iterator[Part]:
+    """Norm, MLP or experts, and what is added behind them."""
+    h, tokens = model.hidden, share.tokens
+    between, bias = tokens * h / share.shards, model.bias
+    width = model.shared_expert_ffn_hidden if with_experts else model.mlp_width
+    yield kinds.norm("mlp_norm", between, h, norm_tensors(model), "instead" if width else "")
+    if with_experts:
+        yield from _experts(model, share, run)
+    if width:
+        name, outputs, t = "mlp.shared" if with_experts else "mlp", width * model.branches, share.t
+        up, down = Linear(f"{name}.up", h, outputs, "outputs"), Linear(f"{name}.down", width, h, "inputs")
+        own, outer, inner = bias and not with_experts, tokens * outputs / t, tokens * width / t
+        inside = with_experts and run.etp == t  # of f and g around the experts
+        yield kinds.linear(share, up, own, f=not inside, output=outer, wide=True)
+        yield kinds.activation(f"{name}.activation", outer, inner, model.branches > 1, own)
+        yield kinds.linear(share, down, own, g=not inside)
+    yield kinds.addition("mlp.addition", between, bias, model.dropout)
+
+
+def _experts(model: ModelConfig, share: GpuShare, run: LayerRun) -> Iterator[Part]:
+    """Router and experts. Tensor ranks that share experts route all tokens alike, between f and g of Figure 5."""
+    h, width, together = model.hidden, model.expert_width, run.etp == share.t
+    tokens = share.tokens if together else share.tokens // share.t
+    routed = Routed(tokens, model.experts_per_token, model.experts, run.e, run.etp, run.load)
+    # Without a shared expert the calls of an MLP's two linears and its activation are counted for the experts.
+    linears = 0 if model.shared_expert_ffn_hidden else 2
+    calls = tuple(linears * calls + FUNCTION * (linears > 0) for calls in (MODULE + VIEWS["linear"], VIEWS["linear"]))
+    outer, inner = routed.rows * width * model.branches // run.etp, routed.rows * width // run.etp
+    yield experts.router(routed, h, (calls[0], calls[1]))
+    yield experts.dispatch(routed, h, together)
+    yield experts.grouped(routed, Linear("mlp.experts.up", h, width * model.branches, "outputs"), True)
+    yield kinds.activation("mlp.experts.activation", outer, inner, gated=False, bias=False, calls=0)
+    yield experts.grouped(routed, Linear("mlp.experts.down", width, h, "inputs"), False)
+    yield experts.combine(routed, h, together)
+
+
+@lru_cache(maxsize=4096)
+def layer_parameters(model: ModelConfig, layer: int) -> tuple[Parameter, ...]:
+    """The parameters of a transformer layer, in the order of computation: 12 of them in a GPT.
+
+    The rows of qkv are one group of query heads after the other, each with its key and its value head behind it, so
+    that a tensor rank's slice is whole groups. In a gated MLP the rows of `up` are those of W_gate and W_up in turn,
+    so that any slice has as many of both.
+    """
+    parts = block(model, ONE_RANK, model.layer_kind(layer)).parameters
+    return tuple([replace(part, name=f"layers.{layer}.{part.name}") for part in parts])
+
+
+def embedding_parameters(model: ModelConfig, t: int) -> tuple[Parameter, ...]:
+    """The parameters of the first stage's embedding: the word table, split by vocabulary, and the position table."""
+    word = _vocabulary_table(model, t, WORD_EMBEDDING, tied=model.tied_embeddings)
+    position = Parameter("embedding.position.weight", (model.seq, model.hidden))
+    return (word, position) if model.positions == "learned" else (word,)
+
+
+def output_parameters(model: ModelConfig, t: int, own_table: bool) -> tuple[Parameter, ...]:
+    """The parameters of the output on the last stage: the final norm, and the output layer's weight.
+
+    If the output layer is the word embedding, this is the table's second copy, and only there with `own_table`.
+    """
+    norm = norm_parameters("norm", model.hidden, norm_tensors(model))
+    if not model.tied_embeddings:
+        return (*norm, _vocabulary_table(model, t, OUTPUT))
+    return (*norm, _vocabulary_table(model, t, WORD_EMBEDDING, tied=True, copy=True)) if own_table else norm
+
+
+def _vocabulary_table(model: ModelConfig, t: int, name: str, *, tied: bool = False, copy: bool = False) -> Parameter:
+    shape, padded = (model.vocab, model.hidden), padded_vocab(model.vocab, t)
+    return Parameter(name, shape, COLUMN, padded, tied=tied, copy=copy)
+
+
+@lru_cache(maxsize=1024)
+def ends(model: ModelConfig, run: LayerRun = ONE_RANK, fused_loss: bool = False) -> tuple[Block, Block]:
+    """What the first stage has beside its layers, and the last one: embedding, and output and loss.
+
+    Each layer of multi-token prediction has an output and a loss of its own.
+    """
+    share, h, rows = run.share(model), model.hidden, padded_vocab(model.vocab, run.t) // run.t
+    into = kinds.embedding(
+        share, h, rows, model.positions == "learned", model.dropout, embedding_parameters(model, run.t)
+    )
+    out_of = kinds.head(share, h, rows, fused_loss, output_parameters(model, run.t, own_table=True))
+    further = kinds.merge(share, h, norm_tensors(model)), replace(out_of, parameters=(), deferred=0)
+    return Block((into,)), Block((out_of, *further * model.mtp_layers))

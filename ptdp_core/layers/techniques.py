@@ -1,0 +1,136 @@
+"""Techniques: functions from a block to a block, which change what its parts compute, exchange and keep.
+
+A block as the kinds make it has the paper's fused operators in 16 bits, and no collectives over tensor ranks.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from ptdp_core.layers.parts import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    REDUCE_SCATTER,
+    Block,
+    Collective,
+    Part,
+    PassCollectives,
+    Work,
+)
+
+# What recomputing a layer or its attention core (Section 3.5) adds: torch's checkpoint function, and the random states
+# of the CPU, the GPU and the tracker saved; before the backward pass these saved, set and set back, the inputs
+# detached, and backward called.
+RECOMPUTATION_FORWARD = Work(host_calls=4)
+RECOMPUTATION_BACKWARD = Work(host_calls=11)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Bytes per element of a bf16 tensor that is cast to FP8: read, and written with its scales, in `kernels` kernels.
+
+    - 'delayed': one scale a tensor, from the largest element of earlier iterations (Micikevicius et al. 2022)
+    - 'tensorwise': one scale a tensor, from its own largest element, for which it is read once more
+    - 'blockwise': an fp32 scale for 128 elements (DeepSeek-AI 2024, arXiv:2412.19437, Section 3.3)
+    - 'mxfp8': a scale of 8 bits for 32 elements (OCP Microscaling Formats 1.0)
+    - 'nvfp4': 4 bits, a scale of 8 bits for 16 elements and one of fp32 a tensor, for whose largest element it is read
+      once more, by the kernel that also turns what weight gradients read (NVIDIA 2025, arXiv:2509.25149, Section 4)
+    """
+
+    read: float
+    written: float
+    kernels: int
+    elements: str = "fp8"
+
+    @property
+    def kept(self) -> float:
+        """Bytes per element of the one copy that the weight gradient needs."""
+        return self.written / 2
+
+
+RECIPES = {
+    "delayed": Recipe(2, 2, 1),
+    "tensorwise": Recipe(4, 2, 2),
+    "blockwise": Recipe(2, 2 * (1 + 4 / 128), 1),
+    "mxfp8": Recipe(2, 2 * (1 + 1 / 32), 1),
+    "nvfp4": Recipe(4, 2 * (1 / 2 + 1 / 16), 2, "fp4"),
+}
+
+
+def changed(block: Block, change: Callable[[Part], Part]) -> Block:
+    """The block with each part changed."""
+    return replace(block, parts=tuple([change(part) for part in block.parts]))
+
+
+def tensor_parallel(block: Block, elements: int, sequence_parallel: bool) -> Block:
+    """The block with the collectives of f and g (Section 2.3), of so many elements: all-reduces.
+
+    With sequence parallelism (Korthikanti et al. 2022) the input of a column-parallel matrix is gathered before it, and
+    the partial sums of a row-parallel one are reduce-scattered; their gradients go the other way. Only 1/t of a
+    gathered input is kept, so that the backward pass gathers it again for the weight's gradient (`Part.again`).
+    """
+    reduce, gather, scatter = (
+        Collective(operation, "tp", elements) for operation in (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER)
+    )
+
+    def joined(part: Part) -> Part:
+        if not (part.f or part.g):
+            return part
+        forward, backward = part.collectives
+        if not sequence_parallel:
+            calls = PassCollectives((*forward, *(reduce,) * part.g), (*(reduce,) * part.f, *backward))
+        elif part.f:
+            again = (gather,) if part.again else ()
+            calls = PassCollectives((gather, *forward), (*again, *backward, scatter))
+        else:
+            calls = PassCollectives((*forward, scatter), (gather, *backward))
+        return replace(part, collectives=calls)
+
+    return changed(block, joined)
+
+
+def unfused(block: Block) -> Block:
+    """The block without the fusions and the layout of Section 4.2: every operator by itself."""
+
+    def apart(part: Part) -> Part:
+        forward, backward = part.unfused
+        if not forward.kernels + backward.kernels:
+            return part
+        return replace(part, forward=part.forward + forward, backward=part.backward + backward)
+
+    return changed(block, apart)
+
+
+def in_fp8(block: Block, recipe: Recipe) -> Block:
+    """The linears of a layer in FP8: what casting to it costs, and which products it speeds up.
+
+    The three products of each of a layer's linears (forward, input gradient, weight gradient) read FP8 and write bf16.
+    Attention, the embedding and the output layer stay in bf16, and so do collectives and messages: what Transformer
+    Engine does by default. Each tensor is cast by kernels of its own, and written twice, as it is and transposed, since
+    the product for the weight gradient reads it along the other dimension; a program that fuses casting into norms and
+    activations moves fewer bytes. With sequence parallelism tensors between layers are cast before they are gathered.
+    Weights are taken to be kept in FP8, also twice, which are bf16's two bytes. All of this is the same with elements
+    of 4 bits, whose weights are kept in bf16. Attention keeps its result in bf16, and the projection that in FP8 beside
+    it.
+    """
+    moved = recipe.read + recipe.written
+    sizes = {"instead": recipe.kept / 2, "beside": 1 + recipe.kept / 2}
+
+    def narrow(work: Work, cast: float) -> Work:
+        gemms = tuple([(recipe.elements, gemm) for gemm in work.gemms])
+        traffic, kernels = work.traffic_bytes + moved * cast, work.kernels + (recipe.kernels if cast else 0)
+        return replace(work, gemms=(), narrow_gemms=gemms, traffic_bytes=traffic, kernels=kernels)
+
+    def change(part: Part) -> Part:
+        if part.narrow:
+            part = replace(part, output=part.output * sizes[part.narrow])
+        if part.cast is None:
+            return part
+        forward, backward = part.cast
+        return replace(
+            part,
+            forward=narrow(part.forward, forward),
+            backward=narrow(part.backward, backward),
+            weights=narrow(part.weights, 0.0),
+        )
+
+    return changed(block, change)
