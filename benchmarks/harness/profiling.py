@@ -3,11 +3,13 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
+from torch.autograd import DeviceType
+from torch.autograd.profiler_util import FunctionEvent
 from torch.profiler import ProfilerActivity, profile
 
 # A profile's kernels by parts of their names, the first that fits; what fits none is 'other_share'.
@@ -15,7 +17,7 @@ KINDS = {
     "attention_share": ("flash", "fmha", "attention", "softmax"),
     "product_share": ("gemm", "cutlass", "xmma", "nvjet", "cublas", "aten::mm", "aten::bmm", "addmm"),
 }
-IDLE = "idle_share"
+OTHER, IDLE = "other_share", "idle_share"
 QUERIES = ("clocks.sm", "power.draw", "temperature.gpu")
 MEGA = 1e6
 
@@ -29,28 +31,57 @@ class GpuState(NamedTuple):
 
 
 def shares(step: Callable[[], object], seconds: float, on_gpu: bool) -> dict[str, float]:
-    """Shares of a step that takes `seconds` by kind of kernel, from a profile of one step; what is left is idle.
+    """Shares of a step that takes `seconds` by kind of kernel, from a profile of one step; what none covers is idle.
 
-    A GPU is idle when the host has not issued its next kernel yet. A kind that took no time is left out.
+    A GPU is idle when the host has not issued its next kernel yet. On a CPU an operator is the kernel. A kind that took
+    no time is left out.
     """
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
     with _without_output(), profile(activities=activities) as profiled:
         step()
         if on_gpu:
             torch.cuda.synchronize()
-    totals = dict.fromkeys((*KINDS, "other_share"), 0.0)
-    for event in profiled.key_averages():
-        spent = event.self_device_time_total if on_gpu else event.self_cpu_time_total
-        totals[kind_of(event.key)] += spent * 1e-6
+    totals = dict.fromkeys((*KINDS, OTHER), 0.0)
+    if on_gpu:
+        totals |= kernel_times(profiled.events())
+    else:
+        for event in profiled.key_averages():
+            totals[kind_of(event.key)] += event.self_cpu_time_total * 1e-6
     by_kind = {kind: total / seconds for kind, total in totals.items()}
     by_kind[IDLE] = max(0.0, 1.0 - sum(by_kind.values()))
     return {kind: share for kind, share in by_kind.items() if share}
 
 
+def kernel_times(events: Iterable[FunctionEvent]) -> dict[str, float]:
+    """The seconds that kernels of each kind cover on the device. What kernels of several kinds cover is the first's.
+
+    Operators of the host, which a profile gives the time of their kernels, too, and its named ranges are none.
+    """
+    spans: dict[str, list[tuple[float, float]]] = {kind: [] for kind in (*KINDS, OTHER)}
+    for event in events:
+        if event.device_type != DeviceType.CPU and not event.is_user_annotation:
+            spans[kind_of(event.name)].append((event.time_range.start, event.time_range.end))
+    times, so_far, before = {}, [], 0.0
+    for kind, own in spans.items():
+        so_far += own
+        covered = _covered(so_far)
+        times[kind], before = (covered - before) * 1e-6, covered
+    return times
+
+
+def _covered(spans: Iterable[tuple[float, float]]) -> float:
+    """The length of the union of spans."""
+    total, last = 0.0, float("-inf")
+    for start, end in sorted(spans):
+        total += max(0.0, end - max(start, last))
+        last = max(last, end)
+    return total
+
+
 def kind_of(kernel: str) -> str:
     """The kind of a kernel, by its name."""
     name = kernel.lower()
-    return next((kind for kind, parts in KINDS.items() if any(part in name for part in parts)), "other_share")
+    return next((kind for kind, parts in KINDS.items() if any(part in name for part in parts)), OTHER)
 
 
 def gpu_state(step: Callable[[], object], uuid: str) -> GpuState | None:

@@ -178,8 +178,8 @@ class Groups:
             dp=dp,
             tp=axis("tp", "tp"),
             device=torch.device(device),
-            up=_group(pipeline),
-            down=_group(pipeline),
+            up=_group(pipeline, "pp"),
+            down=_group(pipeline, "pp"),
             cp=axis("cp", "cp"),
             ep=ep,
             edp=edp,
@@ -224,18 +224,20 @@ def _expert_axes(parallel: ParallelConfig, grid: RankGrid, dp: Axis) -> tuple[Ax
 
 def _axis(name: str, rank: int, ranks: Sequence[int]) -> Axis:
     """The axis along these ranks, as this one of them sees it."""
-    return Axis(name, ranks.index(rank), len(ranks), _group(ranks))
+    return Axis(name, ranks.index(rank), len(ranks), _group(ranks, name))
 
 
-def _group(ranks: Sequence[int]) -> dist.ProcessGroup | None:
+def _group(ranks: Sequence[int], name: str) -> dist.ProcessGroup | None:
     """A process group of these ranks, or None if there is only one. Only the ranks of the group call this.
+
+    A profile calls the group by its `name`.
 
     So each rank makes its own 5 groups (6 with c > 1, with experts 2 more), and not all groups of the grid, which are
     1,040 for the paper's 3,072 ranks.
     """
     if len(ranks) == 1:
         return None
-    group: dist.ProcessGroup = dist.new_group(list(ranks), use_local_synchronization=True)
+    group: dist.ProcessGroup = dist.new_group(list(ranks), use_local_synchronization=True, group_desc=name)
     return group
 
 

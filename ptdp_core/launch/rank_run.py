@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
-from torch.profiler import profile, schedule
+from torch.profiler import ProfilerAction, profile
 
 from kernels import select
 from ptdp_core.engine.checkpoint import Checkpoints
@@ -122,15 +122,23 @@ def _trainer(settings: Settings, groups: Groups) -> "Trainer | Zero3Trainer":
 
 
 def _profiler(run: RunSettings, done: int, rank: int) -> AbstractContextManager[profile | None]:
-    """What writes this rank's trace of the run's last step, if one is asked for; the step before warms it up."""
-    steps = run.steps - done
-    if not run.profile or steps < 1:
+    """What writes this rank's trace of the run's last step, if one is asked for; the step before warms it up.
+
+    Its steps have the numbers that the log says, from 1 on in the whole run.
+    """
+    if not run.profile or run.steps <= done:
         return nullcontext()
-    warmup = min(1, steps - 1)
-    return profile(
-        schedule=schedule(wait=steps - 1 - warmup, warmup=warmup, active=1, repeat=1),
+    actions = {run.steps - 1: ProfilerAction.WARMUP, run.steps: ProfilerAction.RECORD_AND_SAVE}
+
+    def action(step: int) -> Any:  # a ProfilerAction
+        return actions.get(step, ProfilerAction.NONE)
+
+    made = profile(
+        schedule=action,
         on_trace_ready=lambda made: made.export_chrome_trace(str(Path(run.profile) / f"rank{rank}.json.gz")),
     )
+    made.step_num, made.current_action = done + 1, action(done + 1)
+    return made
 
 
 class _Evaluation:

@@ -68,14 +68,14 @@ def run(parsed: Namespace) -> int:
 
 
 def _print(profile: "StepProfile", estimate: "Estimate | None", cluster: "Cluster | None") -> None:
-    from reproduce.annex.explain.profiled_step import PHASES, TENSOR, simulated_phases
+    from reproduce.annex.explain.profiled_step import OF_PASSES, PHASES, simulated_phases
     from reproduce.output.columns import Column, Table
     from reproduce.output.tables import print_table
     from reproduce.output.terminal import console, wrapped
 
     out = console(WIDTH)
     simulated = simulated_phases(estimate, cluster) if estimate and cluster else {}
-    names = {**PHASES, TENSOR: "of the passes: tensor-parallel communication, exposed"}
+    names = PHASES | {name: f"of the passes: {text}, exposed" for name, (_, text) in OF_PASSES.items()}
     rows = [(text, profile.phases[name], simulated.get(name)) for name, text in names.items()]
     rows.append(("the step", profile.seconds, estimate.iteration_time if estimate else None))
     columns = [Column("time, mean over ranks", itemgetter(0)), Column("measured", itemgetter(1), "s", ".4f")]
@@ -100,4 +100,4 @@ def _lines(profile: "StepProfile", estimate: "Estimate | None") -> Sequence[str]
         lines.append(f"of the bubble {profile.host_gaps:.4f} s although the input was there: the host was late")
     if profile.counted:
         lines.append("the passes have no ranges of their own: found between messages, and named in their order")
-    return lines
+    return [*lines, *profile.notes]

@@ -26,12 +26,14 @@ from ptdp_core.schedules import (
     names,
 )
 from ptdp_core.simulator import Cluster, Estimate
-from reproduce.annex.explain.kineto import RankStep, Span, TraceFile, merged, rank_step, read
+from reproduce.annex.explain.kineto import Span, TraceFile, merged, read
+from reproduce.annex.explain.traced_communication import DATA, EXCHANGE, TENSOR
+from reproduce.annex.explain.traced_step import RankStep, rank_step
 from reproduce.output.timeline import Timeline
 from reproduce.planning.search import time_shares
 from results.records.errors import UsageError
 
-# What a step's time is spent on; the tensor-parallel communication is a part of the passes.
+# What a step's time is spent on.
 PHASES = {
     "forward": "forward passes",
     "backward": "backward passes, with recomputation",
@@ -41,15 +43,20 @@ PHASES = {
     "optimizer": "optimizer",
     "host": "host, and all else",
 }
-TENSOR = "tensor_communication"
+# Of the passes: communication that no computation hides, by phase its axis and what people call it.
+OF_PASSES = {
+    "tensor_communication": (TENSOR, "tensor-parallel communication"),
+    "exchange_communication": (EXCHANGE, "exchange of experts or context"),
+}
 
 
 @dataclass(frozen=True)
 class StepProfile:
-    """One training step: `phases` in seconds, means over ranks (those of `PHASES` add up to `seconds`; with `TENSOR`),
-    `bubble_fraction` as `Estimate.bubble_fraction`, and the timeline of one rank of each stage.
+    """One training step: `phases` in seconds, means over ranks (those of `PHASES` add up to `seconds`; with
+    `OF_PASSES`), `bubble_fraction` as `Estimate.bubble_fraction`, and the timeline of one rank of each stage.
 
     `host_gaps` is the part of the bubble in which a rank's input was there: it waited for its host, not for a message.
+    `notes` say what the traces do not name, and what it was taken for.
     """
 
     step: int
@@ -61,6 +68,7 @@ class StepProfile:
     bubble_fraction: float
     timeline: Timeline
     counted: bool
+    notes: tuple[str, ...]
 
 
 def profile_step(paths: Sequence[Path], parallel: ParallelConfig | None = None, step: int | None = None) -> StepProfile:
@@ -76,7 +84,9 @@ def profile_step(paths: Sequence[Path], parallel: ParallelConfig | None = None, 
     if step is not None and step not in common:
         raise UsageError(f"--step {step} is not in all traces; there are {', '.join(map(str, sorted(common)))}")
     chosen = max(common) if step is None else step
-    ranks = [rank_step(file, rank, chosen) for rank, file in sorted(_by_rank(files).items())]
+    pipelined = parallel is None or parallel.p > 1
+    ranks = [rank_step(file, rank, chosen, pipelined) for rank, file in sorted(_by_rank(files).items())]
+    notes = tuple(dict.fromkeys(note for rank in ranks for note in rank.notes))
     counted = any(event.action is None for rank in ranks for event in rank.passes)
     pipeline = _pipeline(ranks, parallel)
     if counted:
@@ -101,7 +111,7 @@ def profile_step(paths: Sequence[Path], parallel: ParallelConfig | None = None, 
     name = f"{_title(parallel)}, measured" if parallel else "measured"
     timeline = Timeline(name, placement, m, "s", events, (), bubble, "measured: torch.profiler")
     world = max(file.world or 0 for file in files) or len(files)
-    return StepProfile(chosen, len(ranks), world, seconds, mean, gaps, bubble, timeline, counted)
+    return StepProfile(chosen, len(ranks), world, seconds, mean, gaps, bubble, timeline, counted, notes)
 
 
 def document(profile: StepProfile, estimate: Estimate | None, cluster: Cluster | None) -> dict[str, Any]:
@@ -117,6 +127,7 @@ def document(profile: StepProfile, estimate: Estimate | None, cluster: Cluster |
         "world": profile.world,
         "named_passes": not profile.counted,
         "host_gaps": profile.host_gaps,
+        "notes": list(profile.notes),
         "cluster": estimate.cluster if estimate else None,
         "measured": measured,
         "simulated": simulated,
@@ -133,7 +144,10 @@ def simulated_phases(estimate: Estimate, cluster: Cluster) -> dict[str, float]:
     fetching = phases["host"] - cluster.iteration_host_time  # the beginning of the first stage's forward passes
     own = {"forward": passes["F"] - fetching, "backward": passes["BIW"]}
     rest = {name: phases[name] for name in PHASES if name not in own}
-    return own | rest | {TENSOR: time_shares(estimate, cluster)["tensor-parallel communication"]}
+    shares = time_shares(estimate, cluster)
+    exchange = shares["context-parallel communication"] + shares["expert-parallel communication"]
+    within = {"tensor_communication": shares["tensor-parallel communication"], "exchange_communication": exchange}
+    return own | rest | within
 
 
 def simulated_timeline(estimate: Estimate) -> Timeline:
@@ -212,7 +226,8 @@ def _check_whole(ranks: Sequence[RankStep], placement: StagePlacement, m: int, p
         )
     if placement.p == 1 and any(rank.messages for rank in ranks):
         raise UsageError(
-            f"rank {ranks[0].rank} sends and receives, but no other pipeline rank's trace is given; needs one of each"
+            f"rank {ranks[0].rank} sends and receives, but no other pipeline rank's trace is given; needs one of "
+            "each, or the configuration that was run; try --point POINT.json"
         )
 
 
@@ -227,12 +242,18 @@ def _parts(
 
     `ready` says when both ends of a message were ready for it.
     """
-    parts = dict.fromkeys((*PHASES, TENSOR, "gaps"), 0.0)
+    parts = dict.fromkeys((*PHASES, *OF_PASSES, "gaps"), 0.0)
     before, sent, talking = start, None, merged(rank.messages)
     for event in rank.passes:
         assert event.action is not None
-        parts["forward" if event.kind == "F" else "backward"] += event.end - event.start
-        parts[TENSOR] += length(minus(clipped(rank.collectives, event.start, event.end), rank.compute))
+        exposed = {
+            axis: length(minus(clipped(spans, event.start, event.end), rank.compute))
+            for axis, spans in rank.axes.items()
+        }
+        parts["forward" if event.kind == "F" else "backward"] += event.end - event.start - exposed[DATA]
+        parts["data_parallel"] += exposed[DATA]
+        for name, (axis, _) in OF_PASSES.items():
+            parts[name] += exposed[axis]
         messages = [message for message in (message_into(event.action, placement), sent) if message]
         waited = min(max([before, *(ready.get(message, start) for message in messages)]), event.start)
         talks = length(clipped(talking, waited, event.start))
@@ -242,7 +263,7 @@ def _parts(
         before, sent = event.end, message_out_of(event.action, placement)
     drain = [span for span in minus(rank.collectives, rank.compute) if before <= span[0] and span[1] <= last]
     parts["bubble"] += last - before - length(drain) - length(clipped(rank.optimizer, before, last))
-    parts["data_parallel"] = length(drain) + length(minus(clipped(rank.collectives, last, end), rank.compute))
+    parts["data_parallel"] += length(drain) + length(minus(clipped(rank.collectives, last, end), rank.compute))
     parts["optimizer"] = length(clipped(rank.optimizer, before, end))
     return parts
 

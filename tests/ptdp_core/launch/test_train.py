@@ -272,7 +272,9 @@ def test_a_profiled_run_writes_the_trace_of_its_last_step_for_each_rank(tmp_path
     paths = sorted((tmp_path / "profile").iterdir())
     assert [path.name for path in paths] == ["rank0.json.gz", "rank1.json.gz"]
     profiled = profile_step(paths)
-    assert (profiled.step, profiled.timeline.p, profiled.timeline.m) == (2, 2, 4)
+    assert (profiled.step, profiled.timeline.p, profiled.timeline.m) == (3, 2, 4)
+    logged = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert max(entry["step"] for entry in logged if "loss" in entry) == profiled.step
 
 
 def test_tensorboard_gets_what_the_log_gets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

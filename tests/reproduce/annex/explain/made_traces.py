@@ -2,9 +2,10 @@
 
 import gzip
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 # Two stages, two microbatches, 1F1B: per rank name, begin and end of its kernels in milliseconds. A forward pass takes
 # 10, a backward pass 20, a message 1 or 2 once both ends are there; one all-reduce is half hidden behind a pass.
@@ -48,6 +49,39 @@ def gpu_trace(rank: int, ranges: bool, kernels: Sequence[tuple[str, int, int]] =
             function = "autograd::engine::evaluate_function: MmBackward0"
             events.append(on_host(function, "cpu_op", launched - 2, 15, 2, {"Sequence number": 100 * int(name[-1])}))
     return {"distributedInfo": {"rank": rank, "world_size": 2}, "traceEvents": events}
+
+
+class Kernel(NamedTuple):
+    """A kernel, begin and end in milliseconds, of a forward (F) or backward pass (B), the optimizer (O), or none ('').
+
+    `range` is what the host asked for it in, `args` what the trace says of it.
+    """
+
+    name: str
+    pass_: str
+    start: float
+    end: float
+    range: str = ""
+    args: Mapping[str, str] = MappingProxyType({})
+
+
+def step_of(kernels: Sequence[Kernel]) -> dict[str, Any]:
+    """A trace of step 3 of these kernels in their order, with what autograd leaves, and no links between passes."""
+    events: list[dict[str, Any]] = [on_host("ProfilerStep#3", "user_annotation", 0, 50_000)]
+    for number, (name, pass_, start, end, within, args) in enumerate(kernels):
+        launched, thread = 10 + 20 * number, 2 if pass_ == "B" else 1
+        events.append(on_host("cudaLaunchKernel", "cuda_runtime", launched, 5, thread, {"correlation": number}))
+        if pass_ == "B":
+            function = "autograd::engine::evaluate_function: MmBackward0"
+            events.append(on_host(function, "cpu_op", launched - 3, 16, 2, {"Sequence number": 100 - number}))
+        elif pass_ == "O":
+            events.append(on_host("Optimizer.step#AdamW.step", "user_annotation", launched - 3, 16))
+        if within:
+            events.append(on_host(within, "user_annotation", launched - 2, 14, thread))
+        about = {"correlation": number, **args}
+        of_gpu = {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7, "args": about}
+        events.append({**of_gpu, "ts": 1000 * start, "dur": 1000 * (end - start)})
+    return {"distributedInfo": {"rank": 0, "world_size": 2}, "traceEvents": events}
 
 
 def on_host(name: str, category: str, start: int, length: int, thread: int = 1, args: Any = None) -> dict[str, Any]:

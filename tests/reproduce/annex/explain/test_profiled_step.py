@@ -13,13 +13,14 @@ from ptdp_core.config import TrainingConfig
 from ptdp_core.launch.local import launch
 from ptdp_core.schedules import TimelineEvent
 from ptdp_core.simulator import load_cluster, simulate
-from reproduce.annex.explain.profiled_step import PHASES, TENSOR, profile_step, simulated_phases
+from reproduce.annex.explain.profiled_step import PHASES, profile_step, simulated_phases
 from reproduce.cli import main
 from results.records import errors
 from results.records.errors import UsageError
-from tests.reproduce.annex.explain.made_traces import KERNELS, gpu_trace, on_host, written
+from tests.reproduce.annex.explain.made_traces import KERNELS, Kernel, gpu_trace, on_host, step_of, written
 from tests.reproduce.annex.explain.traced_jobs import traced_step
 
+TENSOR, EXCHANGE = "tensor_communication", "exchange_communication"
 POINTS = 0.02  # of the bubble, between what a trace shows and what the engine timed itself
 TRACES = Path(__file__).parent / "traces"
 BUBBLE = (30 + 31) / (60 + 60)  # of the trace that `gpu_trace` makes
@@ -31,7 +32,7 @@ def test_the_numbers_of_a_known_trace(ranges: bool, tmp_path: Path) -> None:
     assert (profile.step, profile.ranks, profile.world, profile.counted) == (7, 2, 2, not ranges)
     assert profile.bubble_fraction == pytest.approx(BUBBLE)
     expected = {"forward": 20, "backward": 40, "pipeline_communication": 3.5, "bubble": 30.5, "data_parallel": 10}
-    expected |= {"optimizer": 5, "host": 3, TENSOR: 1}
+    expected |= {"optimizer": 5, "host": 3, TENSOR: 1, EXCHANGE: 0}
     assert {name: 1000 * seconds for name, seconds in profile.phases.items()} == pytest.approx(expected)
     assert profile.seconds == pytest.approx(0.112)
     assert profile.host_gaps == pytest.approx(0)
@@ -61,6 +62,88 @@ def test_a_configuration_names_the_passes_and_its_own_must_be_there(tmp_path: Pa
     paths = written(tmp_path, *(gpu_trace(rank, ranges=False) for rank in (0, 1)))
     with pytest.raises(UsageError, match=r"2 forward and 2 backward passes in its trace, not the configuration's 6"):
         profile_step(paths, TrainingConfig.from_plain(plain | {"B": 3}).parallel)
+
+
+def gemms_around(*kernels: Kernel) -> list[Kernel]:
+    """A forward and a backward pass of 20 ms, with these kernels in between, then an optimizer's."""
+    before, after = (Kernel("gemm", "F", 0, 10), Kernel("gemm", "F", 15, 20)), (Kernel("gemm", "B", 20, 30),)
+    end = (Kernel("gemm", "B", 35, 40), Kernel("adam", "O", 40, 42))
+    return sorted([*before, *after, *kernels, *end], key=lambda kernel: kernel.start)
+
+
+FORWARD, BACKWARD = (10, 15), (30, 35)  # where the passes of `gemms_around` have room
+
+
+@pytest.mark.parametrize(
+    ("name", "range", "args", "phase"),
+    [
+        # NCCL's all-to-all, named by its arguments, or by the range in which it was asked for; newer and older kernels.
+        ("ncclDevKernel_SendRecv(x)", "", {"Collective name": "all_to_allv"}, EXCHANGE),
+        ("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(x)", "nccl:all_to_all", {}, EXCHANGE),
+        ("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(x)", "c10d::alltoall_base_", {}, EXCHANGE),
+        # Collectives by what their group is for.
+        ("ncclDevKernel_AllReduce_Sum(x)", "", {"Process Group Description": "TENSOR_MODEL_PARALLEL_GROUP"}, TENSOR),
+        ("ncclDevKernel_AllGather(x)", "", {"Process Group Description": "CONTEXT_PARALLEL_GROUP"}, EXCHANGE),
+        ("ncclDevKernel_AllGather(x)", "", {"Process Group Description": "mesh_dp_shard_cp"}, "data_parallel"),
+        ("ncclDevKernel_ReduceScatter(x)", "", {"Process Group Description": "mesh_tp"}, TENSOR),
+        ("ncclDevKernel_AllGather(x)", "FSDP::all_gather", {}, "data_parallel"),
+        ("ncclKernel_AllReduce(x)", "torch::distributed::reducer::mul_out", {}, "data_parallel"),
+        ("ncclKernel_AllReduce(x)", "nccl:all_reduce", {}, TENSOR),  # nothing says it, and the forward pass has one
+    ],
+)
+def test_communication_of_passes_is_for_what_its_names_say(
+    name: str, range: str, args: dict[str, str], phase: str, tmp_path: Path
+) -> None:
+    """5 ms exposed in a forward and in a backward pass: what is data-parallel is no part of the passes."""
+    talks = [Kernel(name, "F", *FORWARD, range, args), Kernel(name, "B", *BACKWARD, range, args)]
+    profile = profile_step(written(tmp_path, step_of(gemms_around(*talks))))
+    milliseconds = {name: round(1000 * seconds, 6) for name, seconds in profile.phases.items()}
+    expected = {TENSOR: 0.0, EXCHANGE: 0.0, "data_parallel": 0.0, "pipeline_communication": 0.0, phase: 10.0}
+    assert expected.items() <= milliseconds.items()
+    inside = 15.0 if phase == "data_parallel" else 20.0
+    assert (milliseconds["forward"], milliseconds["backward"]) == (inside, inside)
+    assert sum(profile.phases[name] for name in PHASES) == pytest.approx(profile.seconds)
+    unnamed = phase == TENSOR and not args
+    assert [note for note in profile.notes if "name no group" in note] == (
+        ["collectives that name no group (2 of a rank): taken as tensor-parallel, as forward passes have some, too"]
+        if unnamed
+        else []
+    )
+
+
+def test_what_only_backward_passes_reduce_are_gradients_and_that_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Data parallelism of one's own, in a trace that says nothing of groups, nor which pass belongs to which."""
+    talks = Kernel("ncclKernel_AllReduce(x)", "B", *BACKWARD, "nccl:all_reduce")
+    norm = Kernel("ncclKernel_AllReduce(x)", "", 40, 41, "nccl:all_reduce")  # after the passes, for the log
+    path = written(tmp_path, step_of([*gemms_around(talks), norm]))[0]
+    profile = profile_step([path])
+    assert 1000 * profile.phases["data_parallel"] == pytest.approx(5)
+    assert 1000 * profile.phases["forward"] == pytest.approx(20)
+    assert profile.phases[TENSOR] == 0
+    assert main(["trace", str(path), "--results", str(tmp_path)]) == errors.DONE
+    said = " ".join(capsys.readouterr().out.split())
+    assert "name no group (1 of a rank): taken as data-parallel, as no forward pass has any" in said
+    assert "no trace links forward to backward passes: a forward pass is all that ran before a backward pass" in said
+    assert main(["trace", str(path), "--results", str(tmp_path), "--json"]) == errors.DONE
+    assert json.loads(capsys.readouterr().out)["notes"] == list(profile.notes)
+
+
+def test_messages_that_only_their_kernel_names_are_the_pipeline_s_unless_there_is_none(tmp_path: Path) -> None:
+    """A ring over ranks that share a sequence sends and receives, too: the configuration tells."""
+    ring = Kernel("ncclDevKernel_SendRecv(x)", "F", *FORWARD)
+    paths = written(tmp_path, step_of(gemms_around(ring)))
+    with pytest.raises(UsageError, match=r"no other pipeline rank's trace is given; needs one of each, or the config"):
+        profile_step(paths)
+    plain = {"layers": 4, "hidden": 512, "heads": 8, "p": 1, "c": 2, "B": 1, "context_exchange": "ring"} | {
+        "attention": "sdpa"
+    }
+    profile = profile_step(paths, TrainingConfig.from_plain(plain).parallel)
+    assert 1000 * profile.phases[EXCHANGE] == pytest.approx(5)
+    pipeline = [profile_step(written(tmp_path, *(gpu_trace(rank, ranges=True) for rank in (0, 1))))]
+    said = "SendRecv kernels that name no operation (3 of a rank): taken as messages of the pipeline"
+    assert said in pipeline[0].notes
 
 
 def test_waiting_for_the_host_is_told_from_waiting_for_a_message(tmp_path: Path) -> None:
@@ -129,6 +212,7 @@ def test_the_simulated_phases_are_those_of_the_estimate() -> None:
     estimate = simulate(TrainingConfig.from_plain(plain), cluster, timeline=True)
     phases = simulated_phases(estimate, cluster)
     assert sum(phases[name] for name in PHASES) == pytest.approx(estimate.iteration_time)
+    assert phases[EXCHANGE] == 0
     assert 0 < phases[TENSOR] < phases["forward"] + phases["backward"]
 
 
@@ -161,6 +245,7 @@ def test_the_command_prints_both_and_draws_them(tmp_path: Path, capsys: pytest.C
         ),
         ([gpu_trace(1, ranges=True)], "no trace has stage 0; needs a trace of every pipeline rank"),
         ([gpu_trace(0, ranges=True)], "rank 0 sends and receives, but no other pipeline rank's trace is given"),
+        ([step_of([Kernel("gemm", "F", 0, 9)])], "no forward or backward pass in step 3"),
         ([gpu_trace(0, ranges=True)] * 2, "are both of rank 0"),
     ],
 )
