@@ -41,7 +41,7 @@ AXES: dict[str, dict[str, object]] = {
     "keys gathered": {"c": 2, "d": 2, "context_exchange": "all_gather"},
     "heads exchanged": {"c": 2, "t": 2, "context_exchange": "all_to_all"},
     "experts": {"d": 4, "e": 4} | EXPERTS,
-    "fused passes": {"p": 2, "v": 2, "d": 2, "e": 2, "schedule": "dualpipev-overlap", "layers": 8, "B": 8} | EXPERTS,
+    "fused passes": {"p": 2, "v": 2, "d": 2, "e": 2, "schedule": "dualpipev-overlap", "layers": 8, "B": 16} | EXPERTS,
     "data": {"d": 4, "data_parallel": "torch", "sharded_optimizer": True, "overlapped_gather": True},
     "ZeRO-3": {"d": 4, "data_parallel": "zero3"},
 }
@@ -113,7 +113,8 @@ class Workshop:
         layout = {} if fields.keys() & {"c", "d", "p", "t"} else LAYOUT
         fields = {**SMALL, **layout, "steps": 100000, "cache": self.cache, **fields}
         ranks = () if "torch.distributed.run" in how else ("--ranks", "4")
-        words = [word for name, value in fields.items() for word in ("--set", f"{name}={value}")]
+        texts = {name: str(value).lower() if isinstance(value, bool) else value for name, value in fields.items()}
+        words = [word for name, text in texts.items() for word in ("--set", f"{name}={text}")]
         return Program(folder, *how, "--recipe", "tiny", *ranks, *words)
 
     def watch(self, folder: Path, run: Program, since: float) -> Row:
@@ -186,9 +187,9 @@ def _asleep(shop: Workshop, case: dict[str, object]) -> Row:
     script = folder / "asleep.py"
     script.write_text(ASLEEP.format(case=case))
     since = time.monotonic()
-    with Program(folder, str(script), str(folder)) as run:
+    with Program(folder, str(script), str(folder), environment={"PYTHONPATH": str(ROOT)}) as run:
         row = shop.watch(folder, run, since)
-    return replace(row, said=row.said.replace(str(ROOT), ""))
+    return replace(row, said=row.said.replace(f"{ROOT}/", ""))
 
 
 def _soon_interrupted(shop: Workshop) -> Row:
