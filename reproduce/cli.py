@@ -6,7 +6,8 @@ import os
 import shlex
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from ptdp_core import interrupts
@@ -15,6 +16,7 @@ from reproduce.commands.options import add_usual, program, program_to_type, wher
 from results.records import errors
 from results.records.errors import ReproduceError, UsageError, did_you_mean
 from results.records.storage import StorageError
+from results.visible import VisibleStream
 
 DESCRIPTION = "Reproduce the figures and tables of the SC'21 Megatron-LM paper, and judge its claims."
 
@@ -103,6 +105,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     same arguments, less --fresh. With --debug among the arguments the traceback is shown, too.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
+    with _visible_output():
+        return _run(arguments)
+
+
+@contextmanager
+def _visible_output() -> Iterator[None]:
+    """What is printed inside is visible text: what others wrote may hold commands for a terminal."""
+    streams = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (stream and VisibleStream(stream) for stream in streams)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = streams
+
+
+def _run(arguments: Sequence[str]) -> int:
     try:
         try:
             with warnings.catch_warnings():
@@ -149,6 +167,9 @@ def _explain(error: Exception) -> int:
         _drop_output()
         _say("cannot write standard output: no space left on device")
         return errors.UNAVAILABLE
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:  # no name that this program gives is
+        _say(f"the name {os.fsdecode(error.filename)[:40]}... is too long for a file; needs a shorter one")
+        return errors.USAGE
     if isinstance(error, ImportError):
         from ptdp_core.packages import not_installed  # imported here, as only errors need it
 

@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("results", "kernels", "ptdp_core", "benchmarks", "reproduce", "ptdp")
 LEVELS = (
     ("results",),
+    ("results.opening", "results.visible"),
     ("results.records",),
     ("kernels",),
     ("ptdp_core", "ptdp_core.errors", "ptdp_core.interrupts", "ptdp_core.packages", "ptdp_core.turns"),

@@ -27,6 +27,7 @@ from torch.distributed.checkpoint.metadata import (
 )
 
 from ptdp_core.engine.checkpoint_folder import METADATA, FileSum, manifest
+from results import opening
 
 SMALL = 1 << 20  # bytes
 
@@ -181,7 +182,7 @@ def read_metadata(path: Path, shapes: Mapping[str, torch.Size], count: int) -> M
     Raises `ValueError` if the metadata is none, or says anything else of a tensor than a run can have saved.
     """
     try:
-        data = (path / METADATA).read_bytes()
+        data = opening.read_bytes(path / METADATA, opening.TRACE)
         with _no_garbage_collection():
             _check_instructions(data)
             whole = _Unpickler(io.BytesIO(data)).load()

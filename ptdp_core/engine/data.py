@@ -24,6 +24,7 @@ import torch
 from ptdp_core.config import ParallelConfig
 from ptdp_core.engine.errors import not_writable
 from ptdp_core.engine.pipeline import Batch
+from results import opening
 
 MAGIC = b"PTDPTOK1"
 HEADER = struct.Struct("<8sBxxxIQ")  # magic, bytes per token, vocabulary, number of tokens
@@ -57,7 +58,7 @@ def open_tokens(path: str | Path) -> Tokens:
 
 def _open_own(path: Path) -> Tokens:
     """Open a `.tokens` file: a `HEADER`, then little-endian unsigned integers of 1, 2 or 4 bytes."""
-    with open(path, "rb") as file:
+    with opening.open_regular(path) as file:
         head = file.read(HEADER.size)
     if len(head) < HEADER.size or not head.startswith(MAGIC):
         raise _corrupt(path, "has no valid header")
@@ -77,7 +78,7 @@ def _open_megatron(prefix: Path) -> Tokens:
             f"data={str(prefix)!r} has no index {index.name}; needs both files of a Megatron pair in one folder; "
             f"try copying {index.name} there"
         )
-    with index.open("rb") as file:
+    with opening.open_regular(index) as file:
         head = file.read(34)
     if len(head) < 34 or not head.startswith(MEGATRON_MAGIC):
         raise _corrupt(index, "is no Megatron index")
@@ -147,7 +148,7 @@ def prepare(data: str, cache: str = "") -> Path:
     Raises `ValueError` for data that cannot be read, and `EngineUnavailableError` if the cache cannot be written.
     """
     path = Path(data)
-    if data and (path.suffix in (".tokens", ".bin", ".idx") or Path(f"{data}.idx").exists()):
+    if data and (path.suffix in (".tokens", ".bin", ".idx") or opening.exists(f"{data}.idx")):
         if not any(p.exists() for p in (path, Path(f"{data}.idx"))):
             raise ValueError(f"data={data!r} does not exist; needs a file or a folder; try another path")
         return path
@@ -185,7 +186,7 @@ def text_files(path: Path, setting: str = "data") -> Iterator[Path]:
 
     Raises `ValueError`, naming the `setting` that asked for it, if there is none.
     """
-    if not path.exists():
+    if not opening.exists(path):
         raise ValueError(f"{setting}={str(path)!r} does not exist; needs a file or a folder; try another path")
     yield from [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
 
@@ -203,7 +204,7 @@ def _bytes_of(files: Iterable[Path], limit: int | None) -> np.ndarray:
     """The bytes of all files, one after the other, each followed by a zero byte; at most `limit` bytes in all."""
     parts, total = [], 0
     for path in files:
-        parts.append(path.read_bytes() + b"\0")
+        parts.append(opening.read_bytes(path, most=None) + b"\0")
         total += len(parts[-1])
         if limit is not None and total >= limit:
             break

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ptdp_core.engine.errors import not_writable
+from results import opening
 
 CHUNK = 1 << 20
 LOCK = ".lock"  # in a folder that belongs to one run at a time
@@ -17,7 +18,7 @@ LOCK = ".lock"  # in a folder that belongs to one run at a time
 def checksum(path: Path) -> str:
     """CRC-32 of a file, as eight hexadecimal digits. It detects accidental damage, not tampering."""
     value = 0
-    with path.open("rb") as file:
+    with opening.open_regular(path) as file:
         while data := file.read(CHUNK):
             value = zlib.crc32(data, value)
     return f"{value:08x}"
@@ -26,7 +27,7 @@ def checksum(path: Path) -> str:
 def read_json(path: Path) -> Any:
     """The content of a JSON file. Raises `ValueError` with the reason, which begins with a verb, if it has none."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(opening.read_text(path))
     except RecursionError:
         raise ValueError("is nested too deeply") from None
     except (OSError, ValueError) as error:  # ValueError also for text that is not UTF-8, and a number too long

@@ -14,6 +14,7 @@ from typing import Any
 from ptdp_core.config import KEYS_ELSEWHERE, ModelConfig, ParallelConfig
 from ptdp_core.engine.settings import EngineSettings, OptimizerSettings, RunSettings, Settings
 from ptdp_core.errors import ConfigurationError
+from results import opening
 
 SECTIONS: dict[str, Any] = {
     "model": ModelConfig,
@@ -56,7 +57,7 @@ def to_mapping(settings: Settings) -> dict[str, dict[str, Any]]:
 def read(path: str | Path) -> dict[str, dict[str, Any]]:
     """The sections of a TOML file. Raises `ConfigurationError` if it cannot be read, or a field has no section."""
     try:
-        sections = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        sections = tomllib.loads(opening.read_text(path, opening.TOML))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else error
         raise ConfigurationError(

@@ -17,6 +17,7 @@ from ptdp_core.schedules.checks import check_complete, check_groups, check_order
 from ptdp_core.schedules.definition import Definition, of_table
 from ptdp_core.schedules.lowering import lower
 from ptdp_core.schedules.program import MODES
+from results import opening
 
 # Names that end so are files wherever a schedule is named; a Python file, which is executed, on a command line only.
 TABLES, PYTHON = (".csv", ".txt"), ".py"
@@ -33,7 +34,7 @@ def read_schedule(path: Path, sizes: Mapping[str, int | None]) -> Schedule:
         if path.suffix == PYTHON:
             schedule = _from_module(path, {size: sizes.get(size) or usual for size, usual in SIZES.items()})
         else:
-            text = path.read_text(encoding="utf-8-sig")
+            text = opening.read_text(path, encoding="utf-8-sig")
             if path.suffix != ".csv":
                 rows = (line.partition("#")[0].split() for line in text.splitlines())
                 text = "\n".join(",".join(row) for row in rows if row)
@@ -105,7 +106,7 @@ def _unreadable(path: Path, error: OSError) -> ValueError:
 def _module(path: Path) -> dict[str, Any]:
     """What the file defines."""
     module: dict[str, Any] = {"__name__": path.stem, "__file__": str(path)}
-    source = path.read_bytes()
+    source = opening.read_bytes(path)
     with _own_code():
         exec(compile(source, str(path), "exec"), module)
     return module

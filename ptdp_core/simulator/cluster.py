@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ptdp_core.simulator.software import PAPER, Software, software_of
+from results import opening
 
 CLUSTER_FOLDER = Path(__file__).parent / "clusters"
 BASE, TILES, SOFTWARE = "base", "gemm_tiles", "software"
@@ -135,9 +136,9 @@ def cluster_path(name: str) -> Path:
     Raises ValueError for a name that is neither.
     """
     known = CLUSTER_FOLDER / f"{name.lower()}.toml"
-    if "/" not in name and known.is_file():
+    if "/" not in name and opening.is_file(known):
         return known
-    if name.endswith(".toml") and Path(name).is_file():
+    if name.endswith(".toml") and opening.exists(name):
         return Path(name)
     names = sorted(path.stem for path in CLUSTER_FOLDER.glob("*.toml"))
     what = "is not there: no such file" if name.endswith(".toml") or "/" in name else "is unknown"
@@ -196,7 +197,9 @@ def _with_bases(name: str) -> list[tuple[Path, dict[str, Any]]]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return _parsed(path.read_text(encoding="utf-8"))
+        return _parsed(opening.read_text(path, opening.TOML))
+    except OSError as error:
+        raise ValueError(f"cluster file {path} cannot be read: {error.strerror}; needs name = number lines") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else error
         raise ValueError(f"cluster file {path} is not valid TOML: {reason}; needs name = number lines") from None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from reproduce.experiment.fidelity import FIDELITIES, PAPERS_CLUSTER
 from results.records import storage
 from results.records.errors import UnavailableError, UsageError
+from results.visible import visible
 
 if TYPE_CHECKING:
     from reproduce.planning.run_cost import TrainingRun
@@ -102,7 +103,8 @@ def teller(quiet: bool) -> Callable[[str], None]:
     """What shows the progress on a terminal, on a line that the next text, or '', overwrites; without one nothing."""
     if quiet or not sys.stderr.isatty():
         return lambda what: None
-    return lambda what: print(f"\033[K{what}\r", end="", file=sys.stderr, flush=True)
+    terminal = getattr(sys.stderr, "rich_proxied_file", sys.stderr)
+    return lambda what: print(f"\033[K{visible(what)}\r", end="", file=terminal, flush=True)
 
 
 def add_results(parser: ArgumentParser) -> None:

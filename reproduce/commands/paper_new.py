@@ -10,6 +10,7 @@ from reproduce.experiment import papers
 from reproduce.experiment.bounded import PUBLISHED
 from reproduce.experiment.declared import CLAIMS
 from reproduce.output.terminal import shown_path
+from results import opening
 from results.records import write_files
 from results.records.errors import DONE, UsageError
 
@@ -76,7 +77,7 @@ def run(parsed: Namespace) -> int:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return opening.read_text(path, encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}; needs a CSV file with a header") from None
 

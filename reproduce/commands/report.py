@@ -17,6 +17,7 @@ from reproduce.output.html.report import ArtifactResults, RecordFiles, ReportCon
 from reproduce.output.terminal import shown_path
 from reproduce.running.fidelities import code_digest
 from reproduce.running.runner import PARTIAL, RECORD, record_paths
+from results import opening
 from results.records import atomic_write_bytes, read_record, storage
 from results.records.documents import print_document
 from results.records.errors import DONE, USAGE, InvalidResultsError, NothingSelectedError, UsageError
@@ -93,7 +94,7 @@ def collect(results: Path, program: str = "reproduce", paper: str | None = None)
 def _is_made_from(content: ReportContents, out: Path) -> bool:
     """Whether a file is the page of this content already."""
     try:
-        with out.open("rb") as file:
+        with opening.open_regular(out) as file:
             return f'content="sha256-{content.digest}"'.encode() in file.read(HEAD)
     except OSError:  # there is none yet, or none that can be read
         return False

@@ -23,6 +23,7 @@ from reproduce.output.theme import FORMATS
 from reproduce.planning.models import main_names
 from reproduce.planning.what_if import configuration, evaluate, unmodelled
 from reproduce.running.simulated import open_cluster
+from results import opening
 from results.records import atomic_write_bytes
 from results.records.documents import print_document
 from results.records.errors import DONE, POINTS_FAILED, NothingSelectedError, UsageError
@@ -108,7 +109,7 @@ def read_points(file: str) -> list[Any]:
     """The list in a JSON file. Raises `UsageError`, with line and column, if it holds none."""
     name = "standard input" if file == "-" else file
     try:
-        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        data = sys.stdin.buffer.read() if file == "-" else opening.read_bytes(file)
     except OSError as error:
         raise UsageError(f"cannot read {name}: {error.strerror}; needs a JSON file, or -") from None
 

@@ -11,6 +11,7 @@ from typing import Any
 from reproduce.experiment import declared, papers
 from reproduce.experiment.artifact import NOT_IN_PAPER, Artifact
 from reproduce.experiment.papers import FIRST, Paper
+from results import opening
 from results.records.errors import UsageError, did_you_mean
 
 _KINDS = ("Table", "Figure", "Section")  # of a label, in the order in which a section has them
@@ -93,7 +94,7 @@ def _of_own_module(paper: Paper, name: str) -> Artifact:
     if not isinstance(artifact, Artifact):
         raise papers.PaperError(path, 1, "defines no ARTIFACT; needs one; a module that begins with _ may do without")
     if artifact.id != (id := paper.id_of(name)):
-        line = papers.line_of(path.read_text(encoding="utf-8"), "ARTIFACT")
+        line = papers.line_of(opening.read_text(path), "ARTIFACT")
         raise papers.PaperError(path, line, f"id={artifact.id!r}; needs the paper's and the module's name; try {id!r}")
     return artifact
 

@@ -11,6 +11,7 @@ from typing import Any
 from reproduce.experiment import declared, papers
 from reproduce.experiment.claims import OURS
 from reproduce.experiment.papers import Paper
+from results import opening
 
 FILE = "coverage.json"
 
@@ -18,7 +19,7 @@ FILE = "coverage.json"
 def statements(paper: Paper) -> tuple[dict[str, Any], ...]:
     """All of a paper's list, in its order, then those of its claims that are data."""
     path = paper.folder / FILE
-    listed = json.loads(path.read_text(encoding="utf-8"))["statements"] if path.is_file() else []
+    listed = json.loads(opening.read_text(path, within=paper.folder))["statements"] if opening.exists(path) else []
     declared_here = [] if paper.ours else [entry for entry in declared.entries(paper) if entry["place"] != OURS]
     return (*listed, *map(_statement, declared_here))
 

@@ -15,6 +15,7 @@ from reproduce.experiment.bounds import RULES, allowed
 from reproduce.experiment.claims import OURS, Claim
 from reproduce.experiment.metrics import METRICS
 from reproduce.experiment.papers import Paper, PaperError, read_toml
+from results import opening
 from results.records.errors import did_you_mean
 
 CLAIMS = "claims.toml"
@@ -28,10 +29,10 @@ KNOWN = (*NEEDED, *JUDGED, "reason")
 def entries(paper: Paper) -> tuple[dict[str, Any], ...]:
     """The claims of a paper's file, checked, each with the `line` in which it begins. Raises `PaperError`."""
     path = paper.folder / CLAIMS
-    if not path.is_file():
+    if not opening.exists(path):
         return ()
     listed = read_toml(path).get("claims", [])
-    rows = path.read_text(encoding="utf-8").splitlines()
+    rows = opening.read_text(path, opening.TOML).splitlines()
     lines = [number for number, row in enumerate(rows, 1) if row.strip() == "[[claims]]"]
     seen: dict[str, int] = {}
     for line, entry in zip(lines, listed, strict=True):

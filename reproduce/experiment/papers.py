@@ -13,7 +13,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from results import opening
 from results.records.errors import UsageError, did_you_mean
+from results.visible import has_control, visible
 
 FOLDER = Path(__file__).parents[1] / "papers"
 OWN = "papers"  # the folder, in the current one, of papers that are not this project's
@@ -96,7 +98,7 @@ def read(folder: Path) -> Paper:
     """The paper in a folder. Raises `PaperError` that names file, line and what is expected."""
     path = folder / FILE
     data = read_toml(path)
-    text = path.read_text(encoding="utf-8")
+    text = opening.read_text(path, opening.TOML)
     for key, value in data.items():
         if key not in _KINDS:
             raise PaperError(path, line_of(text, key), f"unknown key {key!r}; needs one of {', '.join(_KINDS)}")
@@ -115,13 +117,17 @@ def read_toml(path: Path) -> dict[str, Any]:
     import tomllib  # which takes a while
 
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        data = tomllib.loads(text := opening.read_text(path, opening.TOML, within=path.parent))
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"\(at line (\d+), column \d+\)", str(error))
-        line = int(found[1]) if found else path.read_text(encoding="utf-8").count("\n") + 1
+        line = int(found[1]) if found else text.count("\n") + 1
         raise PaperError(path, line, f"{str(error).partition(' (at')[0]}; needs TOML, such as year = 2024") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, RecursionError) as error:
         raise PaperError(path, 1, f"cannot be read: {error}; needs a text file") from None
+    for key, value in data.items():
+        if has_control((key, value)):
+            raise PaperError(path, line_of(text, key), f"{visible(key)} has control characters; needs plain text")
+    return data
 
 
 def line_of(text: str, key: str) -> int:

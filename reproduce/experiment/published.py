@@ -14,6 +14,7 @@ from typing import Any
 
 from reproduce.experiment import papers
 from reproduce.experiment.papers import FIRST, FOLDER
+from results import opening
 from results.records import PaperValue
 
 FILE = "published.json"
@@ -25,7 +26,7 @@ def document(paper: str) -> Any:
     folder = FOLDER / paper
     if not folder.is_dir():  # one's own
         folder = papers.paper(paper).folder
-    return json.loads((folder / FILE).read_text(encoding="utf-8"))
+    return json.loads(opening.read_text(folder / FILE, within=folder))
 
 
 def artifact(id: str) -> MappingProxyType[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from reproduce.experiment.quantities import Quantity
 from results.records.errors import UsageError, did_you_mean
+from results.visible import visible
 
 NONE = "-"
 Getter = Callable[[Any], Any]
@@ -47,7 +48,7 @@ class Column:
         """A value of the column (`Table.values`) as it is written."""
         if value is None:
             return NONE
-        return self.form(value) if callable(self.form) else format(value, self.form)
+        return visible(self.form(value) if callable(self.form) else format(value, self.form))
 
 
 @dataclass(frozen=True)

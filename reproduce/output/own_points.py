@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reproduce.experiment.artifact import Artifact
+from results import opening
 from results.records import Record
 from results.records.errors import UsageError, did_you_mean
 
@@ -60,10 +61,10 @@ def _table(path: Path) -> "DataFrame":
     import pandas
 
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file, skipinitialspace=True)
-            rows = [[cell.strip() if isinstance(cell, str) else cell for cell in row.values()] for row in reader]
-            names = [name.strip() for name in reader.fieldnames or ()]
+        lines = opening.read_text(path, encoding="utf-8-sig").splitlines(keepends=True)
+        reader = csv.DictReader(lines, skipinitialspace=True)
+        rows = [[cell.strip() if isinstance(cell, str) else cell for cell in row.values()] for row in reader]
+        names = [name.strip() for name in reader.fieldnames or ()]
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except (UnicodeDecodeError, csv.Error) as error:

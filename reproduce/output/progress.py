@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from results.visible import visible
+
 LONG_S = 10.0  # of a run, from which on the time left is worth saying
 
 
@@ -71,7 +73,7 @@ def progress(
 
             def show(label: str) -> None:
                 left.done()
-                bar.update(task, advance=1, at=f"{label}{left}")
+                bar.update(task, advance=1, at=visible(f"{label}{left}"))
 
             yield show
     else:

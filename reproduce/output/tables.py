@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from io import StringIO
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.fidelity import FIDELITIES
@@ -21,11 +21,13 @@ from reproduce.output.rows import rows
 from reproduce.output.verdicts import VERDICT_LOOKS
 from results.records import PointResult, Record
 from results.records.units import with_unit
+from results.visible import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 LEAST_WIDTH = 24  # letters of a terminal that a last column of text needs
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
 LATEX = str.maketrans(
     {letter: f"\\{letter}" for letter in "&%$#_{}"}
     | {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"}
@@ -230,13 +232,22 @@ def failures(record: Record) -> list[str]:
 
 
 def csv_text(*records: Record) -> str:
-    """The records' rows as CSV: all numbers in base units and full precision; missing values are empty."""
+    """The records' rows as CSV: all numbers in base units and full precision; missing values are empty.
+
+    A text that a spreadsheet would take for a formula begins with an apostrophe.
+    """
     columns, found = rows(*records)
     text = StringIO()
     writer = DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(found)
+    writer.writerow({name: _no_formula(name) for name in columns})
+    writer.writerows({name: _no_formula(cell) for name, cell in row.items()} for row in found)
     return text.getvalue()
+
+
+def _no_formula(cell: Any) -> Any:
+    if not isinstance(cell, str):
+        return cell
+    return f"'{visible(cell)}" if cell.startswith(FORMULA) else visible(cell)
 
 
 def print_table(console: "Console", table: Table, title: str | None = None, file: str = "") -> None:

@@ -3,9 +3,11 @@
 import os
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from results.visible import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,10 +31,15 @@ def wrapped(out: "Console", line: str, indent: str = "", style: str = "") -> Non
 def console(width: int = WIDTH) -> "Console":
     """The terminal, or a page of `width` columns where there is none. It prints text as it is, without markup."""
     from rich.console import Console
+    from rich.segment import Segment
 
     class Terminal(Console):
         def on_broken_pipe(self) -> None:  # rich's own ends the program with exit code 1
             raise BrokenPipeError
+
+        def render(self, *what: Any, **how: Any) -> Iterator[Segment]:
+            for text, style, control in super().render(*what, **how):
+                yield Segment(text if control else visible(text), style, control)
 
     return Terminal(width=None if sys.stdout.isatty() else width, markup=False, emoji=False, highlight=False)
 

@@ -16,6 +16,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from results.records.errors import UnavailableError
+from results.visible import has_control, visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -203,7 +204,16 @@ def name_panel(axes: "Axes", letter: str, text: str) -> None:
 
 
 def lay_out(figure: "Figure") -> None:
-    """Place the parts of a figure so that nothing overlaps, where it has a layout engine; nothing is drawn."""
+    """Place the parts of a figure so that nothing overlaps, where it has a layout engine; nothing is drawn.
+
+    Texts are made visible: an SVG with control characters is none.
+    """
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        assert isinstance(text, Text)
+        if has_control(text.get_text()):
+            text.set_text(visible(text.get_text()))
     engine = figure.get_layout_engine()
     if engine is not None:
         engine.execute(figure)
@@ -234,6 +244,7 @@ def figure_files(
 def figure_bytes(figure: "Figure", format: str, title: str) -> bytes:
     """The figure as a file of that format, without the date."""
     lay_out(figure)
+    title = visible(title)
     figure.set_layout_engine(None)  # once for all formats: for each that still has to, matplotlib draws twice
     without_date: Mapping[str, Mapping[str, str | None]] = {
         "pdf": {"CreationDate": None, "Title": title},

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from ptdp_core.config import ModelConfig
 from reproduce.planning.config_json import Missing, described
+from results import opening
 from results.records.errors import UsageError
 
 
@@ -118,17 +119,17 @@ def short_name(name: str) -> str:
 
 def is_file(name: str) -> bool:
     """Whether a model is given by its `config.json`, or the folder that has it."""
-    return name.endswith(".json") or (Path(name) / "config.json").is_file()
+    return name.endswith(".json") or opening.exists(Path(name) / "config.json")
 
 
 def read(name: str) -> Known:
     """The model of a `config.json`, or of the folder that has it. Raises `UsageError`."""
     path = Path(name) if name.endswith(".json") else Path(name) / "config.json"
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config = json.loads(opening.read_text(path))
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}; needs a config.json of the hub") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         config = None
     if not isinstance(config, dict):
         raise UsageError(f"{path} is no JSON object; needs a config.json of the hub")

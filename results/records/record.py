@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from results import opening
 from results.records import version_1
 from results.records.errors import InvalidResultsError
 from results.records.storage import atomic_write_bytes
@@ -377,8 +378,7 @@ def read_record(path: str | os.PathLike[str], remedy: str = "move the file away"
     """
     source = os.fspath(path)
     try:
-        with open(path, "rb") as file:
-            return Record.from_json(parse(file.read(), source), source)
+        return Record.from_json(parse(opening.read_bytes(path), source), source)
     except FileNotFoundError:
         raise
     except OSError as error:

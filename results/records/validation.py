@@ -4,6 +4,7 @@ import functools
 import json
 import math
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -95,6 +96,8 @@ def _raise_first(problems: Iterator[Problem], source: str) -> None:
 def _not_finite(value: Any, path: Place) -> Iterator[Problem]:
     if isinstance(value, float) and not math.isfinite(value):
         yield path, str(value), "a finite number"
+    elif isinstance(value, int) and abs(value) > sys.float_info.max:
+        yield path, f"a number of {len(str(abs(value)))} digits", "a finite number"
     elif isinstance(value, Mapping):
         for key, item in value.items():
             yield from _not_finite(item, (*path, key))

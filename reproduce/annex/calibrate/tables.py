@@ -24,15 +24,21 @@ from ptdp_core.simulator import Cluster, ClusterParameter, load_cluster, read_pa
 from ptdp_core.simulator.kernels import KernelModel
 from reproduce.annex.calibrate.fit import GROUPS, MEASURED, as_parameter
 from reproduce.annex.calibrate.gemm_fit import fit_gemms, gemm_error
-from reproduce.annex.calibrate.lines import FitPoint, Fitted, line, line_error
+from reproduce.annex.calibrate.lines import LEAST, FitPoint, Fitted, line, line_error
 from reproduce.annex.calibrate.write import WIDTH, fit_errors, parameter_lines, quoted
+from results import opening
 from results.records.errors import UsageError
 
 TIMES = {"seconds": 1.0, "ms": 1e-3, "us": 1e-6}
-LEAST_ROWS = 3
+SHOWN = 40  # letters of a cell that is wrong
+LEAST_ROWS, MOST_ROWS = 3, 10_000
+MOST_SIZE = 10**9
+SECONDS = (LEAST, 1e6)  # of one operation
 PRODUCTS = {"forward": 2, "backward": 5}  # of fused attention, each of 2 FLOPs for a query, a key and an element
 # A line of nccl-tests: size, count, type, redop, root, then time (us), algbw, busbw (GB/s) out of place.
-NCCL_LINE = re.compile(r"^\s*(\d+)\s+\d+\s+\w+\s+(\w+)\s+-?\d+" + 3 * r"\s+(\d+\.?\d*)" + r"\s", re.MULTILINE)
+NCCL_LINE = re.compile(
+    r"^ *(\d{1,18}) +\d+ +\w+ +(\w+) +-?\d+" + 3 * r" +(\d{1,18}(?:\.\d*)?)" + r"(?: |$)", re.MULTILINE
+)
 ALL_REDUCE, HALVES = "all_reduce", ("all_gather", "reduce_scatter")
 NCCL_RANK = re.compile(r"^#\s+Rank\s+\d+", re.MULTILINE)
 
@@ -66,11 +72,10 @@ class FromTables:
 def rows_of(path: Path, columns: Sequence[str], further: Sequence[str] = ()) -> list[dict[str, str]]:
     """The rows of a CSV file with these columns, and one with a time or one of `further`. Raises `UsageError`."""
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = [
-                {str(key).strip().lower(): str(value).strip() for key, value in row.items()}
-                for row in csv.DictReader(file)
-            ]
+        rows = [
+            {str(key).strip().lower(): str(value).strip() for key, value in row.items()}
+            for row in csv.DictReader(opening.read_text(path).splitlines())
+        ]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"cannot read {path}: {error}; needs a CSV file") from None
     known = set(rows[0]) if rows else set()
@@ -78,35 +83,46 @@ def rows_of(path: Path, columns: Sequence[str], further: Sequence[str] = ()) -> 
         raise UsageError(f"{path} lacks the column {missing[0]!r}; needs {', '.join(columns)}, and a time")
     if not known & {*TIMES, *further}:
         raise UsageError(f"{path} has no time; needs a column {', '.join((*TIMES, *further))}")
-    if len(rows) < LEAST_ROWS:
-        raise UsageError(f"{path} has {len(rows)} rows; needs at least {LEAST_ROWS}")
+    if not LEAST_ROWS <= len(rows) <= MOST_ROWS:
+        bound = f"at least {LEAST_ROWS}" if len(rows) < LEAST_ROWS else f"at most {MOST_ROWS:,}"
+        raise UsageError(f"{path} has {len(rows)} rows; needs {bound}")
     return rows
 
 
-def _number(path: Path, line: int, row: Mapping[str, str], name: str, default: str = "") -> float:
-    text = row.get(name) or default
+def _number(path: Path, line: int, row: Mapping[str, str], name: str) -> float:
+    text = row.get(name) or ""
     try:
         value = float(text)
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        raise UsageError(f"{path}, line {line}: {name}={text!r} is no number above 0; needs one")
+        raise UsageError(f"{path}, line {line}: {name}={text[:SHOWN]!r} is no number above 0; needs one")
     return value
 
 
+def _size(path: Path, line: int, row: Mapping[str, str], name: str, default: str = "") -> int:
+    value = _number(path, line, {name: row.get(name) or default}, name)
+    if value > MOST_SIZE or value != int(value):
+        raise UsageError(f"{path}, line {line}: {name}={value:g}; needs a whole number of at most {MOST_SIZE:.0e}")
+    return int(value)
+
+
 def _seconds(path: Path, line: int, row: Mapping[str, str], flops: float) -> float:
-    for name, unit in TIMES.items():
-        if name in row:
-            return unit * _number(path, line, row, name)
-    return flops / (1e12 * _number(path, line, row, "tflops"))
+    column = next((name for name in TIMES if name in row), "tflops")
+    value = _number(path, line, row, column)
+    seconds = TIMES[column] * value if column in TIMES else flops / (1e12 * value)
+    if not SECONDS[0] < seconds < SECONDS[1]:
+        shown = f"{column}={value:g} is a time of {seconds:g} s"
+        raise UsageError(f"{path}, line {line}: {shown}; needs one between {SECONDS[0]:g} and {SECONDS[1]:g} s")
+    return seconds
 
 
 def gemms(path: Path) -> dict[Gemm, float]:
     """Seconds by shape, the median of those that a table has several times. Raises `UsageError`."""
     found: dict[Gemm, list[float]] = defaultdict(list)
     for number, row in enumerate(rows_of(path, ("m", "n", "k"), ("tflops",)), 2):
-        m, n, k = (int(_number(path, number, row, name)) for name in "mnk")
-        batch = int(_number(path, number, row, "batch", "1"))
+        m, n, k = (_size(path, number, row, name) for name in "mnk")
+        batch = _size(path, number, row, "batch", "1")
         found[m, n, k, batch].append(_seconds(path, number, row, 2.0 * m * n * k * batch))
     return {shape: median(times) for shape, times in found.items()}
 
@@ -115,9 +131,9 @@ def attention(path: Path) -> list[TimedAttention]:
     """The passes of a table. Raises `UsageError`."""
     passes = []
     for number, row in enumerate(rows_of(path, ("batch", "seq", "heads", "head_size", "pass")), 2):
-        b, s, heads, head = (int(_number(path, number, row, name)) for name in ("batch", "seq", "heads", "head_size"))
+        b, s, heads, head = (_size(path, number, row, name) for name in ("batch", "seq", "heads", "head_size"))
         if row["pass"] not in PRODUCTS:
-            raise UsageError(f"{path}, line {number}: pass={row['pass']!r}; needs {' or '.join(PRODUCTS)}")
+            raise UsageError(f"{path}, line {number}: pass={row['pass'][:SHOWN]!r}; needs {' or '.join(PRODUCTS)}")
         flops = 2.0 * PRODUCTS[row["pass"]] * b * heads * s * s * head
         work = FusedAttention(flops, s, head, row["pass"] == "backward", b * heads * s)
         passes.append(TimedAttention(work, _seconds(path, number, row, flops)))
@@ -127,12 +143,12 @@ def attention(path: Path) -> list[TimedAttention]:
 def collective(path: Path) -> TimedCollective:
     """The collective of a file that nccl-tests printed. Raises `UsageError`."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = opening.read_text(path).expandtabs()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {path}: {error}; needs what nccl-tests prints") from None
     found = [(float(size), operation, *map(float, rest)) for size, operation, *rest in NCCL_LINE.findall(text)]
-    rows = [row for row in found if row[2] > 0 and row[3] > 0]
-    if len(rows) < LEAST_ROWS:
+    rows = [row for row in found if SECONDS[0] < 1e-6 * row[2] < SECONDS[1] and row[0] > 0 and row[3] > 0]
+    if not LEAST_ROWS <= len(rows) <= MOST_ROWS:
         raise UsageError(f"{path} has {len(rows)} lines with a size and a time; needs what nccl-tests prints")
     _, operation, _, algorithm, bus = max(rows)
     factor = bus / algorithm  # 2(n-1)/n of an all-reduce, which is at least 1, (n-1)/n of the others

@@ -16,6 +16,7 @@ from ptdp_core.simulator import ClusterParameter, cluster_path, read_parameters
 from ptdp_core.simulator.cluster import HOST
 from reproduce.annex.calibrate.fit import MEASURED, Calibration
 from reproduce.annex.calibrate.timings import Timings
+from results import opening
 from results.records import Host
 from results.records.errors import UnavailableError, UsageError
 from results.records.provenance import scrub, timestamp, versions
@@ -130,7 +131,7 @@ def machine(host: Host, device: str) -> str:
 
 def host_of(cluster: str) -> str | None:
     """The machine a cluster file was measured on; None for one that is not from a calibration."""
-    host = tomllib.loads(cluster_path(cluster).read_text(encoding="utf-8")).get(HOST)
+    host = tomllib.loads(opening.read_text(cluster_path(cluster), opening.TOML)).get(HOST)
     return host if isinstance(host, str) else None
 
 

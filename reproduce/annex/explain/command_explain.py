@@ -13,6 +13,7 @@ from reproduce.annex.explain.explanation import MOST_PLAYERS, Explanation, Gap, 
 from reproduce.annex.explain.throughput_lines import Measurement, read_lines
 from reproduce.commands import options
 from reproduce.commands.simulate import read_point
+from results import opening
 from results.records.errors import DONE, UsageError
 
 SHOWN = 8
@@ -86,7 +87,7 @@ def _gap(parsed: Namespace, config: TrainingConfig, cluster: Cluster, seconds: f
 
 def _logged(path: Path) -> Measurement:
     try:
-        return read_lines(path.read_text(encoding="utf-8", errors="replace"), str(path))
+        return read_lines(opening.read_text(path, errors="replace"), str(path))
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}; needs the lines of a run") from None
 

@@ -3,7 +3,6 @@
 Of a GPU the times are those of its kernels, which belong to where the host launched them. Imports no torch.
 """
 
-import gzip
 import json
 import re
 import zlib
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from results import opening
 from results.records.errors import UsageError
 
 Span = tuple[float, float]
@@ -79,11 +79,10 @@ class DeviceWork(NamedTuple):
 def read(path: Path) -> TraceFile:
     """The trace in a file, which may be packed with gzip. Raises `UsageError` for a file that holds none."""
     try:
-        data = path.read_bytes()
-        document = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
+        document = json.loads(opening.read_packed(path))
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
-    except (ValueError, EOFError, RecursionError, zlib.error) as error:
+    except (ValueError, RecursionError, zlib.error) as error:
         raise UsageError(
             f"{path} is no trace: no valid JSON ({error}); needs what torch.profiler's export_chrome_trace writes"
         ) from None

@@ -37,7 +37,7 @@ SOURCES = (
     "ptdp_core/schedules/**/*",
     "ptdp_core/simulator/**/*",
     "benchmarks/*.py",
-    "results/__init__.py",
+    "results/*.py",
     "results/records/**/*",
     "reproduce/*.py",
     "reproduce/experiment/**/*",

@@ -29,6 +29,10 @@ class _Local(SimpleHTTPRequestHandler):
         self.send_error(HTTPStatus.MISDIRECTED_REQUEST, f"only http://{NAMES[0]}:{port}/ is served here")
         return False
 
+    def translate_path(self, path: str) -> str:
+        """The file of an address; one with a zero in it, which no file has, is that of no file."""
+        return super().translate_path(path).replace("\0", "\ufffd")
+
     def log_message(self, format: str, *arguments: object) -> None:
         """Print nothing."""
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ptdp_core.engine.data import MEGATRON_DTYPES, MEGATRON_MAGIC, text_files
 from ptdp_core.engine.errors import not_writable
+from results import opening
 
 
 def write_corpus(sources: Iterable[Path], prefix: Path) -> tuple[int, int]:
@@ -29,7 +30,7 @@ def write_corpus(sources: Iterable[Path], prefix: Path) -> tuple[int, int]:
 def _read(path: Path) -> str:
     """The text of a file in UTF-8. Raises `ValueError` if it cannot be read."""
     try:
-        return path.read_text(encoding="utf-8")
+        return opening.read_text(path, most=None)
     except OSError as error:
         raise ValueError(f"{str(path)!r} cannot be read: {error.strerror}; needs a text file; try another") from None
 

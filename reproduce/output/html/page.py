@@ -23,6 +23,7 @@ from reproduce.output.plain_text import plain
 from reproduce.output.tables import failures, origin_of, result_table
 from reproduce.output.verdicts import VERDICT_LOOKS
 from results.records.units import with_unit
+from results.visible import visible
 
 HERE = Path(__file__).parent
 SCRIPTS = ("vendor/sortable.min.js", "vendor/sortable.a11y.min.js", "report.js")
@@ -74,7 +75,7 @@ def page(report: ReportContents) -> str:
     environment.globals |= FUNCTIONS
     scripts = [_read(name) for name in SCRIPTS]
     counts = report.answer.counts
-    return environment.get_template("report.html").render(
+    text = environment.get_template("report.html").render(
         question=report.answer.question,
         papers="; ".join(dict.fromkeys(papers.paper(entry.artifact.paper).title for entry in report.entries)),
         css=_read("report.css"),
@@ -95,6 +96,7 @@ def page(report: ReportContents) -> str:
         verdicts=VERDICT_LOOKS,
         footer=_footer(report),
     )
+    return visible(text)
 
 
 def _read(name: str) -> str:

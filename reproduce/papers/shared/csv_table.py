@@ -17,9 +17,11 @@ from reproduce.experiment.quantities import Quantity, XAxis
 from reproduce.experiment.results import word
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output.figures import line_plot
+from results import opening
 from results.records import Metric, PaperValue
 from results.records.errors import did_you_mean
 from results.records.record import UNITS
+from results.visible import CONTROL, visible
 
 NUMBER = (int, float)
 TABLE = {"title": str, "values": str, "parameters": list, "metrics": dict}
@@ -32,7 +34,7 @@ KINDS = {str: "a text in quotes", list: "a list", dict: "a table", int: "a whole
 def artifact(paper: Paper, name: str) -> Artifact:
     """The table of that name of `paper.toml`, with the points of its CSV file. Raises `PaperError`."""
     path, entry = paper.folder / FILE, paper.tables[name]
-    text = path.read_text(encoding="utf-8")
+    text = opening.read_text(path, opening.TOML)
     line = line_of(text, f"tables.{name}")
     _check(path, line, f"table {name!r}", entry, TABLE, TABLE_OPTIONS)
     for metric, how in entry["metrics"].items():
@@ -40,7 +42,7 @@ def artifact(paper: Paper, name: str) -> Artifact:
         _check(path, place, f"metric {metric!r}", how, METRIC, METRIC_OPTIONS)
         if how["unit"] not in UNITS:
             raise PaperError(path, place, f"unit {how['unit']!r} of {metric!r}; needs one of {', '.join(UNITS)}")
-    points = tuple(_points(paper.folder / entry["values"], entry))
+    points = tuple(_points(paper.folder, entry))
     return Artifact(
         id=paper.id_of(name),
         label=entry.get("label", "A table"),
@@ -85,11 +87,11 @@ def _measured(units: Mapping[str, str]) -> Callable[[Point], Mapping[str, Metric
     }
 
 
-def _points(path: Path, entry: Mapping[str, Any]) -> Iterator[Point]:
+def _points(folder: Path, entry: Mapping[str, Any]) -> Iterator[Point]:
     """The rows of a CSV file as points. Raises `PaperError` for a column that is missing, a cell that is no number."""
-    names, metrics = entry["parameters"], entry["metrics"]
+    path, names, metrics = folder / entry["values"], entry["parameters"], entry["metrics"]
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        lines = opening.read_text(path, encoding="utf-8-sig", within=folder).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise PaperError(path, 1, f"cannot be read: {error}; needs a CSV file") from None
     rows = csv.DictReader(lines)
@@ -103,6 +105,8 @@ def _points(path: Path, entry: Mapping[str, Any]) -> Iterator[Point]:
         if None in row or None in row.values():
             raise PaperError(path, line, f"has another number of cells than line 1; needs {len(columns)}")
         parameters = {name: _plain(row[name]) for name in names}
+        if CONTROL.search("".join(row.values())):
+            raise PaperError(path, line, f"{visible(str(row))[:60]} has control characters; needs plain text")
         key = word("_".join(row[name] for name in names))
         if key in keys:
             raise PaperError(path, line, f"is the point of line {keys[key]} again; needs other {', '.join(names)}")
@@ -124,8 +128,9 @@ def _plain(text: str) -> int | float | str:
     """A cell as a number, if it is one."""
     for kind in (int, float):
         try:
-            return kind(text)
-        except ValueError:
+            if isfinite(number := kind(text)):
+                return number
+        except (ValueError, OverflowError):
             continue
     return text
 
@@ -135,7 +140,7 @@ def _number(path: Path, line: int, column: str, text: str) -> float | None:
     if not text.strip():
         return None
     value = _plain(text.strip())
-    if isinstance(value, str) or not isfinite(value):
+    if isinstance(value, str):
         raise PaperError(path, line, f"{column} is {text!r}; needs a number, or nothing")
     return value
 

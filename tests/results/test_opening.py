@@ -1,0 +1,111 @@
+"""What users name is opened in one way: regular files only, bounded, and inside of the folder where they belong."""
+
+import gzip
+import os
+import re
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from results import ROOT, opening
+
+READERS: dict[str, Callable[[Path], Any]] = {
+    "bytes": opening.read_bytes,
+    "text": opening.read_text,
+    "packed": opening.read_packed,
+    "open": opening.open_regular,
+}
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+def test_only_regular_files_are_opened_and_at_once(read: Callable[[Path], Any], tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "endless").symlink_to("/dev/zero")
+    for name, why in (("pipe", "no regular file"), ("endless", "no regular file"), ("", "Is a directory")):
+        with pytest.raises(OSError, match=why):
+            read(tmp_path / name)
+    with pytest.raises(FileNotFoundError):
+        read(tmp_path / "nothing")
+
+
+def test_a_file_has_at_most_as_many_bytes_as_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * opening.MIB)
+    assert len(opening.read_bytes(path, opening.MIB)) == opening.MIB
+    path.write_bytes(b"x" * (opening.MIB + 1))
+    with pytest.raises(OSError, match="has more than 1 MiB"):
+        opening.read_bytes(path, opening.MIB)
+    assert len(opening.read_bytes(path, None)) == opening.MIB + 1
+
+
+def test_a_file_is_inside_of_its_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "in.csv").write_text("in")
+    (tmp_path / "out.csv").write_text("out")
+    (folder / "link.csv").symlink_to(tmp_path / "out.csv")
+    assert opening.read_text(folder / "in.csv", within=folder) == "in"
+    for name in ("../out.csv", "link.csv", tmp_path / "out.csv"):
+        with pytest.raises(OSError, match="lies outside of"):
+            opening.read_text(folder / name, within=folder)
+
+
+def test_lines_end_in_newlines_however_they_were_written(tmp_path: Path) -> None:
+    (tmp_path / "text").write_bytes(b"a\r\nb\rc\nd")
+    assert opening.read_text(tmp_path / "text") == (tmp_path / "text").read_text(encoding="utf-8") == "a\nb\nc\nd"
+
+
+def test_packed_files_are_unpacked_part_by_part(tmp_path: Path) -> None:
+    path, content = tmp_path / "file.gz", os.urandom(1000) * 300
+    path.write_bytes(gzip.compress(content[:1000]) + gzip.compress(content[1000:]) + b"\0\0")
+    assert opening.read_packed(path) == content
+    path.write_bytes(content)
+    assert opening.read_packed(path) == content
+    path.write_bytes(gzip.compress(content)[:-20])
+    with pytest.raises(zlib.error):
+        opening.read_packed(path)
+
+
+def test_a_small_packed_file_does_not_become_a_large_one(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.gz"
+    path.write_bytes(gzip.compress(b"{}," * 30_000_000))
+    assert path.stat().st_size < 100_000
+    with pytest.raises(OSError, match="has more than 16 MiB"):
+        opening.read_packed(path)
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "zero\0", "nothing"])
+def test_what_cannot_be_a_name_is_no_file(name: str, tmp_path: Path) -> None:
+    assert not opening.exists(tmp_path / name)
+    assert not opening.is_file(tmp_path / name)
+
+
+# Files that are read otherwise: this project's own, those that a command has just made, and the system's.
+OTHERWISE = {
+    "ptdp_core/launch": ("local.py", "srun.py"),
+    "reproduce/annex": ("accuracy/ledger.py", "accuracy/refit.py", "accuracy/sealed.py", "emulation/fabric.py"),
+    "reproduce/annex/page": ("answers.py", "bridge.py", "build.py", "timing.py"),
+    "reproduce/commands": ("gate.py", "schema.py"),
+    "reproduce/experiment": ("margins.py",),
+    "reproduce/output": ("export.py", "html/page.py", "html/report.py"),
+    "reproduce/papers": ("zerobubble/table_5.py",),
+    "reproduce/running": ("gpu_session.py",),
+    "results": ("opening.py",),
+    "results/records": ("environment.py", "provenance.py", "storage.py", "validation.py"),
+}
+READS = re.compile(
+    r"\.read_text\(|\.read_bytes\(|(?<![\w.])open\((?!.*\"[wax]b?\")|\.open\((\"rb\"|newline|encoding)|gzip\.\w"
+)
+
+
+def test_nothing_else_opens_what_users_name() -> None:
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for package in ("results", "ptdp_core", "reproduce")
+        for path in (ROOT / package).rglob("*.py")
+        if any(READS.search(line) and "opening." not in line for line in path.read_text(encoding="utf-8").splitlines())
+    }
+    assert found <= {f"{folder}/{name}" for folder, names in OTHERWISE.items() for name in names}
