@@ -174,7 +174,7 @@ def _name(record: Record, file: Path, path: Path) -> str:
     with results of another cluster than a paper's.
     """
     folder = file.parent
-    if folder != path and (below := file.relative_to(path).parts)[0] == ELSEWHERE:
+    if path not in (file, folder) and (below := file.relative_to(path).parts)[0] == ELSEWHERE:
         return f"{ELSEWHERE}/{below[1]}/{record.id}"
     beside = folder.parent.name == record.id.rpartition("/")[2]
     usual = folder.name in (record.fidelity, f"{record.fidelity}-{record.scale}")
