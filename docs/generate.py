@@ -21,6 +21,7 @@ from reproduce.experiment.artifact import NOT_IN_PAPER, Artifact
 from reproduce.experiment.fidelity import FIDELITIES, folder_name
 from reproduce.output.plain_text import plain
 from reproduce.output.tables import markdown_table, origin_of, result_table
+from reproduce.output.verdicts import SHOWN, told
 from results.records import VERDICTS, Record, read_record
 
 ROOT = Path(__file__).parents[1]
@@ -171,9 +172,9 @@ def results(artifact: Artifact) -> list[Result]:
 
 
 def verdicts(record: Record) -> str:
-    """'holds: 5; inconclusive: 1', or '' without claims."""
+    """'holds: 5; too near to call: 1', or '' without claims."""
     counts = Counter(claim.verdict for claim in record.claims)
-    return "; ".join(f"{verdict}: {counts[verdict]}" for verdict in VERDICTS if verdict in counts)
+    return "; ".join(f"{SHOWN[verdict]}: {counts[verdict]}" for verdict in VERDICTS if verdict in counts)
 
 
 def claims(record: Record) -> str:
@@ -182,7 +183,7 @@ def claims(record: Record) -> str:
     for claim in record.claims:
         if claim.verdict != "not testable here":
             tolerance = f" *Tolerance: {prose(claim.tolerance)}.*" if claim.tolerance else ""
-            text += f'- **{claim.verdict}**: "{prose(claim.sentence)}" ({claim.place})\n\n'
+            text += f'- **{told(claim)}**: "{prose(claim.sentence)}" ({claim.place})\n\n'
             text += f"    {prose(claim.explanation)}.{tolerance}\n\n"
     rest = [claim for claim in record.claims if claim.verdict == "not testable here"]
     if rest:

@@ -10,6 +10,7 @@ from reproduce.commands.options import add_json
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import OURS
+from reproduce.experiment.set_with import numbers_set_with
 from reproduce.output.plain_text import plain
 from reproduce.output.progress import LONG_S, spoken
 from results.records.documents import print_document
@@ -30,7 +31,7 @@ def run(parsed: Namespace) -> int:
         raise UsageError(f"one artifact at a time, not {', '.join(ids)}; try reproduce describe {ids[0]}")
     artifact = catalog.load(ids[0])
     if parsed.json:
-        told = ("id", "sentence", "place", "fidelity", "tolerance")
+        told = ("id", "sentence", "place", "fidelity", "tolerance", "tested_as")
         claims = [{name: getattr(claim, name) for name in told} for claim in artifact.claims]
         print_document("describe", 1, {**summary(artifact), "description": artifact.description, "claims": claims})
     else:
@@ -60,11 +61,16 @@ def print_description(artifact: Artifact, program: str) -> None:
         print(f"tolerance  a point is reproduced within {artifact.tolerance:.0%} of the paper's value")
     if artifact.claims:
         print("\nclaims that it judges:")
+        if set_with := numbers_set_with(artifact.cluster, artifact.id):
+            _wrap(
+                f"{', '.join(set_with)} of {artifact.cluster} {'were' if len(set_with) > 1 else 'was'} set with values "
+                "published here: where a simulation of these values agrees, that is no evidence",
+                "  ",
+            )
     for claim in artifact.claims:
         print(f"\n  {claim.id}  [{claim.place}; fidelity {claim.fidelity} or better]")
         _wrap(f'"{plain(claim.sentence)}"', "    ")
-        if claim.tolerance:
-            _wrap(f"tolerance: {claim.tolerance}", "    ")
+        _wrap(f"tested as: {claim.tested_as}", "    ")
     print(f"\nrun it: {program} {artifact.id}")
 
 

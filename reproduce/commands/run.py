@@ -24,6 +24,7 @@ from reproduce.output import export
 from reproduce.output.answer import answer, claims_of
 from reproduce.output.progress import LONG_S, progress, spoken
 from reproduce.output.terminal import console, files_line, shown_path
+from reproduce.output.verdicts import SHOWN
 from reproduce.running import runner
 from reproduce.running.evaluator import Plan
 from reproduce.running.fidelities import expected_seconds
@@ -346,9 +347,9 @@ def summary_line(done: Run) -> str:
 
 
 def verdict_counts(runs: Sequence[Run]) -> str:
-    """'6 holds, 1 contradicted': the claims of runs by verdict."""
+    """'6 holds, 1 too near to call': the claims of runs by verdict."""
     verdicts = [claim.verdict for done in runs for claim in done.record.claims]
-    return ", ".join(f"{verdicts.count(v)} {v}" for v in VERDICTS if v in verdicts)
+    return ", ".join(f"{verdicts.count(v)} {SHOWN[v]}" for v in VERDICTS if v in verdicts)
 
 
 def _print_answer(runs: Sequence[Run], parsed: Namespace, paper: str | None) -> None:

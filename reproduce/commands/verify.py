@@ -13,7 +13,7 @@ from reproduce.output.answer import Answer, answer
 from reproduce.output.plain_text import plain
 from reproduce.output.progress import progress
 from reproduce.output.terminal import console, wrapped
-from reproduce.output.verdicts import VERDICT_LOOKS, VERDICT_MEANINGS
+from reproduce.output.verdicts import SHOWN, VERDICT_LOOKS, VERDICT_MEANINGS, by_what
 from reproduce.running import runner
 from reproduce.running.evaluator import Plan
 from reproduce.running.fidelities import evaluator
@@ -73,11 +73,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("ids", nargs="*", metavar="ID", help="artifacts to check (default: all)")
     options.add_paper(parser)
     options.add_cluster(parser, default=None)
-    parser.add_argument("--verdict", choices=VERDICTS, metavar="VERDICT", help="show only claims with this verdict")
+    parser.add_argument(
+        *("--verdict",), type=_stored, choices=VERDICTS, metavar="VERDICT", help="show only claims with this verdict"
+    )
     parser.add_argument("--fresh", action="store_true", help="compute every point, reuse no earlier result")
     parser.add_argument("--strict", action="store_true", help="exit with 5 if a claim of the paper is contradicted")
     options.add_json(parser)
     options.add_results(parser)
+
+
+def _stored(words: str) -> str:
+    """The verdict that is shown in these words, by the name that records keep."""
+    return next((verdict for verdict, shown in SHOWN.items() if words == shown), words)
 
 
 def run(parsed: argparse.Namespace) -> int:
@@ -104,7 +111,7 @@ def run(parsed: argparse.Namespace) -> int:
     covered = None if parsed.ids else coverage.counts(parsed.paper)
     if parsed.verdict:
         if not whole.counts[parsed.verdict]:
-            raise NothingSelectedError(f"no claim has the verdict {parsed.verdict!r}. {whole.headline}")
+            raise NothingSelectedError(f"no claim has the verdict {SHOWN[parsed.verdict]!r}. {whole.headline}")
         checked = [
             replace(outcome, claims=tuple(claim for claim in outcome.claims if claim.verdict == parsed.verdict))
             for outcome in checked
@@ -170,8 +177,8 @@ def _print(checked: Sequence[Checked], whole: Answer, covered: dict[str, int] | 
 def _print_claim(out: "Console", claim: ClaimResult) -> None:
     from rich.text import Text
 
-    verdict = (claim.verdict, VERDICT_LOOKS[claim.verdict].style)
-    out.print(Text.assemble("  ", verdict, f"  {claim.id}  [{claim.place}; {claim.fidelity}]"))
+    verdict = (SHOWN[claim.verdict], VERDICT_LOOKS[claim.verdict].style)
+    out.print(Text.assemble("  ", verdict, f"  {claim.id}  [{claim.place}; {by_what(claim) or claim.fidelity}]"))
     numbers = (
         f"{name} = {with_unit(number.value, number.unit)} ({number.origin})"
         for name, number in claim.numbers.items()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from reproduce.experiment import quantities as q
-from reproduce.experiment.claims import OURS, Claim, Judge, on_papers_points
+from reproduce.experiment.claims import OURS, Claim, Judge, OnPapersPoints
 from reproduce.experiment.fidelity import FIDELITIES, PAPERS_CLUSTER
 from reproduce.experiment.papers import FIRST
 from reproduce.experiment.quantities import Quantity, XAxis
@@ -219,7 +219,7 @@ class Artifact:
                         id=f"{name}{IN_THE_PAPER}",
                         place=f"{claim.place}, in the paper's own points",
                         fidelity="derived",
-                        judge=on_papers_points(judge),
+                        judge=OnPapersPoints(judge),
                         scales=(PAPER,),
                         set_with=(),
                     )

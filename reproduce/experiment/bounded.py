@@ -67,8 +67,7 @@ class Bounded:
     def __call__(self, results: Results) -> Judgement:
         """The verdict on these results. Raises `MissingResultError` if no point has a value.
 
-        Where some points lack one, a sentence about every point can still be wrong for the others. A prediction that
-        misses the paper's value on a cluster whose predictions were not scored is inconclusive.
+        Where some points lack one, a sentence about every point can still be wrong for the others.
         """
         values, missing = self.values(results.papers() if self.of_paper and self.over != PUBLISHED else results)
         slack = self._rounding(results) if self.to_the_digits else {}
@@ -91,17 +90,10 @@ class Bounded:
             rest = f"of the other {len(values)} values {'this holds' if holds else 'this does not hold'}"
             text = f"{counted(len(missing))} without a value ({missing[0]}); {rest}: {text}"
             if holds or self.which != "every":
-                return Judgement("inconclusive", text, numbers)
+                return Judgement("inconclusive", text, numbers, missing=True)
         if not holds and self.miss:
             return Judgement("inconclusive", f"missed, but {self.miss}: {text}", numbers)
-        if not holds and self.predicts(results.fidelity) and not results.alternatives:
-            text = f"missed, where the simulator's errors are not known: {text}"
-            return Judgement("inconclusive", text, numbers)
         return judge(holds, text, numbers)
-
-    def predicts(self, fidelity: str) -> bool:
-        """Whether results of a fidelity predict what the paper printed: to miss it contradicts nobody but them."""
-        return fidelity == "simulated" and self.over == PUBLISHED and not self.of_paper
 
     def allows(self, value: float, slack: float = 0.0) -> bool:
         """Whether a value lies within the bounds, each wider by `slack`."""
@@ -211,11 +203,11 @@ class Bounded:
 
 def is_one(point: PointResult, asked: Mapping[str, Any]) -> bool:
     """Whether a point has these parameters, or is of that series, label or key; of a list, one of them."""
-    known = {**point.parameters, "series": point.series, "label": point.label, "key": point.key}
-    return all(
-        known.get(name) in value if isinstance(value, list) else known.get(name) == value
-        for name, value in asked.items()
-    )
+    for name, value in asked.items():
+        own = getattr(point, name) if name in ("series", "label", "key") else point.parameters.get(name)
+        if own not in value if isinstance(value, list) else own != value:
+            return False
+    return True
 
 
 def _spelled(metric: str) -> str:

@@ -1,19 +1,25 @@
 """Judging the paper's claims on a run's results, and how far the run is from the paper's numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import fsum
 
 from reproduce.experiment import fidelity
+from reproduce.experiment.alternatives import readings, spread
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Claim, Judgement
+from reproduce.experiment.made_of import COUNTED, names_of
 from reproduce.experiment.predictions import counted, where
 from reproduce.experiment.quantities import Quantity
-from reproduce.experiment.results import MissingResultError, Results
+from reproduce.experiment.results import Alternative, MissingResultError, Read, Results
 from results.records import ClaimResult, PointResult
 
 EQUAL = ("equal", "equal as rounded")
-STEPS = 10  # of bisection: how near the margin at which a verdict changes is found, in 1/1024 of the whole margin
+VERDICTS = ("holds", "contradicted", "paper inconsistent")  # the verdicts that another one inside a margin takes back
+# A margin is looked at in so many steps where the sentence does not hold as simulated, since it may hold in between; in
+# fewer where it does, and where there are many single points to move; then by bisection, to 1/1024 of a step.
+STEPS, STEPS_WHERE_IT_HOLDS, MOST_LOOKS = 64, 4, 1024
+BISECTIONS = 10
 
 
 def judge(claim: Claim, results: Results) -> ClaimResult:
@@ -37,41 +43,125 @@ def judge(claim: Claim, results: Results) -> ClaimResult:
         verdict=judged.verdict,
         explanation=judged.explanation,
         numbers=judged.numbers,
+        by=judged.by,
+        rule=claim.rule or None,
+        set_with=judged.set_with,
     )
 
 
 def judgement(claim: Claim, results: Results) -> Judgement:
     """What the claim's judge says, whatever the fidelity, scale and margins are; 'inconclusive' without a result."""
+    return _judged(claim, results) or Judgement("inconclusive", f"not judged: {_missing(claim, results)}")
+
+
+def _judged(claim: Claim, results: Results) -> Judgement | None:
+    """What the claim's judge says; None without a result that it needs."""
     try:
         return claim.judge(results)
+    except MissingResultError:
+        return None
+
+
+def _missing(claim: Claim, results: Results) -> str:
+    try:
+        claim.judge(results)
     except MissingResultError as error:
-        return Judgement("inconclusive", f"not judged: {error.args[0]}")
+        return str(error.args[0])
+    return ""
 
 
 def within_margins(claim: Claim, results: Results) -> Judgement:
-    """The judgement, or 'inconclusive' if another one lies inside the simulator's margins, with the least change to it.
+    """The judgement, by what, or 'inconclusive' if what it rests on is not sure enough for it.
 
-    What follows from the paper's own numbers or formulas (claims of fidelity 'derived') has no margin.
+    Inside the margins of simulated numbers, the spread of measured ones, or what the paper's values were read to,
+    nothing may lead to another verdict. A number whose errors nobody knows decides nothing, for or against. A
+    simulation cannot contradict what its numbers were set with. What is derived or counted is exact.
     """
-    simulated = judgement(claim, results)
-    has_none = claim.fidelity == "derived" or simulated.within_margins
-    if has_none or simulated.verdict not in ("holds", "contradicted"):
-        return simulated
-    flips = [other for other in results.alternatives if judgement(claim, other.results).verdict != simulated.verdict]
-    if not flips:
-        return simulated
-    low, share = 0.0, 1.0
-    for _ in range(STEPS):
-        middle = (low + share) / 2
-        nearer = [other for other in flips if judgement(claim, other.moved_by(middle)).verdict != simulated.verdict]
-        low, share, flips = (low, middle, nearer) if nearer else (middle, share, flips)
-    nearest = flips[0]
-    return replace(
-        simulated,
-        verdict="inconclusive",
-        explanation=f"{simulated.verdict} as simulated, but not if {nearest.described(share)}, and the simulator is "
-        f"sure of that only to {abs(nearest.factor - 1):.1%}; {simulated.explanation}",
-    )
+    seen, read = results.watched()
+    judged = judgement(claim, seen)
+    by = _by_what(claim, results, read)
+    from_points = results.set_with if read.metrics & _published(results) else ()
+    given = (*claim.set_with, *from_points) if by == "simulated" else ()
+    judged = replace(judged, by=judged.by or by, set_with=judged.set_with or tuple(dict.fromkeys(given)))
+    if judged.within_margins or judged.verdict not in VERDICTS or by in ("derived", "counted"):
+        return judged
+    if unknown := sorted(read.metrics & results.unknown):
+        text = f"{judged.verdict} as simulated, but nobody knows the simulator's errors on {', '.join(unknown)}"
+        return replace(judged, verdict="inconclusive", explanation=f"{text}; {judged.explanation}")
+    if nearest := _nearest_other_verdict(claim, results, judged.verdict, _alternatives(claim, results, by, read)):
+        other, share = nearest
+        origin = {"simulated": "as simulated", "measured": "as measured", "paper": "by the values as printed"}[by]
+        whose = {"simulated": "the simulator is", "measured": "the samples are", "paper": "the values are"}[by]
+        text = f"{judged.verdict} {origin}, but not if {other.described(share)}, and {whose} sure of that only to"
+        return replace(judged, verdict="inconclusive", explanation=f"{text} {other.sure_to}; {judged.explanation}")
+    if judged.set_with:
+        were = f"{', '.join(judged.set_with)} {'were' if len(judged.set_with) > 1 else 'was'} set with these numbers"
+        if judged.verdict == "contradicted":
+            text = f"contradicted as simulated, but {were}, so that this is the simulator's own error"
+            return replace(judged, verdict="inconclusive", explanation=f"{text}; {judged.explanation}")
+        return replace(judged, explanation=f"{judged.explanation}; {were}, so that this is no independent evidence")
+    return judged
+
+
+def _published(results: Results) -> set[str]:
+    """The metrics that the paper publishes of these points."""
+    return {name for point in results.points for name in point.paper}
+
+
+def _by_what(claim: Claim, results: Results, read: Read) -> str:
+    """By what the claim is judged, of `results.records.BY`: from its fidelity and what its judge has read."""
+    if getattr(claim.judge, "of_paper", False):
+        return "paper"
+    if claim.fidelity == "derived" or results.fidelity == "derived":
+        return "paper" if read.paper and not read.metrics else "derived"
+    if results.fidelity == "simulated" and read.metrics and read.metrics <= names_of(COUNTED):
+        return "counted"
+    return results.fidelity
+
+
+def _alternatives(claim: Claim, results: Results, by: str, read: Read) -> list[Alternative]:
+    """What else may be in place of what the claim is judged by, and has read."""
+    if by == "paper":
+        ways: Iterable[Alternative] = readings(results) if getattr(claim.judge, "of_paper", False) else ()
+    else:
+        ways = spread(results) if by == "measured" else results.alternatives
+    return [
+        way
+        for way in ways
+        if (not way.metrics or way.metrics & read.metrics) and (not way.keys or way.keys & read.points)
+    ]
+
+
+def _nearest_other_verdict(
+    claim: Claim, results: Results, verdict: str, ways: Sequence[Alternative]
+) -> tuple[Alternative, float] | None:
+    """The alternative with another verdict that is the nearest to the results, and the share of the way to it.
+
+    A number that is missing is no other verdict.
+    """
+
+    def is_other(way: Alternative, share: float) -> bool:
+        other = _judged(claim, way.moved_by(share))
+        return other is not None and not other.missing and other.verdict != verdict
+
+    def nearest(ways: Sequence[Alternative], steps: int) -> tuple[Alternative, float] | None:
+        for step in range(1, steps + 1):
+            if flips := [way for way in ways if is_other(way, step / steps)]:
+                break
+        else:
+            return None
+        low, share = (step - 1) / steps, step / steps
+        for _ in range(BISECTIONS):
+            middle = (low + share) / 2
+            nearer = [way for way in flips if is_other(way, middle)]
+            low, share, flips = (low, middle, nearer) if nearer else (middle, share, flips)
+        return flips[0], share
+
+    steps = STEPS_WHERE_IT_HOLDS if verdict == "holds" else STEPS
+    single = [way for way in ways if len(way.keys) == 1]
+    many = [way for way in ways if len(way.keys) != 1]
+    found = (nearest(many, steps), nearest(single, max(1, min(steps, MOST_LOOKS // max(1, len(single))))))
+    return min(filter(None, found), key=lambda way: way[1], default=None)
 
 
 @dataclass(frozen=True)

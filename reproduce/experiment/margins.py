@@ -1,22 +1,19 @@
 """How sure the simulator is: the interval of every simulated throughput, iteration time and memory.
 
 A margin is a factor f: the real value lies between value/f and value*f with the margin's nominal coverage. The margins
-of a cluster are made from errors out of sample (`reproduce.annex.accuracy.intervals`) and read from a file here.
-A claim is judged on the simulated values and on `Results.alternatives`, these moved to the ends of their margins:
-`reproduce.experiment.judging.judge`. The model is explained in docs/margins.md.
+of a cluster are made from errors out of sample (`reproduce.annex.accuracy.intervals`), or where nothing is published
+from the ranges of the cluster's own numbers (`annex.accuracy.ranges`), and read from a file here. What they mean for a
+claim is `alternatives.py`'s. The model is explained in docs/margins.md.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, partial
-from itertools import combinations
-from math import exp, log
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from reproduce.experiment.made_of import RANGED, made_of
 from reproduce.experiment.metrics import METRICS, answers
-from reproduce.experiment.predictions import where
-from reproduce.experiment.results import Alternative, Results
 from results import ROOT
 from results.records import Interval, PointResult
 
@@ -26,9 +23,6 @@ if TYPE_CHECKING:
 FILE = ROOT / "results" / "reference" / "accuracy" / "margins.json"
 
 CLUSTER = "cluster"  # the parameter of a point on another cluster than the rest
-# In a figure of up to this many series, every set of at most half of them is moved against the rest; with more series,
-# whose sets would be too many, only one at a time.
-MOST_SERIES = 5
 
 
 @dataclass(frozen=True)
@@ -65,6 +59,8 @@ class Margins:
     - `zero3`: a throughput with ZeRO-3, or a ratio with one
     - `memory`: the peak memory of a GPU; None where too few values are known
     - `context`: a throughput or a ratio with context parallelism; None where no run with it tests it
+    - `ranged`: for each number that nothing is published of the factor of a value and that of a ratio, from the ranges
+      of the cluster's own numbers; these make no interval, and decide only whether a verdict is near
     """
 
     throughput: Margin
@@ -72,6 +68,7 @@ class Margins:
     zero3: Margin
     memory: Margin | None
     context: Margin | None = None
+    ranged: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def of(self, metric: str, parameters: Mapping[str, Any]) -> Margin | None:
         """The margin of a metric of a point; None if it has none.
@@ -82,8 +79,9 @@ class Margins:
             others = read(str(parameters[CLUSTER]))
             rest = {name: value for name, value in parameters.items() if name != CLUSTER}
             return others.of(metric, rest) if others else None
-        kind = METRICS[metric].margin if metric in METRICS else None
-        if kind is None or parameters.get("experts"):
+        made = made_of(metric)
+        kind = made.kind if made else None
+        if kind not in ("throughput", "ratio", "memory") or parameters.get("experts"):
             return None
         if parameters.get("c", 1) > 1:
             return None if kind == "memory" else self.context
@@ -96,9 +94,23 @@ class Margins:
         for name, metric in point.metrics.items():
             margin = self.of(name, point.parameters) if metric.origin == "simulated" else None
             if margin is not None and metric.value is not None:
-                metric = replace(metric, interval=margin.interval(metric.value))
+                metric = replace(metric, interval=_interval(name, metric.value, margin))
             metrics[name] = metric
         return replace(point, metrics=metrics)
+
+    def factor(self, metric: str, of: str, parameters: Mapping[str, Any]) -> float:
+        """The factor of a metric of a point where claims are judged: of a 'value', or of a 'ratio' of two."""
+        kind = known.kind if (known := made_of(metric)) else None
+        if _is_zero3(parameters) and kind in ("throughput", "ratio", "communication"):
+            return self.zero3.factor
+        if kind in RANGED:
+            return self.ranged[metric][of] if metric in self.ranged else 1.0
+        return self.ratio.factor if of == "ratio" else self.throughput.factor
+
+    @property
+    def memory_factor(self) -> float:
+        """That of a memory."""
+        return self.memory.factor if self.memory else 1.0
 
 
 @cache
@@ -107,8 +119,31 @@ def read(cluster: str) -> Margins | None:
     if not FILE.is_file():
         return None
     document = json.loads(FILE.read_text(encoding="utf-8"))
-    known = document["margins"] if document["cluster"] == cluster else document["others"].get(cluster)
-    return known and Margins(**{name: margin and Margin(**margin) for name, margin in known.items()})
+    own = document["cluster"] == cluster
+    known = document["margins"] if own else document["others"].get(cluster)
+    if known is None:
+        return None
+    ranged = document["ranged"]["factors"] if own else {}
+    return Margins(**{name: margin and Margin(**margin) for name, margin in known.items()}, ranged=ranged)
+
+
+@cache
+def for_judging(cluster: str) -> Margins:
+    """The margins that claims are judged by on a cluster, whether or not its own predictions were scored.
+
+    They are its own, else those of the nearest cluster in its file's line of bases that has any, else the widest of
+    all. What these lack is the first paper's cluster's.
+    """
+    from ptdp_core.simulator.cluster import cluster_files
+
+    try:
+        line = [path.stem for path in cluster_files(cluster)]
+    except (ValueError, OSError):
+        line = [cluster]
+    first, *others = (known for name in scored() if (known := read(name)))
+    nearest = next((known for name in line if (known := read(name))), None)
+    known = nearest or max((first, *others), key=lambda margins: margins.throughput.factor)
+    return replace(known, memory=known.memory or first.memory, ranged=known.ranged or first.ranged)
 
 
 def scored() -> tuple[str, ...]:
@@ -149,101 +184,14 @@ def lines(margins: Margins | None) -> list[str]:
     ]
 
 
-def with_margins(results: Results, margins: Margins, usable_memory: Callable[[PointResult], float]) -> Results:
-    """Simulated results with intervals, and with what else they may be; `usable_memory` is that of a point's GPUs."""
-    points = tuple(map(margins.applied, results.points))
-    return replace(results, points=points, moved=partial(_alternatives, margins, usable_memory))
-
-
-def _alternatives(
-    margins: Margins, usable_memory: Callable[[PointResult], float], results: Results
-) -> Iterator[Alternative]:
-    """What may be in place of simulated results: one thing at a time moved to either end of its margin.
-
-    All throughputs by the margin of a throughput; some of the series, or a point, by that of a ratio; all memory.
-    A point on another cluster is moved by that one's margins, or by the widest of all if its predictions were not
-    scored.
-    """
-    of_speed = signs("throughput", "ratio")
-    points = [point for point in results.points if of_speed.keys() & point.metrics.keys()]
-    moves = [("every throughput", points, "throughput", "")]
-    moves += [(f"the throughput of {name}", group, "ratio", " against the rest") for name, group in _groups(points)]
-    for name, group, kind, suffix in moves if points else ():
-        sizes = {p.key: log(_margin_of(p.parameters, kind, margins).factor) for p in group}
-        for sign in (1, -1):
-            shifts = {key: sign * size for key, size in sizes.items()}
-            yield Alternative(name, exp(sign * max(sizes.values())), partial(_moved, results, shifts), suffix)
-    if margins.memory and any(signs("memory").keys() & point.metrics.keys() for point in results.points):
-        for sign in (1, -1):
-            move = partial(_moved_memory, results, sign * log(margins.memory.factor), usable_memory)
-            yield Alternative("memory", margins.memory.factor**sign, move)
-
-
-def _margin_of(parameters: Mapping[str, Any], kind: str, otherwise: Margins) -> Margin:
-    """The margin of a throughput or a ratio on a point's cluster, `otherwise`'s where it names none."""
-    kind = "zero3" if _is_zero3(parameters) else kind
-    known = [read(str(parameters[CLUSTER]))] if CLUSTER in parameters else [otherwise]
-    margins: list[Margin] = [getattr(each, kind) for each in known if each] or [
-        getattr(each, kind) for each in map(read, scored()) if each
-    ]
-    return max(margins, key=lambda margin: margin.factor)
+def _interval(name: str, value: float, margin: Margin) -> Interval:
+    """The interval of a number, by the margin of what it is made of."""
+    made = made_of(name)
+    if made is None or not made.plus:
+        return margin.interval(value)
+    low, high = (made._replace(sign=1).moved(value, factor) for factor in (1 / margin.factor, margin.factor))
+    return Interval(low, high, margin.coverage)
 
 
 def _is_zero3(parameters: Mapping[str, Any]) -> bool:
     return parameters.get("data_parallel") == "zero3"
-
-
-def _groups(points: Sequence[PointResult]) -> Iterator[tuple[str, list[PointResult]]]:
-    """What can be faster or slower than the rest, with its name: up to half of the series, or a single point."""
-    series = [name for name in dict.fromkeys(point.series for point in points) if name]
-    most = len(series) // 2 if len(series) <= MOST_SERIES else 1
-    for size in range(1, most + 1):
-        for names in combinations(series, size):
-            yield " and ".join(names), [point for point in points if point.series in names]
-    for point in points if len(points) > 1 else ():
-        yield where(point), [point]
-
-
-def _moved(results: Results, shifts: Mapping[str, float], share: float) -> Results:
-    """The results with the throughputs of some points moved by a shift, a logarithm, and their times the other way.
-
-    What is moved has no margins any more.
-    """
-    of_speed = signs("throughput", "ratio")
-    points = (
-        _shifted(point, of_speed, share * shifts[point.key]) if point.key in shifts else point
-        for point in results.points
-    )
-    return Results(tuple(points), results.fidelity, results.scale)
-
-
-def _moved_memory(
-    results: Results, shift: float, usable_memory: Callable[[PointResult], float], share: float
-) -> Results:
-    """The results with all memory moved by a shift, a logarithm: some points do not fit any more, others do.
-
-    What the paper has a value for was run, so it fits.
-    """
-    points = []
-    of_memory = signs("memory")
-    for point in results.points:
-        point = _shifted(point, of_memory, share * shift)
-        peak = point.metrics.get("peak_memory")
-        if peak is not None and peak.value is not None:
-            fits = peak.value <= usable_memory(point)
-            if point.status == "oom" and fits:
-                point = replace(point, status="ok", reason=None)
-            elif point.status == "ok" and not fits and not point.paper:
-                point = replace(point, status="oom", reason="does not fit", metrics={"peak_memory": peak})
-        points.append(point)
-    return Results(tuple(points), results.fidelity, results.scale)
-
-
-def _shifted(point: PointResult, signs: Mapping[str, int], shift: float) -> PointResult:
-    """The point with the metrics of these names moved by a shift, a logarithm, in the direction of their signs."""
-    shifted = {
-        name: replace(metric, value=metric.value * exp(signs[name] * shift), interval=None)
-        for name, metric in point.metrics.items()
-        if name in signs and metric.value is not None
-    }
-    return replace(point, metrics={**point.metrics, **shifted})

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -27,13 +28,16 @@ class Results:
     """The evaluated points of one run, as claims read them. Metrics are named by name or by quantity, in base units.
 
     `moved` gives the `alternatives` of such results: what else they may be, inside the simulator's margins. Where the
-    numbers are exact there is none.
+    numbers are exact there is none. `unknown` are the metrics whose errors nobody knows; `set_with` the numbers of the
+    cluster that were set with what the paper publishes of these points.
     """
 
     points: tuple[PointResult, ...]
     fidelity: str
     scale: str = PAPER
     moved: "Callable[[Results], Iterable[Alternative]]" = field(default=lambda results: (), compare=False)
+    unknown: frozenset[str] = frozenset()
+    set_with: tuple[str, ...] = ()
 
     @classmethod
     def of_record(cls, record: Record) -> "Results":
@@ -42,7 +46,7 @@ class Results:
 
     @cached_property
     def alternatives(self) -> "tuple[Alternative, ...]":
-        """These results moved to the ends of the simulator's margins."""
+        """What else these results may be."""
         return tuple(self.moved(self))
 
     def point(self, key: str) -> PointResult:
@@ -115,6 +119,17 @@ class Results:
             raise MissingResultError("the paper gives no values here")
         return Results(points, "paper", self.scale)
 
+    def watched(self) -> "tuple[Results, Read]":
+        """The same, and what comes to be read from it."""
+        read = Read()
+        points = []
+        for point in self.points:
+            seen = copy(point)
+            object.__setattr__(seen, "metrics", _Watched(point.metrics, point.key, read.metrics, read.points))
+            object.__setattr__(seen, "paper", _Watched(point.paper, point.key, read.paper, read.points))
+            points.append(seen)
+        return replace(self, points=tuple(points)), read
+
     @property
     def gpus_per_node(self) -> int:
         """GPUs of a node: what the points say, the paper's if they do not."""
@@ -127,27 +142,66 @@ class Results:
 
 
 @dataclass(frozen=True)
-class Alternative:
-    """Simulated results moved to an end of their margins; `what` is moved there by the factor `factor`, `suffix` how.
+class Read:
+    """What a judge has read: the names of metrics and of the paper's values, and the keys of their points."""
 
-    `moved_by(share)` are the results moved by that share of the way, in logarithms.
+    metrics: set[str] = field(default_factory=set)
+    paper: set[str] = field(default_factory=set)
+    points: set[str] = field(default_factory=set)
+
+
+class _Watched(dict[str, Any]):
+    """Values of a point by name, which notes what is asked for."""
+
+    def __init__(self, values: Mapping[str, Any], key: str, names: set[str], keys: set[str]) -> None:
+        super().__init__(values)
+        self.point, self.read_names, self.read_points = key, names, keys
+
+    def _asked(self, name: str) -> None:
+        self.read_names.add(name)
+        self.read_points.add(self.point)
+
+    def __getitem__(self, name: str) -> Any:
+        self._asked(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The value of that name."""
+        self._asked(name)
+        return super().get(name, default)
+
+    def items(self) -> Any:
+        """All values; all are asked for."""
+        for name in self:
+            self._asked(name)
+        return super().items()
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """Results moved to an end of what is known of them; `what` is moved there by the factor `factor`, `suffix` how.
+
+    `moved_by(share)` are the results moved by that share of the way, in logarithms. `metrics` are those that it moves,
+    of the points `keys`; both are empty where it may change what fits, too.
     """
 
     what: str
     factor: float
     moved_by: Callable[[float], Results]
     suffix: str = ""
-
-    @cached_property
-    def results(self) -> Results:
-        """The results at the end of the margin."""
-        return self.moved_by(1.0)
+    metrics: frozenset[str] = frozenset()
+    keys: frozenset[str] = frozenset()
 
     def described(self, share: float = 1.0) -> str:
         """'the throughput of Interleaved is 2.1% lower against the rest'."""
         change = self.factor**share - 1
         digits = max(1, -1 - floor(log10(abs(change)))) if change else 1  # two figures of a change below 1%
         return f"{self.what} is {abs(change):.{digits}%} {'higher' if change > 0 else 'lower'}{self.suffix}"
+
+    @property
+    def sure_to(self) -> str:
+        """To what it is known: '7.1%'."""
+        return f"{abs(self.factor - 1):.1%}"
 
 
 def _name(metric: str | Quantity) -> str:

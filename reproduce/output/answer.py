@@ -12,7 +12,7 @@ from reproduce.experiment import catalog, papers
 from reproduce.experiment.artifact import IN_THE_PAPER, Artifact
 from reproduce.experiment.claims import OURS
 from reproduce.output.plain_text import plain
-from reproduce.output.verdicts import VERDICT_LOOKS
+from reproduce.output.verdicts import SHOWN, VERDICT_LOOKS
 from results.records import VERDICTS, ClaimResult, Record
 
 BRIEFLY = ("inconclusive", "paper inconsistent", "not testable here")  # the reason alone is shown
@@ -75,40 +75,38 @@ class Answer:
     @property
     def headline(self) -> str:
         """The answer in one sentence."""
-        number = len(self.claims) + self.unjudged
-        if not number:
+        if not len(self.claims) + self.unjudged:
             return "None of these claims is the paper's."
-        if self.elsewhere:
-            return f"Simulated on {self.elsewhere}, on which no paper measured: of {number} claims {self.verdicts}."
-        begin = f"{self.question} Of {'their' if self.papers else 'its'}" if self.whole else "Of"
-        return f"{begin} {number} claim{'s' * (number != 1)} {self.verdicts}."
+        return f"{self.question} {self.verdicts}." if self.whole else f"{self.verdicts}."
 
     @property
     def by_paper(self) -> list[str]:
-        """A line for each of several papers: 'Zero Bubble 2024: 40 claims: 30 hold, ...'."""
-        return [
-            f"{name}: {len(each.claims) + each.unjudged} claims: {each.verdicts}" for name, each in self.papers.items()
-        ]
+        """A line for each of several papers: 'Zero Bubble 2024: 30 of its 40 sentences hold; ...'."""
+        return [f"{name}: {each.verdicts}" for name, each in self.papers.items()]
 
     @property
     def verdicts(self) -> str:
-        """How many claims have which verdict: '3 hold, 1 is contradicted'."""
-        parts = []
+        """How many sentences have which verdict: '3 of its 5 sentences hold; 2 do not'."""
+        number, held = len(self.claims) + self.unjudged, len(self.of("holds"))
+        whose = "their " if self.papers else "its " if self.whole else ""
+        parts = [f"{held} of {whose}{number} sentence{'s' * (number != 1)} {'holds' if held == 1 else 'hold'}"]
         for verdict, look in VERDICT_LOOKS.items():
-            if judged := self.of(verdict):
-                too = sum(claim.in_the_paper for claim in judged)
-                also = f" ({too} of them also by the paper's own points)" if too else ""
-                parts.append(f"{len(judged)} {look.plural if len(judged) > 1 else look.singular}{also}")
+            judged = self.of(verdict)
+            if not judged or verdict == "holds":
+                continue
+            too = sum(claim.in_the_paper for claim in judged)
+            also = f" ({too} of them also by the paper's own points)" if too else ""
+            parts.append((look.plural if len(judged) > 1 else look.singular).format(n=len(judged)) + also)
         if self.unjudged:
             parts.append(f"{self.unjudged} not judged yet")
-        return ", ".join(parts)
+        return "; ".join(parts)
 
     def lines(self, width: int = 100) -> list[str]:
         """The answer for a terminal: the headline, then what does not hold and by how much, and what is not known."""
         lines = [line for text in (self.headline, *self.by_paper) for line in textwrap.wrap(text, width)]
         for verdict in VERDICT_LOOKS:
             judged = () if verdict == "holds" else self.of(verdict)
-            lines += ["", f"{verdict}:"] if judged else []
+            lines += ["", f"{SHOWN[verdict]}:"] if judged else []
             for claim in judged:
                 lines.append(f"  {claim.name}")
                 if verdict in BRIEFLY:

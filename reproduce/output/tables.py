@@ -18,7 +18,7 @@ from reproduce.experiment.metrics import listed
 from reproduce.experiment.predictions import PREFIX
 from reproduce.output.columns import Column, Getter, Table, chosen, quantity_column
 from reproduce.output.rows import rows
-from reproduce.output.verdicts import VERDICT_LOOKS
+from reproduce.output.verdicts import SHOWN, VERDICT_LOOKS, told
 from results.records import PointResult, Record
 from results.records.units import with_unit
 from results.visible import visible
@@ -124,8 +124,12 @@ def outcome(artifact: Artifact, point: PointResult, paper: bool) -> str:
 
 def claim_table(record: Record) -> Table:
     """One row per claim: its id, the verdict, and why."""
-    shown = {"claim": "id", "verdict": "verdict", "why": "explanation"}
-    return Table([Column(what, attrgetter(name)) for what, name in shown.items()], record.claims)
+    shown: dict[str, Getter] = {
+        "claim": attrgetter("id"),
+        "verdict": lambda claim: SHOWN[claim.verdict],
+        "why": attrgetter("explanation"),
+    }
+    return Table([Column(what, of) for what, of in shown.items()], record.claims)
 
 
 def markdown_table(table: Table) -> str:
@@ -160,7 +164,7 @@ def markdown(artifact: Artifact, record: Record) -> str:
     if record.claims:
         lines += ["", "## Claims", ""]
     for claim in record.claims:
-        lines += [f'- **{claim.id}: {claim.verdict}.** "{claim.sentence}" ({claim.place})']
+        lines += [f'- **{claim.id}: {told(claim)}.** "{claim.sentence}" ({claim.place})']
         lines += [f"  - {claim.explanation}"]
         if claim.tolerance:
             lines += [f"  - tolerance: {claim.tolerance}; tested at fidelity: {claim.fidelity} or better"]
@@ -263,7 +267,7 @@ def print_table(console: "Console", table: Table, title: str | None = None, file
     shown = Shown(
         title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
     )
-    styles = {verdict: look.style for verdict, look in VERDICT_LOOKS.items()}
+    styles = {look.shown: look.style for look in VERDICT_LOOKS.values()}
     fitting, right = _fitting_columns(table, console.width), table.numeric
     for i, column in enumerate(table.columns[:fitting]):
         text, wraps = Text("\n".join(column.lines)), i == len(right) - 1 and not right[i]

@@ -2,13 +2,17 @@
 
 from typing import NamedTuple
 
+from results.records import ClaimResult
+
 
 class VerdictLook(NamedTuple):
-    """A verdict's meaning, its words in the headline, its style on a terminal (rich), and its kind of tag on the page.
+    """A verdict's words and meaning, its words in the headline, its style on a terminal (rich), its tag on the page.
 
-    `singular` and `plural` are what the headline says of one claim and of several.
+    `shown` is what readers see of it; records keep the older name. `singular` and `plural` are what the headline says
+    of one sentence and of several, the number at `{n}`.
     """
 
+    shown: str
     meaning: str
     singular: str
     plural: str
@@ -18,24 +22,50 @@ class VerdictLook(NamedTuple):
 
 VERDICT_LOOKS = {
     "holds": VerdictLook(
-        "the results agree with the sentence, within the tolerance stated beforehand",
-        *("holds", "hold", "green", "good"),
+        *("holds", "the results agree with the sentence, by the bound that its words give"),
+        *("{n} holds", "{n} hold", "green", "good"),
     ),
     "contradicted": VerdictLook(
-        "the results disagree with the sentence",
-        *("is contradicted", "are contradicted", "bold red", "bad"),
+        *("contradicted", "the results disagree with the sentence, a simulation by more than its margin"),
+        *("{n} does not", "{n} do not", "bold red", "bad"),
     ),
     "inconclusive": VerdictLook(
-        "a result that it needs is missing, or the verdict changes inside the simulator's margins",
-        *("is inconclusive", "are inconclusive", "yellow", "warn"),
+        "too near to call",
+        "another verdict lies inside the simulator's margin, or what a plot was read to; a number is missing, has no "
+        "known error, or was set with the sentence itself",
+        *("for {n} the simulator is not sure enough",) * 2,
+        *("yellow", "warn"),
     ),
     "paper inconsistent": VerdictLook(
-        "the paper's own numbers contradict it",
-        *("the paper's own numbers contradict", "the paper's own numbers contradict", "magenta", "odd"),
+        *("the paper's own numbers disagree", "what the paper prints and plots itself contradicts the sentence"),
+        *("{n} the paper's own numbers disagree with",) * 2,
+        *("magenta", "odd"),
     ),
     "not testable here": VerdictLook(
-        "it needs a better fidelity, or hardware that was not there",
-        *("cannot be tested here", "cannot be tested here", "dim", ""),
+        *("not testable here", "it needs a better fidelity, or hardware that was not there"),
+        *("{n} needs its hardware", "{n} need its hardware", "dim", ""),
     ),
 }
-VERDICT_MEANINGS = "\n".join(f"  {verdict:<20} {look.meaning}" for verdict, look in VERDICT_LOOKS.items())
+SHOWN = {verdict: look.shown for verdict, look in VERDICT_LOOKS.items()}
+VERDICT_MEANINGS = "\n".join(f"  {look.shown:<33} {look.meaning}" for look in VERDICT_LOOKS.values())
+BY = {
+    "derived": "derived",
+    "counted": "counted",
+    "emulated": "emulated",
+    "measured": "measured",
+    "paper": "by the paper's own points",
+}
+SIMULATED = {"holds": "simulated, all over its margin", "contradicted": "simulated, beyond its margin"}
+
+
+def by_what(claim: ClaimResult) -> str:
+    """By what a claim was judged: 'derived', 'simulated, beyond its margin'; '' for one that was not."""
+    if claim.by == "simulated":
+        return SIMULATED.get(claim.verdict, "simulated")
+    return BY.get(claim.by or "", "")
+
+
+def told(claim: ClaimResult) -> str:
+    """A claim's verdict and by what: 'too near to call (simulated)'."""
+    by = by_what(claim)
+    return f"{SHOWN[claim.verdict]} ({by})" if by else SHOWN[claim.verdict]

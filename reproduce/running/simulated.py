@@ -11,9 +11,11 @@ from ptdp_core.errors import ConfigurationError
 from ptdp_core.simulator import Cluster, Estimate, load_cluster, simulate
 from ptdp_core.simulator.cluster import cluster_files
 from reproduce.experiment import margins
+from reproduce.experiment.alternatives import with_margins
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.metrics import METRICS, MetricDef, of_every_point
 from reproduce.experiment.results import Results
+from reproduce.experiment.set_with import numbers_set_with
 from reproduce.experiment.sweep import LAPTOP, Point
 from reproduce.running.evaluator import Outcome, Plan, PointEvaluator, sources_digest
 from results.records import ClusterRef, Metric, PointResult, digest_file, digest_files
@@ -71,12 +73,13 @@ class Simulated(PointEvaluator):
 
     def results(self, points: Sequence[PointResult]) -> Results:
         """The points with intervals, and what else they may be inside these."""
-        results, cluster = super().results(points), self.cluster
-        if self.cluster_margins is None or cluster is None:
+        known, cluster = self.cluster_margins, self.cluster
+        results = super().results(points if known is None else tuple(map(known.applied, points)))
+        if self.plan.scale == LAPTOP or cluster is None or self.cluster_ref is None:
             return results
-        return margins.with_margins(
-            results, self.cluster_margins, lambda point: cluster_of(point.parameters, cluster).usable_memory
-        )
+        set_with = numbers_set_with(self.plan.cluster, self.plan.artifact.id)
+        for_claims = margins.for_judging(self.plan.cluster)
+        return with_margins(results, for_claims, lambda point: cluster_of(point.parameters, cluster), set_with)
 
     def notes(self, results: Results) -> tuple[str, ...]:
         """How sure the numbers are."""

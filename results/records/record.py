@@ -45,6 +45,8 @@ UNITS = (
 )
 STATUSES = ("ok", "invalid", "oom", "failed", "skipped")
 VERDICTS = ("holds", "contradicted", "inconclusive", "not testable here", "paper inconsistent")
+# By what a claim was judged: exact arithmetic, what is counted from a configuration, numbers of a run, the paper's own.
+BY = ("derived", "counted", "simulated", "emulated", "measured", "paper")
 READINGS = ("table", "text", "plot", "script")  # how a value was read from the paper
 
 
@@ -226,7 +228,11 @@ class PointResult(_Part):
 
 @dataclass(frozen=True)
 class ClaimResult(_Part):
-    """A sentence of the paper and the verdict on it. `fidelity` is the one that is needed to test it."""
+    """A sentence of the paper and the verdict on it. `fidelity` is the one that is needed to test it.
+
+    `by` is by what it was judged (of `BY`), `rule` where its bounds come from, and `set_with` names numbers of the
+    simulator that were set with what the sentence speaks of; records of earlier versions have none of the three.
+    """
 
     id: str
     sentence: str
@@ -236,11 +242,23 @@ class ClaimResult(_Part):
     verdict: str
     explanation: str
     numbers: Mapping[str, Number] = field(default_factory=dict)
+    by: str | None = None
+    rule: str | None = None
+    set_with: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _one_of("fidelity", self.fidelity, FIDELITIES)
         _one_of("verdict", self.verdict, VERDICTS)
+        if self.by is not None:
+            _one_of("by", self.by, BY)
+
+    def to_json(self) -> dict[str, Any]:
+        document = super().to_json()
+        for optional in ("by", "rule", "set_with"):
+            if not document[optional]:
+                del document[optional]
+        return document
 
 
 @dataclass(frozen=True)

@@ -100,6 +100,9 @@ def example() -> Record:
         verdict="paper inconsistent",
         explanation="Figure 12 shows +45% to +8%.",
         numbers={"gain": Number(0.45, "1", "derived"), "paper_gain": Number(0.1, "1", "paper")},
+        by="paper",
+        rule="up to",
+        set_with=("gemm_plateau",),
     )
     return Record(
         kind="artifact",
@@ -280,6 +283,9 @@ claims = st.builds(
     st.sampled_from(records.VERDICTS),
     words,
     st.dictionaries(names, st.builds(Number, finite, units, origins), max_size=2),
+    st.none() | st.sampled_from(records.record.BY),
+    st.none() | words,
+    st.lists(words, max_size=2).map(tuple),
 )
 provenances = st.builds(
     Provenance,
@@ -335,7 +341,7 @@ SIMULATED, MEASURED = f"{POINT}/metrics/throughput_per_gpu", f"{POINT}/metrics/s
 PAPER = f"{POINT}/paper/throughput_per_gpu"
 TIMELINE = f"{POINT}/timelines/0"
 EVENT = f"{TIMELINE}/ranks/0/0"
-OPTIONAL = {"/provenance/environment", f"{POINT}/timelines"}
+OPTIONAL = {"/provenance/environment", f"{POINT}/timelines"} | {f"{CLAIM}/{key}" for key in ("by", "rule", "set_with")}
 HOST, CLUSTER = "/provenance/host", "/provenance/cluster"
 
 # (where to put what, the pointer of the message if it is another, what is needed)
@@ -464,6 +470,13 @@ BROKEN: list[tuple[str, object, str | None, str]] = [
     (f"{CLAIM}/numbers/gain/unit", "percent", None, "base units"),
     (f"{CLAIM}/numbers/gain/origin", "", None, "one of simulated, emulated"),
     (f"{CLAIM}/numbers/gain/samples", [1], None, "one of the keys value, unit, origin"),
+    (f"{CLAIM}/by", "guess", None, "one of derived, counted, simulated"),
+    (f"{CLAIM}/rule", "", None, "at least 1 character"),
+    (f"{CLAIM}/rule", None, None, "string"),
+    (f"{CLAIM}/set_with", [], None, "at least 1 item"),
+    (f"{CLAIM}/set_with", None, None, "array"),
+    (f"{CLAIM}/set_with/0", "", None, "at least 1 character"),
+    (f"{CLAIM}/set_with/0", 1, None, "string"),
     ("/claims/1", example().to_json()["claims"][0], "/claims/1/id", "one that differs from /claims/0/id"),
 ]
 OBJECTS = [

@@ -132,7 +132,7 @@ def _against_measured(parsed: Namespace) -> int:
 
 def _refit(parsed: Namespace) -> None:
     """Fit the parameters anew without each artifact, and write the outcome and the margins that follow from it."""
-    from reproduce.annex.accuracy import intervals, refit
+    from reproduce.annex.accuracy import intervals, ranges, refit
     from reproduce.annex.accuracy.accuracy import evaluators_of
     from reproduce.annex.accuracy.published_points import published_points
 
@@ -142,7 +142,10 @@ def _refit(parsed: Namespace) -> None:
     task = refit.Fit(published, evaluators_of(artifacts, parsed.cluster), cluster, read_parameters(parsed.cluster))
     with progress("refit", published.artifact.nunique(), quiet=parsed.quiet) as on_done:
         document = refit.refit(task, on_done)
-    for name, content in ((refit.FILE, document), (margins.FILE.name, intervals.margins(published, document))):
+    with progress("ranges", len(task.parameters), quiet=parsed.quiet) as on_done:
+        ranged = ranges.factors(published, task.evaluators, cluster, task.parameters, on_done)
+    known = {**intervals.margins(published, document), "ranged": {"about": ranges.ABOUT, "factors": ranged}}
+    for name, content in ((refit.FILE, document), (margins.FILE.name, known)):
         text = json.dumps(content, indent=1, allow_nan=False) + "\n"
         atomic_write_bytes(parsed.results / FOLDER / name, text.encode())
 

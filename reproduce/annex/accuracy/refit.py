@@ -7,7 +7,6 @@ published values or the simulator's predictions change (`digest`).
 """
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from ptdp_core.simulator import Cluster, ClusterParameter
 from reproduce.annex.accuracy.published_points import plain
 from reproduce.annex.accuracy.scores import mean_error
 from reproduce.annex.accuracy.sensitivity import errors, evaluation
+from reproduce.experiment.set_with import artifacts_in
 from reproduce.running.simulated import Simulated
 from results import ROOT
 from results.records import fingerprint
@@ -68,7 +68,7 @@ def set_with(parameter: ClusterParameter) -> set[str]:
     """The artifacts whose published values set a parameter. One marked '(text only ...)' gave words, not values."""
     if parameter.low == parameter.high:
         return set()
-    return set(re.findall(r"\b(?:fig|table)_\w+", re.sub(r"\w+ \(text only[^)]*\)", "", parameter.set_with)))
+    return artifacts_in(parameter.set_with)
 
 
 def fit(parameters: Mapping[str, ClusterParameter], loss: Callable[[Mapping[str, float]], float]) -> dict[str, float]:

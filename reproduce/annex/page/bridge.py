@@ -25,6 +25,7 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.judging import agreement
 from reproduce.experiment.metrics import METRICS, listed
 from reproduce.output.plain_text import plain
+from reproduce.output.verdicts import told
 from reproduce.planning import run_cost
 from reproduce.planning.models import find, main_names
 from reproduce.planning.plan import make_plan, request
@@ -161,7 +162,8 @@ def artifact(id: str, cluster: str) -> dict[str, Any]:
         "x": asdict(shown.x_axis) if shown.x_axis else None,
         "points": [_point(shown, point) for point in points],
         "claims": [
-            _fields(claim, "id", "place", "tolerance", "verdict", "explanation") | {"sentence": plain(claim.sentence)}
+            _fields(claim, "id", "place", "tolerance", "verdict", "explanation")
+            | {"sentence": plain(claim.sentence), "shown": told(claim)}
             for claim in claims
         ],
         "notes": list(notes),

@@ -88,7 +88,7 @@ interface ArtifactAnswer {
   columns: Record<string, string>;
   x: { parameter: string; label: string; scale: string } | null;
   points: PointAnswer[];
-  claims: Record<"id" | "place" | "verdict" | "explanation" | "sentence", string>[];
+  claims: Record<"id" | "place" | "verdict" | "shown" | "explanation" | "sentence", string>[];
   notes: string[];
   looks: Record<string, { colour: string; dotted: boolean }>;
 }

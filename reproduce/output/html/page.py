@@ -21,7 +21,7 @@ from reproduce.output.html.pictures import picture
 from reproduce.output.html.report import ReportContents, provenance_of
 from reproduce.output.plain_text import plain
 from reproduce.output.tables import failures, origin_of, result_table
-from reproduce.output.verdicts import VERDICT_LOOKS
+from reproduce.output.verdicts import SHOWN, VERDICT_LOOKS, by_what, told
 from results.records.units import with_unit
 from results.visible import visible
 
@@ -46,6 +46,7 @@ FILTERS: dict[str, Callable[[Any], Any]] = {
 }
 FUNCTIONS: dict[str, Any] = {
     "agreement_kind": tables.agreement_kind,
+    "by_what": by_what,
     "cells": tables.cells,
     "failures": failures,
     "kind": lambda verdict: VERDICT_LOOKS[verdict].kind if verdict in VERDICT_LOOKS else "",
@@ -58,9 +59,11 @@ FUNCTIONS: dict[str, Any] = {
     "plan_table": tables.plan_table,
     "provenance_of": provenance_of,
     "result_table": result_table,
+    "shown": lambda verdict: SHOWN.get(verdict, verdict),
     "score_table": tables.score_table,
     "titles": TITLES,
     "with_unit": with_unit,
+    "told": told,
     "zip": zip,
 }
 

@@ -14,11 +14,13 @@ from ptdp_core.config import TrainingConfig
 from ptdp_core.simulator import Cluster, Estimate, load_cluster, simulate
 from reproduce.experiment import margins
 from reproduce.experiment import quantities as q
+from reproduce.experiment.alternatives import with_margins
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Claim, Judgement, holds_if
 from reproduce.experiment.judging import within_margins
 from reproduce.experiment.parameters import ranks_of
 from reproduce.experiment.results import MissingResultError, Results, listed
+from reproduce.experiment.set_with import numbers_set_with
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import theme
 from reproduce.papers.sc21 import (
@@ -115,7 +117,8 @@ def of_era(results: Results, artifact: Artifact, era: str) -> Results:
         for point in results.points
         if (original := originals.get(point.key))
     )
-    return replace(results, points=tuple(points))
+    set_with = numbers_set_with(artifact.cluster, artifact.id) if era == A100 else ()
+    return replace(results, points=tuple(points), set_with=set_with)
 
 
 @cache
@@ -348,11 +351,9 @@ def _with_margins(record: "Record") -> Results:
     """The record's points as their claims were judged."""
     results = Results.of_record(record)
     cluster = record.provenance.cluster.name if record.provenance.cluster else ""
-    known = margins.read(cluster)
-    if known is None:
-        return results
-    return margins.with_margins(
-        results, known, lambda point: load_cluster(str(point.parameters.get("cluster", cluster))).usable_memory
+    named = cache(load_cluster)
+    return with_margins(
+        results, margins.for_judging(cluster), lambda point: named(str(point.parameters.get("cluster", cluster)))
     )
 
 

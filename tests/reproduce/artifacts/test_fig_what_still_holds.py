@@ -1,9 +1,12 @@
 """What still holds: each era is judged as in the paper's own figures, on what the era has, and crossings are found."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from ptdp_core.config import TrainingConfig
 from reproduce.experiment import margins
+from reproduce.experiment.alternatives import with_margins
 from reproduce.experiment.judging import judge
 from reproduce.output import theme
 from reproduce.papers.beyond import fig_what_still_holds as artifact
@@ -71,7 +74,8 @@ def test_an_era_of_2021_has_the_verdict_of_the_figure_itself(row):
 @pytest.mark.parametrize(("lead", "verdict"), [(1.05, "inconclusive"), (1.5, "holds")])
 def test_a_verdict_that_a_margin_can_flip_is_inconclusive_in_both_eras(results_for, lead, verdict):
     speeds = {"throughput_per_gpu": lambda point: lead if point.parameters["t"] == 8 else 1.0}
-    sure = margins.with_margins(results_for(ARTIFACT, speeds), margins.read("selene"), lambda point: 80e9)
+    gpu = SimpleNamespace(usable_memory=80e9)
+    sure = with_margins(results_for(ARTIFACT, speeds), margins.read("selene"), lambda point: gpu)
     row = next(row for row in ROWS if row.claim == "best_at_node_size")
     assert [row.judge(sure, era).verdict for era in (A100, H100)] == [verdict, verdict]
 

@@ -41,6 +41,7 @@ class TestCommand:
             "verdict": "contradicted",
             "explanation": "x=5 gives 25.0",
             "numbers": {},
+            "by": "derived",
         }
         assert document["counts"] == {**dict.fromkeys(VERDICTS, 0), "contradicted": 1}
         assert document["artifacts"] == [
@@ -88,14 +89,15 @@ class TestCommand:
         out = capsys.readouterr().out
         assert "contradicted  never  [Section 0; derived]" in out
         assert '"Never."' in out
-        assert out.strip().endswith("Of 1 claim 1 is contradicted.")
+        assert out.strip().endswith("0 of 1 sentence hold; 1 does not.")
 
     def test_shows_only_claims_with_the_verdict_asked_for(self, tmp_path, capsys):
         asked = ("fig_squares", "--results", str(tmp_path), "--verdict")
         _, document = run_json(capsys, *asked, "contradicted")
         assert [claim["id"] for claim in document["claims"]] == ["never"]
+        assert main(["verify", *asked, "too near to call"]) == errors.NOTHING_SELECTED
         assert main(["verify", *asked, "holds"]) == errors.NOTHING_SELECTED
-        assert "no claim has the verdict 'holds'. Of 1 claim 1 is contradicted." in capsys.readouterr().err
+        assert "no claim has the verdict 'holds'. 0 of 1 sentence hold; 1 does not." in capsys.readouterr().err
 
 
 def test_terminal_shortens_sentences_and_json_does_not(tmp_path, capsys, small, monkeypatch):

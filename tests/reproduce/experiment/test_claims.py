@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from reproduce.experiment.claims import Claim, Judgement
+from reproduce.experiment.claims import Claim, Judgement, OnPapersPoints, holds_if
 from reproduce.experiment.judging import accuracy, agreement, judge
 from reproduce.experiment.results import Results, argmax, falls, rises
 from results.records import Metric, PaperValue, PointResult
@@ -100,3 +100,49 @@ def test_strict_order():
 def test_argmax():
     assert argmax({"a": 1.0, "b": 3.0, "c": -4.0}) == "b"
     assert argmax({"a": 1.0, "b": 3.0, "c": -4.0}, abs) == "c"
+
+
+def plotted(*values, quantum=1.0, how="plot"):
+    """Points of one line as the paper has them."""
+    return tuple(
+        replace(
+            point(1.0, value, quantum),
+            key=f"k{x}",
+            label=f"x={x}",
+            paper={"square": PaperValue(value, "s", how, quantum)},
+        )
+        for x, value in enumerate(values)
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "how", "verdict"),
+    [
+        ((50.0, 55.4), "plot", "inconclusive"),  # 10.8%, or 54.9/50.5: 8.7%
+        ((50.0, 56.0), "plot", "paper inconsistent"),  # 55.5/50.5: 9.9%
+        ((50.0, 54.0), "plot", "inconclusive"),  # 8.0%, or 54.5/49.5: 10.1%
+        ((50.0, 53.5), "plot", "holds"),  # 54.0/49.5: 9.1%
+        ((50.0, 55.4), "table", "paper inconsistent"),  # what is printed is the paper's own number
+    ],
+)
+def test_the_paper_s_points_are_as_sure_as_they_were_read(values, how, verdict):
+    """M6: at most 9.8%, of points plotted to 1."""
+
+    def gain(results):
+        first, last = (results.value(key, "square") for key in ("k0", "k1"))
+        return holds_if(last / first - 1 <= 0.098, "because")
+
+    judged = judge(
+        Claim("c", "S.", "Section 1", "derived", None, OnPapersPoints(gain)),
+        Results(plotted(*values, how=how), "simulated"),
+    )
+    assert (judged.verdict, judged.by) == (verdict, "paper")
+    assert ("of a step of the plot" in judged.explanation) == (verdict == "inconclusive")
+
+
+@pytest.mark.parametrize(("samples", "verdict"), [((1.0, 1.1, 1.2), "inconclusive"), ((1.09, 1.1, 1.11), "holds")])
+def test_what_is_measured_is_as_sure_as_its_samples_agree(samples, verdict):
+    measured = replace(point(1.1), metrics={"square": Metric(1.1, "s", "measured", samples)})
+    above = Claim("c", "S.", "Section 1", "simulated", None, lambda r: holds_if(r.value("k", "square") > 1.05, "why"))
+    judged = judge(above, Results((measured,), "measured"))
+    assert (judged.verdict, judged.by) == (verdict, "measured")

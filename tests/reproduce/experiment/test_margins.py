@@ -1,10 +1,15 @@
 """Simulated values with their intervals, and claims judged at the ends of these."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
-from reproduce.experiment import margins
+from ptdp_core.config import TrainingConfig
+from ptdp_core.simulator import load_cluster, simulate
+from reproduce.experiment import alternatives, margins
+from reproduce.experiment.alternatives import with_margins
+from reproduce.experiment.bounded import PUBLISHED, Bounded
 from reproduce.experiment.claims import Claim, holds_if
 from reproduce.experiment.judging import judge
 from reproduce.experiment.margins import Margin, Margins
@@ -17,7 +22,7 @@ MARGINS = Margins(
     zero3=Margin(2.0, 0.8, 6, None, "zero3"),
     memory=Margin(1.20, 0.9, 20, None, "memory"),
 )
-USABLE = 80.0
+GPU = SimpleNamespace(usable_memory=80.0)
 
 
 def point(series, x, throughput, memory=40.0, status="ok", **parameters):
@@ -25,6 +30,7 @@ def point(series, x, throughput, memory=40.0, status="ok", **parameters):
         "throughput_per_gpu": Metric(throughput, "FLOP/s", "simulated"),
         "iteration_time": Metric(1 / throughput, "s", "simulated"),
         "bubble_fraction": Metric(0.5, "1", "simulated"),
+        "tensor_traffic": Metric(5.0, "B", "simulated"),
         "peak_memory": Metric(memory, "B", "simulated"),
     }
     kept = metrics if status == "ok" else {"peak_memory": metrics["peak_memory"]}
@@ -32,9 +38,9 @@ def point(series, x, throughput, memory=40.0, status="ok", **parameters):
     return PointResult(f"{series}_{x}", series, f"x={x}", {"x": x, **parameters}, status, reason, "0" * 64, kept)
 
 
-def verdict(condition, *points, fidelity="simulated"):
+def verdict(condition, *points, fidelity="simulated", known=MARGINS):
     """How a claim is judged whose predicate on results is `condition`."""
-    results = margins.with_margins(Results(points, "simulated"), MARGINS, lambda point: USABLE)
+    results = with_margins(Results(points, "simulated"), known, lambda point: GPU)
     claim = Claim("c", "Sentence.", "Section 1", fidelity, None, lambda r: holds_if(condition(r), "because"))
     return judge(claim, results)
 
@@ -68,8 +74,8 @@ def widest():
 @pytest.mark.parametrize(("cluster", "factor"), [("h100", margins.read("h100").throughput.factor), ("gb200", widest())])
 def test_claims_move_a_point_by_its_own_cluster_s_margin_or_else_by_the_widest(cluster, factor):
     here, there = point("a", 1, 100.0), point("b", 1, 100.0, cluster=cluster)
-    results = margins.with_margins(Results((here, there), "simulated"), MARGINS, lambda point: USABLE)
-    faster = next(iter(results.alternatives)).results
+    results = with_margins(Results((here, there), "simulated"), MARGINS, lambda point: GPU)
+    faster = next(iter(results.alternatives)).moved_by(1.0)
     assert speed(faster, "a_1") == pytest.approx(100 * MARGINS.throughput.factor)
     assert speed(faster, "b_1") == pytest.approx(100 * factor)
 
@@ -154,21 +160,140 @@ def test_a_single_point_may_stand_out_of_its_series():
     assert verdict(rises, point("a", 1, 10.0), point("a", 2, 10.6), point("a", 3, 11.2)).verdict == "holds"
 
 
-def test_what_has_no_margin_stays_as_it_is():
+def test_what_has_no_margin_decides_nothing_for_or_against():
+    """M5: whether it is a hit or a miss; what is counted is exact, and so is what is derived."""
     points = [point("a", 1, 10.0), point("b", 1, 9.9)]
-    assert verdict(lambda r: r.value("a_1", "bubble_fraction") >= 0.5, *points).verdict == "holds"
+    for hit in (True, False):
+        judged = verdict(lambda r, hit=hit: (r.value("a_1", "bubble_fraction") >= 0.5) is hit, *points)
+        assert judged.verdict == "inconclusive"
+        assert "nobody knows the simulator's errors on bubble_fraction" in judged.explanation
+        counted = verdict(lambda r, hit=hit: (r.value("a_1", "tensor_traffic") >= 5.0) is hit, *points)
+        assert (counted.verdict, counted.by) == ("holds" if hit else "contradicted", "counted")
     close = verdict(lambda r: speed(r, "a_1") > speed(r, "b_1"), *points, fidelity="derived")
-    assert (close.verdict, close.explanation) == ("holds", "because")
+    assert (close.verdict, close.explanation, close.by) == ("holds", "because", "derived")
+
+
+def test_a_bubble_has_the_margin_that_the_ranges_of_the_cluster_s_numbers_give():
+    ranged = replace(MARGINS, ranged={"bubble_fraction": {"value": 1.1, "ratio": 1.02}})
+    for least, expected in ((0.46, "inconclusive"), (0.44, "holds"), (0.54, "inconclusive"), (0.56, "contradicted")):
+        judged = verdict(
+            lambda r, least=least: r.value("a_1", "bubble_fraction") >= least, point("a", 1, 10.0), known=ranged
+        )
+        assert judged.verdict == expected, least
+    assert MARGINS.applied(point("a", 1, 1.0)).metrics["bubble_fraction"].interval is None
+
+
+def test_a_window_inside_the_margin_is_found():
+    """M1: 0.5% wide, where neither end of the margin of 10% is in it, and the reason names the true distance."""
+    judged = verdict(lambda r: 10.300 <= speed(r, "a_1") <= 10.350, point("a", 1, 10.0))
+    assert judged.verdict == "inconclusive"
+    assert "not if every throughput is 3.0% higher" in judged.explanation
+    assert verdict(lambda r: 11.1 <= speed(r, "a_1") <= 11.2, point("a", 1, 10.0)).verdict == "contradicted"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "up", "down"),
+    [
+        ("hardware_flops_utilization", 0.5, 0.55, 0.5 / 1.1),
+        ("samples_per_gpu_s", 2.0, 2.2, 2 / 1.1),
+        ("over_published", 1.0, 1 / 1.1, 1.1),
+        ("layer_forward_time", 0.01, 0.01 / 1.1, 0.011),
+        ("layer_overhead", 0.2, 1.2 / 1.05 - 1, 1.2 * 1.05 - 1),
+    ],
+)
+def test_a_derived_number_has_the_margin_of_what_it_is_made_of(name, value, up, down):
+    """M4: up and down are the number where throughputs are higher by their margin, and lower."""
+    metrics = {name: Metric(value, "1", "simulated")}
+    one = replace(point("a", 1, 1.0), metrics=metrics)
+    low, high = sorted((up, down))
+    interval = MARGINS.applied(one).metrics[name].interval
+    assert (interval.low, interval.high) == pytest.approx((low, high))
+    for bound, expected in ((low * 0.999, "holds"), (low * 1.001, "inconclusive")):
+        judged = verdict(lambda r, bound=bound: r.value("a_1", name) > bound, one)
+        assert judged.verdict == expected
+
+
+def test_a_missed_prediction_is_told_by_the_true_distance_and_contradicted_beyond_it():
+    """M3: a claim over what the paper prints, on a scored cluster."""
+
+    def judged(printed):
+        judge_it = Bounded(("throughput_per_gpu",), {"at_least": 0.99, "at_most": 1.01}, over=PUBLISHED)
+        one = replace(point("a", 1, 10.0), paper={"throughput_per_gpu": PaperValue(printed, "FLOP/s", "table", 0.1)})
+        results = with_margins(Results((one,), "simulated"), MARGINS, lambda point: GPU)
+        return judge(Claim("c", "Sentence.", "Section 1", "simulated", None, judge_it), results)
+
+    near = judged(9.5)
+    assert near.verdict == "inconclusive"
+    assert "not if every throughput is 4.1% lower" in near.explanation
+    assert judged(8.0).verdict == "contradicted"
+
+
+def test_a_simulation_cannot_contradict_what_its_numbers_were_set_with():
+    paper = {"throughput_per_gpu": PaperValue(20.0, "FLOP/s", "plot", 1.0)}
+    one = replace(point("a", 1, 10.0), paper=paper)
+    results = with_margins(Results((one,), "simulated"), MARGINS, lambda point: GPU, ("gemm_plateau",))
+
+    def judged(condition, metric="throughput_per_gpu"):
+        return judge(
+            Claim(
+                "c", "S.", "Section 1", "simulated", None, lambda r: holds_if(condition(r.value("a_1", metric)), "why")
+            ),
+            results,
+        )
+
+    missed = judged(lambda speed: speed > 20)
+    assert (missed.verdict, missed.set_with) == ("inconclusive", ("gemm_plateau",))
+    assert "gemm_plateau was set with these numbers" in missed.explanation
+    held = judged(lambda speed: speed < 20)
+    assert held.verdict == "holds"
+    assert "no independent evidence" in held.explanation
+    assert judged(lambda peak: peak > 50, "peak_memory").verdict == "contradicted"  # the paper publishes no memory
+
+
+def test_a_cluster_that_was_never_scored_is_judged_by_its_base_s_margins():
+    assert margins.read("a100-80-roce") is None
+    assert margins.for_judging("a100-80-roce").throughput == margins.read("a100-80-4hca").throughput
+    assert margins.for_judging("a100-80-roce").memory == margins.read("selene").memory
+    assert margins.for_judging("jean_zay").throughput.factor <= widest()
 
 
 @pytest.mark.parametrize(
     ("memory", "status", "expected"),
     [(81.0, "oom", "inconclusive"), (97.0, "oom", "holds"), (79.0, "ok", "inconclusive"), (66.0, "ok", "contradicted")],
 )
-def test_whether_a_point_fits_is_as_sure_as_its_memory(memory, status, expected):
+def test_whether_a_point_fits_is_as_sure_as_its_memory(memory, status, expected, monkeypatch):
+    monkeypatch.setattr(alternatives, "_simulated_again", lambda point, cluster, usable: {})
     judged = verdict(lambda r: r.point("a_1").status == "oom", point("a", 1, 10.0, memory, status))
     assert judged.verdict == expected
     assert ("memory is 1.2% lower" in judged.explanation) == (memory == 81.0)
+
+
+def test_what_fits_inside_the_memory_s_margin_is_simulated():
+    """M2: its throughput counts, where a number that is missing would be no other verdict."""
+    sizes = {"layers": 24, "hidden": 2048, "heads": 16, "b": 1, "B": 4}
+    need = simulate(TrainingConfig.from_plain(sizes), load_cluster("selene"))
+    full = replace(point("a", 1, 1.0, need.peak_memory, "oom"), parameters=sizes)
+    usable = 0.95 * need.peak_memory
+    cluster = replace(load_cluster("selene"), memory_bytes=usable, memory_reserved=0.0, allocator_efficiency=1.0)
+
+    def judged(condition):
+        results = with_margins(Results((full, point("b", 1, 1.0)), "simulated"), MARGINS, lambda point: cluster)
+
+        def fastest(r):
+            speeds = [speed(r, p.key) for p in r.points if p.status == "ok"]
+            return holds_if(condition(max(speeds)), "because")
+
+        return judge(Claim("c", "S.", "Section 1", "simulated", None, fastest), results)
+
+    flipped = judged(lambda best: best < 0.9 * need.throughput_per_gpu)
+    assert flipped.verdict == "inconclusive"
+    assert "memory is 5" in flipped.explanation
+    assert judged(lambda best: best < 1.1 * need.throughput_per_gpu).verdict == "holds"
+
+
+def test_a_number_that_is_missing_is_no_other_verdict():
+    """M2: where memory is larger the point has none."""
+    assert verdict(lambda r: speed(r, "a_1") > 5.0, point("a", 1, 10.0, memory=79.0)).verdict == "holds"
 
 
 def test_what_the_paper_ran_fits():

@@ -25,7 +25,7 @@ def mine(tmp_path, monkeypatch):
 
 def test_ten_numbers_give_table_figure_verdict_and_report(mine, capsys):
     assert main(["all", "--paper", "mine", "--results", "r"]) == DONE
-    assert "Does the paper hold? Of its 1 claim 1 holds." in capsys.readouterr().out
+    assert "Does the paper hold? 1 of its 1 sentence holds." in capsys.readouterr().out
     folder = mine.parents[1] / "r" / "mine" / "table_1" / "derived"
     record = json.loads((folder / "record.json").read_text())
     values = [point["metrics"]["tokens_per_s"] for point in record["points"]]

@@ -7,9 +7,11 @@ import pytest
 from reproduce.experiment import catalog
 from reproduce.experiment.claims import OURS
 from reproduce.output.answer import answer, claims_of
-from reproduce.output.verdicts import VERDICT_LOOKS
+from reproduce.output.verdicts import VERDICT_LOOKS, told
 from reproduce.running.runner import Run
 from results.records import VERDICTS, ClaimResult
+
+ALL_12 = len(catalog.load("fig_interleaved").claims)  # of Figure 12
 
 
 def result(id: str, verdict: str) -> ClaimResult:
@@ -25,25 +27,24 @@ def test_every_claim_of_the_catalogue_counts_once_whether_judged_or_not(figure_1
     assert counted.counts == {verdict: verdicts.count(verdict) for verdict in VERDICTS}
     assert sum(counted.counts.values()) + counted.unjudged == everything
     assert counted.headline.startswith(
-        f"Does the paper hold? Of its {everything} claims {verdicts.count('holds')} hold, "
+        f"Does the paper hold? {verdicts.count('holds')} of its {everything} sentences hold; "
     )
     assert counted.headline.endswith(
-        f" 1 the paper's own numbers contradict, {everything - len(verdicts)} not judged yet."
+        f" 1 the paper's own numbers disagree with; {everything - len(verdicts)} not judged yet."
     )
 
 
 def test_what_is_partial_or_no_claim_of_the_artifact_does_not_count(figure_12: Run) -> None:
     assert claims_of([replace(figure_12.record, state="partial")]) == {}
-    counted = answer({"fig_interleaved": [result("unheard_of", "holds")]}, ["fig_interleaved"])
-    assert counted.unjudged == len(figure_12.record.claims)
+    assert answer({"fig_interleaved": [result("unheard_of", "holds")]}, ["fig_interleaved"]).unjudged == ALL_12
 
 
 def test_a_contradiction_says_by_how_much_and_if_the_papers_points_agree_with_it() -> None:
     sentence = "up_to_33_percent_lower"
     claims = [result(sentence, "contradicted"), result(f"{sentence}_in_the_paper", "paper inconsistent")]
     counted = answer({"fig_recomputation": claims}, ["fig_recomputation"])
-    assert counted.headline.startswith("Of ")
-    assert "1 is contradicted (1 of them also by the paper's own points)" in counted.headline
+    assert counted.headline.startswith("0 of ")
+    assert "1 does not (1 of them also by the paper's own points)" in counted.headline
     text = "\n".join(counted.lines())
     assert "  fig_recomputation.up_to_33_percent_lower (Figure 17)\n" in text
     assert '      "The best size is b."\n      best: b=2; the paper\'s own points contradict it, too\n' in text
@@ -53,4 +54,26 @@ def test_a_contradiction_says_by_how_much_and_if_the_papers_points_agree_with_it
 @pytest.mark.parametrize("verdict", VERDICTS)
 def test_every_verdict_has_its_words(verdict: str) -> None:
     counted = answer({"fig_interleaved": [result("gap_closes", verdict)]}, ["fig_interleaved"])
-    assert f"1 {VERDICT_LOOKS[verdict].singular}" in counted.headline
+    assert VERDICT_LOOKS[verdict].singular.format(n=1) in counted.headline.replace(
+        f"1 of {ALL_12} sentences holds", "1 holds"
+    )
+
+
+def test_the_answer_in_words() -> None:
+    claims = [result(id, verdict) for id, verdict in zip(KEPT, VERDICTS, strict=False)]
+    counted = answer({"fig_interleaved": claims}, ["fig_interleaved"])
+    assert counted.headline == (
+        f"1 of {ALL_12} sentences holds; 1 does not; for 1 the simulator is not sure enough; "
+        f"1 the paper's own numbers disagree with; 1 needs its hardware; {ALL_12 - 5} not judged yet."
+    )
+
+
+KEPT = ("improves_throughput", "comparable_memory", "interleaved_higher", "gap_closes", "reason_a_bubble")
+
+
+def test_a_verdict_is_told_with_by_what() -> None:
+    assert told(replace(result("a", "inconclusive"), by="simulated")) == "too near to call (simulated)"
+    assert told(replace(result("a", "contradicted"), by="simulated")) == "contradicted (simulated, beyond its margin)"
+    assert told(replace(result("a", "holds"), by="counted")) == "holds (counted)"
+    assert told(replace(result("a", "paper inconsistent"), by="paper")).endswith("disagree (by the paper's own points)")
+    assert told(result("a", "holds")) == "holds"  # of a record of an earlier version

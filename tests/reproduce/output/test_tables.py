@@ -13,6 +13,7 @@ from reproduce.output import tables
 from reproduce.output.columns import Column, Table, chosen, key, keyed
 from reproduce.output.frame import frame
 from reproduce.output.html import tables as html
+from reproduce.output.verdicts import told
 from reproduce.papers.sc21.fig_interleaved import ARTIFACT
 from reproduce.running import runner
 from results.records import Metric, PaperValue, read_record
@@ -60,7 +61,7 @@ def test_markdown_says_everything(figure_12):
     assert text.startswith("# Figure 12: ")
     assert "ours: simulated on selene" in text
     for claim in figure_12.record.claims:
-        assert f"**{claim.id}: {claim.verdict}.**" in text
+        assert f"**{claim.id}: {told(claim)}.**" in text
         assert claim.sentence in text
         assert claim.explanation in text
     assert figure_12.record.notes[0] in text
@@ -98,8 +99,8 @@ def test_a_narrow_terminal_loses_columns_not_digits(figure_12):
 
 
 def test_explanations_wrap(figure_12):
-    text = shown(tables.claim_table(figure_12.record), 70)
-    assert "paper inconsistent" in text
+    text = shown(tables.claim_table(figure_12.record), 80)
+    assert "the paper's own numbers disagree" in text
     assert "…" not in text
 
 

@@ -10,8 +10,8 @@ from tests.reproduce.tolerances.edges import CONTRADICTED, INCONSISTENT, Blank, 
 DISTANCE = "mean distance from 1 of"
 
 
-def edges_of_bounds(judge: Bounded, fidelity: str, points: Sequence[Blank]) -> Iterator[Edge]:
-    """An edge for each bound, of a claim of that fidelity on these points."""
+def edges_of_bounds(judge: Bounded, points: Sequence[Blank]) -> Iterator[Edge]:
+    """An edge for each bound, on these points."""
     first, *others = judge.metrics
 
     def lay(points: Sequence[Blank], x: float, as_papers: bool) -> tuple[PointResult, ...]:
@@ -30,8 +30,7 @@ def edges_of_bounds(judge: Bounded, fidelity: str, points: Sequence[Blank]) -> I
                 laid.append(altered(blank.result, metrics=metrics))
         return tuple(laid)
 
-    doubtful = judge.miss or judge.predicts(fidelity)
-    outside = "inconclusive" if doubtful else INCONSISTENT if judge.of_paper else CONTRADICTED
+    outside = "inconclusive" if judge.miss else INCONSISTENT if judge.of_paper else CONTRADICTED
     half = _least_half_digit(judge, points) if judge.to_the_digits else 0.0
     width = max(judge.bounds.values()) - min(judge.bounds.values()) or inf
     for name, bound in judge.bounds.items():

@@ -19,7 +19,7 @@ FOLDER = Path(__file__).parent
 def edges_of(artifact: Artifact, points: Sequence[Blank]) -> dict[str, list[Edge]]:
     """The edges of an artifact's claims; those of a claim also stand for the same claim on the paper's own points."""
     edges: dict[str, list[Edge]] = {
-        claim.id: list(edges_of_bounds(claim.judge, claim.fidelity, points))
+        claim.id: list(edges_of_bounds(claim.judge, points))
         for claim in artifact.claims
         if isinstance(claim.judge, Bounded)
     }
@@ -50,7 +50,12 @@ def problems(artifact: Artifact) -> Iterator[str]:
 
 
 def outside(claim: Claim, edge: Edge) -> str:
-    """The verdict where the claim does not hold: a paper whose own points contradict it is inconsistent."""
+    """The verdict where the claim does not hold.
+
+    A paper whose own points contradict it is inconsistent; a simulation contradicts nothing that it was set with.
+    """
+    if claim.set_with and claim.fidelity == "simulated":
+        return "inconclusive"
     return INCONSISTENT if claim.id.endswith(IN_THE_PAPER) and edge.outside == CONTRADICTED else edge.outside
 
 

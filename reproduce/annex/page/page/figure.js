@@ -45,11 +45,11 @@ function origin({ fidelity, cluster: on, points, quantities: [drawn] }) {
 /** @param {ArtifactAnswer} answer */
 function claims(answer) {
   if (!answer.claims.length) return [element("li", {}, "This experiment judges no sentence.")];
-  return answer.claims.map(({ verdict, sentence, place, explanation }) =>
+  return answer.claims.map(({ verdict, shown, sentence, place, explanation }) =>
     element(
       "li",
       { "data-verdict": verdict },
-      element("span", { class: "verdict" }, verdict),
+      element("span", { class: "verdict" }, shown),
       ` “${sentence}” `,
       element("small", {}, `${place}. ${explanation}`),
     ),
