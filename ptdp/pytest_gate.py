@@ -108,11 +108,15 @@ class GateItem(pytest.Item):
             pytest.skip(f"not compared: {why}")
         found = next(entry for entry in document["benchmarks"] if entry["name"] == self.nodeid)
         changes = document["exact"]["changes"].get(self.nodeid, [])
-        grown = [_line(change) for change in changes if change["head"] > change["base"]]
+        grown = [change for change in changes if change["head"] > change["base"]]
+        more = [_line(change) for change in grown if change["fails"]]
+        notes = [f"note: {_line(change)}" for change in grown if not change["fails"]]
         slower = "not measured" if found["slowdown"] is None else f"{found['slowdown']:+.1%}"
         reason = f", {found['reason']}" if found["reason"] else ""
-        text = "\n".join([f"{found['verdict']}: {slower}{reason}", *grown])
-        if grown or found["verdict"] == "regressed":
+        times = f"{found['verdict']}: {slower}{reason}"
+        # The first line is what pytest's summary shows: of what failed, the reason.
+        text = "\n".join([f"{more[0]}: more than on base", *more[1:], f"times {times}"] if more else [times, *notes])
+        if more or found["verdict"] == "regressed":
             self.gate.failed += 1
             pytest.fail(text, pytrace=False)
         if found["verdict"] == "inconclusive":

@@ -1,14 +1,17 @@
 """Section `startup`: what commands import, wait for and start, because that is what their start-up takes.
 
-A few commands run in a separate process each, in which sleeps and child processes are counted. For the light commands
+A few commands run in a separate process each, in which sleeps and child processes are counted, with a cache of
+matplotlib's that is there already: making its list of fonts starts processes. For the light commands
 so are executed lines: a function that executes more than `BUSY` of them is listed. The help of every command is printed
 in a fork of one process, and only what it imports is listed, packages by the module of ours that imports them.
 """
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from typing import Any
 
 from benchmarks.exact.quantities import PROBLEM, Entry, Quantities, Section, Value
@@ -97,7 +100,11 @@ print(json.dumps(helps))
 
 def collect() -> Section:
     """Run each command, and return what it imports and does."""
-    return {**{f"reproduce {command}": _entry(command) for command in COMMANDS}, **_helps()}
+    with tempfile.TemporaryDirectory(prefix="ptdp-") as cache:
+        environment = {**os.environ, "MPLCONFIGDIR": cache}
+        subprocess.run([sys.executable, "-c", "import matplotlib.font_manager"], env=environment, check=False)
+        entries = {f"reproduce {command}": _entry(command, environment) for command in COMMANDS}
+    return {**entries, **_helps()}
 
 
 def _helps() -> Section:
@@ -133,13 +140,18 @@ def _failed(command: str, errors: str) -> Entry:
     return Entry({"order": {PROBLEM: f"{command}: {lines[-1]}"}})
 
 
-def _entry(command: str) -> Entry:
+def _entry(command: str, environment: Mapping[str, str]) -> Entry:
     with tempfile.TemporaryDirectory(prefix="ptdp-") as results:
         arguments = [command] if command in LIGHT else [command, "--results", results]
         folders = [f"{ROOT / package}/" for package in OURS]
         asked = {"arguments": arguments, "trace": command in LIGHT, "ours": folders}
         process = subprocess.run(
-            [sys.executable, "-c", PROBE, json.dumps(asked)], cwd=ROOT, capture_output=True, text=True, check=False
+            [sys.executable, "-c", PROBE, json.dumps(asked)],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
     if process.returncode:
         return _failed(f"reproduce {command}", process.stderr)

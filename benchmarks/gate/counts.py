@@ -16,6 +16,8 @@ from typing import Any
 
 UNIT = 16 * 1024  # bytes of memory are counted by, to the nearest: what a few objects need is no regression
 
+CALLS = "calls "  # begins the name of a count of calls
+
 Step = Callable[[], object]
 
 
@@ -74,7 +76,7 @@ def _calls(step: Step, tree: Path) -> Counter[str]:
     counts: Counter[str] = Counter()
     for code, count in codes.items():
         if code.co_filename.startswith(f"{tree}/"):
-            counts[f"calls {code.co_filename.removeprefix(f'{tree}/')}:{code.co_qualname}"] += count
+            counts[f"{CALLS}{code.co_filename.removeprefix(f'{tree}/')}:{code.co_qualname}"] += count
     return counts
 
 

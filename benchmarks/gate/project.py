@@ -44,10 +44,16 @@ class Project:
 def of(folder: Path, names: Sequence[str]) -> Project:
     """The project in a folder with its workloads of these names, or with its suite; or with tests, if these are ids.
 
-    Raises `UsageError` for an unknown name.
+    For tests no table is needed; one that is there says whether to count, what must be committed and what is imported
+    first. Raises `UsageError` for an unknown name.
     """
     if names and all("::" in name for name in names):
-        return Project(folder, {name: {"kind": "pytest", "test": name} for name in names}, tuple(names))
+        file = folder / "pyproject.toml"
+        table = _table(file) if file.exists() else {}
+        _require_known({key: value for key, value in table.items() if key != "workloads"}, file)
+        tests = {name: {"packages": table.get("packages", []), "kind": "pytest", "test": name} for name in names}
+        sources = tuple(table.get("sources", ()))
+        return Project(folder, tests, tuple(names), counts=table.get("counts", True), sources=sources)
     project = read(folder)
     known = project.workloads
     for name in names:
@@ -60,11 +66,8 @@ def of(folder: Path, names: Sequence[str]) -> Project:
 def read(folder: Path) -> Project:
     """The project in a folder. Raises `UsageError` for one that says nothing, or something else than it may."""
     file = folder / "pyproject.toml"
-    try:
-        table = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("ptdp", {}).get("gate", {})
-    except (OSError, ValueError, AttributeError) as error:
-        raise UsageError(f"{file} cannot be read: {error}; needs [tool.ptdp.gate.workloads]") from None
-    if not isinstance(table, dict) or not table.get("workloads"):
+    table = _table(file)
+    if not table.get("workloads"):
         raise UsageError(f'{file} has no [tool.ptdp.gate.workloads]; needs one line for each: name = "module:function"')
     if isinstance(script := table["workloads"], str):
         try:
@@ -83,6 +86,17 @@ def read(folder: Path) -> Project:
         raise UsageError(f"{file}: suite: {unknown[0]!r} is no workload{did_you_mean(unknown[0], list(workloads))}")
     others = (table.get("counts", True), table.get("exact", ""), table.get("slowed", ""))
     return Project(folder, workloads, suite, *others, sources)
+
+
+def _table(file: Path) -> dict[str, Any]:
+    """`[tool.ptdp.gate]` of a pyproject.toml; empty if there is none. Raises `UsageError`."""
+    try:
+        table = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("ptdp", {}).get("gate", {})
+    except (OSError, ValueError, AttributeError) as error:
+        raise UsageError(f"{file} cannot be read: {error}; needs [tool.ptdp.gate.workloads]") from None
+    if not isinstance(table, dict):
+        raise UsageError(f"{file}: tool.ptdp.gate={table!r}; needs a table")
+    return table
 
 
 def _require_known(table: Mapping[str, Any], file: Path) -> None:

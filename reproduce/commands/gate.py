@@ -24,8 +24,8 @@ random order, at most as long as the budget.
 
 --project checks any git checkout whose pyproject.toml names workloads (docs/gate.md); without it, this project's own,
 or if this is an installed copy, the current folder's.
-Exact checks are a command of the project's, or counts of what a step does on base and on head (calls, allocations,
-files, imports): more of anything ends the check with 6.
+Exact checks are a command of the project's, or counts of what a step does on base and on head (allocations, files,
+imports, calls that grow faster with the size): more of anything ends the check with 6. Other calls are a note.
 
 verdicts:
   regressed      slower by more than 3%: exit code 6

@@ -1,6 +1,7 @@
 """What is listed of a command's start-up."""
 
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,3 +32,18 @@ def test_a_help_that_fails_is_an_entry_that_cannot_run(monkeypatch: pytest.Monke
     monkeypatch.setattr(subprocess, "run", run)
     (entry,) = startup._helps().values()
     assert entry.problem == "reproduce COMMAND --help: ImportError: no"
+
+
+@pytest.mark.parametrize("home", ["empty", "of nobody"])
+def test_a_fresh_runner_starts_what_the_reference_says(
+    home: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Without matplotlib's list of fonts, which it makes with programs, and where it can keep none."""
+    kept = tmp_path if home == "empty" else Path("/proc/none")
+    for name in ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "MPLCONFIGDIR"):
+        monkeypatch.setenv(name, str(kept / name.lower()))
+    monkeypatch.setattr(startup, "COMMANDS", ("fig_interleaved",))
+    monkeypatch.setattr(startup, "_helps", dict)
+    (entry,) = startup.collect().values()
+    wanted = reference.read("startup")["reproduce fig_interleaved"]["imports"]
+    assert entry.quantities["imports"]["what it does"] == wanted["what it does"]

@@ -35,6 +35,10 @@ def test_plain():
 """
 
 
+HELPER = PACKAGE.replace("return i * i", "return helper(i)\n\n\ndef helper(i):\n    return i * i")
+READS = PACKAGE.replace("return i * i", "return i * i + len(open(__file__).read()[:0])")
+
+
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
     root = tmp_path / "suite"
@@ -60,19 +64,32 @@ GATE = ("--gate", "--gate-budget", "3s")  # the plugin is an entry point of the 
 
 
 def test_more_work_fails_its_test_and_no_other(suite: Path, tmp_path: Path) -> None:
-    (suite / "pkg.py").write_text(
-        PACKAGE.replace("return i * i", "return int(i) * identity(i)\n\n\ndef identity(i):\n    return i")
-    )
+    (suite / "pkg.py").write_text(READS)
     git(suite, "commit", "--quiet", "--all", "--message", "more")
     junit, document = tmp_path / "junit.xml", tmp_path / "gate.json"
     done = pytest_in(suite, *GATE, "--base", "first", "--junitxml", str(junit), "--gate-json", str(document))
     assert done.returncode == 6, done.stdout + done.stderr
-    assert "calls pkg.py:identity 0 -> 300" in done.stdout
+    line = next(line for line in done.stdout.splitlines() if line.startswith("FAILED test_speed.py::test_pedantic - "))
+    assert "bytes read 0 -> " in line  # and not that its time is inconclusive
     assert "performance gate" in done.stdout
     failed = {case.get("name"): case.find("failure") is not None for case in ElementTree.parse(junit).iter("testcase")}
     assert failed == {"test_total": True, "test_pedantic": True, "test_plain": False}
-    assert "calls pkg.py:identity 0 -> 20" in json.loads(document.read_text())["counts"]["test_speed.py::test_pedantic"]
+    assert "opened pkg.py 0 -> 20" in json.loads(document.read_text())["counts"]["test_speed.py::test_pedantic"]
     assert git(suite, "status", "--short") == ""
+
+
+@pytest.mark.parametrize(("package", "counts"), [(HELPER, "true"), (READS, "false")], ids=["calls", "counts = false"])
+def test_more_calls_or_what_nobody_wants_counted_fails_no_test(suite: Path, package: str, counts: str) -> None:
+    (suite / "pyproject.toml").write_text(f"[tool.ptdp.gate]\ncounts = {counts}\n")
+    git(suite, "add", "--all")
+    git(suite, "commit", "--quiet", "--message", "base")
+    (suite / "pkg.py").write_text(package)
+    git(suite, "commit", "--quiet", "--all", "--message", "more")
+    done = pytest_in(suite, *GATE, "--base", "HEAD~1")
+    assert done.returncode in (7, 9), done.stdout + done.stderr
+    assert "1 passed, 2 skipped" in done.stdout
+    said = "calls pkg.py:helper 0 -> 300, a note" if counts == "true" else "counts: the project wants none"
+    assert said in done.stdout
 
 
 def test_the_same_work_is_skipped_where_the_budget_does_not_tell(suite: Path) -> None:

@@ -145,10 +145,12 @@ def test_counts_of_a_step_are_compared_and_what_varies_is_left_out(foreign: Path
     twice = PACKAGE.replace("sum(square(i) for", "sum(square(i) + 0 * square(i) for")
     change(foreign, "src/pkg/__init__.py", twice)
     built, benchmarks = sides(foreign, tmp_path), project.of(foreign, ["made", "itself"]).workloads
-    counts = run.counted(ProcessLauncher(built, benchmarks), ["made", "itself"]).changes
-    assert "calls src/pkg/__init__.py:square 100 -> 200" in map(str, counts["made"])
-    assert "calls src/pkg/__init__.py:square 50 -> 100" in map(str, counts["itself"])
+    found = run.counted(ProcessLauncher(built, benchmarks), ["made", "itself"])
+    counts = found.changes
+    assert "made: calls src/pkg/__init__.py:square 100 -> 200" in found.text
+    assert "itself: calls src/pkg/__init__.py:square 50 -> 100" in found.text
     assert all(change.grown for change in counts["made"] if change.what.startswith("calls"))
+    assert not any(change.fails for change in counts["made"])
     same = run.counted(ProcessLauncher(built | {BASE: built[HEAD]}, benchmarks), ["made", "itself"])
     assert (same.changes, same.failed, same.status) == ({"made": [], "itself": []}, False, "same")
 
@@ -167,6 +169,51 @@ def test_what_grows_faster_with_the_size_is_named(foreign: Path, tmp_path: Path)
     assert f"work: {name} 200 -> 100" in found.text
     assert f"work: {name}, more from size 10 to 20 200 -> 300" in found.text
     assert found.failed
+
+
+HELPER = "def total(n):\n    return sum(square(i) for i in range(n))\n\n\ndef square(i):\n    return helper(i)\n\n\n"
+HELPER += "def helper(i):\n    return i * i\n"
+QUADRATIC = PACKAGE.replace("return i * i", "return sum(unit() for j in range(i * i) if j % i == 0)")
+QUADRATIC += "\n\ndef unit():\n    return 1\n"
+READS = PACKAGE.replace("return i * i", "return i * i + len(open(__file__).read()[:0])")
+
+
+@pytest.mark.parametrize(
+    ("package", "fails", "named"),
+    [
+        (HELPER, False, "calls src/pkg/__init__.py:helper 0 -> 10"),  # a refactoring, for each item
+        (PACKAGE.replace("i * i", "square(0) if i else 0"), False, "calls src/pkg/__init__.py:square 10 -> 19"),
+        (QUADRATIC, True, "calls src/pkg/__init__.py:unit, more from size 10 to 20 0 -> 145"),
+        (READS, True, "opened src/pkg/__init__.py 0 -> 10"),
+    ],
+    ids=["a helper", "twice", "grows faster", "reads files"],
+)
+def test_more_calls_are_a_note_and_more_of_anything_else_fails(
+    package: str, fails: bool, named: str, foreign: Path, tmp_path: Path
+) -> None:
+    """A maintainer's first refactoring does not fail; what it does beside calls, or for each pair of items, does."""
+    sized = "\n\ndef work(n):\n    return lambda: total(n) and None\n"
+    table = '[tool.ptdp.gate.workloads]\nwork = {function = "pkg:work", sizes = [10, 20]}\n'
+    (foreign / "src/pkg/__init__.py").write_text(PACKAGE + sized)
+    change(foreign, "pyproject.toml", table)
+    git(foreign, "tag", "--force", "first")
+    change(foreign, "src/pkg/__init__.py", package + sized)
+    found = run.counted(ProcessLauncher(sides(foreign, tmp_path), project.read(foreign).workloads), ["work"])
+    assert named in found.text
+    assert found.failed is fails, found.text
+    note = "as they are calls: the times decide" in next(line for line in found.text.splitlines() if named in line)
+    assert note is not fails
+
+
+def test_a_project_s_table_counts_for_tests_too(foreign: Path) -> None:
+    (foreign / "pyproject.toml").write_text('[tool.ptdp.gate]\ncounts = false\nsources = ["src"]\n')
+    tests = project.of(foreign, ["test_speed.py::test_total"])
+    assert (tests.counts, tests.sources, tests.suite) == (False, ("src",), ("test_speed.py::test_total",))
+    (foreign / "pyproject.toml").unlink()
+    assert project.of(foreign, ["test_speed.py::test_total"]).counts
+    (foreign / "pyproject.toml").write_text("[tool.ptdp.gate]\ncount = false\n")
+    with pytest.raises(UsageError, match=r"tool.ptdp.gate.count is unknown; did you mean 'counts'"):
+        project.of(foreign, ["test_speed.py::test_total"])
 
 
 def test_what_varies_between_two_runs_of_head_is_left_out_by_name(foreign: Path, tmp_path: Path) -> None:
