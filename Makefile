@@ -68,7 +68,7 @@ lint-page: ## check style and types of the page's JavaScript (needs npm)
 docs: $(SMALL) ## build the documentation site (build/site/index.html)
 	$(INSTALL) -e '.[docs]'
 	PYTHONPATH=. DISABLE_MKDOCS_2_WARNING=true NO_MKDOCS_2_WARNING=1 $(RUN)/python -m mkdocs build --strict
-	$(RUN)/python -m reproduce site --out build/site/live
+	$(RUN)/python -m reproduce explore --out build/site/live
 
 pictures: $(STAMP) ## take the screenshots in docs/pictures anew (needs Chromium and npm)
 	PYTHONPATH=. $(RUN)/python docs/pictures.py

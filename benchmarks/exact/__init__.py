@@ -8,7 +8,7 @@
 - `growth.py`: how the lines that functions execute grow with the size of a problem, and the calls of an iteration
 - `layout.py`: the layers and parameters of uneven stages
 - `startup.py`: what commands import, wait for and start
-- `page.py`: the files and sources of the page that `reproduce site` writes
+- `page.py`: the files and sources of the page that `reproduce explore` writes
 - `engine.py`, `ranks.py`: tiny batches in real ranks: collectives, messages, bytes, stash, order, executed GEMMs
 - `counts.py`, `counting.py`: operators, bytes, waits and calls of a training step, by the function that asks for them
 - `resources.py`, `usage.py`: files, process groups and threads of a training run, by the function that uses them

@@ -1,4 +1,4 @@
-"""Section `page`: what `reproduce site` writes, and which sources the page loads into the browser."""
+"""Section `page`: what `reproduce explore --out` writes, and which sources the page loads into the browser."""
 
 import json
 import subprocess
@@ -31,13 +31,13 @@ def collect() -> Section:
         )
     if process.returncode:
         lines = process.stderr.strip().splitlines() or ["it says nothing"]
-        return {"reproduce site": Entry({"order": {PROBLEM: f"reproduce site: {lines[-1]}"}})}
+        return {"reproduce explore": Entry({"order": {PROBLEM: f"reproduce explore: {lines[-1]}"}})}
     files, sources, size = json.loads(process.stdout)
     # Every artifact is on the page: a new one is no difference.
     named = [name for name in sources if "/reproduce/papers/" not in name]
     content = {"build.build": files, "build.sources": named}
     return {
-        "reproduce site": Entry(
+        "reproduce explore": Entry(
             {
                 "content": {function: ", ".join(f"1 {name}" for name in names) for function, names in content.items()},
                 "memory": {"halves of a MiB of build.sources, rounded up": -(-size // UNIT)},

@@ -15,7 +15,7 @@ ANNEXES = {
     "emulation": "the engine in real time on virtual accelerators and emulated nodes",
     "explain": "why a measured run is slower; what a profiled step's time went to",
     "page": "the simulator as a page in a browser",
-    "weights": "a trained model's weights from and to Hugging Face's format; tokens of texts",
+    "weights": "a trained model's weights from and to Hugging Face's format",
 }
 
 

@@ -19,8 +19,7 @@ GROUPS = {
         "all": "run every artifact, and answer whether the paper holds",
         "verify": "every claim of the paper, with its verdict",
         "report": "all results as one HTML page",
-        "explore": "the simulator as a page in your browser: figures, what-if, timelines",
-        "site": "write that page, as static files for any file server",
+        "explore": "the simulator as a page in your browser, or as files for any server",
         "plot": "draw figures again, of artifacts and of benchmarks, from their records alone",
         "paper new": "a paper of your own, from a CSV file of measurements: tables, figures, verdicts, a report",
         "compare": "two result sets: what differs, and whether they can be compared",
@@ -33,7 +32,6 @@ GROUPS = {
         "plan": "how to train a model on n GPUs: the paper's takeaways, and the best by simulation",
         "timeline": "draw and export a pipeline schedule of any size",
         "schedule": "pipeline schedules compared; one of your own checked, simulated, trained; a search for one",
-        "data": "text files to tokens to train on",
         "train": "train a GPT model with the engine, on this machine or a cluster",
         "weights": "export a checkpoint's weights for Hugging Face's transformers, or import such weights to train on",
     },
@@ -57,17 +55,17 @@ COMMANDS = {name: text for group in GROUPS.values() for name, text in group.item
 IN_ANNEX = {
     "accuracy": "accuracy",
     "calibrate": "calibrate",
-    "data": "weights",
     "explain": "explain",
     "explore": "page",
     "predict": "accuracy",
-    "site": "page",
     "trace": "explain",
     "weights": "weights",
 }
 # What is no longer here, for one release (docs/upgrading.md), and what does it now.
 GONE = {
     "check": "reproduce gate, the same command",
+    "data": "reproduce train --data FOLDER, which reads text files as they are",
+    "site": "reproduce explore --out DIR, which writes the page",
     "generate": "sample with transformers from what reproduce weights export writes",
     "completion": "no command line is completed any more; reproduce --help lists all commands",
     "bench history": "asv (airspeed velocity) follows benchmarks over commits, by its own runs",

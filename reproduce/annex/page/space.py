@@ -18,7 +18,7 @@ short_description: Figures of Megatron-LM's PTD-P, live in your browser
 The figures and tables of *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM* (SC'21),
 simulated in your browser beside the published values; what-if questions, timelines of schedules, and six lessons.
 
-Made by `reproduce site --space` of ptdp. `hf upload NAME/SPACE FOLDER . --repo-type space` publishes it.
+Made by `reproduce explore --space` of ptdp. `hf upload NAME/SPACE FOLDER . --repo-type space` publishes it.
 """
 BINARY = (".bin", ".wasm", ".zip")  # the hub takes no such files in git itself
 

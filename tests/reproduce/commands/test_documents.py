@@ -35,7 +35,6 @@ PRINTED = {
     "plot": ["plot", "Figure", "6", "--results", "TMP"],
     "report": ["report", "--results", "TMP"],
     "benchmarks-list": ["bench", "list"],
-    "data": ["data", "TMP/points.json", "--out", "TMP/corpus"],
     "bench-gpu": ["bench", "gpu", "--list"],
 }
 FILES = sorted(SCHEMAS.glob("*.schema.json"))

@@ -16,8 +16,7 @@ from results.records import errors
 
 MISSING_FOLDERS = (
     ["report", "--out", "/nope/x.html"],
-    ["site", "--out", "/nope/page"],
-    ["data", "/etc/hostname", "--out", "/nope/corpus"],
+    ["explore", "--out", "/nope/page"],
     ["weights", "export", "saved", "--out", "/nope/weights"],
     ["weights", "import", "weights", "--save", "/nope/saved"],
     ["calibrate", "--out", "/nope/x.toml"],
@@ -94,7 +93,7 @@ def test_labels_beside_ids_on_a_command_line(capsys):
             "unknown model '999b'; needs one of 1.7b, 3.6b, 7.5b",
         ),
         (
-            ["site", "--out", "/proc/x"],
+            ["explore", "--out", "/proc/x"],
             errors.UNAVAILABLE,
             "needs a folder that can be written; try another --results or",
         ),

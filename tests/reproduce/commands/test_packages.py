@@ -31,12 +31,10 @@ def without(name, module, *argv, folder):
         ("calibrate", "--out", "my.toml"),
         ("bench", "run", "gemm", "--quick", "--results", "results"),
         ("fig_interleaved", "--fidelity", "measured", "--results", "results"),
-        ("data", "text", "--out", "corpus"),
     ],
     ids=" ".join,
 )
 def test_without_torch_a_command_says_what_to_install(argv, tmp_path):
-    (tmp_path / "text").write_text("words")
     done = without("torch", "reproduce.__main__", *argv, folder=tmp_path)
     assert done.stderr == f"reproduce: the package torch is not installed; needs it here; {ADVICE}\n"
     assert done.returncode == errors.UNAVAILABLE
@@ -82,7 +80,6 @@ def test_without_a_package_of_the_small_environment_a_command_says_what_to_insta
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["data", "nofile", "--out", "corpus"], "TEXT='nofile' does not exist"),
         (
             ["weights", "export", "nofile", "--out", "out"],
             "CHECKPOINT='nofile' holds no whole checkpoint; needs step_* inside; try the folder",

@@ -53,7 +53,7 @@ function use(next) {
   say(FETCHING, true, 0.1);
   worker.onerror = (event) => failed(event.message || "the worker could not be started");
   worker.onmessage = ({ data }) => {
-    performance.mark(data.progress ?? `answered ${data.id}`); // for `reproduce site --time`
+    performance.mark(data.progress ?? `answered ${data.id}`); // for `reproduce explore --time`
     if (data.progress) say(data.progress, true, data.share);
     else if (data.failed && !loaded && data.from_snapshot) {
       use(newWorker("?plain")); // this browser cannot use the snapshot: start from the beginning

@@ -1,4 +1,4 @@
-"""The folder that `reproduce site --space` writes: the page, and what a static Space asks of its README."""
+"""The folder that `reproduce explore --space` writes: the page, and what a static Space asks of its README."""
 
 import fnmatch
 import re
@@ -20,7 +20,7 @@ SHORT = 60  # letters of a short description
 def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A Space's folder, with a snapshot of Python that is none: making one takes node and seconds."""
     monkeypatch.setattr(build, "_snapshot", lambda sources, pyodide: b"snapshot")
-    assert main(["site", "--out", str(tmp_path / "space"), "--space"]) == DONE
+    assert main(["explore", "--out", str(tmp_path / "space"), "--space"]) == DONE
     return tmp_path / "space"
 
 
@@ -44,20 +44,20 @@ def test_files_that_are_no_text_are_kept_outside_of_git(space: Path) -> None:
 
 
 def test_without_the_option_the_folder_is_no_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reproduce.annex.page.command_site.build", lambda *_, **__: Built(0, None))
-    assert main(["site", "--out", str(tmp_path)]) == DONE
+    monkeypatch.setattr("reproduce.annex.page.command_explore.build", lambda *_, **__: Built(0, None))
+    assert main(["explore", "--out", str(tmp_path)]) == DONE
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_of_other_files_is_left_alone_and_an_earlier_page_is_written_again(
     space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["site", "--out", str(space), "--space"]) == DONE
+    assert main(["explore", "--out", str(space), "--space"]) == DONE
     mine = tmp_path / "mine" / "index.html"
     mine.parent.mkdir()
     mine.write_text("mine")
     capsys.readouterr()
-    assert main(["site", "--out", str(mine.parent)]) == USAGE
+    assert main(["explore", "--out", str(mine.parent)]) == USAGE
     (line,) = capsys.readouterr().err.splitlines()
     assert "holds index.html, which is none of ours; needs a new or empty folder" in line
     assert mine.read_text() == "mine"
