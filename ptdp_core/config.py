@@ -234,6 +234,8 @@ class ModelConfig:
     @cached_property
     def layer_kinds(self) -> tuple[LayerKind, ...]:
         """The different kinds of the model's layers, the usual one first."""
+        if not self.experts or not self.dense_layers:
+            return (self.usual_kind,)
         return tuple(dict.fromkeys((self.usual_kind, *map(self.layer_kind, range(self.all_layers)))))
 
     @cached_property

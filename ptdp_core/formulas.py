@@ -8,7 +8,7 @@ from functools import lru_cache
 from math import sqrt
 
 from ptdp_core.config import LayerKind, ModelConfig
-from ptdp_core.layers.blocks import LayerRun, block, embedding_parameters, ends, output_parameters
+from ptdp_core.layers.blocks import LayerRun, block, embedding_parameters, mtp_parameters, output_parameters
 from ptdp_core.layers.parts import Parameter
 
 
@@ -21,7 +21,7 @@ def parameters(model: ModelConfig) -> int:
     layers = sum([count * sum([item.elements for item in own]) for count, own in _layers(model)])
     last = output_parameters(model, 1, own_table=False)
     norm = sum([item.elements for item in last if not item.is_matrix]) if model.is_gpt else 0
-    own = (*embedding_parameters(model, 1), *last, *_further(model))
+    own = (*embedding_parameters(model, 1), *last, *mtp_parameters(model))
     return layers + sum([item.elements for item in own]) - norm
 
 
@@ -44,11 +44,6 @@ def _counts(model: ModelConfig) -> dict[LayerKind, int]:
     """How many layers there are of each kind."""
     held = model.kind_of_layers or (0,) * model.all_layers
     return {kind: held.count(number) for number, kind in enumerate(model.layer_kinds)}
-
-
-def _further(model: ModelConfig) -> list[Parameter]:
-    """What layers of multi-token prediction have beside a layer."""
-    return [item for item in ends(model)[1].parameters if item.name.startswith("mtp.")]
 
 
 def _active(model: ModelConfig, parameter: Parameter) -> int:

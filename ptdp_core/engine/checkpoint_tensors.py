@@ -147,7 +147,7 @@ def _stacked_rectangles(
     shard: ShardSpec, start: int, stop: int
 ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], int]]:
     """`rectangles` of the matrices of a stack, each of which gives those of a matrix."""
-    matrix = replace(shard, parameter=replace(shard.parameter, stacked=False), shape=shard.shape[1:])
+    matrix = replace(shard, parameter=shard.parameter._replace(stacked=False), shape=shard.shape[1:])
     size = matrix.elements
     for number in range(start // size, -(-stop // size)):
         first = number * size

@@ -5,7 +5,6 @@ forward pass and again for its backward pass, and its gradients are reduce-scatt
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 
 import torch
 import torch.distributed as dist
@@ -139,7 +138,7 @@ class Zero3Optimizer:
             shape, stop = (rows, *parameter.shape[1:]), min(first + rows, parameter.shape[0])
             flat = {kind: part.view(-1) for kind, part in local.items()}
             yield StateSlice(
-                ShardSpec(replace(parameter, split=0), shape, first, stop), 0, flat["parameter"].numel(), flat
+                ShardSpec(parameter._replace(split=0), shape, first, stop), 0, flat["parameter"].numel(), flat
             )
 
     def restore(self, updates: int, scale: float, good: int) -> None:

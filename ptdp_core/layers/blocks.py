@@ -5,7 +5,6 @@ each of them costs, `techniques` what a configuration changes.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -180,7 +179,7 @@ def layer_parameters(model: ModelConfig, layer: int) -> tuple[Parameter, ...]:
     so that any slice has as many of both.
     """
     parts = block(model, ONE_RANK, model.layer_kind(layer)).parameters
-    return tuple([replace(part, name=f"layers.{layer}.{part.name}") for part in parts])
+    return tuple([part._replace(name=f"layers.{layer}.{part.name}") for part in parts])
 
 
 def embedding_parameters(model: ModelConfig, t: int) -> tuple[Parameter, ...]:
@@ -206,6 +205,13 @@ def _vocabulary_table(model: ModelConfig, t: int, name: str, *, tied: bool = Fal
     return Parameter(name, shape, COLUMN, padded, tied=tied, copy=copy)
 
 
+def mtp_parameters(model: ModelConfig) -> tuple[Parameter, ...]:
+    """What layers of multi-token prediction have beside a layer: three norms, and a linear over two vectors."""
+    norms = (f"mtp.{part}" for part in ("hidden_norm", "embedding_norm", "norm"))
+    of_norms = (item for name in norms for item in norm_parameters(name, model.hidden, norm_tensors(model)))
+    return (*of_norms, Parameter("mtp.merge.weight", (model.hidden, 2 * model.hidden), COLUMN)) * model.mtp_layers
+
+
 @lru_cache(maxsize=1024)
 def ends(model: ModelConfig, run: LayerRun = ONE_RANK, fused_loss: bool = False) -> tuple[Block, Block]:
     """What the first stage has beside its layers, and the last one: embedding, and output and loss.
@@ -213,9 +219,6 @@ def ends(model: ModelConfig, run: LayerRun = ONE_RANK, fused_loss: bool = False)
     Each layer of multi-token prediction has an output and a loss of its own.
     """
     share, h, rows = run.share(model), model.hidden, padded_vocab(model.vocab, run.t) // run.t
-    into = kinds.embedding(
-        share, h, rows, model.positions == "learned", model.dropout, embedding_parameters(model, run.t)
-    )
-    out_of = kinds.head(share, h, rows, fused_loss, output_parameters(model, run.t, own_table=True))
-    further = kinds.merge(share, h, norm_tensors(model)), replace(out_of, parameters=(), deferred=0)
-    return Block((into,)), Block((out_of, *further * model.mtp_layers))
+    into = kinds.embedding(share, h, rows, model.positions == "learned", model.dropout)
+    out_of = kinds.head(share, h, rows, fused_loss)
+    return Block((into,)), Block((out_of, *(kinds.merge(share, h), out_of) * model.mtp_layers))

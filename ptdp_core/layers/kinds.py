@@ -167,9 +167,7 @@ def addition(name: str, elements: float, bias: bool, dropout: bool) -> Part:
     )
 
 
-def embedding(
-    share: GpuShare, h: int, rows: int, added: bool, dropout: bool, parameters: tuple[Parameter, ...]
-) -> Part:
+def embedding(share: GpuShare, h: int, rows: int, added: bool, dropout: bool) -> Part:
     """The embedding of tokens, and of positions if they are added, and dropout; tensor ranks look up `rows` each.
 
     The table's dense gradient is cleared (2 bytes a weight) and filled.
@@ -186,11 +184,10 @@ def embedding(
         Work(traffic_bytes=(4 + 2 + 4) * N + (6 * added + 5 * dropout) * S, kernels=4 + added + dropout),
         Work(traffic_bytes=(4 + 4) * N + 5 * dropout * S + 2 * rows * h, kernels=3 + added + dropout),
         collectives=PassCollectives(*calls),
-        parameters=parameters,
     )
 
 
-def head(share: GpuShare, h: int, rows: int, fused_loss: bool, parameters: tuple[Parameter, ...]) -> Part:
+def head(share: GpuShare, h: int, rows: int, fused_loss: bool) -> Part:
     """The final norm, logits of `rows` words on a GPU and vocabulary-parallel cross-entropy (Appendix).
 
     The loss is computed in fp32, operator by operator, or by one kernel that reads the logits twice. Tensor ranks
@@ -213,28 +210,20 @@ def head(share: GpuShare, h: int, rows: int, fused_loss: bool, parameters: tuple
     if fused_loss:
         into = Work((product,), 4 * S + 4 * N + 4 * L, kernels=3)
         out_of = Work(products, 4 * N + 10 * S + 4 * L, kernels=4)
-    collectives, deferred = PassCollectives(*calls), 2 * N + 2 * L
-    return Part(
-        "output", into, out_of, Work((weights,)), collectives=collectives, deferred=deferred, parameters=parameters
-    )
+    return Part("output", into, out_of, Work((weights,)), collectives=PassCollectives(*calls))
 
 
-def merge(share: GpuShare, h: int, norm_tensors: int) -> Part:
+def merge(share: GpuShare, h: int) -> Part:
     """What a layer of multi-token prediction does beside a layer and the logits: two norms, and a linear over both.
 
     These bring two vectors together, the last layer's output and the embedding of the next token. The norm before the
     output is the third.
     """
     tokens, t = share.tokens, share.t
-    norms = (f"mtp.{part}" for part in ("hidden_norm", "embedding_norm", "norm"))
     return Part(
         "mtp",
         Work(((tokens, h // t, 2 * h, 1),), 2 * 2 * 4 * tokens * h, kernels=3),
         Work(((tokens, 2 * h, h // t, 1), (h // t, 2 * h, tokens, 1)), 2 * 10 * tokens * h, kernels=4),
-        parameters=(
-            *(item for name in norms for item in norm_parameters(name, h, norm_tensors)),
-            Parameter("mtp.merge.weight", (h, 2 * h), COLUMN),
-        ),
     )
 
 

@@ -7,7 +7,6 @@ in 16 bits an element (1 byte for a dropout mask) and scaled to a cluster's prec
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from math import prod
 from typing import NamedTuple
 
@@ -76,8 +75,7 @@ class FusedAttention(NamedTuple):
     rows: int
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(NamedTuple):
     """The work of a GPU: GEMMs, bytes read and written by `kernels` memory-bound kernels, bytes of each collective.
 
     These are all-reduces, and one-way collectives (all-gathers and reduce-scatters), which go around a ring once.
@@ -102,31 +100,29 @@ class Work:
         collectives = len(self.all_reduce_bytes) + len(self.one_way_bytes)
         return len(self.gemms) + len(self.narrow_gemms) + self.kernels + collectives + self.host_calls
 
-    def __add__(self, other: "Work") -> "Work":
-        return total((self, other))
-
-
-def total(works: Iterable[Work]) -> Work:
-    """All of these works together."""
-    works = tuple(works)
-    return Work(
-        tuple(chain.from_iterable([work.gemms for work in works])),
-        sum([work.traffic_bytes for work in works]),
-        sum([work.kernels for work in works]),
-        tuple(chain.from_iterable([work.all_reduce_bytes for work in works])),
-        tuple(chain.from_iterable([work.one_way_bytes for work in works])),
-        sum([work.wide_bytes for work in works]),
-        sum([work.host_calls for work in works]),
-        tuple(chain.from_iterable([work.attention for work in works])),
-        tuple(chain.from_iterable([work.narrow_gemms for work in works])),
-    )
+    def __add__(self, other: "Work") -> "Work":  # type: ignore[override]
+        return Work(
+            self.gemms + other.gemms,
+            self.traffic_bytes + other.traffic_bytes,
+            self.kernels + other.kernels,
+            self.all_reduce_bytes + other.all_reduce_bytes,
+            self.one_way_bytes + other.one_way_bytes,
+            self.wide_bytes + other.wide_bytes,
+            self.host_calls + other.host_calls,
+            self.attention + other.attention,
+            self.narrow_gemms + other.narrow_gemms,
+        )
 
 
 NOTHING = Work()
 
 
-@dataclass(frozen=True)
-class Parameter:
+def total(works: Iterable[Work]) -> Work:
+    """All of these works together."""
+    return sum(works, NOTHING)
+
+
+class Parameter(NamedTuple):
     """A parameter tensor of the whole model, or of a layer. Matrices are [outputs, inputs], as they are stored.
 
     To split the columns of A in the paper's Y = XA is to split dimension 0 here, to split its rows is to split
@@ -223,8 +219,7 @@ class ShardSpec:
         return not self.parameter.copy and (self.parameter.split is not None or tp == 0)
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """One operator of a layer on a GPU, and all that is counted of it for one microbatch.
 
     - `forward`, `backward`: its work without collectives; `weights` are those products of the backward pass that only

@@ -83,7 +83,7 @@ def tensor_parallel(block: Block, elements: int, sequence_parallel: bool) -> Blo
             calls = PassCollectives((gather, *forward), (*again, *backward, scatter))
         else:
             calls = PassCollectives((*forward, scatter), (gather, *backward))
-        return replace(part, collectives=calls)
+        return part._replace(collectives=calls)
 
     return changed(block, joined)
 
@@ -95,7 +95,7 @@ def unfused(block: Block) -> Block:
         forward, backward = part.unfused
         if not forward.kernels + backward.kernels:
             return part
-        return replace(part, forward=part.forward + forward, backward=part.backward + backward)
+        return part._replace(forward=part.forward + forward, backward=part.backward + backward)
 
     return changed(block, apart)
 
@@ -118,16 +118,15 @@ def in_fp8(block: Block, recipe: Recipe) -> Block:
     def narrow(work: Work, cast: float) -> Work:
         gemms = tuple([(recipe.elements, gemm) for gemm in work.gemms])
         traffic, kernels = work.traffic_bytes + moved * cast, work.kernels + (recipe.kernels if cast else 0)
-        return replace(work, gemms=(), narrow_gemms=gemms, traffic_bytes=traffic, kernels=kernels)
+        return work._replace(gemms=(), narrow_gemms=gemms, traffic_bytes=traffic, kernels=kernels)
 
     def change(part: Part) -> Part:
         if part.narrow:
-            part = replace(part, output=part.output * sizes[part.narrow])
+            part = part._replace(output=part.output * sizes[part.narrow])
         if part.cast is None:
             return part
         forward, backward = part.cast
-        return replace(
-            part,
+        return part._replace(
             forward=narrow(part.forward, forward),
             backward=narrow(part.backward, backward),
             weights=narrow(part.weights, 0.0),

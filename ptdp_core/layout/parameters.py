@@ -1,11 +1,19 @@
 """The parameters that a pipeline rank's GPUs hold: of its chunks by name, and how many elements of which sort."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
 from ptdp_core.config import ModelConfig, TrainingConfig
-from ptdp_core.layers.blocks import LayerRun, block, embedding_parameters, ends, layer_parameters, output_parameters
+from ptdp_core.layers.blocks import (
+    LayerRun,
+    block,
+    embedding_parameters,
+    layer_parameters,
+    mtp_parameters,
+    output_parameters,
+)
 from ptdp_core.layers.parts import Parameter
 from ptdp_core.layout.stages import rank_kinds
 
@@ -42,21 +50,25 @@ class _Sums(NamedTuple):
 
     def by_rank(self, config: TrainingConfig) -> list[int]:
         """By pipeline rank, the elements of its layers and ends."""
+        if not self.embedding + self.output + sum(self.layers):
+            return [0] * config.parallel.p
         placement, ranks = config.parallel.placement, rank_kinds(config).elements(self.layers)
         ranks[placement.first] += self.embedding
         ranks[placement.last] += self.output + (self.copy if placement.first != placement.last else 0)
         return ranks
 
 
-@lru_cache(maxsize=256)
-def _sums(model: ModelConfig, t: int, expert_parts: int) -> tuple[_Sums, _Sums, _Sums, _Sums]:
-    """Sums over parameters on t tensor ranks, where a GPU has one of `expert_parts` parts of experts.
+@lru_cache(maxsize=1024)
+def _sums(model: ModelConfig, run: LayerRun) -> tuple[_Sums, _Sums, _Sums, _Sums]:
+    """Sums over a GPU's parameters.
 
     These are of all parameters, of experts, of those that every tensor rank holds whole, and of those of which each has
     a part of the gradients.
     """
-    layers = [block(model, LayerRun(), kind).parameters for kind in model.layer_kinds]
-    first, last = (end.parameters for end in ends(model, LayerRun(t=t)))
+    t, expert_parts = run.t, run.e * run.etp
+    layers = [block(model, run, kind).parameters for kind in model.layer_kinds]
+    whole = model if run.context.c == 1 else replace(model, seq=model.seq * run.context.c)
+    first, last = embedding_parameters(whole, t), (*output_parameters(model, t, True), *mtp_parameters(model))
 
     def sums(size: Callable[[Parameter], int]) -> _Sums:
         of_layers = [sum(map(size, parameters)) for parameters in layers]
@@ -76,8 +88,7 @@ def _sums(model: ModelConfig, t: int, expert_parts: int) -> tuple[_Sums, _Sums, 
 
 
 def _sums_of(config: TrainingConfig) -> tuple[_Sums, _Sums, _Sums, _Sums]:
-    parallel = config.parallel
-    return _sums(config.model, parallel.t, parallel.expert_parts)
+    return _sums(config.local_model, LayerRun.of(config.parallel))
 
 
 def rank_elements(config: TrainingConfig) -> list[int]:

@@ -20,7 +20,7 @@ def drawn(record):
 def swapped(parameters):
     """The layer with rows and columns exchanged in the two matrices of the MLP."""
     other = {COLUMN: ROW, ROW: COLUMN}
-    return tuple(replace(q, split=other[q.split]) if ".mlp." in q.name and len(q.shape) == 2 else q for q in parameters)
+    return tuple(q._replace(split=other[q.split]) if ".mlp." in q.name and len(q.shape) == 2 else q for q in parameters)
 
 
 def test_values(record):
