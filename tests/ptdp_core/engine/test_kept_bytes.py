@@ -1,0 +1,78 @@
+"""The bytes that the engine keeps of a layer for its backward pass, against those of the layer's table, exactly.
+
+The table counts Megatron-LM's fused operators. Where the engine's own operators keep other tensors, on a CPU, these are
+named here one by one, so that nothing that either of them keeps goes unnoticed.
+"""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from kernels import select
+from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.engine.groups import Groups
+from ptdp_core.engine.settings import EngineSettings, Settings
+from ptdp_core.engine.trainer import Trainer
+from ptdp_core.simulator.memory import layer_bytes
+
+S, B, H, A = 64, 2, 64, 4
+TOKENS, N, SCORES = S * B, S * B * H, B * A * S * S
+GPT = ModelConfig(layers=1, hidden=H, heads=A, seq=S, vocab=256)
+LLAMA = replace(
+    GPT,
+    kv_heads=2,
+    ffn_hidden=96,
+    activation="swiglu",
+    norm="rmsnorm",
+    positions="rotary",
+    tied_embeddings=False,
+    bias=False,
+)
+# What the engine keeps more of a layer of a GPT: mean and deviation of both norms in 16 bits.
+STATISTICS = 2 * 2 * 2 * TOKENS
+# Of dropout between layers the table has a mask of a byte an element, and the reference operators factors in bf16.
+MASKS, FACTORS = 2 * N, 2 * 2 * N
+# Of the scores the reference operators keep the softmax in fp32 in place of 16 bits, the causal mask, one for all heads,
+# and of their dropout factors in bf16 in place of a mask of a byte.
+SOFTMAX, CAUSAL, DROPPED = (4 - 2) * SCORES, S * S, (2 - 1) * SCORES
+# PyTorch's RMSNorm on a CPU: input and result in fp32 and a deviation, beside what the linear behind it reads.
+RMS_NORMS = 2 * ((4 + 4 + 2 - 2 - 2) * N + 4 * TOKENS)
+# Queries and keys both before and after they are turned; silu(gate), which is computed apart.
+TURNED, SILU = 2 * TOKENS * (A + 2) * H // A, 2 * TOKENS * 96
+
+
+def kept_bytes(model: ModelConfig, parallel: ParallelConfig, engine: EngineSettings) -> int:
+    """The bytes that autograd keeps of a microbatch, those of parameters apart."""
+    trainer = Trainer(Settings(model, parallel, engine), Groups.alone(), select("reference"))
+    parameters = {parameter.untyped_storage().data_ptr() for parameter in trainer.chunks[0].parameters()}
+    kept: dict[int, torch.UntypedStorage] = {}
+
+    def keep(x: torch.Tensor) -> torch.Tensor:
+        kept[x.untyped_storage().data_ptr()] = x.untyped_storage()
+        return x
+
+    tokens = torch.zeros(parallel.b, model.seq, dtype=torch.long)
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
+        trainer.chunks[0](None, tokens, tokens)
+    return sum(storage.nbytes() for place, storage in kept.items() if place not in parameters)
+
+
+@pytest.mark.parametrize(
+    ("model", "attention", "dropout", "recompute", "of_its_own"),
+    [
+        (GPT, "sdpa", 0.0, "none", STATISTICS - MASKS),
+        (GPT, "sdpa", 0.1, "full", 0),
+        (GPT, "operators", 0.1, "none", STATISTICS - MASKS + FACTORS + SOFTMAX + CAUSAL + DROPPED),
+        (GPT, "operators", 0.1, "selective", STATISTICS - MASKS + FACTORS),
+        (LLAMA, "sdpa", 0.0, "none", RMS_NORMS + TURNED + SILU),
+        (LLAMA, "sdpa", 0.0, "full", 0),
+    ],
+)
+def test_a_layer_keeps_what_its_table_says(
+    model: ModelConfig, attention: str, dropout: float, recompute: str, of_its_own: int
+) -> None:
+    parallel = ParallelConfig(b=B, B=B, recompute=recompute, attention=attention)
+    engine = EngineSettings(dtype="bf16", dropout=dropout)
+    one, two = (kept_bytes(replace(model, layers=layers), parallel, engine) for layers in (1, 2))
+    assert two - one == layer_bytes(TrainingConfig(model, parallel)).kept + of_its_own
