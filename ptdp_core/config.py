@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from ptdp_core.errors import ConfigurationError
-from ptdp_core.fields import check_fields, counted, described
+from ptdp_core.fields import check_fields, counted, counted_later, described, described_later
 from ptdp_core.pipeline_layout import layout_of, stage_sizes
 from ptdp_core.schedules import StagePlacement, check_schedule, default_schedule, definition, placement_of
 
@@ -48,89 +48,100 @@ class ModelConfig:
     A size of 0 follows from the others: use `query_groups` and `mlp_width`.
     """
 
-    layers: int = counted("Transformer layers, l.")
-    hidden: int = counted("Hidden size, h.")
-    heads: int = counted("Attention heads, a; they divide h.")
-    seq: int = counted("Sequence length in tokens, s.", 2048)
-    vocab: int = counted("Vocabulary size without padding, V.", 51200)
-    kv_heads: int = counted(
+    layers: int = counted("Transformer layers, l.", words="Layers", letter="l")
+    hidden: int = counted("Hidden size, h.", words="Hidden size", letter="h")
+    heads: int = counted("Attention heads, a; they divide h.", words="Attention heads", letter="a")
+    seq: int = counted("Sequence length in tokens, s.", 2048, words="Sequence length", letter="s", unit="tokens")
+    vocab: int = counted("Vocabulary size without padding, V.", 51200, words="Vocabulary", letter="V", unit="tokens")
+    kv_heads: int = counted_later(
         "Key/value heads, each shared by a group of query heads (grouped-query attention); 0: as many as heads.",
         0,
-        later=True,
+        words="Key/value heads",
     )
-    ffn_hidden: int = counted("Width of the MLP between its two linears; 0: 4h.", 0, later=True)
-    activation: str = described(
+    ffn_hidden: int = counted_later("Width of the MLP between its two linears; 0: 4h.", 0, words="Width of the MLP")
+    activation: str = described_later(
         "'gelu', or 'swiglu' for a gated MLP: silu(x W_gate) * (x W_up), whose first linear is twice as wide.",
         "gelu",
         choices=("gelu", "swiglu"),
-        later=True,
+        words="Activation",
     )
-    norm: str = described(
+    norm: str = described_later(
         "'layernorm', or 'rmsnorm', which subtracts no mean and has no bias.",
         "layernorm",
         choices=("layernorm", "rmsnorm"),
-        later=True,
+        words="Normalisation",
     )
-    positions: str = described(
+    positions: str = described_later(
         "'learned' adds a table to the embedding, 'rotary' turns queries and keys by their positions.",
         "learned",
         choices=("learned", "rotary"),
-        later=True,
+        words="Positions",
     )
-    rope_theta: float = described(
+    rope_theta: float = described_later(
         "Base of the rotary frequencies: theta^(-2i/d) for a head of size d.",
         1e4,
         above=0,
         wrong="not a positive number",
         fix="10000.0",
-        later=True,
+        words="Rotary base",
+        letter="θ",
     )
-    tied_embeddings: bool = described("Whether the output layer is the word embedding.", True, later=True)
-    bias: bool = described("Whether linear layers have biases.", True, later=True)
-    head_dim: int = counted("Size of an attention head; 0: h/a.", 0, later=True)
-    qk_norm: bool = described(
+    tied_embeddings: bool = described_later(
+        "Whether the output layer is the word embedding.", True, words="Tied embeddings"
+    )
+    bias: bool = described_later("Whether linear layers have biases.", True, words="Biases")
+    head_dim: int = counted_later("Size of an attention head; 0: h/a.", 0, words="Size of a head")
+    qk_norm: bool = described_later(
         "Whether every head's queries and keys are normalised, as by `norm`, before they meet (Qwen3).",
         False,
-        later=True,
+        words="Normalised queries and keys",
     )
-    experts: int = counted("Experts of a layer, E, in its MLP's place; 0: none.", 0, later=True)
-    experts_per_token: int = counted("Experts that a token goes through, k; at most E.", 0, later=True)
-    expert_ffn_hidden: int = counted("Width of an expert between its two linears; 0: that of the MLP.", 0, later=True)
-    shared_expert_ffn_hidden: int = counted("Width of an expert that every token goes through; 0: none.", 0, later=True)
-    dense_layers: int = counted("First layers that keep their MLP.", 0, later=True)
-    router: str = described(
+    experts: int = counted_later("Experts of a layer, E, in its MLP's place; 0: none.", 0, words="Experts", letter="E")
+    experts_per_token: int = counted_later(
+        "Experts that a token goes through, k; at most E.", 0, words="Experts of a token", letter="k"
+    )
+    expert_ffn_hidden: int = counted_later(
+        "Width of an expert between its two linears; 0: that of the MLP.", 0, words="Width of an expert"
+    )
+    shared_expert_ffn_hidden: int = counted_later(
+        "Width of an expert that every token goes through; 0: none.", 0, words="Width of the shared expert"
+    )
+    dense_layers: int = counted_later("First layers that keep their MLP.", 0, words="Layers without experts")
+    router: str = described_later(
         "Weights of a token's experts: 'softmax_after' over the outputs of the k chosen, 'softmax_before' over all E, "
         "of which the k are used as they are, 'sigmoid' of each of the k over their sum.",
         "softmax_after",
         choices=("softmax_after", "softmax_before", "sigmoid"),
-        later=True,
+        words="Router",
     )
-    auxiliary_loss: float = described(
+    auxiliary_loss: float = described_later(
         "Coefficient of the loss that balances the experts (Fedus et al. 2021, equation 4); loss lines leave it out.",
         0.0,
         least=0,
-        later=True,
+        words="Balancing loss",
     )
 
-    kv_latent: int = counted(
+    kv_latent: int = counted_later(
         "Size of the vector that keys and values of all heads are made from (multi-head latent attention); 0: from the "
         "layer's input. Simulated only.",
         0,
-        later=True,
+        words="Latent of keys and values",
     )
-    query_latent: int = counted(
-        "Size of the vector that queries are made from, with kv_latent; 0: from the layer's input.", 0, later=True
+    query_latent: int = counted_later(
+        "Size of the vector that queries are made from, with kv_latent; 0: from the layer's input.",
+        0,
+        words="Latent of queries",
     )
-    rotary_dim: int = counted(
+    rotary_dim: int = counted_later(
         "Size of the part that positions turn, beside `head_dim`, with kv_latent; all heads share that of the key.",
         0,
-        later=True,
+        words="Turned part of a head",
     )
-    mtp_layers: int = counted(
+    mtp_layers: int = counted_later(
         "Further layers behind the last, each of which predicts one more token (multi-token prediction). Simulated "
         "only.",
         0,
-        later=True,
+        words="Layers of multi-token prediction",
     )
 
     def __post_init__(self) -> None:
@@ -263,96 +274,145 @@ class ModelConfig:
 class ParallelConfig:
     """How one training iteration is spread over n = p*t*c*d GPUs and carried out (Sections 2 to 4)."""
 
-    p: int = counted("Pipeline-parallel size: stages that the layers are divided into.", 1)
-    t: int = counted("Tensor-parallel size: GPUs that share each layer; it divides the attention heads.", 1)
-    d: int = counted("Data-parallel size: replicas of the model.", 1)
-    c: int = counted(
+    p: int = counted(
+        "Pipeline-parallel size: stages that the layers are divided into.",
+        1,
+        words="Pipeline stages",
+        unit="GPUs",
+        group="Layout",
+    )
+    t: int = counted(
+        "Tensor-parallel size: GPUs that share each layer; it divides the attention heads.",
+        1,
+        words="Tensor parallelism",
+        unit="GPUs",
+        group="Layout",
+    )
+    d: int = counted(
+        "Data-parallel size: replicas of the model.", 1, words="Data parallelism", unit="replicas", group="Layout"
+    )
+    c: int = counted_later(
         "Context-parallel size: GPUs that share each sequence, with two of its 2c chunks each; 2c divides s.",
         1,
-        later=True,
+        words="Context parallelism",
+        unit="GPUs",
+        group="Layout",
     )
-    context_exchange: str = described(
+    context_exchange: str = described_later(
         "How context-parallel GPUs attend to others' chunks: 'all_gather' of keys and values, 'ring', which passes "
         "them on while it attends, or 'all_to_all', by which each gets all of the sequence for 1/c of its heads.",
         "all_gather",
         choices=("all_gather", "ring", "all_to_all"),
-        later=True,
+        words="Exchange of context parallelism",
     )
-    v: int = counted("Model chunks on each device; more than 1 if the schedule interleaves (Section 2.2.2).", 1)
-    b: int = counted("Microbatch size in sequences.", 1)
-    B: int = counted("Global batch size in sequences, a multiple of d*b.", 1)
+    v: int = counted(
+        "Model chunks on each device; more than 1 if the schedule interleaves (Section 2.2.2).",
+        1,
+        words="Model chunks on a GPU",
+        group="Schedule",
+    )
+    b: int = counted("Microbatch size in sequences.", 1, words="Microbatch size", unit="sequences", group="Layout")
+    B: int = counted(
+        "Global batch size in sequences, a multiple of d*b.", 1, words="Batch size", unit="sequences", group="Layout"
+    )
     schedule: str = described(
         "Pipeline schedule: a name that `reproduce schedule` lists, or a table of one's own (.csv, .txt); by default "
         "1f1b for v = 1 and interleaved for v > 1.",
         "",
+        words="Pipeline schedule",
+        group="Schedule",
     )
-    pipeline_layout: str = described(
+    pipeline_layout: str = described_later(
         "Layers of each stage as Megatron-Core writes them: 'Et*3|(t*4|)*6t*3L', E the embedding, t a layer, L the "
         "loss, | the end of a stage, which may hold no layer; by default as even as can be.",
         "",
-        later=True,
+        words="Layers of the stages",
+        group="Schedule",
     )
     scatter_gather: bool = described(
-        "Send boundary tensors in t parts, where p > 1 and t > 1 (Section 4.1); void with sequence_parallel.", True
+        "Send boundary tensors in t parts, where p > 1 and t > 1 (Section 4.1); void with sequence_parallel.",
+        True,
+        words="Scatter/gather messages",
     )
-    sequence_parallel: bool = described(
+    sequence_parallel: bool = described_later(
         "Cut layer norms, dropout and what lies between layers along the sequence: tensor ranks compute and keep 1/t "
         "each (Korthikanti et al. 2022); t divides s. Without effect for t = 1.",
         False,
-        later=True,
+        words="Sequence parallelism",
     )
     recompute: str = described(
         "What runs again in the backward pass: 'full' whole layers (Section 3.5), 'selective' the attention core "
         "(Korthikanti et al. 2022), 'none' nothing; 'auto' as little as a GPU's memory allows (on CPUs whole layers).",
         "full",
         choices=("full", "selective", "none", "auto"),
+        words="Recomputation",
     )
     checkpoint_layers: int = counted(
-        "Layers that are recomputed together from one kept input, with recompute='full'.", 1
+        "Layers that are recomputed together from one kept input, with recompute='full'.",
+        1,
+        words="Recomputed together",
+        unit="layers",
     )
     distribute_checkpointed_activations: bool = described(
         "Keep 1/t of each recomputed block's input on every tensor rank, and gather it before the block runs again.",
         False,
+        words="Kept inputs shared by tensor ranks",
     )
-    fused: bool = described("Fuse the operators of Section 4.2; otherwise each runs by itself.", True)
-    attention: str = described(
+    fused: bool = described(
+        "Fuse the operators of Section 4.2; otherwise each runs by itself.", True, words="Fused operators"
+    )
+    attention: str = described_later(
         "'operators' builds attention as in the paper; 'sdpa' is PyTorch's own, which never writes the [s, s] scores "
         "(and leaves recompute='selective' nothing to do) and draws other masks; 'auto' is sdpa on a GPU, if fused.",
         "operators",
         choices=("operators", "sdpa", "auto"),
-        later=True,
+        words="Attention",
     )
-    fp8_recipe: str = described(
+    fp8_recipe: str = described_later(
         "FP8 for the linears of layers, by its scaling: 'delayed' or 'tensorwise' one scale a tensor, 'blockwise' one "
         "for 128 elements, 'mxfp8' one for 32; 'nvfp4' of 4 bits one for 16. It and 'delayed' are simulated only.",
         "none",
         choices=("none", "delayed", "tensorwise", "blockwise", "mxfp8", "nvfp4"),
-        later=True,
+        words="FP8 for linears",
     )
     data_parallel: str = described(
         "'local' all-reduces gradients after the flush, 'torch' in buckets during the last backward pass; 'zero2' "
         "keeps 1/d of them (simulated only); 'zero3' shards all states, without model parallelism (Section 5.2).",
         "local",
         choices=("local", "torch", "zero2", "zero3"),
+        words="Gradient reduction",
     )
     sharded_optimizer: bool = described(
         "ZeRO-1: shard the optimizer's states over the d replicas, with c > 1 over the d*c GPUs with the same weights.",
         False,
+        words="Sharded optimizer (ZeRO-1)",
     )
-    e: int = counted("Expert-parallel size: groups of GPUs with different experts, among d*c*t/etp.", 1, later=True)
-    etp: int = counted("Tensor-parallel size inside experts: t, or 1 with sequence_parallel; 0: t.", 0, later=True)
-    capacity_factor: float = described(
+    e: int = counted_later(
+        "Expert-parallel size: groups of GPUs with different experts, among d*c*t/etp.",
+        1,
+        words="Expert parallelism",
+        unit="GPUs",
+        group="Layout",
+    )
+    etp: int = counted_later(
+        "Tensor-parallel size inside experts: t, or 1 with sequence_parallel; 0: t.",
+        0,
+        words="Tensor ranks of an expert",
+        unit="GPUs",
+        group="Layout",
+    )
+    capacity_factor: float = described_later(
         "Most tokens of a rank's microbatch that an expert takes, over the mean; the others skip it. 0: it takes all "
         "(dropless).",
         0.0,
         least=0,
-        later=True,
+        words="Capacity of an expert",
     )
-    expert_imbalance: float = described(
+    expert_imbalance: float = described_later(
         "Tokens of the busiest expert-parallel rank over the mean, 1 to 1.5 or so; simulated only.",
         1.0,
         least=1,
-        later=True,
+        words="Imbalance of experts",
     )
 
     def __post_init__(self) -> None:

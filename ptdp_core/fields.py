@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Hashable
 from dataclasses import MISSING, Field, field, fields
-from functools import lru_cache
+from functools import lru_cache, partial
 from textwrap import fill
 from typing import Any, cast, get_args
 
@@ -25,22 +25,31 @@ def described(
     wrong: str = "",
     fix: str = "",
     later: bool = False,
+    group: str = "",
+    words: str = "",
+    letter: str = "",
+    unit: str = "",
 ) -> Any:
     """A dataclass field with a sentence about itself and what it may be; without `default` a value is required.
 
     A word is one of `choices`. A number is at least `least`, or above `above`, and at most `most`, or below `below`; a
     default is allowed in any case: 0 for a size that follows from others. An error says that another value "is `wrong`;
     ...; try `fix`", where `check_fields` has no better words. `later` marks what came after the paper: records name it
-    only where it is not at its default (`TrainingConfig.to_plain`).
+    only where it is not at its default (`TrainingConfig.to_plain`). People call it `words`, with the paper's letter and
+    the unit if it has one; it stands among those of a `group`, by default that of its class.
     """
     ends = {"least": least, "most": most, "above": above, "below": below}
     rule = {"choices": choices, **ends, "wrong": wrong, "fix": fix}
-    return field(default=default, metadata={"description": description, "later": later, **rule})
+    shown = {"group": group, "words": words, "letter": letter, "unit": unit}
+    return field(default=default, metadata={"description": description, "later": later, **rule, **shown})
 
 
-def counted(description: str, default: Any = MISSING, *, later: bool = False) -> Any:
+def counted(description: str, default: Any = MISSING, **more: Any) -> Any:
     """A `described` field that is a positive whole number."""
-    return described(description, default, least=1, most=LARGEST, wrong="not a positive whole number", later=later)
+    return described(description, default, least=1, most=LARGEST, wrong="not a positive whole number", **more)
+
+
+described_later, counted_later = partial(described, later=True), partial(counted, later=True)
 
 
 def descriptions(part: type) -> dict[str, str]:

@@ -3,7 +3,6 @@
 What a field is and may be comes from its definition (`ptdp_core.config`).
 """
 
-from collections.abc import Mapping
 from dataclasses import MISSING, Field
 from dataclasses import fields as dataclass_fields
 from functools import cache
@@ -24,66 +23,9 @@ class Label(NamedTuple):
     unit: str = ""
 
 
-GROUPS: Mapping[str, Mapping[str, Label]] = {
-    "Layout": {
-        "p": Label("Pipeline stages", "p", "GPUs"),
-        "t": Label("Tensor parallelism", "t", "GPUs"),
-        "d": Label("Data parallelism", "d", "replicas"),
-        "B": Label("Batch size", "B", "sequences"),
-        "b": Label("Microbatch size", "b", "sequences"),
-        "c": Label("Context parallelism", "c", "GPUs"),
-        "e": Label("Expert parallelism", "e", "GPUs"),
-        "etp": Label("Tensor ranks of an expert", "", "GPUs"),
-    },
-    "Schedule": {
-        "schedule": Label("Pipeline schedule"),
-        "v": Label("Model chunks on a GPU", "v"),
-        "pipeline_layout": Label("Layers of the stages"),
-    },
-    "Techniques": {
-        "recompute": Label("Recomputation"),
-        "checkpoint_layers": Label("Recomputed together", "", "layers"),
-        "distribute_checkpointed_activations": Label("Kept inputs shared by tensor ranks"),
-        "sequence_parallel": Label("Sequence parallelism"),
-        "data_parallel": Label("Gradient reduction"),
-        "sharded_optimizer": Label("Sharded optimizer (ZeRO-1)"),
-        "scatter_gather": Label("Scatter/gather messages"),
-        "fused": Label("Fused operators"),
-        "attention": Label("Attention"),
-        "fp8_recipe": Label("FP8 for linears"),
-        "context_exchange": Label("Exchange of context parallelism"),
-        "capacity_factor": Label("Capacity of an expert"),
-        "expert_imbalance": Label("Imbalance of experts"),
-    },
-    "Model": {
-        "layers": Label("Layers", "l"),
-        "hidden": Label("Hidden size", "h"),
-        "heads": Label("Attention heads", "a"),
-        "seq": Label("Sequence length", "s", "tokens"),
-        "vocab": Label("Vocabulary", "V", "tokens"),
-        "kv_heads": Label("Key/value heads"),
-        "ffn_hidden": Label("Width of the MLP"),
-        "activation": Label("Activation"),
-        "norm": Label("Normalisation"),
-        "positions": Label("Positions"),
-        "rope_theta": Label("Rotary base", "θ"),
-        "tied_embeddings": Label("Tied embeddings"),
-        "bias": Label("Biases"),
-        "head_dim": Label("Size of a head"),
-        "qk_norm": Label("Normalised queries and keys"),
-        "experts": Label("Experts", "E"),
-        "experts_per_token": Label("Experts of a token", "k"),
-        "expert_ffn_hidden": Label("Width of an expert"),
-        "shared_expert_ffn_hidden": Label("Width of the shared expert"),
-        "dense_layers": Label("Layers without experts"),
-        "kv_latent": Label("Latent of keys and values"),
-        "query_latent": Label("Latent of queries"),
-        "rotary_dim": Label("Turned part of a head"),
-        "mtp_layers": Label("Layers of multi-token prediction"),
-        "router": Label("Router"),
-        "auxiliary_loss": Label("Balancing loss"),
-    },
-}
+GROUPS = ("Layout", "Schedule", "Techniques", "Model")
+
+
 ACRONYMS = {
     "allreduce": "all-reduce",
     "gemm": "GEMM",
@@ -95,17 +37,25 @@ ACRONYMS = {
 }
 PREFIXED = ("B", "B/s", "FLOP/s", "s")
 PREFIXES = {-3: "n", -2: "µ", -1: "m", 0: "", 1: "k", 2: "M", 3: "G", 4: "T", 5: "P"}
-LABELS = {name: label for group in GROUPS.values() for name, label in group.items()}
+_FIELDS = [
+    (item.metadata["group"] or usual, item)
+    for part, usual in ((ParallelConfig, "Techniques"), (ModelConfig, "Model"))
+    for item in dataclass_fields(part)
+]
+_IN_ORDER = sorted(_FIELDS, key=lambda field: GROUPS.index(field[0]))
+LABELS = {
+    item.name: Label(
+        item.metadata["words"], item.metadata["letter"] or item.name * (len(item.name) == 1), item.metadata["unit"]
+    )
+    for _, item in _IN_ORDER
+}
 
 
 @cache
 def offered() -> dict[str, dict[str, Any]]:
     """Every field by name, in the order of the form: group, words, and what its definition says."""
-    defined = {field.name: field for part in (ModelConfig, ParallelConfig) for field in dataclass_fields(part)}
     return {
-        name: {"group": group, **label._asdict(), **_definition(defined[name])}
-        for group, labels in GROUPS.items()
-        for name, label in labels.items()
+        item.name: {"group": group, **LABELS[item.name]._asdict(), **_definition(item)} for group, item in _IN_ORDER
     }
 
 

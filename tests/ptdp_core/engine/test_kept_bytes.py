@@ -33,8 +33,8 @@ LLAMA = replace(
 STATISTICS = 2 * 2 * 2 * TOKENS
 # Of dropout between layers the table has a mask of a byte an element, and the reference operators factors in bf16.
 MASKS, FACTORS = 2 * N, 2 * 2 * N
-# Of the scores the reference operators keep the softmax in fp32 in place of 16 bits, the causal mask, one for all heads,
-# and of their dropout factors in bf16 in place of a mask of a byte.
+# Of the scores the reference operators keep the softmax in fp32 in place of 16 bits, the causal mask once for all
+# heads, and of their dropout factors in bf16 in place of a mask of a byte.
 SOFTMAX, CAUSAL, DROPPED = (4 - 2) * SCORES, S * S, (2 - 1) * SCORES
 # PyTorch's RMSNorm on a CPU: input and result in fp32 and a deviation, beside what the linear behind it reads.
 RMS_NORMS = 2 * ((4 + 4 + 2 - 2 - 2) * N + 4 * TOKENS)
