@@ -5,7 +5,7 @@ Compared are the values themselves, or each one over that of other points, or le
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import fsum
 from typing import Any
 
@@ -69,7 +69,8 @@ class Bounded:
 
         Where some points lack one, a sentence about every point can still be wrong for the others.
         """
-        values, missing = self.values(results.papers() if self.of_paper and self.over != PUBLISHED else results)
+        seen = results.papers() if self.of_paper and self.over != PUBLISHED else results
+        values, missing = self.values(seen)
         slack = self._rounding(results) if self.to_the_digits else {}
         judged = REDUCED[self.which](list(values.values()))
         if self.which == MOST:
@@ -93,7 +94,9 @@ class Bounded:
                 return Judgement("inconclusive", text, numbers, missing=True)
         if not holds and self.miss:
             return Judgement("inconclusive", f"missed, but {self.miss}: {text}", numbers)
-        return judge(holds, text, numbers)
+        if not holds and self.of_paper and self._holds_to_the_digits(seen, values):
+            return Judgement("inconclusive", f"missed, but not beyond the digits printed: {text}", numbers)
+        return replace(judge(holds, text, numbers), missing=bool(missing))
 
     def allows(self, value: float, slack: float = 0.0) -> bool:
         """Whether a value lies within the bounds, each wider by `slack`."""
@@ -168,6 +171,39 @@ class Bounded:
         several = len(others) > 1
         return {f"{name} over {which}" if several else name: value / each for which, each in others.items()}
 
+    def _holds_to_the_digits(self, results: Results, values: Mapping[str, float]) -> bool:
+        """Whether what the paper prints of these values may be rounded from numbers that agree with the sentence."""
+        if not isinstance(self.over, Mapping) or self.which == MOST:
+            return False
+        slacks: dict[str, float] = {}
+        for point in self._chosen(results):
+            name = f"{point.series} {point.label}".strip()
+            others = self._partners(results, point, self.over)
+            for other in others:
+                key = f"{name} over {other.series}" if len(others) > 1 else name
+                slacks[key] = values.get(key, 0.0) * (self._half_a_digit(point) + self._half_a_digit(other))
+        judged = REDUCED[self.which](list(values.values()))
+        wider = [slacks[name] for name in values] if self.which == "every" else [max(slacks.values())]
+        return all(map(self.allows, judged, wider))
+
+    def alone(self, results: Results) -> list[Results]:
+        """Of a sentence about every point: each point that misses, with what it is held against, as results."""
+        if self.which != "every" or self.of_paper:
+            return []
+        parts = []
+        for point in self._chosen(results):
+            keys = {point.key}
+            for asked in (self.over, self.less):
+                if isinstance(asked, Mapping):
+                    keys |= {other.key for other in self._partners(results, point, asked)}
+            part = replace(results, points=tuple(each for each in results.points if each.key in keys))
+            try:
+                if not all(map(self.allows, self._of_point(part, point).values())):
+                    parts.append(part)
+            except MissingResultError:
+                continue
+        return parts
+
     def _chosen(self, results: Results) -> list[PointResult]:
         """The points that are judged."""
         chosen = [point for point in results.points if is_one(point, self.of)]
@@ -183,22 +219,25 @@ class Bounded:
 
     def _rounding(self, results: Results) -> dict[str, float]:
         """Half a unit of the last digit printed, over what is printed, by point."""
-        return {
-            f"{point.series} {point.label}".strip(): ROUNDING
-            * fsum(point.paper[metric].quantum or 0.0 for metric in self.metrics)
-            / 2
-            / abs(self._printed(point))
-            for point in self._chosen(results)
-        }
+        return {f"{point.series} {point.label}".strip(): self._half_a_digit(point) for point in self._chosen(results)}
 
-    def _others(self, results: Results, point: PointResult, asked: Mapping[str, Any]) -> dict[str, float]:
-        """What a point is held against, by series: one value, or as many as a list asks for."""
+    def _half_a_digit(self, point: PointResult) -> float:
+        """Half a unit of the last digit that the paper prints of a point, over what is printed."""
+        units = fsum(point.paper[metric].quantum or 0.0 for metric in self.metrics)
+        return ROUNDING * units / 2 / abs(self._printed(point))
+
+    def _partners(self, results: Results, point: PointResult, asked: Mapping[str, Any]) -> list[PointResult]:
+        """The points that a point is held against: one, or as many as a list asks for. Raises `MissingResultError`."""
         same = getattr(point, self.match)
         others = [other for other in results.points if getattr(other, self.match) == same and is_one(other, asked)]
         one = not any(isinstance(value, list) for value in asked.values())
         if not others or (one and len(others) != 1):
             raise MissingResultError(f"{len(others)} points are {_said(asked)} at {same}")
-        return {other.series: self._value(results, other) for other in others}
+        return others
+
+    def _others(self, results: Results, point: PointResult, asked: Mapping[str, Any]) -> dict[str, float]:
+        """What a point is held against, by series."""
+        return {other.series: self._value(results, other) for other in self._partners(results, point, asked)}
 
 
 def is_one(point: PointResult, asked: Mapping[str, Any]) -> bool:

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from math import fsum
+from math import fsum, log
 
 from reproduce.experiment import fidelity
 from reproduce.experiment.alternatives import readings, spread
 from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.bounded import Bounded
 from reproduce.experiment.claims import Claim, Judgement
 from reproduce.experiment.made_of import COUNTED, names_of
 from reproduce.experiment.predictions import counted, where
@@ -88,11 +89,15 @@ def within_margins(claim: Claim, results: Results) -> Judgement:
     if unknown := sorted(read.metrics & results.unknown):
         text = f"{judged.verdict} as simulated, but nobody knows the simulator's errors on {', '.join(unknown)}"
         return replace(judged, verdict="inconclusive", explanation=f"{text}; {judged.explanation}")
-    if nearest := _nearest_other_verdict(claim, results, judged.verdict, _alternatives(claim, results, by, read)):
+    ways = _alternatives(claim, results, by, read)
+    nearest, but = _nearest_other_verdict(claim, results, judged, ways), "not"
+    if nearest is None:
+        nearest, but = _each_by_itself(claim, results, judged, by, read), "each that misses holds by itself, the last"
+    if nearest:
         other, share = nearest
         origin = {"simulated": "as simulated", "measured": "as measured", "paper": "by the values as printed"}[by]
         whose = {"simulated": "the simulator is", "measured": "the samples are", "paper": "the values are"}[by]
-        text = f"{judged.verdict} {origin}, but not if {other.described(share)}, and {whose} sure of that only to"
+        text = f"{judged.verdict} {origin}, but {but} if {other.described(share)}, and {whose} sure of that only to"
         return replace(judged, verdict="inconclusive", explanation=f"{text} {other.sure_to}; {judged.explanation}")
     if judged.set_with:
         were = f"{', '.join(judged.set_with)} {'were' if len(judged.set_with) > 1 else 'was'} set with these numbers"
@@ -133,16 +138,17 @@ def _alternatives(claim: Claim, results: Results, by: str, read: Read) -> list[A
 
 
 def _nearest_other_verdict(
-    claim: Claim, results: Results, verdict: str, ways: Sequence[Alternative]
+    claim: Claim, results: Results, judged: Judgement, ways: Sequence[Alternative]
 ) -> tuple[Alternative, float] | None:
     """The alternative with another verdict that is the nearest to the results, and the share of the way to it.
 
-    A number that is missing is no other verdict.
+    A number that is missing is no other verdict, unless it was missing before.
     """
+    verdict = judged.verdict
 
     def is_other(way: Alternative, share: float) -> bool:
         other = _judged(claim, way.moved_by(share))
-        return other is not None and not other.missing and other.verdict != verdict
+        return other is not None and (judged.missing or not other.missing) and other.verdict != verdict
 
     def nearest(ways: Sequence[Alternative], steps: int) -> tuple[Alternative, float] | None:
         for step in range(1, steps + 1):
@@ -162,6 +168,24 @@ def _nearest_other_verdict(
     many = [way for way in ways if len(way.keys) != 1]
     found = (nearest(many, steps), nearest(single, max(1, min(steps, MOST_LOOKS // max(1, len(single))))))
     return min(filter(None, found), key=lambda way: way[1], default=None)
+
+
+def _each_by_itself(
+    claim: Claim, results: Results, judged: Judgement, by: str, read: Read
+) -> tuple[Alternative, float] | None:
+    """The farthest move with which a point that misses would hold, if each of them may hold by itself.
+
+    The errors of points are their own: several that miss contradict a sentence no more than the worst of them does.
+    """
+    if judged.verdict != "contradicted" or not isinstance(claim.judge, Bounded):
+        return None
+    found = []
+    for part in claim.judge.alone(results):
+        nearest = _nearest_other_verdict(claim, part, judged, _alternatives(claim, part, by, read))
+        if nearest is None:
+            return None
+        found.append(nearest)
+    return max(found, key=lambda way: way[1] * abs(log(way[0].factor)), default=None)
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,15 @@
 """Claims that are data, judged on a few points: what is compared, what a missing value or a miss makes of it."""
 
+from dataclasses import replace
+from functools import partial
+
 import pytest
 
+from reproduce.experiment import judging
 from reproduce.experiment.bounded import PUBLISHED, Bounded
+from reproduce.experiment.claims import Claim
 from reproduce.experiment.metrics import METRICS
-from reproduce.experiment.results import MissingResultError, Results
+from reproduce.experiment.results import Alternative, MissingResultError, Results
 from results.records import Metric, PaperValue, PointResult
 
 SERIES = ("ours", "theirs", "third")
@@ -116,3 +121,48 @@ def test_bounds_are_said_in_the_units_shown():
     assert percent.tolerance == "each model FLOPs utilization: at least 54.15%"
     assert points.tolerance.endswith(": at most 1 points")
     assert Bounded(("peak_memory",), {"at_least": 80e9}, shown=METRICS).tolerance.endswith(": at least 80 GB")
+
+
+@pytest.mark.parametrize(("ours", "verdict"), [(2.5, "holds"), (2.4, "inconclusive"), (2.3, "paper inconsistent")])
+def test_what_a_paper_prints_contradicts_it_beyond_the_digits_printed_alone(ours, verdict):
+    """At least 1.25 times 2.0, both printed to 0.1: 2.4 may be 2.45, over 1.95 that is 1.256; 2.3 at most 1.205."""
+    points = [
+        replace(point, paper={"tokens_per_s": PaperValue(value, "tokens/s", "table", quantum=0.1)})
+        for point, value in zip(results(ours=(1.0, 1.0), theirs=(1.0, 1.0)).points, (ours, 2.6, 2.0, 2.0), strict=True)
+    ]
+    printed = judge(over={"series": "theirs"}, bounds={"at_least": 1.25}, of_paper=True)
+    assert printed(Results(tuple(points), "simulated")).verdict == verdict
+
+
+def within(share):
+    """What moves each point alone by this share."""
+
+    def moved(results):
+        for point in results.points:
+            for factor in (1 + share, 1 / (1 + share)):
+                yield Alternative(point.label, factor, partial(one_moved, results, point, factor))
+
+    def one_moved(results, chosen, factor, part):
+        value = chosen.metrics["tokens_per_s"].value * factor**part if chosen.status == "ok" else 0.0
+        moved = replace(chosen, metrics={"tokens_per_s": Metric(value, "tokens/s", "simulated")})
+        return Results(tuple(moved if point.key == chosen.key else point for point in results.points), "simulated")
+
+    return moved
+
+
+@pytest.mark.parametrize(("margin", "verdict"), [(0.06, "inconclusive"), (0.04, "contradicted")])
+def test_several_points_that_miss_contradict_no_more_than_the_worst(margin, verdict):
+    """At least 1: 0.95 is 5.3% below, and the other 2.0%."""
+    missing = replace(results(ours=(0.98, 0.95)), moved=within(margin))
+    claim = Claim("c", "S.", "Section 1", "simulated", None, judge(bounds={"at_least": 1}))
+    judged = judging.judge(claim, missing)
+    assert judged.verdict == verdict
+    assert ("each that misses holds by itself, the last if m=16 is 5.3% higher" in judged.explanation) == (
+        verdict == "inconclusive"
+    )
+
+
+def test_a_verdict_without_some_points_flips_as_soon_as_the_others_agree():
+    undecided = replace(results(ours=(0.98, None)), moved=within(0.06))
+    claim = Claim("c", "S.", "Section 1", "simulated", None, judge(bounds={"at_least": 1}))
+    assert judging.judge(claim, undecided).verdict == "inconclusive"
