@@ -32,10 +32,9 @@ def bias_dropout_add(
 
     Raises `TypeError` or `ValueError` for input that the formula at the top of this file does not cover.
     """
-    checks.floating("x", x, device)
-    checks.like("bias", bias, "x", x, (x.shape[-1],))
-    checks.like("residual", residual, "x", x, tuple(x.shape))
-    checks.probability(p)
+    checks.operands(device, x, {"bias": bias}, residual=residual)
+    if p:
+        checks.probability(p)
     p = float(p) if training else 0.0
     if implementation == "reference":
         return OPERATOR(implementation, x, bias, residual, p)

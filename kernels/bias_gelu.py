@@ -29,8 +29,7 @@ def bias_gelu(implementation: str, device: torch.device, x: Tensor, bias: Tensor
 
     Raises `TypeError` or `ValueError` unless x is a floating-point tensor and bias is [h], alike in dtype and device.
     """
-    checks.floating("x", x, device)
-    checks.like("bias", bias, "x", x, (x.shape[-1],))
+    checks.operands(device, x, {"bias": bias})
     return OPERATOR(implementation, x, bias)
 
 

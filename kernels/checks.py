@@ -30,6 +30,21 @@ def floating(field: str, x: Tensor, device: torch.device) -> None:
         )
 
 
+def operands(device: torch.device, x: Tensor, vectors: dict[str, Tensor], **alike: Tensor) -> None:
+    """Require that `x` [..., h] is `floating`, and `like` it the `vectors` [h] and the tensors `alike`, by field.
+
+    It is one call where nothing is wrong.
+    """
+    if not isinstance(x, Tensor) or x.dtype not in DTYPES or x.device.type != device.type or not x.ndim * x.numel():
+        floating("x", x, device)
+    shape, dtype, where = x.shape, x.dtype, x.device
+    for expected, others in ((shape[-1:], vectors), (shape, alike)):
+        for field, other in others.items():
+            fits = isinstance(other, Tensor) and other.dtype is dtype and other.device == where
+            if not fits or other.shape != expected:
+                like(field, other, "x", x, tuple(expected))
+
+
 def like(field: str, x: Tensor, other_field: str, other: Tensor, shape: tuple[int, ...]) -> None:
     """Require that `x` has `shape`, and the dtype and device of `other`, which was checked before."""
     if not isinstance(x, Tensor):

@@ -2,6 +2,7 @@
 
 # mypy: disable-error-code="no-untyped-def,import-untyped,import-not-found"
 
+import functools
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
@@ -14,6 +15,7 @@ from kernels.layout import accumulation_dtype
 TILE = 2048  # elements per program: 16 for each thread of four warps, two 16-byte loads of half precision
 MAX_BLOCK = 8192  # a longer row is read in several blocks
 CHUNK = 128  # rows that one program sums
+_HERE = nullcontext()
 MAX_ROWS = 2**31 - TILE  # row numbers are 32 bits in the kernels
 
 
@@ -24,7 +26,7 @@ def wide(dtype: torch.dtype) -> tl.dtype:
 
 def on_device_of(x: Tensor) -> AbstractContextManager[object]:
     """Make the device of `x` the current one, on which Triton launches."""
-    return torch.cuda.device(x.device) if x.is_cuda else nullcontext()
+    return torch.cuda.device(x.device) if x.is_cuda and x.get_device() != torch.cuda.current_device() else _HERE
 
 
 def block(columns: int) -> int:
@@ -49,7 +51,11 @@ def warps(elements: int) -> int:
 
 def tiles(x: Tensor) -> tuple[tuple[int, int], dict[str, int]]:
     """Grid and tile of an elementwise kernel over `x` [rows, columns]."""
-    rows, columns = x.shape
+    return _tiles(*x.shape, TILE)
+
+
+@functools.lru_cache
+def _tiles(rows: int, columns: int, tile: int) -> tuple[tuple[int, int], dict[str, int]]:
     width = min(1024, triton.next_power_of_2(columns))
     height = rows_per_tile(rows, width)
     grid = (triton.cdiv(rows, height), triton.cdiv(columns, width))
@@ -58,14 +64,15 @@ def tiles(x: Tensor) -> tuple[tuple[int, int], dict[str, int]]:
 
 def column_sums(x: Tensor) -> tuple[tuple[int, int], Tensor, dict[str, int]]:
     """Grid, partial sums [chunks, columns] and tile of a kernel over `x` that also sums its columns."""
-    rows, columns = x.shape
+    grid, tile = _chunks(*x.shape, CHUNK, TILE)
+    return grid, torch.empty(grid[0], x.size(1), dtype=accumulation_dtype(x.dtype), device=x.device), tile
+
+
+@functools.lru_cache
+def _chunks(rows: int, columns: int, most: int, tile: int) -> tuple[tuple[int, int], dict[str, int]]:
     width = min(128, triton.next_power_of_2(columns))
-    chunk = min(CHUNK, triton.next_power_of_2(rows))
+    chunk = min(most, triton.next_power_of_2(rows))
     height = min(8, chunk, rows_per_tile(rows, width))
-    chunks = triton.cdiv(rows, chunk)
-    dtype = accumulation_dtype(x.dtype)
-    partial_sums = torch.empty(chunks, columns, dtype=dtype, device=x.device)
-    grid = (chunks, triton.cdiv(columns, width))
+    grid = (triton.cdiv(rows, chunk), triton.cdiv(columns, width))
     # Twice the elements, for 8 per thread instead of 16: the derivative and the sums need registers, too.
-    tile = {"CHUNK": chunk, "ROWS": height, "COLUMNS": width, "num_warps": warps(2 * height * width)}
-    return grid, partial_sums, tile
+    return grid, {"CHUNK": chunk, "ROWS": height, "COLUMNS": width, "num_warps": warps(2 * height * width)}

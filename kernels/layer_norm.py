@@ -15,12 +15,10 @@ def layer_norm(device: torch.device, x: Tensor, weight: Tensor, bias: Tensor, ep
 
     `weight` and `bias` are [h]. Raises `TypeError` or `ValueError` for other shapes and dtypes, and for eps < 0.
     """
-    checks.floating("x", x, device)
-    checks.like("weight", weight, "x", x, (x.shape[-1],))
-    checks.like("bias", bias, "x", x, (x.shape[-1],))
+    checks.operands(device, x, {"weight": weight, "bias": bias})
     if not eps >= 0.0:
         raise ValueError(f"eps={eps} is negative or not a number; needs eps >= 0; try 1e-5")
-    return torch.nn.functional.layer_norm(x, (x.shape[-1],), weight, bias, eps)
+    return torch.layer_norm(x, (x.shape[-1],), weight, bias, eps)
 
 
 def formula(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:

@@ -6,7 +6,7 @@ well-behaved for everything around it: autograd, `torch.compile`, activation rec
 The reference is registered as a composite of PyTorch's own operators, which bring their derivatives along: it is
 exactly what eager PyTorch does, and independent of the backward passes written here. The fused implementations are
 opaque operators with a fake kernel, and a second one, `..._backward`, for their gradient. Outputs are always new and
-contiguous, whatever the strides of the inputs.
+contiguous, whatever the strides of the inputs. Eager code calls the functions without the operators.
 """
 
 import functools
@@ -41,6 +41,7 @@ class Operator:
     gradients: Function
     forward: dict[str, Function] = field(default_factory=dict)
     backward: dict[str, Function] = field(default_factory=dict)
+    eager: dict[str, Function] = field(default_factory=dict)
 
     def reference(self, function: Function, schema: str | None = None) -> None:
         """Register `function`, a composite of PyTorch operators; its `schema` if it takes other arguments."""
@@ -48,6 +49,7 @@ class Operator:
         torch.library.define(f"ptdp::{name}", schema or self.schema)
         torch.library.impl(f"ptdp::{name}", "CompositeImplicitAutograd", function)
         self.forward["reference"] = getattr(torch.ops.ptdp, name).default
+        self.eager["reference"] = function
 
     def fused(self, implementation: str, forward: Function, backward: Function) -> None:
         """Register `forward` and `backward` under the name of `implementation`."""
@@ -62,10 +64,40 @@ class Operator:
         )
         self.forward[implementation] = operator
         self.backward[implementation] = gradient
+        self.eager[implementation] = functools.partial(_apply, self, forward, backward)
 
     def __call__(self, implementation: str, *arguments: Any) -> Any:
-        """Run one implementation; the arguments are those of its schema."""
-        return self.forward[implementation](*arguments)
+        """Run one implementation; the arguments are those of its schema.
+
+        Eagerly its functions are called by autograd alone: a call of an operator of `torch.library` that is written in
+        Python takes the host several times as long.
+        """
+        known = self.forward if implementation != "reference" and torch.compiler.is_compiling() else self.eager
+        return known[implementation](*arguments)
+
+
+def direct(function: type[torch.autograd.Function]) -> Function:
+    """The function's `apply` without its steps for `torch.func`, of which each call would take a dozen in Python."""
+    apply: Function = super(torch.autograd.Function, function).apply  # type: ignore[misc]
+    return apply
+
+
+class _Eager(torch.autograd.Function):
+    """The forward and the backward function of a fused implementation, called directly."""
+
+    @staticmethod
+    def forward(ctx: Any, operator: Operator, forward: Function, backward: Function, *arguments: Any) -> Any:
+        output = forward(*arguments)
+        operator.save(ctx, arguments, output)
+        ctx.gradients, ctx.function = operator.gradients, backward
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return None, None, None, *ctx.gradients(ctx.function, ctx, *grads)
+
+
+_apply = direct(_Eager)
 
 
 def compiled(function: Function) -> Function:

@@ -46,12 +46,14 @@ class Kernels:
 
     def bias_gelu(self, x: Tensor, bias: Tensor) -> Tensor:
         """Return gelu(x + bias) in its tanh form, for x [..., h] and bias [h]."""
-        x, bias = promoted(x, bias)
+        if torch.is_autocast_enabled(self.device.type):
+            x, bias = promoted(x, bias)
         return bias_gelu(self.name, self.device, x, bias)
 
     def bias_dropout_add(self, x: Tensor, bias: Tensor, residual: Tensor, p: float, training: bool = True) -> Tensor:
         """Return residual + dropout(x + bias), x and residual [..., h], bias [h]; no dropout if not `training`."""
-        x, bias, residual = promoted(x, bias, residual)
+        if torch.is_autocast_enabled(self.device.type):
+            x, bias, residual = promoted(x, bias, residual)
         return bias_dropout_add(self.name, self.device, x, bias, residual, p, training)
 
     def dropout(self, x: Tensor, p: float, training: bool = True) -> Tensor:
@@ -71,8 +73,8 @@ class Kernels:
 
 
 def promoted(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """Return the tensors as they are, or under autocast in the widest of their dtypes."""
-    if not all(isinstance(x, Tensor) for x in tensors) or not torch.is_autocast_enabled(tensors[0].device.type):
+    """Return the tensors in the widest of their dtypes, as autocast wants them."""
+    if not all(isinstance(x, Tensor) for x in tensors):
         return tensors
     wide = functools.reduce(torch.promote_types, (x.dtype for x in tensors))
     return tuple(x.to(wide) for x in tensors)

@@ -25,7 +25,7 @@ from ptdp_core.config import ModelConfig
 from ptdp_core.engine.groups import Axis
 from ptdp_core.engine.parameters import ParameterStore
 from ptdp_core.engine.tensor_parallel import ColumnParallelLinear, RowParallelLinear, f, g
-from ptdp_core.engine.weight_gradients import DeferredWgrad, WeightGradients
+from ptdp_core.engine.weight_gradients import WeightGradients
 from ptdp_core.turns import Turns
 
 
@@ -176,7 +176,7 @@ class _GroupedLinear(torch.autograd.Function):
     def backward(ctx: Any, grad_RF: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         x_RH, weight_LFH = ctx.saved_tensors
         grad_RF = grad_RF.contiguous()
-        grad_weight = ctx.gradients.compute(DeferredWgrad(weight_LFH, grad_RF, x_RH, ctx.counts))
+        grad_weight = ctx.gradients.compute(weight_LFH, grad_RF, x_RH, ctx.counts)
         return grouped_product(grad_RF, weight_LFH, ctx.counts), grad_weight, None, None
 
 

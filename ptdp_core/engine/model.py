@@ -144,9 +144,10 @@ class Norm(nn.Module):
 
     def forward(self, x_SBH: torch.Tensor) -> torch.Tensor:
         """Normalise x over its last dimension; the result has its shape."""
-        if self.bias is None:
-            return functional.rms_norm(x_SBH, self.weight.shape, self.weight, EPSILON)
-        return self.ops.layer_norm(x_SBH, self.weight, self.bias, EPSILON)
+        weight, bias = self.weight, self.bias
+        if bias is None:
+            return functional.rms_norm(x_SBH, weight.shape, weight, EPSILON)
+        return self.ops.layer_norm(x_SBH, weight, bias, EPSILON)
 
 
 class Attention(nn.Module):
@@ -159,7 +160,7 @@ class Attention(nn.Module):
     def __init__(self, build: Build, name: str, layer: int) -> None:
         super().__init__()
         self.build, self.layer, model = build, layer, build.model
-        self.exchanges_heads = build.exchanges_heads
+        self.exchanges_heads, self.head_size = build.exchanges_heads, model.head_size
         self.heads = model.heads // build.tp.size // (build.cp.size if self.exchanges_heads else 1)
         self.queries = model.heads // model.query_groups  # how many queries share a key and a value
         out_std = STD / sqrt(2 * model.layers)
@@ -178,7 +179,7 @@ class Attention(nn.Module):
         build, qkv_SBF = self.build, self.qkv(x_SBH)
         if self.exchanges_heads:
             qkv_SBF = to_heads(qkv_SBF, build.cp)
-        (s, b, _), d = qkv_SBF.shape, build.model.head_size
+        (s, b, _), d = qkv_SBF.shape, self.head_size
         *queries, k_SND, v_SND = qkv_SBF.view(s, b * self.heads // self.queries, self.queries + 2, d).unbind(2)
         q_SND = queries[0] if self.queries == 1 else torch.stack(queries, 2).view(s, b * self.heads, d)
         if self.norms is not None:
@@ -234,7 +235,9 @@ class Attention(nn.Module):
         dropout = build.dropout if self.training else 0.0
         if dropout:
             build.rng.sharded(self.layer, ATTENTION_SITE if s == keys else CHUNK_SITE + keys // s)
-        q, k, v = (x.unflatten(1, (b, -1)).permute(1, 2, 0, 3) for x in (q_SND, k_SND, v_SND))
+        d = q_SND.size(2)
+        q = q_SND.view(s, b, -1, d).permute(1, 2, 0, 3)
+        k, v = k_SND.view(keys, b, -1, d).permute(1, 2, 0, 3), v_SND.view(keys, b, -1, d).permute(1, 2, 0, 3)
         mask = {"is_causal": True} if s == keys else {"attn_mask": causal_lower_right(s, keys)}
         shared = self.queries > 1
         context = functional.scaled_dot_product_attention(q, k, v, dropout_p=dropout, enable_gqa=shared, **mask)
@@ -258,9 +261,11 @@ class MLP(nn.Module):
 
     def forward(self, x_SBH: torch.Tensor) -> torch.Tensor:
         """Compute Z; x and Z are [S, B, H], with sequence parallelism [S/t, B, H]."""
-        if self.activation == "swiglu" or self.up.bias is None:
-            return self.down(activated(self.up(x_SBH), self.activation))
-        return self.down(self.ops.bias_gelu(self.up(x_SBH, add_bias=False), self.up.bias))
+        up = self.up
+        bias = up.bias
+        if self.activation == "swiglu" or bias is None:
+            return self.down(activated(up(x_SBH), self.activation))
+        return self.down(self.ops.bias_gelu(up(x_SBH, False), bias))
 
 
 class Layer(nn.Module):
@@ -288,8 +293,9 @@ class Layer(nn.Module):
 
     def forward(self, x_SBH: torch.Tensor) -> torch.Tensor:
         """Compute the layer's output, which has the shape of x: [S, B, H], or [S/t, B, H]."""
-        attended_SBH = self.attention(self.attention_norm(x_SBH))
-        x_SBH = self._add(attended_SBH, self.attention.projection.bias, x_SBH, PROJECTION_SITE)
+        attention = self.attention
+        attended_SBH = attention(self.attention_norm(x_SBH))
+        x_SBH = self._add(attended_SBH, attention.projection.bias, x_SBH, PROJECTION_SITE)
         return self._add(self.mlp(self.mlp_norm(x_SBH)), self.mlp_bias, x_SBH, MLP_SITE)
 
     def _add(self, x: torch.Tensor, bias: torch.Tensor | None, residual: torch.Tensor, site: int) -> torch.Tensor:
@@ -380,9 +386,10 @@ class Chunk(nn.Module):
 
     def _block(self, start: int, stop: int) -> Callable[[torch.Tensor], torch.Tensor]:
         """A function that runs layers [start, stop) of the chunk, which are recomputed together."""
+        layers = list(self.layers)[start:stop]  # a slice of a ModuleList would be a new one
 
         def run(x: torch.Tensor) -> torch.Tensor:
-            for layer in self.layers[start:stop]:
+            for layer in layers:
                 x = layer(x)
             return x
 

@@ -106,13 +106,17 @@ class ParamAndGradBuffer:
         self._weight_gradients: WeightGradients | None = None
         self._zeroed = [self.grad_data]
         self._last: set[int] = set()
-        self._places: dict[torch.Tensor, tuple[BufferEntry, Bucket]] = {
-            entry.parameter: (entry, bucket) for bucket in self.buckets for entry in bucket.entries
+        self._places: dict[int, tuple[BufferEntry, Bucket]] = {  # by a parameter's id
+            id(entry.parameter): (entry, bucket) for bucket in self.buckets for entry in bucket.entries
         }
+        self._main_grads = {id(entry.parameter): self.main_grad(entry) for entry in self.entries}
         # Autograd holds hooks where no garbage collector looks: one that owned the buffer would keep both for ever.
         accumulated = partial(ParamAndGradBuffer._accumulated, weakref.proxy(self))
-        for parameter in self._places:
-            parameter.register_post_accumulate_grad_hook(accumulated)
+        needed = overlap or parameters[0].tensor.dtype != self.dtype  # else autograd adds to main gradients by itself
+        self._hooks = {
+            id(entry.parameter): entry.parameter.register_post_accumulate_grad_hook(accumulated)
+            for entry in (self.entries if needed else ())
+        }
 
     def _lay_out(self, parameters: Sequence[LocalParameter], limit: int | None) -> list[Bucket]:
         """Place the parameters into buckets, in the reverse order of their creation.
@@ -176,7 +180,7 @@ class ParamAndGradBuffer:
         """
         torch._foreach_zero_(self._zeroed)
         if self._weight_gradients is not None:
-            self._weight_gradients.unwritten.update(self._weight_gradients.linear_weights)
+            self._weight_gradients.begin()
         self._last.clear()
         for bucket in self.buckets:
             bucket.missing, bucket.work, bucket.launched = len(bucket.entries), None, False
@@ -190,14 +194,14 @@ class ParamAndGradBuffer:
         if parameter.grad is None:  # the weight gradient is deferred to a later W
             return
         if parameter.dtype != self.dtype:
-            entry, _ = self._places[parameter]
-            self.main_grad(entry).add_(parameter.grad)
+            self._main_grads[id(parameter)].add_(parameter.grad)
             parameter.grad = None
-        self.added(parameter)
+        if self.overlap:
+            self.added(parameter)
 
     def added(self, parameter: torch.Tensor) -> None:
         """Note that a backward pass has added to a main gradient: a bucket is reduced when its last one is complete."""
-        entry, bucket = self._places[parameter]
+        entry, bucket = self._places[id(parameter)]
         if self.overlap and entry.chunk in self._last:
             bucket.missing -= 1
             if bucket.missing == 0 and not bucket.tied:
@@ -209,11 +213,15 @@ class ParamAndGradBuffer:
         Where buckets are reduced during the backward pass, the word embedding is left out: embedding and logits both
         add to its gradient, and only autograd knows when both have.
         """
-        parameters = weight_gradients.linear_weights if self.overlap else list(self._places)
-        for parameter in parameters if self.overlap else ():
-            parameter.grad = None  # autograd calls the hook without a gradient, too, which must not be counted again
-        main_grads = {parameter: self.main_grad(self._places[parameter][0]) for parameter in parameters}
-        weight_gradients.accumulate_into(main_grads, self.added)
+        weights = weight_gradients.linear_weights
+        for weight in weights:  # autograd gets no gradient of them, and would call a hook all the same
+            if self.overlap:
+                weight.grad = None
+            if id(weight) in self._hooks:
+                self._hooks.pop(id(weight)).remove()
+        parameters = weights if self.overlap else [entry.parameter for entry in self.entries]
+        main_grads = {parameter: self.main_grad(self._places[id(parameter)][0]) for parameter in parameters}
+        weight_gradients.accumulate_into(main_grads, self.added if self.overlap else None)
         self._weight_gradients = weight_gradients
         self._zeroed = list(self._outside(set(weight_gradients.linear_weights)))
 
@@ -320,6 +328,8 @@ class ParamAndGradBuffer:
         """Gather in the background from now on; each of these modules waits for its own parameters before it runs."""
         self.gather_in_background = True
         for module in modules:
-            buckets = {id(bucket): bucket for _, bucket in (self._places[p] for p in module.parameters(recurse=False))}
+            buckets = {
+                id(bucket): bucket for _, bucket in (self._places[id(p)] for p in module.parameters(recurse=False))
+            }
             for bucket in buckets.values():
                 module.register_forward_pre_hook(lambda *_, bucket=bucket: bucket.wait_for_parameters())

@@ -16,10 +16,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from kernels.registration import direct
 from ptdp_core.engine.fp8 import Fp8
 from ptdp_core.engine.groups import Axis
 from ptdp_core.engine.parameters import ParameterStore
-from ptdp_core.engine.weight_gradients import DeferredWgrad, WeightGradients
+from ptdp_core.engine.weight_gradients import WeightGradients
 
 
 class _Linear(torch.autograd.Function):
@@ -71,11 +72,14 @@ class _Linear(torch.autograd.Function):
                 reducing = ctx.tp.start_all_reduce(grad_x)
             elif ctx.tp is not None:
                 ctx.tp.all_reduce(grad_x)
-        grad_weight = ctx.gradients.compute(DeferredWgrad(weight, grad_2, x.reshape(-1, weight.size(1)), fp8=fp8))
+        grad_weight = ctx.gradients.compute(weight, grad_2, x.reshape(-1, weight.size(1)), None, fp8)
         grad_bias = grad_2.sum(0) if ctx.has_bias else None
         if reducing is not None:
             reducing.wait()
         return grad_x.view(ctx.shape), grad_weight, grad_bias, None, None, None, None
+
+
+_linear = direct(_Linear)
 
 
 class _G(torch.autograd.Function):
@@ -169,7 +173,7 @@ def linear(
     if reduced is None and not gradients.main_grads and not gradients.split and fp8 is None:
         return functional.linear(x, weight, bias)
     gathered = sequence_parallel and reduced is not None
-    out: torch.Tensor = _Linear.apply(x, weight, bias, reduced, gradients, gathered, fp8)
+    out: torch.Tensor = _linear(x, weight, bias, reduced, gradients, gathered, fp8)
     return out
 
 
@@ -251,7 +255,8 @@ class RowParallelLinear(ParallelLinear):
 
     def forward(self, x_SBFt: torch.Tensor) -> torch.Tensor:
         """Compute Y [S, B, H], with sequence parallelism [S/t, B, H]."""
-        return g(linear(x_SBFt, self.weight, None, None, self.gradients, fp8=self.fp8), self.tp, self.sequence_parallel)
+        y = linear(x_SBFt, self.weight, None, None, self.gradients, False, self.fp8)
+        return y if self.tp.size == 1 else g(y, self.tp, self.sequence_parallel)
 
 
 def embed(tokens_SB: torch.Tensor, weight_VtH: torch.Tensor, tp: Axis, sequence_parallel: bool = False) -> torch.Tensor:

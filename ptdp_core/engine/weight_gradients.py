@@ -6,6 +6,7 @@ Only the optimizer needs these gradients. So a backward pass may be split (I and
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -49,6 +50,14 @@ class DeferredWgrad(NamedTuple):
             add_product(expert_total, grad.t(), x, replace)
 
 
+@dataclass
+class MainGradient:
+    """A weight's main gradient, and whether what is in it is that of the batch before."""
+
+    total: torch.Tensor
+    unwritten: bool = False
+
+
 class WeightGradients:
     """How the linear layers of a rank get the gradients of their weights: by default from autograd.
 
@@ -59,19 +68,24 @@ class WeightGradients:
     def __init__(self, split: bool = False, overlapped: bool = False) -> None:
         self.split, self.overlapped = split, overlapped
         self.linear_weights: list[torch.Tensor] = []  # of the rank's linear layers, the tied embedding not among them
-        self.main_grads: Mapping[torch.Tensor, torch.Tensor] = {}
-        self.unwritten: set[torch.Tensor] = set()  # weights whose main gradients are those of the batch before
-        self._added: Callable[[torch.Tensor], None] = lambda weight: None
+        self.main_grads: Mapping[int, MainGradient] = {}  # by a weight's id: a tensor's hash is computed in Python
+        self._added: Callable[[torch.Tensor], None] | None = None
         self._deferred: list[DeferredWgrad] | None = None
 
     def accumulate_into(
-        self, main_grads: Mapping[torch.Tensor, torch.Tensor], added: Callable[[torch.Tensor], None]
+        self, main_grads: Mapping[torch.Tensor, torch.Tensor], added: Callable[[torch.Tensor], None] | None
     ) -> None:
         """Let the GEMMs add to these main gradients, by weight, and call `added(weight)` when they have.
 
         Autograd then gets no gradient of these weights.
         """
-        self.main_grads, self._added = main_grads, added
+        self.main_grads = {id(weight): MainGradient(total) for weight, total in main_grads.items()}
+        self._added = added
+
+    def begin(self) -> None:
+        """Begin a batch: the first GEMM of each linear layer's weight writes over what the batch before left."""
+        for weight in self.linear_weights:
+            self.main_grads[id(weight)].unwritten = True
 
     @contextmanager
     def defer(self) -> Iterator[list[DeferredWgrad]]:
@@ -84,24 +98,38 @@ class WeightGradients:
         finally:
             self._deferred = None
 
-    def compute(self, wgrad: DeferredWgrad) -> torch.Tensor | None:
-        """Return the weight's gradient for autograd to add, or None if it is deferred or was added here."""
+    def compute(
+        self,
+        weight: torch.Tensor,
+        grad: torch.Tensor,
+        x: torch.Tensor,
+        counts: Sequence[int] | None = None,
+        fp8: Fp8 | None = None,
+    ) -> torch.Tensor | None:
+        """Return the weight's gradient for autograd to add, or None if it is deferred or was added here.
+
+        The arguments are those of `DeferredWgrad`.
+        """
+        main = self.main_grads.get(id(weight))
         if self._deferred is not None:
-            self._deferred.append(wgrad)
+            self._deferred.append(DeferredWgrad(weight, grad, x, counts, fp8))
             return None
-        main_grad = self.main_grads.get(wgrad.weight)
-        if main_grad is None:
-            return wgrad.gradient()
-        wgrad.add_to(main_grad, replace=wgrad.weight in self.unwritten)
-        self.unwritten.discard(wgrad.weight)
-        self._added(wgrad.weight)
+        if main is None:
+            return DeferredWgrad(weight, grad, x, counts, fp8).gradient()
+        if counts is None and fp8 is None:
+            add_product(main.total, grad.t(), x, main.unwritten)
+        else:
+            DeferredWgrad(weight, grad, x, counts, fp8).add_to(main.total, main.unwritten)
+        main.unwritten = False
+        if self._added is not None:
+            self._added(weight)
         return None
 
     def add(self, deferred: Iterable[DeferredWgrad]) -> None:
         """Compute the deferred gradients and add them to the weights', whose hooks run as in a backward pass."""
         with torch.no_grad():
             for wgrad in deferred:
-                gradient = self.compute(wgrad)
+                gradient = self.compute(*wgrad)
                 if gradient is not None:
                     torch.autograd.backward(wgrad.weight, gradient)
 

@@ -65,7 +65,7 @@ def test_weight_gradients_are_deferred_and_added_with_their_hooks() -> None:
     gradients = WeightGradients(split=True)
     wgrad = DeferredWgrad(weight, torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 0.0, 3.0]]))
     with gradients.defer() as later:
-        assert gradients.compute(wgrad) is None
+        assert gradients.compute(*wgrad) is None
     assert later == [wgrad]
     assert weight.grad is None
     gradients.add(later)

@@ -1,0 +1,87 @@
+"""What the host does for a layer and microbatch, counted beside a plain GPT: PyTorch's operators, and calls in Python.
+
+Where kernels are short, as in small models or with b=1 on a GPU, the host's time is the step's.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from benchmarks.harness.training import build
+from benchmarks.suite.train_step_peers import PlainGPT
+from ptdp_core.config import ModelConfig, ParallelConfig
+from ptdp_core.engine.settings import EngineSettings
+
+LAYERS, MICROBATCHES = (2, 6), 2
+Pass = Callable[[], object]
+
+
+def passes(layers: int, dtype: str) -> tuple[Pass, Pass]:
+    """Forward and backward passes of a batch: the engine's, with PyTorch's attention, and a plain GPT's."""
+    model = ModelConfig(layers=layers, hidden=64, heads=4, seq=32, vocab=256)
+    parallel = ParallelConfig(b=2, B=2 * MICROBATCHES, recompute="none", attention="sdpa")
+    trainer, batch, _ = build(model, parallel, "cpu", EngineSettings(dtype=dtype, fused_accumulation=True))
+    plain = PlainGPT(model, fused=True)
+    return (
+        lambda: trainer.executor.run(batch),
+        lambda: [(plain(*batch(j)) / MICROBATCHES).backward() for j in range(MICROBATCHES)],
+    )
+
+
+def operators(run: Pass) -> Counter[str]:
+    """How often each of PyTorch's operators is called, backward passes included."""
+    counted: Counter[str] = Counter()
+
+    class Counted(TorchDispatchMode):
+        def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            counted[operator.name()] += 1
+            return operator(*args, **(kwargs or {}))
+
+    with Counted():
+        run()
+    return counted
+
+
+def python_calls(run: Pass) -> Counter[str]:
+    """How often each function written in Python is called; on a CPU backward passes run in the same thread."""
+    counted: Counter[str] = Counter()
+
+    def called(frame: Any, event: str, argument: object) -> None:
+        counted[frame.f_code.co_qualname] += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(called)
+    try:
+        run()
+    finally:
+        sys.setprofile(before)
+    return counted
+
+
+def of_a_layer(count: Callable[[Pass], Counter[str]], side: int, dtype: str = "fp32") -> Mapping[str, float]:
+    """What another layer adds to a microbatch."""
+    few, many = (passes(layers, dtype)[side] for layers in LAYERS)
+    few(), many()  # what is done once only
+    before, after = count(few), count(many)
+    return {name: (after[name] - before[name]) / (LAYERS[1] - LAYERS[0]) / MICROBATCHES for name in after}
+
+
+def test_a_layer_has_no_more_operators_than_a_plain_one() -> None:
+    ours, plain = (sum(of_a_layer(operators, side).values()) for side in (0, 1))
+    assert ours <= plain
+
+
+def test_a_layer_calls_python_little_more_than_twice_as_often_as_a_plain_one() -> None:
+    """It was 5.6 times: linears of its own, which add to main gradients, take 13 calls each, forward and backward."""
+    calls, plain = of_a_layer(python_calls, 0), sum(of_a_layer(python_calls, 1).values())
+    assert sum(calls.values()) <= 2.4 * plain, sorted(calls.items(), key=lambda call: -call[1])[:20]
+    for name in ("Tensor.__hash__", "ParamAndGradBuffer._accumulated", "Function.apply", "OpOverload.__call__"):
+        assert not calls.get(name), name
+
+
+def test_in_mixed_precision_only_vectors_have_a_hook() -> None:
+    """The GEMMs add to the main gradients of four matrices; four biases and two norms' two vectors are left."""
+    assert of_a_layer(python_calls, 0, "bf16")["ParamAndGradBuffer._accumulated"] == 8
