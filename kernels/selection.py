@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from kernels import add_norm
 from kernels.bias_dropout_add import bias_dropout_add
 from kernels.bias_gelu import bias_gelu
 from kernels.causal_softmax import causal_softmax
@@ -18,6 +19,8 @@ from kernels.dropout import dropout
 from kernels.layer_norm import layer_norm
 from kernels.masked_softmax import masked_softmax
 from kernels.registration import IMPLEMENTATIONS
+from kernels.rotary import rotary
+from kernels.swiglu import swiglu
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,33 @@ class Kernels:
     def layer_norm(self, x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
         """Normalise x [..., h] over its last dimension, with weight and bias [h]."""
         return layer_norm(self.device, x, weight, bias, eps)
+
+    def add_norm(
+        self, x: Tensor, bias: Tensor | None, residual: Tensor | None, weight: Tensor, shift: Tensor | None, eps: float
+    ) -> tuple[Tensor, Tensor]:
+        """Return residual + x + bias, or without a residual x, and its norm: without a shift RMSNorm.
+
+        x, the residual and the results are [..., h], the others [h].
+        """
+        if self.name == "triton" and x.shape[-1] <= add_norm.LARGEST:
+            y, normed = add_norm.fused(x, bias, residual, weight, shift, eps)
+            return y, normed
+        if residual is not None:
+            x = residual + x if bias is None else self.bias_dropout_add(x, bias, residual, 0.0, False)
+        if shift is None:
+            return x, torch.nn.functional.rms_norm(x, weight.shape, weight, eps)
+        return x, layer_norm(self.device, x, weight, shift, eps)
+
+    def swiglu(self, x: Tensor) -> Tensor:
+        """Return silu(gate) * up of pairs of columns (gate, up): [..., f] of x [..., 2f]."""
+        return swiglu(self.name, x)
+
+    def rotary(self, heads: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return turned queries [s, n*q, d] and keys [s, n, d], and values, of heads [s, n, q + 2, d].
+
+        cos and sin [s, 1, d/2] are those of the positions' angles, in the dtype of the heads.
+        """
+        return rotary(self.name, heads, cos, sin)
 
     def cross_entropy(self, logits: Tensor, labels: Tensor, vocab: int, tp: Ranks) -> Tensor:
         """The loss of every token from logits [..., V/t] of this rank of `tp`, in the shape of `labels`.

@@ -127,6 +127,30 @@ def cases(shape: Shape, device: torch.device, dtype: torch.dtype) -> Iterator[Op
         forward=3 * s * h * element,
         backward=2 * s * h * element,
     )
+    yield case(  # of a layer without dropout; the gradient of the sum comes, too
+        "add_norm",
+        (make(s, 1, h), make(s, 1, h), make(h)),
+        _series(device, lambda ops: lambda x, r, w: torch.cat(ops.add_norm(x, None, r, w, None, EPSILON))),
+        forward=4 * s * h * element,
+        backward=4 * s * h * element,
+    )
+    yield case(
+        "swiglu",
+        (make(s, 1, 2 * inner),),
+        _series(device, lambda ops: ops.swiglu),
+        forward=3 * s * inner * element,
+        backward=5 * s * inner * element,
+    )
+    head = h // (shape.a * TENSOR_PARALLEL)
+    angle = torch.arange(s, device=device).unsqueeze(-1) / 10.0 ** torch.linspace(0, 4, head // 2, device=device)
+    cos, sin = (table.to(dtype).unsqueeze(1) for table in (angle.cos(), angle.sin()))
+    yield case(  # of queries and keys; backward brings the values' gradient, too
+        "rotary",
+        (make(s, shape.a, 3, head),),
+        _series(device, lambda ops: lambda x: torch.stack(ops.rotary(x, cos, sin))),
+        forward=4 * s * shape.a * head * element,
+        backward=6 * s * shape.a * head * element,
+    )
     columns = padded_vocab(VOCAB, TENSOR_PARALLEL) // TENSOR_PARALLEL
     labels = torch.randint(0, columns, (s, 1), device=device)
     yield case(  # the gradient takes the place of the logits, which are then those of the next sample

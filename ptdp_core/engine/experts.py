@@ -21,6 +21,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from kernels import Kernels
 from ptdp_core.config import ModelConfig
 from ptdp_core.engine.groups import Axis
 from ptdp_core.engine.parameters import ParameterStore
@@ -195,26 +196,25 @@ def grouped_product(x_RH: torch.Tensor, matrices_LHF: torch.Tensor, counts: list
     return out_RF
 
 
-def activated(x: torch.Tensor, activation: str) -> torch.Tensor:
-    """GELU of x, or of a gated MLP's pairs of columns silu(first) * second (SwiGLU, Shazeer 2020)."""
-    if activation == "gelu":
-        return functional.gelu(x, approximate="tanh")
-    gate, up = x.unflatten(-1, (-1, 2)).unbind(-1)
-    return functional.silu(gate) * up
+def activated(x: torch.Tensor, activation: str, ops: Kernels) -> torch.Tensor:
+    """GELU of x, or SwiGLU of a gated MLP's pairs of columns."""
+    return functional.gelu(x, approximate="tanh") if activation == "gelu" else ops.swiglu(x)
 
 
 class Experts(nn.Module):
     """The L experts of a rank: MLPs without biases, in one tensor [L, F/t, H] and one [L, H, F/t]."""
 
-    def __init__(self, model: ModelConfig, make: ParameterStore, name: str, stds: tuple[float, float]) -> None:
+    def __init__(
+        self, model: ModelConfig, make: ParameterStore, ops: Kernels, name: str, stds: tuple[float, float]
+    ) -> None:
         super().__init__()
-        self.activation, self.gradients = model.activation, make.weight_gradients
+        self.activation, self.gradients, self.ops = model.activation, make.weight_gradients, ops
         self.up, self.down = make(f"{name}.up.weight", std=stds[0]), make(f"{name}.down.weight", std=stds[1])
         self.gradients.linear_weights += [self.up, self.down]
 
     def forward(self, x_RH: torch.Tensor, counts: list[int]) -> torch.Tensor:
         """Each expert's output for its rows, [R, H]: this tensor rank's part of the sum."""
-        inner_RFt = activated(_GroupedLinear.apply(x_RH, self.up, counts, self.gradients), self.activation)
+        inner_RFt = activated(_GroupedLinear.apply(x_RH, self.up, counts, self.gradients), self.activation, self.ops)
         out: torch.Tensor = _GroupedLinear.apply(inner_RFt, self.down, counts, self.gradients)
         return out
 
@@ -226,15 +226,17 @@ class MixtureOfExperts(nn.Module):
         self,
         model: ModelConfig,
         make: ParameterStore,
+        ops: Kernels,
         routing: Routing,
         name: str,
         stds: tuple[float, float],
         sequence_parallel: bool,
     ) -> None:
         super().__init__()
+        self.ops = ops
         self.model, self.tp, self.routing, self.sequence_parallel = model, make.expert_tp, routing, sequence_parallel
         self.router = Router(model, make, routing, f"{name}.router", stds[0])
-        self.experts = Experts(model, make, f"{name}.experts", stds)
+        self.experts = Experts(model, make, ops, f"{name}.experts", stds)
         self.has_shared = model.shared_expert_ffn_hidden > 0
         if self.has_shared:  # inside of f and g of the whole layer, if it has them, so without those of its linears
             inside = (make.tp if make.expert_tp is not make.tp else Axis("tp"), sequence_parallel, False)
@@ -246,7 +248,7 @@ class MixtureOfExperts(nn.Module):
         x_SBH = f(x_SBH, self.tp, self.sequence_parallel)
         y_SBH = self._routed(x_SBH.reshape(-1, x_SBH.size(-1))).view(x_SBH.shape)
         if self.has_shared:
-            y_SBH = y_SBH + self.shared_down(activated(self.shared_up(x_SBH), self.model.activation))
+            y_SBH = y_SBH + self.shared_down(activated(self.shared_up(x_SBH), self.model.activation, self.ops))
         return g(y_SBH, self.tp, self.sequence_parallel)
 
     def _routed(self, x_NH: torch.Tensor) -> torch.Tensor:

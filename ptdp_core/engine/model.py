@@ -20,6 +20,7 @@ from torch.nn import functional
 from torch.nn.attention.bias import causal_lower_right
 
 from kernels import Kernels
+from kernels.rotary import queries_keys_values, turned
 from ptdp_core.config import ModelConfig
 from ptdp_core.engine.context import attend, own_chunks, to_heads, to_sequence
 from ptdp_core.engine.experts import MixtureOfExperts, Routing, activated
@@ -142,12 +143,11 @@ class Norm(nn.Module):
         self.weight = build.make(f"{name}.weight", fill=1.0)
         self.bias = build.make(f"{name}.bias") if build.model.norm == "layernorm" else None
 
-    def forward(self, x_SBH: torch.Tensor) -> torch.Tensor:
-        """Normalise x over its last dimension; the result has its shape."""
-        weight, bias = self.weight, self.bias
-        if bias is None:
-            return functional.rms_norm(x_SBH, weight.shape, weight, EPSILON)
-        return self.ops.layer_norm(x_SBH, weight, bias, EPSILON)
+    def forward(
+        self, x_SBH: torch.Tensor, bias: torch.Tensor | None = None, residual: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return residual + x + bias, or x if there is no residual, and that normalised over its last dimension."""
+        return self.ops.add_norm(x_SBH, bias, residual, self.weight, self.bias, EPSILON)
 
 
 class Attention(nn.Module):
@@ -180,12 +180,16 @@ class Attention(nn.Module):
         if self.exchanges_heads:
             qkv_SBF = to_heads(qkv_SBF, build.cp)
         (s, b, _), d = qkv_SBF.shape, self.head_size
-        *queries, k_SND, v_SND = qkv_SBF.view(s, b * self.heads // self.queries, self.queries + 2, d).unbind(2)
-        q_SND = queries[0] if self.queries == 1 else torch.stack(queries, 2).view(s, b * self.heads, d)
-        if self.norms is not None:
-            q_SND, k_SND = (norm(x) for norm, x in zip(self.norms, (q_SND, k_SND), strict=True))
-        if build.model.positions == "rotary":
-            q_SND, k_SND = self._turned(q_SND), self._turned(k_SND)
+        heads = qkv_SBF.view(s, b * self.heads // self.queries, self.queries + 2, d)
+        is_rotary = build.model.positions == "rotary"
+        if is_rotary and self.norms is None:
+            q_SND, k_SND, v_SND = build.ops.rotary(heads, *self._angles(heads))
+        else:
+            q_SND, k_SND, v_SND = queries_keys_values(heads)
+            if self.norms is not None:
+                q_SND, k_SND = (norm(x)[1] for norm, x in zip(self.norms, (q_SND, k_SND), strict=True))
+            if is_rotary:
+                q_SND, k_SND = (turned(x, *self._angles(x)) for x in (q_SND, k_SND))
         core: Core = partial(self._with_sdpa if build.attention == "sdpa" else self._with_operators, b=b)
         if build.cp.size > 1 and build.context_exchange == "ring":
             core = partial(ring_attention, b=b, cp=build.cp)
@@ -197,11 +201,10 @@ class Attention(nn.Module):
         context_SBF = context_SND.reshape(s, b, self.heads * d)
         return self.projection(to_sequence(context_SBF, build.cp) if self.exchanges_heads else context_SBF)
 
-    def _turned(self, x_SND: torch.Tensor) -> torch.Tensor:
-        """Rotary positions (Su et al. 2021): turn elements i and i + D/2 of each head by position * theta^(-2i/D)."""
-        cos, sin = (table[: x_SND.size(0)].to(x_SND.dtype) for table in self.build.rotary)
-        first, second = x_SND.chunk(2, -1)
-        return torch.cat((first * cos - second * sin, second * cos + first * sin), -1)
+    def _angles(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Cosines and sines of the rotary angles of x [S, ...], in its type."""
+        cos, sin = self.build.rotary
+        return cos[: x.size(0)].to(x.dtype), sin[: x.size(0)].to(x.dtype)
 
     def _with_operators(self, q_SND: torch.Tensor, k_SND: torch.Tensor, v_SND: torch.Tensor, b: int) -> torch.Tensor:
         """The paper's way: two batched GEMMs around one fused operator for mask and softmax (Section 4.2).
@@ -264,7 +267,7 @@ class MLP(nn.Module):
         up = self.up
         bias = up.bias
         if self.activation == "swiglu" or bias is None:
-            return self.down(activated(up(x_SBH), self.activation))
+            return self.down(activated(up(x_SBH), self.activation, self.ops))
         return self.down(self.ops.bias_gelu(up(x_SBH, False), bias))
 
 
@@ -285,7 +288,7 @@ class Layer(nn.Module):
         if build.model.layer_kind(layer).experts:
             stds = STD, STD / sqrt(2 * build.model.layers)
             self.mlp = MixtureOfExperts(
-                build.model, build.make, build.routing, f"{name}.mlp", stds, build.sequence_parallel
+                build.model, build.make, build.ops, build.routing, f"{name}.mlp", stds, build.sequence_parallel
             )
         else:
             self.mlp = MLP(build, f"{name}.mlp")
@@ -294,9 +297,13 @@ class Layer(nn.Module):
     def forward(self, x_SBH: torch.Tensor) -> torch.Tensor:
         """Compute the layer's output, which has the shape of x: [S, B, H], or [S/t, B, H]."""
         attention = self.attention
-        attended_SBH = attention(self.attention_norm(x_SBH))
-        x_SBH = self._add(attended_SBH, attention.projection.bias, x_SBH, PROJECTION_SITE)
-        return self._add(self.mlp(self.mlp_norm(x_SBH)), self.mlp_bias, x_SBH, MLP_SITE)
+        x_SBH, normed_SBH = self.attention_norm(x_SBH)
+        attended_SBH, bias = attention(normed_SBH), attention.projection.bias
+        if self.training and self.build.dropout:
+            x_SBH, normed_SBH = self.mlp_norm(self._add(attended_SBH, bias, x_SBH, PROJECTION_SITE))
+        else:
+            x_SBH, normed_SBH = self.mlp_norm(attended_SBH, bias, x_SBH)
+        return self._add(self.mlp(normed_SBH), self.mlp_bias, x_SBH, MLP_SITE)
 
     def _add(self, x: torch.Tensor, bias: torch.Tensor | None, residual: torch.Tensor, site: int) -> torch.Tensor:
         """Add the bias that x still lacks, drop elements, and add the residual: one fused operator (Section 4.2)."""
@@ -418,7 +425,7 @@ class Chunk(nn.Module):
     def _logits(self, x_SBH: torch.Tensor) -> torch.Tensor:
         """The final norm and the output layer: logits [S, B, V/t] of this rank's part of the vocabulary."""
         build = self.build
-        x_SBH, weight = self.norm(x_SBH), self.word if build.model.tied_embeddings else self.output
+        (_, x_SBH), weight = self.norm(x_SBH), self.word if build.model.tied_embeddings else self.output
         return linear(x_SBH, weight, None, build.tp, build.make.weight_gradients, build.sequence_parallel)
 
     def logits(self, tokens_BS: torch.Tensor) -> torch.Tensor:

@@ -22,7 +22,15 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
 from triton.runtime.jit import JITFunction
 
-from kernels import bias_gelu_triton, cross_entropy_triton, dropout_triton, softmax_triton
+from kernels import (
+    add_norm_triton,
+    bias_gelu_triton,
+    cross_entropy_triton,
+    dropout_triton,
+    rotary_triton,
+    softmax_triton,
+    swiglu_triton,
+)
 from kernels.layout import accumulation_dtype
 
 POINTERS = {
@@ -90,6 +98,17 @@ def compile_all(capability: int, dtype: torch.dtype) -> list[Compiled]:
     of_rows = of_rows.to(accumulation_dtype(dtype))
     cross_entropy_triton.sums(logits, labels, 6400, 51200)
     cross_entropy_triton.gradient(logits, labels, of_rows, of_rows, 6400, 12601)
+    vectors = [torch.empty(2304, dtype=dtype) for _ in range(3)]
+    for h in (128, 2304, 8192):  # several rows per program, the H100's GPT, and the longest rows
+        x, (bias, weight, shift) = torch.empty(2048, h, dtype=dtype), (v.new_empty(h) for v in vectors)
+        for own_bias, own_shift, residual in ((bias, shift, x), (None, None, None)):
+            add_norm_triton.forward(x, own_bias, residual, weight, own_shift, 1e-5)
+            add_norm_triton.backward(x, x, x, weight, own_shift is not None, own_bias is not None, 1e-5)
+    pairs = torch.empty(2048, 2 * 8192, dtype=dtype)
+    swiglu_triton.backward(swiglu_triton.forward(pairs), pairs)
+    heads, angle = torch.empty(2048, 8, 6, 64, dtype=dtype), torch.empty(2048, 1, 32, dtype=dtype)
+    q, k = rotary_triton.forward(heads, angle, angle)
+    rotary_triton.backward(q, k, k, angle, angle)
     return compiled
 
 

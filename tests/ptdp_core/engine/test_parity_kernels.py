@@ -9,6 +9,7 @@ import subprocess
 import sys
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kernels import why_unavailable
@@ -55,6 +56,27 @@ def interpreted(work: Work) -> compare_cases.Result:
     assert done.returncode == 0, done.stderr
     result: compare_cases.Result = json.loads(done.stdout)
     return result
+
+
+LLAMA = {"activation": "swiglu", "norm": "rmsnorm", "positions": "rotary", "bias": False, "kv_heads": 2}
+LATER: list[dict[str, Any]] = [
+    {"attention": "sdpa", "layers": 2, "b": 2, "B": 4, "recompute": "none"},
+    LLAMA | {"attention": "sdpa", "hidden": 16, "layers": 2, "b": 2, "B": 4, "recompute": "full"},
+    LLAMA
+    | {"kv_heads": 4, "qk_norm": True, "attention": "sdpa", "layers": 1, "B": 2, "experts": 4}
+    | {"experts_per_token": 2, "shared_expert_ffn_hidden": 8, "recompute": "none"},
+]
+
+
+@pytest.mark.parametrize("case", LATER, ids=["gpt", "llama", "experts"])
+def test_a_step_with_triton_is_that_of_the_reference(case: dict[str, Any]) -> None:
+    """The loss, norms with the residual, rotary positions and SwiGLU, forward and backward, in three steps in fp64."""
+    if reason := why_unavailable("triton"):
+        pytest.skip(reason)
+    ours, reference = (
+        jobs.losses_and_norms(lambda: None, case | {"kernels": name}) for name in ("triton", "reference")
+    )
+    np.testing.assert_allclose(ours, reference, rtol=TOLERANCE)
 
 
 @pytest.mark.slow
