@@ -26,7 +26,7 @@ from ptdp_core.config import ModelConfig
 from ptdp_core.engine.groups import Axis
 from ptdp_core.engine.parameters import ParameterStore
 from ptdp_core.engine.tensor_parallel import ColumnParallelLinear, RowParallelLinear, f, g
-from ptdp_core.engine.weight_gradients import WeightGradients
+from ptdp_core.engine.weight_gradients import Grouped, WeightGradients, is_grouped
 from ptdp_core.turns import Turns
 
 
@@ -101,7 +101,7 @@ class Router(nn.Module):
         whole sequences, and the score of this rank's tokens: the mean over ranks is the loss.
         """
         tokens, experts = scores_NE.shape
-        share_E = experts_NK.flatten().bincount(minlength=experts).to(scores_NE.dtype) / tokens
+        share_E = tokens_of(experts_NK.flatten(), experts).to(scores_NE.dtype) / tokens
         for axis in self.routing.sharing:
             share_E = axis.all_reduce(share_E) / axis.size
         if self.model.router == "sigmoid":
@@ -113,47 +113,53 @@ class Router(nn.Module):
 class Dispatch:
     """Which rows this rank sends to the ranks of its tokens' experts, and how it orders those that it receives.
 
-    `slots` [P] are numbers of pairs, n*K + k, by expert; `sent` and `received` the rows to and from each rank of the
-    axis. `by_expert` [R] orders the received rows, which lie by rank and then expert, by expert; `counts` has the
-    number of rows of each of the L local experts.
+    `slots` [P] are numbers of pairs, n*K + k, by expert; `rows` are those of each of the L local experts. On an axis of
+    several ranks, `sent` and `received` are the rows to and from each of them, and `by_expert` [R] orders the received
+    rows, which lie by rank and then expert, by expert.
     """
 
     slots: torch.Tensor
-    sent: list[int]
-    received: list[int]
-    by_expert: torch.Tensor | None
-    counts: list[int]
+    rows: Grouped
+    sent: list[int] | None = None
+    received: list[int] | None = None
+    by_expert: torch.Tensor | None = None
 
     @classmethod
     def of(cls, experts_NK: torch.Tensor, experts: int, capacity: int | None, ep: Axis) -> "Dispatch":
         """The dispatch of tokens with these experts, of which one takes the first `capacity` tokens if that is given.
 
-        The host waits for the counts, without which it cannot start the exchange.
+        Alone, and without a capacity, the host waits for nothing. It does wait once for what is sent and received,
+        without which no exchange can start, and once for what a capacity leaves.
         """
         chosen_P = experts_NK.flatten()
-        slots_P, counts_E = chosen_P.argsort(stable=True), chosen_P.bincount(minlength=experts)
+        slots_P, counts_E = chosen_P.argsort(stable=True), tokens_of(chosen_P, experts)
         if capacity is not None:
             places_P = torch.arange(slots_P.numel(), device=slots_P.device)
-            places_P -= (counts_E.cumsum(0) - counts_E).repeat_interleave(counts_E)
+            places_P -= (counts_E.cumsum(0) - counts_E)[chosen_P[slots_P]]
             slots_P, counts_E = slots_P[places_P < capacity], counts_E.clamp(max=capacity)
+        if ep.size == 1:
+            return cls(slots_P, Grouped.of(counts_E))
         received_eL = ep.all_to_all(counts_E).view(ep.size, -1)
-        sent, received, counts = (
-            torch.cat((counts_E.view(ep.size, -1).sum(1), received_eL.sum(1), received_eL.sum(0)))
-            .cpu()
-            .split((ep.size, ep.size, received_eL.size(1)))
-        )
-        by_expert = None
-        if ep.size > 1:
-            numbers = torch.arange(received_eL.size(1), device=slots_P.device).repeat(ep.size)
-            by_expert = numbers.repeat_interleave(received_eL.flatten()).argsort(stable=True)
-        return cls(slots_P, sent.tolist(), received.tolist(), by_expert, counts.tolist())
+        sent, received = torch.stack((counts_E.view(ep.size, -1).sum(1), received_eL.sum(1))).tolist()
+        numbers = torch.arange(received_eL.size(1), device=slots_P.device).repeat(ep.size)
+        by_expert = numbers.repeat_interleave(received_eL.flatten(), output_size=sum(received)).argsort(stable=True)
+        return cls(slots_P, Grouped.of(received_eL.sum(0)), sent, received, by_expert)
+
+
+def tokens_of(chosen_P: torch.Tensor, experts: int) -> torch.Tensor:
+    """How many of these pairs chose each expert, [E]; the host does not wait, as it would for a `bincount`."""
+    return torch.zeros(experts, dtype=torch.int64, device=chosen_P.device).scatter_add_(
+        0, chosen_P, torch.ones_like(chosen_P)
+    )
 
 
 class _AllToAll(torch.autograd.Function):
     """`Axis.all_to_all`, whose gradient goes back the same way."""
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, sent: list[int], received: list[int], by: Routing) -> torch.Tensor:
+    def forward(
+        ctx: Any, x: torch.Tensor, sent: list[int] | None, received: list[int] | None, by: Routing
+    ) -> torch.Tensor:
         ctx.sent, ctx.received, ctx.by = sent, received, by
         return by.ep.all_to_all(x, sent, received, by.turns.hand_over)
 
@@ -167,30 +173,25 @@ class _GroupedLinear(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x_RH: torch.Tensor, weight_LFH: torch.Tensor, counts: list[int], gradients: WeightGradients
+        ctx: Any, x_RH: torch.Tensor, weight_LFH: torch.Tensor, rows: Grouped, gradients: WeightGradients
     ) -> torch.Tensor:
         ctx.save_for_backward(x_RH, weight_LFH)
-        ctx.counts, ctx.gradients = counts, gradients
-        return grouped_product(x_RH, weight_LFH.transpose(1, 2), counts)
+        ctx.rows, ctx.gradients = rows, gradients
+        return grouped_product(x_RH, weight_LFH.transpose(1, 2), rows)
 
     @staticmethod
     def backward(ctx: Any, grad_RF: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         x_RH, weight_LFH = ctx.saved_tensors
         grad_RF = grad_RF.contiguous()
-        grad_weight = ctx.gradients.compute(weight_LFH, grad_RF, x_RH, ctx.counts)
-        return grouped_product(grad_RF, weight_LFH, ctx.counts), grad_weight, None, None
+        grad_weight = ctx.gradients.compute(weight_LFH, grad_RF, x_RH, ctx.rows)
+        return grouped_product(grad_RF, weight_LFH, ctx.rows), grad_weight, None, None
 
 
-def grouped_product(x_RH: torch.Tensor, matrices_LHF: torch.Tensor, counts: list[int]) -> torch.Tensor:
-    """Multiply `counts[i]` rows of x by matrix i: one grouped GEMM where PyTorch has it, bf16 on a GPU, else L GEMMs.
-
-    (No GPU has run the grouped GEMM yet.)
-    """
-    aligned = all(size % 8 == 0 for size in matrices_LHF.shape[1:])  # it wants rows of 16 bytes
-    if x_RH.is_cuda and x_RH.dtype == torch.bfloat16 and aligned and hasattr(torch, "_grouped_mm"):
-        stops = torch.tensor(counts, device=x_RH.device).cumsum(0, dtype=torch.int32)
-        return torch._grouped_mm(x_RH, matrices_LHF, offs=stops)
-    out_RF = x_RH.new_empty(x_RH.size(0), matrices_LHF.size(2))
+def grouped_product(x_RH: torch.Tensor, matrices_LHF: torch.Tensor, rows: Grouped) -> torch.Tensor:
+    """Multiply each expert's rows of x by its matrix: one grouped GEMM where PyTorch has it, else L GEMMs."""
+    if is_grouped(x_RH, matrices_LHF):
+        return torch._grouped_mm(x_RH, matrices_LHF, offs=rows.stops)
+    counts, out_RF = rows.listed, x_RH.new_empty(x_RH.size(0), matrices_LHF.size(2))
     for x, matrix, out in zip(x_RH.split(counts), matrices_LHF, out_RF.split(counts), strict=True):
         torch.mm(x, matrix, out=out)
     return out_RF
@@ -212,10 +213,10 @@ class Experts(nn.Module):
         self.up, self.down = make(f"{name}.up.weight", std=stds[0]), make(f"{name}.down.weight", std=stds[1])
         self.gradients.linear_weights += [self.up, self.down]
 
-    def forward(self, x_RH: torch.Tensor, counts: list[int]) -> torch.Tensor:
+    def forward(self, x_RH: torch.Tensor, rows: Grouped) -> torch.Tensor:
         """Each expert's output for its rows, [R, H]: this tensor rank's part of the sum."""
-        inner_RFt = activated(_GroupedLinear.apply(x_RH, self.up, counts, self.gradients), self.activation, self.ops)
-        out: torch.Tensor = _GroupedLinear.apply(inner_RFt, self.down, counts, self.gradients)
+        inner_RFt = activated(_GroupedLinear.apply(x_RH, self.up, rows, self.gradients), self.activation, self.ops)
+        out: torch.Tensor = _GroupedLinear.apply(inner_RFt, self.down, rows, self.gradients)
         return out
 
 
@@ -263,7 +264,7 @@ class MixtureOfExperts(nn.Module):
         rows_RH = _AllToAll.apply(x_NH[way.slots // k], way.sent, way.received, self.routing)
         if way.by_expert is not None:
             rows_RH = rows_RH[way.by_expert]
-        rows_RH = self.experts(rows_RH, way.counts)
+        rows_RH = self.experts(rows_RH, way.rows)
         if way.by_expert is not None:
             rows_RH = torch.empty_like(rows_RH).index_copy(0, way.by_expert, rows_RH)
         rows_PH = _AllToAll.apply(rows_RH, way.received, way.sent, self.routing)

@@ -4,7 +4,8 @@ Only the optimizer needs these gradients. So a backward pass may be split (I and
 `defer` a linear layer keeps the two factors of its weight's gradient, and `add` multiplies them later.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,26 +15,63 @@ import torch
 from ptdp_core.engine.fp8 import Fp8
 
 
+class Grouped(NamedTuple):
+    """How many rows are each expert's, one expert after the other: `counts` and their sums, `stops` in int32, [E].
+
+    Both are on the device. `listed` are the counts on the host, which waits for them there.
+    """
+
+    counts: torch.Tensor
+    stops: torch.Tensor
+
+    @classmethod
+    def of(cls, counts: torch.Tensor) -> "Grouped":
+        """Rows of these counts, without a wait of the host."""
+        return cls(counts, counts.cumsum(0, dtype=torch.int32))
+
+    @property
+    def listed(self) -> list[int]:
+        """The counts on the host."""
+        numbers: list[int] = self.counts.tolist()
+        return numbers
+
+
+@functools.cache
+def has_grouped_gemm(device: torch.device) -> bool:
+    """Whether `torch._grouped_mm` is a grouped GEMM here: on GPUs of compute capability 9.0 and newer."""
+    there = device.type == "cuda" and hasattr(torch, "_grouped_mm")
+    return there and torch.cuda.get_device_capability(device) >= (9, 0)
+
+
+def is_grouped(x: torch.Tensor, weight: torch.Tensor) -> bool:
+    """Whether one grouped GEMM multiplies rows and a stack of matrices: bf16, in rows of whole 16 bytes."""
+    aligned = all(size % 8 == 0 for size in weight.shape[1:])
+    return x.dtype == torch.bfloat16 and aligned and has_grouped_gemm(x.device)
+
+
 class DeferredWgrad(NamedTuple):
     """A weight [F, H] and the factors of its gradient: the layer's output gradient [N, F] and its input [N, H].
 
-    Of experts' weights [E, F, H], `counts` has the number of rows that are each expert's, one after the other. With
-    `fp8` the factors are rounded before they are multiplied.
+    Of experts' weights [E, F, H], `rows` says which are each expert's. With `fp8` the factors are rounded before they
+    are multiplied. A grouped GEMM rounds a gradient to bf16 before it is added to a main gradient in fp32.
     """
 
     weight: torch.Tensor
     grad: torch.Tensor
     x: torch.Tensor
-    counts: Sequence[int] | None = None
+    rows: Grouped | None = None
     fp8: Fp8 | None = None
 
     def gradient(self) -> torch.Tensor:
         """The weight's gradient."""
         if self.fp8 is not None:
             return self.fp8.weight_gradient(self.grad, self.x, self.weight.dtype)
-        if self.counts is None:
+        if self.rows is None:
             return self.grad.t() @ self.x
-        pairs = zip(self.grad.split(self.counts), self.x.split(self.counts), strict=True)
+        if is_grouped(self.x, self.weight):
+            return torch._grouped_mm(self.grad.t(), self.x, offs=self.rows.stops)
+        counts = self.rows.listed
+        pairs = zip(self.grad.split(counts), self.x.split(counts), strict=True)
         return torch.stack([grad.t() @ x for grad, x in pairs])
 
     def add_to(self, total: torch.Tensor, replace: bool) -> None:
@@ -42,10 +80,14 @@ class DeferredWgrad(NamedTuple):
             gradient = self.fp8.weight_gradient(self.grad, self.x, total.dtype)
             (total.copy_ if replace else total.add_)(gradient)
             return
-        if self.counts is None:
+        if self.rows is None:
             add_product(total, self.grad.t(), self.x, replace)
             return
-        parts = total, self.grad.split(self.counts), self.x.split(self.counts)
+        if is_grouped(self.x, self.weight):
+            (total.copy_ if replace else total.add_)(self.gradient())
+            return
+        counts = self.rows.listed
+        parts = total, self.grad.split(counts), self.x.split(counts)
         for expert_total, grad, x in zip(*parts, strict=True):
             add_product(expert_total, grad.t(), x, replace)
 
@@ -103,7 +145,7 @@ class WeightGradients:
         weight: torch.Tensor,
         grad: torch.Tensor,
         x: torch.Tensor,
-        counts: Sequence[int] | None = None,
+        rows: Grouped | None = None,
         fp8: Fp8 | None = None,
     ) -> torch.Tensor | None:
         """Return the weight's gradient for autograd to add, or None if it is deferred or was added here.
@@ -112,14 +154,14 @@ class WeightGradients:
         """
         main = self.main_grads.get(id(weight))
         if self._deferred is not None:
-            self._deferred.append(DeferredWgrad(weight, grad, x, counts, fp8))
+            self._deferred.append(DeferredWgrad(weight, grad, x, rows, fp8))
             return None
         if main is None:
-            return DeferredWgrad(weight, grad, x, counts, fp8).gradient()
-        if counts is None and fp8 is None:
+            return DeferredWgrad(weight, grad, x, rows, fp8).gradient()
+        if rows is None and fp8 is None:
             add_product(main.total, grad.t(), x, main.unwritten)
         else:
-            DeferredWgrad(weight, grad, x, counts, fp8).add_to(main.total, main.unwritten)
+            DeferredWgrad(weight, grad, x, rows, fp8).add_to(main.total, main.unwritten)
         main.unwritten = False
         if self._added is not None:
             self._added(weight)

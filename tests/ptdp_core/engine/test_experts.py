@@ -8,9 +8,14 @@ from typing import Any
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks.exact.ranks import Counts
+from ptdp_core.engine import weight_gradients
+from ptdp_core.engine.experts import grouped_product
 from ptdp_core.engine.optimizer import learning_rate
+from ptdp_core.engine.weight_gradients import DeferredWgrad, Grouped, has_grouped_gemm, is_grouped
 from ptdp_core.formulas import model_flops_per_iteration, parameters
 from ptdp_core.launch.local import launch
 from ptdp_core.layout import RankGrid, chunk_parameters, layer_passes, stage_passes, step_collectives
@@ -296,3 +301,59 @@ def test_flops_are_those_of_the_gemms_that_run() -> None:
     padding = 6 * 2 * jobs.SEQ * model.hidden * (128 - model.vocab)  # of the vocabulary
     weighted = 3 * 2 * 2 * jobs.SEQ * model.experts_per_token * model.hidden * 3  # sums of experts, three layers
     assert counts.flops == model_flops_per_iteration(model, 2) + padding + weighted
+
+
+WAITS = ("bincount", "repeat_interleave.Tensor", "_local_scalar_dense", "nonzero", "item")
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_without_expert_parallelism_the_host_waits_for_no_count(grouped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that would make a GPU's host wait, in both passes, by grouped GEMMs; separate ones need the counts."""
+    monkeypatch.setattr(weight_gradients, "has_grouped_gemm", lambda device: grouped)
+    lists: list[int] = []
+    monkeypatch.setattr(Grouped, "listed", property(lambda rows: lists.append(1) or rows.counts.numpy().tolist()))
+    case = {"experts": 4, "experts_per_token": 2, "auxiliary_loss": 0.01, "hidden": 16, "dtype": "bf16", "B": 1}
+    settings, groups, trainer = jobs.make(case | {"layers": 1, "recompute": "none", "fused_accumulation": True})
+    run: Counter[str] = Counter()
+
+    class Counted(TorchDispatchMode):
+        def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            run[str(operator).removeprefix("aten.")] += 1
+            return operator(*args, **(kwargs or {}))
+
+    with Counted():
+        loss, _ = trainer.forward_backward(jobs.feed(settings, groups, jobs.batches(1)[0]))
+    assert loss.isfinite()
+    assert not [name for name in run if any(wait in name for wait in WAITS)]
+    assert len(lists) == (0 if grouped else 2 * 3)
+
+
+def test_a_grouped_gemm_has_the_gradients_of_separate_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within a rounding to bf16, 2^-8, of what a microbatch adds; an expert without a token gets zeros."""
+    make = torch.Generator().manual_seed(1)
+    x, grad = (torch.randn(20, width, generator=make).bfloat16() for width in (16, 8))
+    weight, rows = torch.zeros(3, 8, 16, dtype=torch.bfloat16), Grouped.of(torch.tensor([12, 0, 8]))
+    results = []
+    for grouped in (False, True):
+        monkeypatch.setattr(weight_gradients, "has_grouped_gemm", lambda device, grouped=grouped: grouped)
+        total = torch.ones(3, 8, 16)
+        DeferredWgrad(weight, grad, x, rows).add_to(total, replace=False)
+        results.append(total)
+    torch.testing.assert_close(*results, rtol=0, atol=float(results[0].abs().max()) * 2**-8)
+    assert (results[1][1] == 1).all()
+
+
+def test_a_grouped_gemm_needs_more_than_a_function_of_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not is_grouped(torch.empty(8, 16).bfloat16(), torch.empty(2, 16, 8).bfloat16())  # on a CPU
+    with FakeTensorMode():
+        rows, stack = (torch.empty(size, device="cuda").bfloat16() for size in ((8, 16), (2, 16, 8)))
+        for capability, expected in (((8, 0), False), ((9, 0), True)):
+            has_grouped_gemm.cache_clear()
+            monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device, own=capability: own)
+            assert is_grouped(rows, stack) is expected
+        assert not is_grouped(rows.float(), stack)
+        assert not is_grouped(rows, stack[:, :12])
+        counts = Grouped.of(torch.empty(2, dtype=torch.int64, device="cuda"))
+        assert grouped_product(rows, stack, counts).shape == (8, 8)  # no count is read on the host
+        assert DeferredWgrad(stack, rows, torch.empty_like(rows)[:, :8], counts).gradient().shape == stack.shape
+    has_grouped_gemm.cache_clear()
