@@ -47,7 +47,7 @@ def of(folder: Path, names: Sequence[str]) -> Project:
     For tests no table is needed; one that is there says whether to count, what must be committed and what is imported
     first. Raises `UsageError` for an unknown name.
     """
-    if names and all("::" in name for name in names):
+    if names and all("::" in name or name.endswith(".py") for name in names):
         file = folder / "pyproject.toml"
         table = _table(file) if file.exists() else {}
         _require_known({key: value for key, value in table.items() if key != "workloads"}, file)

@@ -36,6 +36,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from pkgutil import resolve_name
@@ -142,8 +143,17 @@ def _test(workload: dict[str, Any]) -> Callable[[], object] | None:
                     config.pluginmanager.unregister(name=name)
             config.pluginmanager.register(Fixtures())  # after theirs, which stay known
 
+        def pytest_collection_finish(self, session: pytest.Session) -> None:
+            ids = [item.nodeid for item in session.items if "benchmark" in getattr(item, "fixturenames", ())]
+            if len(ids) > 1:  # the first would be measured under the name of all
+                found.put(WorkloadError(f"{workload['test']} is {len(ids)} tests; needs one of {', '.join(ids)}"))
+                threading.Event().wait()
+
         def pytest_exception_interact(self, call: Any) -> None:
-            found.put(WorkloadError(said(call.excinfo.value)))
+            error = call.excinfo.value
+            if isinstance(error, pytest.Collector.CollectError):  # which has a whole traceback as its text
+                error = error.__cause__ or error
+            found.put(WorkloadError(said(error)))
 
     def run() -> None:
         options = ["--quiet", "--capture=no", "-p", "no:ptdp_gate", "-p", "no:faulthandler"]
@@ -259,7 +269,10 @@ def serve_rank(workload: dict[str, Any], rank: int, store: str, slowdown: float,
 
 def said(error: BaseException) -> str:
     """An error in one line, as at the end of a traceback."""
-    return " ".join("".join(traceback.format_exception_only(error)).split())
+    line = " ".join("".join(traceback.format_exception_only(error)).split())
+    if isinstance(error, PackageNotFoundError):
+        line += "; needs the project installed, as it asks for its own version; try pip install -e . first"
+    return line
 
 
 def serve(gate: Connection, tree: Path, core: int, workloads: dict[str, Any], slowdown: float) -> None:

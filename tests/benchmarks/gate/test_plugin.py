@@ -1,6 +1,7 @@
 """`pytest --gate --base REF`: tests with a `benchmark` fixture as workloads of the gate."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -124,6 +125,49 @@ def test_a_test_that_fails_on_head_says_why(suite: Path) -> None:
     done = pytest_in(suite, *GATE, "--base", "first")
     assert done.returncode == 3
     assert "cannot run test_speed.py::test_total: LookupError: no size" in done.stdout + done.stderr
+
+
+PARAMETERS = """\
+import pytest
+from pkg import total
+
+
+@pytest.mark.parametrize("n", [3, 5])
+def test_sized(benchmark, n):
+    benchmark(total, n)
+"""
+OWN_VERSION = "from importlib.metadata import version\n\nversion('of-nobody')\n"
+
+
+@pytest.mark.parametrize(
+    ("tests", "asked", "said"),
+    [
+        (
+            PARAMETERS,
+            "test_speed.py::test_sized",
+            "is 2 tests; needs one of test_speed.py::test_sized[3], test_speed.py::",
+        ),
+        (TESTS, "test_speed.py", "is 2 tests; needs one of test_speed.py::test_total, test_speed.py::test_pedantic"),
+        (
+            OWN_VERSION,
+            "test_speed.py::test_a",
+            "PackageNotFoundError: No package metadata was found for of-nobody; needs the project installed, as",
+        ),
+    ],
+    ids=["a name without its parameter", "a file", "its own version"],
+)
+def test_a_name_of_no_one_test_is_refused_in_one_line(suite: Path, tests: str, asked: str, said: str) -> None:
+    """The first of several was measured under the name of all."""
+    (suite / "test_speed.py").write_text(tests)
+    for side in ("base", "head"):
+        git(suite, "commit", "--quiet", "--all", "--allow-empty", "--message", side)
+    command = [sys.executable, "-m", "ptdp", "gate", "--project", str(suite), "--base", "HEAD~1", "--benchmark", asked]
+    where = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=suite, env=where, capture_output=True, text=True, check=False)
+    assert done.returncode == 3, done.stdout + done.stderr
+    (line,) = done.stderr.splitlines()
+    assert said in line
+    assert len(line) < 300
 
 
 @pytest.mark.parametrize(
