@@ -247,7 +247,7 @@ class ModelConfig:
         """The different kinds of the model's layers, the usual one first."""
         if not self.experts or not self.dense_layers:
             return (self.usual_kind,)
-        return tuple(dict.fromkeys((self.usual_kind, *map(self.layer_kind, range(self.all_layers)))))
+        return tuple(dict.fromkeys((self.usual_kind, self.layer_kind(0), self.layer_kind(self.all_layers - 1))))
 
     @cached_property
     def kind_of_layers(self) -> tuple[int, ...]:

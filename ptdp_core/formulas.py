@@ -42,7 +42,9 @@ def _layers(model: ModelConfig) -> list[tuple[int, tuple[Parameter, ...]]]:
 
 def _counts(model: ModelConfig) -> dict[LayerKind, int]:
     """How many layers there are of each kind."""
-    held = model.kind_of_layers or (0,) * model.all_layers
+    if len(model.layer_kinds) == 1:
+        return {model.usual_kind: model.all_layers}
+    held = model.kind_of_layers
     return {kind: held.count(number) for number, kind in enumerate(model.layer_kinds)}
 
 

@@ -65,7 +65,10 @@ def run(parsed: Namespace) -> int:
     if folder.exists() or any(known.name == parsed.name for known in papers.papers()):
         raise UsageError(f"there is a paper {parsed.name!r} already; needs another name; try {parsed.name}_2")
     text = EXAMPLE if parsed.file is None else _read(parsed.file)
-    rows = list(csv.DictReader(text.splitlines()))
+    try:
+        rows = list(csv.DictReader(text.splitlines()))
+    except csv.Error as error:
+        raise UsageError(f"{parsed.file} cannot be read: {error}; needs a CSV file with a header") from None
     files = _files(rows, text, "an example" if parsed.file is None else parsed.file.name)
     folder.mkdir(parents=True)
     write_files(folder, {name: content.encode() for name, content in files.items()})

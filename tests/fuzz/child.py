@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from results.records.errors import INTERNAL, MEANINGS, ReproduceError
+from results.visible import CONTROL
 from tests.fuzz.formats import FORMATS, Format
 from tests.fuzz.mutate import mutate
 
@@ -79,6 +80,8 @@ def finding(read: Format, watch: Watch) -> str | None:
         return f"ends with code {code}: {message[:500]}"
     if "internal error" in out.getvalue() or "Traceback" in out.getvalue() + err.getvalue():
         return f"has an internal error: {out.getvalue()[:500]}"
+    if CONTROL.search(out.getvalue() + err.getvalue()):
+        return f"reaches the terminal: {(out.getvalue() + err.getvalue())[:500]!r}"
     if len(message.strip().splitlines()) > 1 or len(message) > LONGEST:
         return f"says more than one line, or one too long: {message[:200]!r}"
     return None

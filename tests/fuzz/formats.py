@@ -10,11 +10,15 @@ from pathlib import Path
 from ptdp_core.schedules import build
 from ptdp_core.schedules.files import read_schedule
 from ptdp_core.simulator.cluster import CLUSTER_FOLDER
+from reproduce.annex.calibrate.tables import fit_tables
 from reproduce.annex.explain.profiled_step import profile_step
+from reproduce.annex.explain.throughput_lines import read_lines
 from reproduce.cli import main
-from reproduce.experiment import catalog
+from reproduce.experiment import catalog, declared, papers
 from reproduce.output.own_points import read_points
-from results import ROOT
+from reproduce.papers.shared import csv_table
+from reproduce.planning.models import find
+from results import ROOT, opening
 from results.records import read_record
 from tests.reproduce.annex.explain.made_traces import gpu_trace, written
 
@@ -131,7 +135,59 @@ def _read_own_points() -> None:
     read_points(Path("mine.csv"), catalog.load("fig_interleaved").at("paper"), record)
 
 
+SHAPES = [(m, n, k) for m in (512, 8192) for n in (1024, 4096) for k in (64, 8192)]
+GEMMS = "m,n,k,us\n" + "".join(f"{m},{n},{k},{m * n * k / 2e8 + 5}\n" for m, n, k in SHAPES)
+PASSES = ("1,1024,8,64,forward,90", "1,1024,8,64,backward,200", "1,4096,8,64,forward,900")
+ATTENTION = "\n".join(("batch,seq,heads,head_size,pass,us", *PASSES))
+NCCL = "#  Rank  0\n#  Rank  1\n" + "".join(
+    f" {size} {size // 4} float sum -1 {20 + size / 3e5:.2f} {size / 3e4:.2f} {size / 3e4:.2f} 0\n"
+    for size in (1 << 20, 1 << 22, 1 << 24, 1 << 26)
+)
+LOG = "step 1 | elapsed time per iteration (ms): 812.3 | throughput per GPU (TFLOP/s/GPU): 140.2\n" * 5
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 512,
+    "intermediate_size": 1024,
+    "num_attention_heads": 8,
+    "num_hidden_layers": 4,
+    "num_key_value_heads": 4,
+    "vocab_size": 1000,
+    "max_position_embeddings": 1024,
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 10000.0,
+    "tie_word_embeddings": False,
+    "architectures": ["LlamaForCausalLM"],
+}
+
+
+def _read_table(*kinds: int) -> Callable[[], None]:
+    """Reads it as a table of products, of attention or of collectives, and fits a cluster to it."""
+    table = Path("table")
+    return lambda: fit_tables("h100", *(table if kind else None for kind in kinds[:2]), [table] * kinds[2]) and None
+
+
+def _paper(folder: Path) -> list[Path]:
+    """A paper with a table of ten numbers and a claim about them, as `paper new` writes it."""
+    assert main(["paper", "new", "mine"]) == 0
+    return sorted((folder / "papers" / "mine").iterdir())
+
+
+def _read_paper() -> None:
+    paper = papers.read(Path("papers/mine"))
+    declared.entries(paper)
+    for name in paper.tables:
+        declared.claims_of(paper, name, csv_table.artifact(paper, name))
+
+
 FORMATS = {
+    "products": Format(_file("table", GEMMS.encode()), _read_table(1, 0, 0)),
+    "attention": Format(_file("table", ATTENTION.encode()), _read_table(0, 1, 0)),
+    "collectives": Format(_file("table", NCCL.encode()), _read_table(0, 0, 1)),
+    "paper": Format(_paper, _read_paper),
+    "config.json": Format(
+        _file("config.json", json.dumps(LLAMA, indent=1).encode()), lambda: find("config.json") and None
+    ),
+    "log": Format(_file("log", LOG.encode()), lambda: read_lines(opening.read_text("log"), "log") and None),
     "points": Format(
         _file("points.json", json.dumps([POINT], indent=1).encode()),
         lambda: main(["simulate", "points.json", "--json"]),

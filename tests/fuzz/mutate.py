@@ -8,6 +8,7 @@ from collections.abc import Callable
 LITERALS = (
     *(b"-1", b"0", b"1", b"2", b"0.5", b"-0.0", b"1e400", b"-1e400", b"NaN", b"nan", b"inf", b"1e-320", b"1e18"),
     *(b"2147483648", b"9223372036854775808", b"1" + 30 * b"0", b"9" * 5000, b"0x7f", b"1_000", b"1979-05-27"),
+    *(b"1" + 400 * b"0", b'"\\u001b[2J"', b'"\\u0007"', b"\x1b[2J", b"=1+1", b'"=1+1"', b'"/dev/zero"'),
     *(
         b"true",
         b"false",

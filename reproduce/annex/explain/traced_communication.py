@@ -46,11 +46,15 @@ class Communication:
 
 
 def communication(
-    work: Sequence[DeviceWork], events: Sequence[Event], pass_of: Callable[[DeviceWork], str], pipelined: bool
+    work: Sequence[DeviceWork],
+    events: Sequence[Event],
+    pass_of: Callable[[DeviceWork], str],
+    may_be_message: Callable[[DeviceWork], bool],
 ) -> Communication:
     """Tell a step's communication apart; `pass_of` says which kind of pass asked for something: 'F', 'B' or ''.
 
-    Where the pipeline has one rank, not `pipelined`, all that is sent and received is an exchange.
+    What is sent and received is an exchange where it may be no message of a pipeline: where that has one rank, and in
+    the midst of a pass, as in a ring.
     """
     asked, reduces = _Ranges(events, lambda name: name.startswith(ASKS)), _Ranges(events, REDUCES.match)
     messages, collectives, unnamed = [], [], []
@@ -62,7 +66,7 @@ def communication(
         said = f"{item.collective}{asked.at(item)}"
         sent = bool(MESSAGE.search(match[1])) and not COLLECTIVE.search(said)
         exchanged = bool(ALL_TO_ALL.search(f"{said} {match[1]}"))
-        if sent and pipelined and not exchanged:
+        if sent and not exchanged and may_be_message(item):
             messages.append(item)
             unknown += not said and match[1].startswith("SendRecv")
             continue

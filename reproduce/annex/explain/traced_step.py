@@ -68,7 +68,7 @@ def rank_step(trace: TraceFile, rank: int, step: int, pipelined: bool = True) ->
             return "B"
         return "F" if item.asked < last and not _covers(optimizer, item.asked) else ""
 
-    talks = communication(work, inside, pass_of, pipelined)
+    talks = communication(work, inside, pass_of, lambda item: pipelined and not (named and pass_of(item)))
     computes = [item for item in work if not COMMUNICATION.match(item.name)]
     passes, notes = _ranges(inside, computes, device), list(talks.notes)
     if not passes:

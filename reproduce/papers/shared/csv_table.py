@@ -24,6 +24,7 @@ from results.records.record import UNITS
 from results.visible import CONTROL, visible
 
 NUMBER = (int, float)
+SHOWN = 40  # letters of a cell that is wrong
 TABLE = {"title": str, "values": str, "parameters": list, "metrics": dict}
 TABLE_OPTIONS = {"label": str, "section": str, "series": str, "x": str, "tolerance": NUMBER}
 METRIC = {"label": str, "unit": str}
@@ -100,7 +101,7 @@ def _points(folder: Path, entry: Mapping[str, Any]) -> Iterator[Point]:
     if missing := [name for name in (*names, *metrics) if name not in columns] + [n for n in used if n not in names]:
         raise PaperError(path, 1, f"has no column {', '.join(missing)}; needs {', '.join((*names, *metrics))}")
     keys: dict[str, int] = {}
-    for row in rows:
+    for row in _rows(path, rows):
         line = rows.line_num
         if None in row or None in row.values():
             raise PaperError(path, line, f"has another number of cells than line 1; needs {len(columns)}")
@@ -124,6 +125,14 @@ def _points(folder: Path, entry: Mapping[str, Any]) -> Iterator[Point]:
         yield Point(key, row.get(entry.get("series", ""), ""), label, {**parameters, **measured}, paper)
 
 
+def _rows(path: Path, rows: "csv.DictReader[str]") -> Iterator[dict[str, str]]:
+    """The rows. Raises `PaperError` for what is no CSV, such as a cell of more than 131,072 letters."""
+    try:
+        yield from rows
+    except csv.Error as error:
+        raise PaperError(path, rows.line_num, f"cannot be read: {error}; needs a CSV file") from None
+
+
 def _plain(text: str) -> int | float | str:
     """A cell as a number, if it is one."""
     for kind in (int, float):
@@ -141,7 +150,7 @@ def _number(path: Path, line: int, column: str, text: str) -> float | None:
         return None
     value = _plain(text.strip())
     if isinstance(value, str):
-        raise PaperError(path, line, f"{column} is {text!r}; needs a number, or nothing")
+        raise PaperError(path, line, f"{column} is {text[:SHOWN]!r}; needs a number, or nothing")
     return value
 
 

@@ -146,6 +146,14 @@ def test_messages_that_only_their_kernel_names_are_the_pipeline_s_unless_there_i
     assert said in pipeline[0].notes
 
 
+def test_what_is_sent_in_the_midst_of_a_named_pass_is_a_ring_and_no_pipeline(tmp_path: Path) -> None:
+    ring = (("PP:0F0", 0, 10), ("SendRecv", 10, 15), ("PP:0F0", 15, 20), ("PP:0B0", 20, 40))
+    profile = profile_step(written(tmp_path, *(gpu_trace(rank, True, ring) for rank in (0, 1))))
+    assert 1000 * profile.phases[EXCHANGE] == pytest.approx(5)
+    assert profile.phases["pipeline_communication"] == 0
+    assert profile.timeline.placement.p == 1
+
+
 def test_waiting_for_the_host_is_told_from_waiting_for_a_message(tmp_path: Path) -> None:
     """One rank, two microbatches, a pause of 5 before the second, in which there is nothing to wait for."""
     trace = gpu_trace(0, ranges=True)
