@@ -86,7 +86,7 @@ class Bounded:
         what = ", ".join(f"{name}: {values[name]:.4g}" for name in (extreme[0], extreme[-1])[: len(values)])
         judge = consistent_if if self.of_paper else holds_if
         text = f"{text}{what}" + (f" ({len(values)} in all)" if len(values) > 2 else "")
-        numbers = results.numbers(least=min(values.values()), most=max(values.values()))
+        numbers = seen.numbers(least=min(values.values()), most=max(values.values()))
         if missing:
             rest = f"of the other {len(values)} values {'this holds' if holds else 'this does not hold'}"
             text = f"{counted(len(missing))} without a value ({missing[0]}); {rest}: {text}"

@@ -131,7 +131,9 @@ def test_what_a_paper_prints_contradicts_it_beyond_the_digits_printed_alone(ours
         for point, value in zip(results(ours=(1.0, 1.0), theirs=(1.0, 1.0)).points, (ours, 2.6, 2.0, 2.0), strict=True)
     ]
     printed = judge(over={"series": "theirs"}, bounds={"at_least": 1.25}, of_paper=True)
-    assert printed(Results(tuple(points), "simulated")).verdict == verdict
+    judged = printed(Results(tuple(points), "simulated"))
+    assert judged.verdict == verdict
+    assert {number.origin for number in judged.numbers.values()} == {"paper"}
 
 
 def within(share):
