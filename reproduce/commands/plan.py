@@ -135,6 +135,8 @@ def _print(plan: "TrainingPlan", folder: Path, columns: Sequence[str]) -> None:
     out.print()
     title = f"Ranked by time and free memory, simulated on {plan.cluster_name}"
     print_table(out, plan_text.ranking(plan, columns), title, "table.md")
+    out.print(_wrapped(plan_text.untried_line(plan), out.width), style="bold")
+    out.print()
     print_table(out, plan_text.memory_table(plan), "Memory of the fullest GPU", "table.md")
     for table, title in plan_text.further_tables(plan):
         print_table(out, table, title, "table.md")

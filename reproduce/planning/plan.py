@@ -22,6 +22,7 @@ from reproduce.planning.search import (
     takeaways,
 )
 from reproduce.planning.space import PAPERS_TECHNIQUES, TrainingJob, data_parallel_kind, grids, nearest_batch
+from reproduce.planning.untried import Untried, untried
 from reproduce.planning.what_if import further
 from results.records.errors import NothingSelectedError, ReproduceError, UsageError
 
@@ -61,6 +62,11 @@ class TrainingPlan:
     def further(self) -> dict[str, Any]:
         """What is asked of the best beyond its iteration, as JSON: `run` and `elasticities`."""
         return further(self.best, self.cluster, self.run, self.sensitivity)
+
+    @cached_property
+    def untried(self) -> list[Untried]:
+        """What the search does not try, and what it would give."""
+        return untried(self.best, self.cluster)
 
     @property
     def best(self) -> Estimate:

@@ -9,7 +9,7 @@ from ptdp_core.simulator import Estimate
 from reproduce.experiment import margins
 from reproduce.experiment.metrics import answers, of_every_point
 from reproduce.output.tables import csv_text, markdown_table
-from reproduce.planning import plan_text, run_cost
+from reproduce.planning import plan_text, run_cost, untried
 from reproduce.planning.plan import TrainingPlan
 from reproduce.planning.search import time_differences
 from reproduce.running import simulated
@@ -46,6 +46,7 @@ def document(plan: TrainingPlan, folder: Path) -> dict[str, Any]:
         },
         # What was discarded takes longer; infinite, and so left out, if nothing was.
         **({"discarded_above_s": search.complete_to_s} if search.discarded else {}),
+        "not_tried": untried.document(plan.untried),
         **plan.further,
         "takeaways": {
             "sizes_tried": [size._asdict() for size in plan.takeaways.sizes],
@@ -92,6 +93,7 @@ def write(plan: TrainingPlan, provenance: Provenance, results: Path, columns: Se
     text = [f"# Plan: {plan_text.title(plan)}", ""]
     text += [f"- {line}" for line in (*plan_text.takeaway_lines(plan), plan_text.count_line(plan))]
     text += ["", markdown_table(plan_text.ranking(plan, columns)), ""]
+    text += [f"**{plan_text.untried_line(plan)}**", ""]
     text += [f"Simulated on {plan.cluster_name}. Memory of the fullest GPU:", ""]
     text += [markdown_table(plan_text.memory_table(plan)), ""]
     for table, heading in plan_text.further_tables(plan):
@@ -131,6 +133,7 @@ def to_record(plan: TrainingPlan, provenance: Provenance) -> Record:
     lines = (
         *plan_text.takeaway_lines(plan),
         plan_text.count_line(plan),
+        plan_text.untried_line(plan),
         *plan_text.comparison_lines(plan),
         *plan_text.note_lines(plan),
     )

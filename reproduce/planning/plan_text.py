@@ -13,7 +13,7 @@ from reproduce.experiment.metrics import METRICS
 from reproduce.experiment.quantities import ITERATION
 from reproduce.experiment.results import argmax
 from reproduce.output.columns import Table, chosen, keyed
-from reproduce.planning import elasticities, run_cost
+from reproduce.planning import elasticities, run_cost, untried
 from reproduce.planning.plan import TrainingPlan
 from reproduce.planning.search import NEAR_TIE, order, time_differences
 from reproduce.planning.space import tensor_sizes
@@ -152,6 +152,18 @@ def slower(estimate: Estimate, best: Estimate) -> float:
     return estimate.iteration_time / best.iteration_time - 1
 
 
+def place(plan: TrainingPlan, estimate: Estimate) -> str:
+    """How far a configuration is from rank 1; where it is faster, why it comes later."""
+    best = plan.best
+    ahead = slower(estimate, best) < 0
+    how = f"{abs(slower(estimate, best)):.1%} {'faster' if ahead else 'slower'} than rank 1"
+    how += " and tight" if plan.is_tight(estimate) else ""
+    if ahead and free(plan, estimate) < free(plan, best):
+        how += f", which comes first as it leaves {free(plan, best):.0%} of the memory free, not "
+        how += f"{free(plan, estimate):.0%}"
+    return how
+
+
 def undecided(plan: TrainingPlan, estimate: Estimate) -> bool:
     """Whether it is not sure which of this one and the best is faster: their ratio is inside the simulator's margin."""
     known, ratio = margins.read(plan.cluster_name), estimate.iteration_time / plan.best.iteration_time
@@ -243,11 +255,7 @@ def _comparison(plan: TrainingPlan, name: str, estimate: Estimate) -> list[str]:
         for link, label in LINKS.items()
     ]
     unsure = ", of which the simulator is not sure" if undecided(plan, estimate) else ""
-    how = f"{abs(slower(estimate, best)):.1%} {'slower' if more >= 0 else 'faster'} than rank 1"
-    how += " and tight" if plan.is_tight(estimate) else ""
-    if more < 0 and free(plan, estimate) < free(plan, best):
-        how += f", which comes first as it leaves {free(plan, best):.0%} of the memory free, not "
-        how += f"{free(plan, estimate):.0%}"
+    how = place(plan, estimate)
     mostly = argmax({use: seconds if more >= 0 else -seconds for use, seconds in differences.items()})
     return [
         f"{name}: {how}{unsure}: {', '.join(changes)}",
@@ -256,6 +264,11 @@ def _comparison(plan: TrainingPlan, name: str, estimate: Estimate) -> list[str]:
         f"{estimate.idle_fraction:.1%} against {best.idle_fraction:.1%} of the time; GB sent by a GPU: "
         + ", ".join(links),
     ]
+
+
+def untried_line(plan: TrainingPlan) -> str:
+    """What the search does not try, and what each of it would give."""
+    return untried.sentence(plan.untried)
 
 
 def note_lines(plan: TrainingPlan) -> list[str]:
@@ -267,7 +280,7 @@ def note_lines(plan: TrainingPlan) -> list[str]:
         "sequence parallelism; sdpa: fused attention; ZeRO-1: a sharded optimizer; model teraFLOP/s count no "
         f"recomputed pass, and MFU is their share of a GPU's {plan.cluster.peak_flops / 1e12:.0f}",
         *(run_cost.lines(plan.further["run"], plan.run) if plan.run else ()),
-        *_risk_lines(plan),
+        *risk_lines(plan),
         *margins.lines(known),
     ]
     if known and known.of(ITERATION.name, plan.best.config.to_plain()) is None:
@@ -293,7 +306,7 @@ def note_lines(plan: TrainingPlan) -> list[str]:
     return notes
 
 
-def _risk_lines(plan: TrainingPlan) -> list[str]:
+def risk_lines(plan: TrainingPlan) -> list[str]:
     """How memory decides the ranking."""
     room = f"{plan.headroom:.0%} of the {plan.cluster.usable_memory / GB:.1f} GB to fill free"
     lines = [
@@ -306,7 +319,7 @@ def _risk_lines(plan: TrainingPlan) -> list[str]:
     fastest = min(plan.search.ranked, key=order)
     if slower(fastest, plan.best) < -NEAR_TIE:
         lines.append(
-            f"the fastest is tight, {-slower(fastest, plan.best):.1%} faster than the best: "
+            f"the fastest is tight, {-slower(fastest, plan.best):.1%} faster than rank 1: "
             f"{sizes(fastest.config.parallel)}, {fastest.peak_memory / GB:.1f} GB; --headroom 0 ranks it with others"
         )
     return lines

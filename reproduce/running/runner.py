@@ -187,6 +187,9 @@ def judge_points(
         cluster_notes.append(
             f"The published values are of the paper's A100s ({artifact.cluster}): not compared with {cluster}."
         )
+    named = dict.fromkeys(str(point.parameters["cluster"]) for point in points if "cluster" in point.parameters)
+    if cluster != artifact.cluster and named:
+        cluster_notes.append(f"Series that name a cluster are on it ({', '.join(named)}); all others are on {cluster}.")
     difference = accuracy(artifact, results.points)
     notes = [str(difference)] if difference else []
     notes += predictions.notes(results.points, results.fidelity)

@@ -4,6 +4,7 @@ import json
 import tomllib
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 from ptdp_core.config import TrainingConfig
@@ -159,21 +160,46 @@ def _sentence(differences: list[dict[str, Any]], before: Mapping[str, Any], afte
     return f"{what}: {', '.join(told)}.{became}" if told else f"{what}.{became}"
 
 
+GPUS = ("p", "t", "c", "d")  # the sizes whose product is the number of GPUs
+ADJUSTED = {"p": "d", "t": "d", "c": "d", "d": "p"}  # what is changed with one of them, so that it stays the same
+
+
 def sweep(configuration: Mapping[str, Any], cluster: str, field: str) -> dict[str, Any]:
     """The configuration simulated with other values of one field: those that are legal, at most `SWEPT` of them.
 
-    Raises `ValueError` for a field that there is not.
+    The number of GPUs stays what it is: with p, t or c the data-parallel size changes, with d the pipeline's. `changes`
+    are the fields of a point that are others. Raises `ValueError` for a field that there is not.
     """
     if field not in form.LABELS:
         raise ValueError(f"sweep={field} is no field; needs one of {', '.join(form.LABELS)}")
     points = []
     for value in _thinned(_legal(configuration, field), configuration.get(field)):
-        answer = evaluated({**configuration, field: value}, cluster)
+        changes = _changes(configuration, field, value)
+        answer = evaluated({**configuration, **changes}, cluster)
         if answer["iteration_time"] is not None:
             metrics = {name: answer[name] for name in SWEEPABLE}
-            points.append({"value": value, "status": answer["status"], **metrics})
-    label = form.LABELS[field]
-    return {"field": field, "label": " ".join(filter(None, (label.words, label.letter))), "points": points}
+            points.append({"value": value, "status": answer["status"], "changes": changes, **metrics})
+    label = " ".join(filter(None, (form.LABELS[field].words, form.LABELS[field].letter)))
+    if field in GPUS:
+        label += f" ({ADJUSTED[field]} with it, on {_gpus(configuration):,} GPUs)"
+    return {"field": field, "label": label, "points": points}
+
+
+def _gpus(configuration: Mapping[str, Any]) -> int:
+    filled = _filled(configuration)
+    return prod(int(filled[name]) for name in GPUS)
+
+
+def _changes(configuration: Mapping[str, Any], field: str, value: Any) -> dict[str, Any]:
+    """The fields that change with one of them: a size of the layout takes another with it, or n would change.
+
+    A size that does not divide n with the others makes the other one 0, which is not legal.
+    """
+    if field not in GPUS:
+        return {field: value}
+    other, n = ADJUSTED[field], _gpus(configuration)
+    rest = value * prod(int(_filled(configuration)[name]) for name in GPUS if name not in (field, other))
+    return {field: value, other: 0 if n % rest else n // rest}
 
 
 def _legal(configuration: Mapping[str, Any], field: str) -> list[Any]:
@@ -188,7 +214,7 @@ def _legal(configuration: Mapping[str, Any], field: str) -> list[Any]:
         doubled = [base << k for base in (1, 3) for k in range(13)]
         around = [now * k // 4 for k in (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32)]
         values = sorted({*range(1, 17), *doubled, *around} - {0})
-    return [value for value in values if _is_legal({**configuration, field: value})]
+    return [value for value in values if _is_legal({**configuration, **_changes(configuration, field, value)})]
 
 
 def _is_legal(configuration: Mapping[str, Any]) -> bool:

@@ -26,10 +26,11 @@ from reproduce.experiment.judging import agreement
 from reproduce.experiment.metrics import METRICS, listed
 from reproduce.output.plain_text import plain
 from reproduce.output.verdicts import told
-from reproduce.planning import run_cost
+from reproduce.planning import plan_text, run_cost
 from reproduce.planning.models import find, main_names
 from reproduce.planning.plan import make_plan, request
 from reproduce.running import runner
+from reproduce.running.evaluator import Plan
 from reproduce.running.fidelities import code_digest, evaluator
 from reproduce.running.simulated import open_cluster
 from results.records import PointResult
@@ -94,7 +95,8 @@ def artifacts() -> dict[str, Any]:
 
 
 def _heading(artifact: Artifact) -> dict[str, Any]:
-    return _fields(artifact, "id", "label", "title", "place") | {"fidelity": artifact.fidelities[0]}
+    drawn = artifact.x_axis is not None
+    return _fields(artifact, "id", "label", "title", "place") | {"fidelity": artifact.fidelities[0], "drawn": drawn}
 
 
 def _fields(shown: object, *names: str) -> dict[str, Any]:
@@ -157,6 +159,7 @@ def artifact(id: str, cluster: str) -> dict[str, Any]:
         "description": shown.description,
         "fidelity": plan.fidelity,
         "cluster": _called(cluster) if evaluate_point.cluster_ref else None,
+        "command": _command(plan, cluster),
         "quantities": [_fields(quantity, *SHOWN_OF_QUANTITY) for quantity in shown.quantities],
         "columns": {heading: name for name, heading in shown.columns.items()},
         "x": asdict(shown.x_axis) if shown.x_axis else None,
@@ -173,6 +176,13 @@ def artifact(id: str, cluster: str) -> dict[str, Any]:
             if "color" in look
         },
     }
+
+
+def _command(plan: Plan, cluster: str) -> str:
+    """The command that gives the same in a terminal; numbers that were changed here are in no file there."""
+    if not plan.elsewhere:
+        return f"reproduce {plan.artifact.id}"
+    return f"reproduce {plan.artifact.id} --cluster {'my.toml' if '/' in cluster else cluster}"
 
 
 def _point(shown: Artifact, point: PointResult) -> dict[str, Any]:
@@ -217,14 +227,23 @@ def compare(
 
 
 def plan(model: Mapping[str, int], gpus: int, batch: int, cluster: str) -> dict[str, Any]:
-    """The fastest configurations of a model on so many GPUs, by `reproduce plan`'s search."""
+    """The best configurations of a model on so many GPUs, by `reproduce plan`'s search and in its order.
+
+    `notes` say what the order follows, and what was not tried; of each plan `layout` says all sizes and techniques, and
+    `place` how far it is from the first, and why a faster one comes later.
+    """
     name, job = request({**model, "gpus": gpus, "batch": batch})
     loaded, reference = open_cluster(cluster)
     result = make_plan(name, job, loaded, reference.name, SHOWN_PLANS)
     return {
         "simulated": len(result.search.ranked),
+        "notes": [*plan_text.risk_lines(result), plan_text.untried_line(result)],
         "plans": [
-            {"configuration": estimate.config.to_plain()}
+            {
+                "configuration": estimate.config.to_plain(),
+                "layout": plan_text.sizes(estimate.config.parallel),
+                "place": "" if estimate is result.best else plan_text.place(result, estimate),
+            }
             | {metric.name: metric.simulated(estimate, loaded) for metric in listed()}
             for estimate in result.search.ranked[:SHOWN_PLANS]
         ],

@@ -83,7 +83,9 @@ interface ArtifactAnswer {
   title: string;
   description: string;
   fidelity: string;
+  drawn: boolean;
   cluster: string | null;
+  command: string;
   quantities: QuantityShown[];
   columns: Record<string, string>;
   x: { parameter: string; label: string; scale: string } | null;
@@ -106,7 +108,8 @@ interface WhatIfAnswer {
 
 interface PlanAnswer {
   simulated: number;
-  plans: ({ configuration: Configuration } & Answers)[];
+  notes: string[];
+  plans: ({ configuration: Configuration; layout: string; place: string } & Answers)[];
 }
 
 type Pass = [kind: string, stage: number | null, microbatch: number | null, start: number, end: number];
@@ -131,7 +134,7 @@ interface ComparisonAnswer {
 interface SweepAnswer {
   field: string;
   label: string;
-  points: ({ value: Scalar; status: string } & Answers)[];
+  points: ({ value: Scalar; status: string; changes: Configuration } & Answers)[];
 }
 
 interface LessonAnswer extends SweepAnswer {

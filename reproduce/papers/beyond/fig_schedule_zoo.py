@@ -14,12 +14,13 @@ from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
+from reproduce.experiment.fidelity import PAPERS_CLUSTER
 from reproduce.experiment.predictions import predicted
 from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import Level, Sweep, batches
 from reproduce.output import theme
 from reproduce.output.figures import fit_labels
-from reproduce.output.origins import interval_label
+from reproduce.output.origins import cluster_title, interval_label
 from reproduce.papers.shared.models import FIGURE_12_ON_A_LAPTOP
 from results.records import PointResult
 
@@ -61,7 +62,9 @@ def merit(record: "Record") -> str:
     if not here:
         return ""
     best = max(here, key=lambda point: results.value(point.key, q.MODEL_THROUGHPUT))
-    return f"fastest on A100s: {best.label}, {best.series}"
+    on = record.provenance.cluster
+    where = "A100s" if on is None or on.name == PAPERS_CLUSTER else cluster_title(on.name)
+    return f"fastest on {where}: {best.label}, {best.series}"
 
 
 def draw(artifact: Artifact, record: "Record") -> "Figure":
@@ -82,7 +85,7 @@ def draw(artifact: Artifact, record: "Record") -> "Figure":
         _bars(shown[-1], points)
         shown[-1].tick_params(labelleft=column == 0)
     for axes, letter, cluster in zip(shown, "bc", panels, strict=False):
-        theme.name_panel(axes, letter, f"throughput, {CLUSTERS[cluster]}" if len(panels) > 1 else "throughput")
+        theme.name_panel(axes, letter, f"throughput, {_machine(record, cluster)}" if len(panels) > 1 else "throughput")
     handles = {text: handle for handle, text in zip(*shown[0].get_legend_handles_labels(), strict=True)}
     handles |= {text: handles.pop(text) for text in (theme.OOM,) if text in handles}  # last
     key.legend(handles.values(), handles.keys(), loc="center", ncols=len(handles), columnspacing=1.2)
@@ -93,6 +96,14 @@ def draw(artifact: Artifact, record: "Record") -> "Figure":
     theme.add_origin(figure, [f"(a) {above}", f"below: {below}"])
     fit_labels(figure)
     return figure
+
+
+def _machine(record: "Record", cluster: str) -> str:
+    """What a panel's points ran on: the cluster that they name, or else the record's."""
+    on = record.provenance.cluster
+    if not cluster and on is not None and on.name != PAPERS_CLUSTER:
+        return cluster_title(on.name)
+    return CLUSTERS[cluster]
 
 
 def _plane(axes: "Axes", points: Sequence[PointResult]) -> None:

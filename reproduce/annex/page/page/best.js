@@ -3,7 +3,6 @@ import { button, byId, element } from "./elements.js";
 import { change, cluster, current, offered, update } from "./page.js";
 
 let asked = ""; // what the shown plans are about
-const LETTERS = ["p", "t", "d", "v", "b"];
 
 /** What is asked of the planner: all but the layout. */
 function request() {
@@ -12,8 +11,8 @@ function request() {
   const usual = Object.entries(fields).map(([name, { default: value }]) => [name, value]);
   const values = { ...Object.fromEntries(usual), ...current().configuration };
   const sizes = model.map((name) => [name, values[name]]).filter(([, value]) => value != null);
-  const { p, t, d, B } = values;
-  return { model: Object.fromEntries(sizes), gpus: p * t * d, batch: B, ...cluster() };
+  const { p, t, c, d, B } = values;
+  return { model: Object.fromEntries(sizes), gpus: p * t * c * d, batch: B, ...cluster() };
 }
 
 /** Mark plans that were made for something else than what is shown now. */
@@ -22,7 +21,7 @@ export function refresh() {
 }
 
 /** @param {PlanAnswer} answer */
-function show({ simulated, plans }) {
+function show({ simulated, notes, plans }) {
   const list = plans.map((plan) =>
     element(
       "li",
@@ -36,28 +35,17 @@ function show({ simulated, plans }) {
     element("h2", {}, `Best of ${simulated} simulated layouts`),
     element("p", { class: "stale" }, "Made for another model, cluster or number of GPUs: ask again."),
     element("ol", {}, ...list),
+    ...notes.map((note) => element("p", {}, note)),
   );
   refresh();
 }
 
-/** A plan in words: its layout, all settings that are not at their default, and its numbers. @param {any} plan */
-function told({ configuration, iteration_time, model_flops_utilization, peak_memory }) {
-  const fields = offered()?.fields ?? {};
-  const layout = LETTERS.map((name) => `${name}=${configuration[name]}`).join(" ");
-  const settings = Object.keys(configuration)
-    .filter((name) => fields[name]?.group === "Techniques" || name === "schedule")
-    .filter((name) => configuration[name] !== fields[name].default)
-    .map((name) => `${uncapitalised(fields[name].words)}${said(configuration[name])}`);
+/** A plan in words: its numbers, its layout, and its place in the order. @param {any} plan */
+function told({ layout, place, iteration_time, model_flops_utilization, peak_memory }) {
   const memory = `${(peak_memory / 1e9).toFixed(1)} GB`;
   const numbers = `${iteration_time.toPrecision(4)} s, MFU ${(100 * model_flops_utilization).toFixed(1)}%, ${memory}`;
-  return element("span", {}, element("b", {}, numbers), `: ${[layout, ...settings].join(", ")}`);
+  return element("span", {}, element("b", {}, numbers), `: ${layout}${place ? `; ${place}` : ""}`);
 }
-
-/** @param {string} words */
-const uncapitalised = (words) => words[0].toLowerCase() + words.slice(1);
-
-/** @param {Scalar} value */
-const said = (value) => (value === true ? "" : value === false ? " off" : ` ${value}`);
 
 export function listen() {
   byId("best").addEventListener("click", () => {

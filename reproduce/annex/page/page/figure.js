@@ -20,7 +20,7 @@ async function show(answer) {
   selectOf("artifact").value = answer.id;
   byId("artifact-title").textContent = `${answer.label}: ${answer.title}`;
   byId("artifact-description").textContent = answer.description;
-  byId("command").textContent = `reproduce ${answer.id}`;
+  byId("command").textContent = answer.command;
   byId("claims").replaceChildren(...claims(answer));
   byId("points").replaceChildren(...table(...rows(answer)));
   byId("notes").replaceChildren(...answer.notes.map((note) => element("li", {}, note)));
@@ -98,8 +98,8 @@ export function listen() {
 /** Fill the list of figures and tables, which the first one does not wait for. */
 export async function fill() {
   const answer = await ask("artifacts", {}).catch(() => ({ artifacts: [] }));
-  const options = answer.artifacts.map((/** @type {ArtifactAnswer} */ { id, label, title }) =>
-    option(id, `${label}: ${title}`),
+  const options = answer.artifacts.map((/** @type {ArtifactAnswer} */ { id, label, title, drawn }) =>
+    option(id, `${label}${drawn ? "" : ", as a table"}: ${title}`),
   );
   selectOf("artifact").replaceChildren(...options);
   selectOf("artifact").value = current().artifact;

@@ -89,7 +89,10 @@ function changed(name, words, input) {
   if (input instanceof HTMLSelectElement) return configure({ [name]: input.value });
   if (input.type === "checkbox") return configure({ [name]: input.checked });
   if (input.type === "text") return configure({ [name]: input.value });
-  if (Number.isNaN(input.valueAsNumber)) return fail(`${words} is empty; needs a number`);
+  if (Number.isNaN(input.valueAsNumber)) {
+    byId("configuration").dispatchEvent(new Event("emptied"));
+    return fail(`${words} is empty; needs a number`);
+  }
   configure({ [name]: input.valueAsNumber });
 }
 

@@ -59,7 +59,7 @@ export function fail(message) {
 
 /**
  * Show what `answer` resolves to, unless something newer of the same kind was asked meanwhile; an error leaves what is
- * shown.
+ * shown, and resolves to "failed".
  *
  * @template Answer
  * @param {string} kind
@@ -74,7 +74,9 @@ export async function newest(kind, answer, show) {
     fail(complaint);
     show(found);
   } catch (error) {
-    if (turn === asked[kind]) fail(/** @type {Error} */ (error).message);
+    if (turn !== asked[kind]) return;
+    fail(/** @type {Error} */ (error).message);
+    return "failed";
   }
 }
 

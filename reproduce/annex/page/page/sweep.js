@@ -55,6 +55,6 @@ export function listen() {
   selectOf("sweep-metric").addEventListener("change", () => shown && show(shown));
   inputOf("sweep-value").addEventListener("input", () => {
     const point = shown?.points[inputOf("sweep-value").valueAsNumber];
-    if (shown && point) configure({ [shown.field]: point.value });
+    if (shown && point) configure(point.changes);
   });
 }

@@ -33,7 +33,18 @@ export function refresh() {
   });
   comparison.refresh();
   sweep.refresh();
-  return answer;
+  return answer.then((how) => how === "failed" && showNone());
+}
+
+/** There is no answer to what is asked: an earlier one is none to this. */
+function showNone() {
+  shown = undefined;
+  byId("answer-status").textContent = "Not simulated: the red line says what is wrong.";
+  byId("answer-status").dataset.status = "invalid";
+  for (const name of ["answer", "limited", "run", "phases", "memory"]) byId(name).replaceChildren();
+  for (const name of ["limit", "sizes", "changed"]) byId(name).textContent = "";
+  byId("parts").hidden = true;
+  byId("summary").textContent = "Not simulated";
 }
 
 /** @param {WhatIfAnswer} answer */
@@ -174,6 +185,7 @@ export function fill() {
 
 export function listen() {
   byId("configuration").addEventListener("submit", (event) => event.preventDefault());
+  byId("configuration").addEventListener("emptied", showNone);
   byId("limits").addEventListener("click", () =>
     update("limits", "what_if", { ...asked(), ...ofRun(), sensitivity: true }, showLimits),
   );

@@ -135,6 +135,65 @@ def test_the_best_layout_is_the_plan_s() -> None:
     )
 
 
+def test_the_best_layouts_say_all_of_the_layout_what_their_order_follows_and_what_was_not_tried() -> None:
+    model = {"layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "ffn_hidden": 14336, "seq": 8192}
+    found = answer("plan", model=model, gpus=16, batch=16, cluster="h100")
+    assert "ranked first is what leaves 10%" in found["notes"][0]
+    assert "NOT TRIED by the search" in found["notes"][-1]
+    first, *others = found["plans"]
+    assert first["place"] == ""
+    for plan in found["plans"]:
+        configuration = plan["configuration"]
+        usual = {"c": 1, "e": 1, "etp": 0, "pipeline_layout": ""}
+        for name in ("p", "t", "d", "v", "b"):
+            assert f"{name}={configuration[name]}" in plan["layout"]
+        for name, value in usual.items():
+            if configuration.get(name, value) != value:
+                assert str(configuration[name]) in plan["layout"]
+        assert configuration["schedule"] in plan["layout"]
+    assert any("c=2" in plan["layout"] for plan in found["plans"])
+    for plan in others:
+        faster = plan["iteration_time"] < first["iteration_time"]
+        assert ("faster than rank 1" in plan["place"]) is faster
+        assert ("slower than rank 1" in plan["place"]) is not faster
+
+
+@pytest.mark.parametrize("field", ["p", "t", "c", "d"])
+def test_a_sweep_of_a_size_keeps_the_number_of_gpus_and_says_how(field: str) -> None:
+    configuration = {"layers": 96, "hidden": 12288, "heads": 96, "p": 6, "t": 8, "d": 4, "B": 48, "seq": 4096}
+    configuration |= {"attention": "sdpa"}
+    found = answer("sweep", configuration=configuration, field=field)
+    assert len(found["points"]) > 1
+    for point in found["points"]:
+        changed = {"p": 6, "t": 8, "c": 1, "d": 4} | point["changes"]
+        assert changed["p"] * changed["t"] * changed["c"] * changed["d"] == 192
+        assert point["changes"][field] == point["value"]
+        alone = answer("what_if", configuration=configuration | point["changes"])
+        assert (alone["gpus"], alone["iteration_time"]) == (192, point["iteration_time"])
+    assert "on 192 GPUs" in found["label"]
+    assert "GPUs" not in answer("sweep", configuration=configuration, field="b")["label"]
+
+
+def test_the_command_gives_what_is_shown_and_what_has_no_chart_is_called_a_table() -> None:
+    assert answer("artifact", id="fig_interleaved", cluster="selene")["command"] == "reproduce fig_interleaved"
+    on_h100 = answer("artifact", id="fig_interleaved", cluster="h100")
+    assert on_h100["command"] == "reproduce fig_interleaved --cluster h100"
+    edited = answer("artifact", id="fig_interleaved", cluster="h100", changes={"hca_bandwidth": 40e9})
+    assert edited["command"] == "reproduce fig_interleaved --cluster my.toml"
+    assert answer("artifact", id="fig_bubble", cluster="h100")["command"] == "reproduce fig_bubble"
+    drawn = {entry["id"]: entry["drawn"] for entry in answer("artifacts")["artifacts"]}
+    for id, is_drawn in drawn.items():
+        assert is_drawn == (catalog.load(id).x_axis is not None)
+    assert drawn["fig_interleaved"]
+    assert not drawn["fig_gpipe_timeline"]
+
+
+def test_the_zoo_on_another_cluster_says_which_series_are_on_which() -> None:
+    notes = " ".join(answer("artifact", id="fig_schedule_zoo", cluster="a100-80")["notes"])
+    assert "Series that name a cluster are on it (h100); all others are on a100-80." in notes
+    assert "Series that name" not in " ".join(answer("artifact", id="fig_schedule_zoo", cluster="selene")["notes"])
+
+
 def test_the_sources_need_nothing_but_python(tmp_path: Path) -> None:
     for place, text in json.loads(build.sources()).items():
         path = tmp_path / place.removeprefix(f"{build.PLACE}/")
@@ -227,7 +286,7 @@ def test_a_sweep_simulates_legal_values_of_one_field_among_them_the_present_one(
     assert 2 <= len(points) <= 14
     assert configuration[field] in [point["value"] for point in points]
     for point in points:
-        alone = answer("what_if", configuration=configuration | {field: point["value"]})
+        alone = answer("what_if", configuration=configuration | point["changes"])
         assert point["iteration_time"] == alone["iteration_time"]
         assert point["status"] == alone["status"] != "invalid"
 

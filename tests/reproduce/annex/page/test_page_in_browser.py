@@ -116,6 +116,19 @@ def test_wrong_input_is_one_message_and_loses_nothing(visit):
     shows(page, "#answer-status", "needs a multiple of d*b=2")
 
 
+def test_an_empty_field_leaves_no_answer_to_what_was_asked_before(visit):
+    page = visit()
+    page.click("#tab-whatif")
+    ready(page)
+    shows(page, "#answer-status", "it fits")
+    page.fill("#field-B", "")
+    assert "is empty; needs a number" in page.inner_text("#error")
+    assert page.inner_text("#answer-status") == "Not simulated: the red line says what is wrong."
+    assert page.inner_text("#answer") == ""
+    page.fill("#field-B", "24")
+    shows(page, "#answer-status", "it fits")
+
+
 def test_what_a_link_has_wrong_is_said_and_stays_until_something_changes(visit):
     page = visit(anchor="#cp=2&artifact=fig_pipeline_vs_data")
     assert page.inner_text("#error").startswith("left out of the address: cp is unknown, needs one of view, artifact")
