@@ -36,9 +36,10 @@ def largest_divisor(n: int, at_most: int) -> int:
 
 
 class LayerKind(NamedTuple):
-    """What layers of one model may differ in: whether a layer has experts in its MLP's place."""
+    """What layers of one model may differ in: experts in the MLP's place, and how many tokens a query sees (0: all)."""
 
     experts: bool = False
+    window: int = 0
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,10 @@ class ModelConfig:
     )
     ffn_hidden: int = counted_later("Width of the MLP between its two linears; 0: 4h.", 0, words="Width of the MLP")
     activation: str = described_later(
-        "'gelu', or 'swiglu' for a gated MLP: silu(x W_gate) * (x W_up), whose first linear is twice as wide.",
+        "'gelu', or 'swiglu' for a gated MLP: silu(x W_gate) * (x W_up), whose first linear is twice as wide; 'geglu' "
+        "has gelu for silu (simulated only).",
         "gelu",
-        choices=("gelu", "swiglu"),
+        choices=("gelu", "swiglu", "geglu"),
         words="Activation",
     )
     norm: str = described_later(
@@ -95,6 +97,27 @@ class ModelConfig:
         "Whether every head's queries and keys are normalised, as by `norm`, before they meet (Qwen3).",
         False,
         words="Normalised queries and keys",
+    )
+    post_norms: bool = described_later(
+        "Whether results of attention and MLP are normalised, too, before they are added (Gemma). Simulated only.",
+        False,
+        words="Norms behind attention and MLP",
+    )
+    window: int = counted_later(
+        "Tokens that a query sees in layers with a window, its own included; 0: all before it. Simulated only.",
+        0,
+        words="Attention window",
+        unit="tokens",
+    )
+    window_layers: str = described_later(
+        "Which layers have the window, a pattern that is repeated: 'w' has it, 'f' sees all; 'wf' every second one.",
+        "w",
+        words="Layers with a window",
+    )
+    sinks: bool = described_later(
+        "Whether a learned number of each head joins its softmax (GPT-OSS). Simulated only.",
+        False,
+        words="Attention sinks",
     )
     experts: int = counted_later("Experts of a layer, E, in its MLP's place; 0: none.", 0, words="Experts", letter="E")
     experts_per_token: int = counted_later(
@@ -146,6 +169,11 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if not self.window_layers or self.window_layers.strip("wf"):
+            raise ConfigurationError(
+                f"window_layers={self.window_layers!r} is no pattern of w and f; needs one letter a layer, repeated; "
+                "try window_layers='wf'"
+            )
         if not self.kv_latent and (self.query_latent or self.rotary_dim):
             raise ConfigurationError(
                 f"query_latent={self.query_latent}, rotary_dim={self.rotary_dim} with kv_latent=0; needs latent "
@@ -220,13 +248,13 @@ class ModelConfig:
 
     @property
     def mlp_outputs(self) -> int:
-        """Outputs of the MLP's first linear: `mlp_width`, with SwiGLU twice as many (gate and up)."""
+        """Outputs of the MLP's first linear: `mlp_width`, with a gate twice as many (gate and up)."""
         return self.mlp_width * self.branches
 
     @property
     def branches(self) -> int:
-        """Outputs of an MLP's first linear for each of its width: 1, with SwiGLU 2 (gate and up)."""
-        return 2 if self.activation == "swiglu" else 1
+        """Outputs of an MLP's first linear for each of its width: 1, with a gate 2."""
+        return 1 if self.activation == "gelu" else 2
 
     @property
     def expert_width(self) -> int:
@@ -235,17 +263,18 @@ class ModelConfig:
 
     def layer_kind(self, layer: int) -> LayerKind:
         """The kind of a layer, counted from 0."""
-        return LayerKind(self.experts > 0 and layer >= self.dense_layers)
+        window = self.window if self.window_layers[layer % len(self.window_layers)] == "w" else 0
+        return LayerKind(self.experts > 0 and layer >= self.dense_layers, window)
 
     @property
     def usual_kind(self) -> LayerKind:
-        """The kind of the layers behind the first `dense_layers`: with experts, if the model has any."""
-        return LayerKind(self.experts > 0)
+        """The kind of the first layer behind the `dense_layers`: with experts, if the model has any."""
+        return self.layer_kind(self.dense_layers)
 
     @cached_property
     def layer_kinds(self) -> tuple[LayerKind, ...]:
         """The different kinds of the model's layers, the usual one first."""
-        if not self.experts or not self.dense_layers:
+        if not (self.experts and self.dense_layers) and not self.window:
             return (self.usual_kind,)
         return tuple(dict.fromkeys((self.usual_kind, self.layer_kind(0), self.layer_kind(self.all_layers - 1))))
 
@@ -597,6 +626,10 @@ class TrainingConfig:
         """Raise ConfigurationError unless ranks that share a sequence get equal parts of it."""
         seq, parallel = self.model.seq, self.parallel
         c, t = parallel.c, parallel.t
+        if self.model.window >= seq:
+            raise ConfigurationError(
+                f"window={self.model.window} cuts nothing of seq={seq}; needs a longer sequence; try window=0"
+            )
         if c > 1 and seq % (2 * c):
             raise ConfigurationError(
                 f"seq={seq} is not divisible by 2*c={2 * c}; needs two equal chunks of the sequence on every context "

@@ -8,6 +8,7 @@ from functools import lru_cache
 from math import sqrt
 
 from ptdp_core.config import LayerKind, ModelConfig
+from ptdp_core.layers.attention import attended
 from ptdp_core.layers.blocks import LayerRun, block, embedding_parameters, mtp_parameters, output_parameters
 from ptdp_core.layers.parts import Parameter
 
@@ -82,7 +83,7 @@ def hardware_flops_per_iteration(model: ModelConfig, B: int, recompute: str) -> 
 
     'full' repeats a layer's forward pass, which makes eq. (3), 'selective' its attention core, 'none' nothing.
     """
-    core = model.all_layers * attention_core_flops(model, B)
+    core = sum([count * attention_core_flops(model, B, kind) for kind, count in _counts(model).items()])
     repeated = {"full": forward_flops(model, B), "selective": core, "none": 0}
     return model_flops_per_iteration(model, B) + repeated[recompute]
 
@@ -95,15 +96,16 @@ def forward_flops(model: ModelConfig, B: int) -> int:
 
 def layer_forward_flops(model: ModelConfig, B: int, kind: LayerKind | None = None) -> int:
     """FLOPs of a layer's forward pass, 24Bsh^2 + 4Bs^2h for a GPT (Appendix): 2 an element of a matrix and token."""
-    return 2 * B * model.seq * layer_weights(model, kind) + attention_core_flops(model, B)
+    return 2 * B * model.seq * layer_weights(model, kind) + attention_core_flops(model, B, kind)
 
 
-def attention_core_flops(model: ModelConfig, B: int) -> int:
+def attention_core_flops(model: ModelConfig, B: int, kind: LayerKind | None = None) -> int:
     """FLOPs of a layer's attention without its linears, forward: 2Bs^2h for QK^T, and as many over V (Appendix).
 
     They do not depend on how many heads share a key; the half that the causal mask hides is counted, as in the paper.
     """
-    return 2 * B * model.seq**2 * model.heads * (model.query_head_size + model.head_size)
+    pairs = attended(model.seq, (kind or model.usual_kind).window)
+    return 2 * B * pairs * model.heads * (model.query_head_size + model.head_size)
 
 
 def logit_flops(model: ModelConfig, B: int) -> int:

@@ -181,9 +181,18 @@ def check(settings: Settings) -> None:
         raise ConfigurationError(
             f"fp8_recipe={parallel.fp8_recipe!r}{but} is simulated only; needs {needed} to train; try fp8_recipe='none'"
         )
-    for name in ("kv_latent", "mtp_layers"):
-        if value := getattr(settings.model, name):
-            raise ConfigurationError(f"{name}={value} is simulated only; needs 0 to train; try {name}=0")
+    for name, trained in {
+        "kv_latent": 0,
+        "mtp_layers": 0,
+        "window": 0,
+        "sinks": False,
+        "post_norms": False,
+        "activation": "swiglu" if settings.model.activation == "geglu" else settings.model.activation,
+    }.items():
+        if (value := getattr(settings.model, name)) != trained:
+            raise ConfigurationError(
+                f"{name}={value} is simulated only; needs {trained} to train; try {name}={str(trained).lower()}"
+            )
     if parallel.c > 1 and parallel.context_exchange == "ring" and engine.dropout:
         raise ConfigurationError(
             f"dropout={engine.dropout} with context_exchange='ring', whose attention drops nothing; needs dropout=0; "

@@ -88,20 +88,23 @@ def layout(share: GpuShare, heads: Heads) -> Part:
     )
 
 
-def core(share: GpuShare, heads: Heads, context: Context, writes_scores: bool, dropout: bool) -> Part:
+def core(share: GpuShare, heads: Heads, context: Context, writes_scores: bool, dropout: bool, window: int = 0) -> Part:
     """Attention's products and softmax: operator by operator, or fused, which never writes the scores.
 
     Fused attention is one kernel forward and three backward, which compute the scores again, and keeps a sum of
     exponentials in fp32 for each query. The operators need a key and a value for each query head: those that heads
-    share are copied first. They keep the softmax's and its dropout's results in fp16, and the dropout's mask.
+    share are copied first. They keep the softmax's and its dropout's results in fp16, and the dropout's mask. In fused
+    attention a query sees only the last `window` tokens, if there is one; its rate is taken to be that of as long a
+    sequence. The operators write all scores and mask them.
     """
     s, b, t, _ = share
     local, blocks = context.heads(b * heads.queries // t), context.blocks(s)
     calls = CORE_MODULES * MODULE + CORE_VIEWS + CORE_FUNCTIONS * FUNCTION + RNG_FORK * dropout
     calls_back, output = CORE_VIEWS + CORE_FUNCTIONS * FUNCTION, 2 * share.tokens * heads.queries * heads.value // t
     if not writes_scores:
-        pairs = context.c * b * heads.queries * s**2 / t  # of which the causal mask hides half
+        pairs = b * heads.queries * attended(context.c * s, window) / context.c / t  # of which the mask hides half
         keys, queries = max(keys for _, keys in blocks), max(queries for queries, _ in blocks)
+        keys = min(keys, window or keys)
 
         def fused(elements: int, backward: bool) -> tuple[FusedAttention]:
             return (FusedAttention(2 * pairs * elements, keys, heads.value, backward, local * queries),)
@@ -151,6 +154,14 @@ def core(share: GpuShare, heads: Heads, context: Context, writes_scores: bool, d
 def scores(s: int, heads: int, context: Context) -> int:
     """Elements of the scores that the tensor ranks with one GPU's tokens compute together, of one sequence."""
     return context.heads(heads) * sum(queries * keys for queries, keys in context.blocks(s))
+
+
+def attended(s: int, window: int = 0) -> int:
+    """Pairs of a query and a key that attention of s tokens computes, twice those that the causal mask leaves.
+
+    Within a window that many are left out of which each query sees none: (s - window)^2.
+    """
+    return s**2 - (s - window) ** 2 if 0 < window < s else s**2
 
 
 def whole_heads(share: GpuShare, heads: Heads) -> Part:

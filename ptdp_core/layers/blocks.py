@@ -69,7 +69,7 @@ def layer_of(config: TrainingConfig, kind: LayerKind | None = None) -> Block:
 def block(model: ModelConfig, run: LayerRun, kind: LayerKind) -> Block:
     """A layer of this kind, and what the configuration makes of it."""
     share = run.share(model)
-    made = Block((*_attention(model, share, run), *_mlp(model, share, run, kind.experts)), MODULES)
+    made = Block((*_attention(model, share, run, kind.window), *_mlp(model, share, run, kind.experts)), MODULES)
     if run.t > 1:
         made = techniques.tensor_parallel(made, share.tokens * model.hidden, run.sequence_parallel)
     if not run.fused:
@@ -82,7 +82,7 @@ def norm_tensors(model: ModelConfig) -> int:
     return 1 if model.norm == "rmsnorm" else 2
 
 
-def _attention(model: ModelConfig, share: GpuShare, run: LayerRun) -> Iterator[Part]:
+def _attention(model: ModelConfig, share: GpuShare, run: LayerRun, window: int) -> Iterator[Part]:
     """Norm, attention and what is added behind it."""
     h, tokens, t = model.hidden, share.tokens, share.t
     between, tensors, bias = tokens * h / share.shards, norm_tensors(model), model.bias
@@ -106,9 +106,13 @@ def _attention(model: ModelConfig, share: GpuShare, run: LayerRun) -> Iterator[P
         yield kinds.rotary(turned)
     if run.context.c > 1:
         yield attention.exchange(share, heads, run.context)
-    yield attention.core(share, heads, run.context, run.writes_scores, model.dropout)
+    if model.sinks:
+        yield Part("attention.sinks", parameters=(Parameter("attention.sinks", (model.heads,), COLUMN),))
+    yield attention.core(share, heads, run.context, run.writes_scores, model.dropout, window)
     yield attention.layout(share, heads)
     yield kinds.linear(share, Linear("attention.projection", model.attention_width, h, "inputs"), bias, g=True)
+    if model.post_norms:
+        yield kinds.norm("attention_post_norm", between, h, tensors)._replace(output=0)
     yield kinds.addition("attention.addition", between, bias, model.dropout)
 
 
@@ -150,6 +154,8 @@ def _mlp(model: ModelConfig, share: GpuShare, run: LayerRun, with_experts: bool)
         yield kinds.linear(share, up, own, f=not inside, output=outer, wide=True)
         yield kinds.activation(f"{name}.activation", outer, inner, model.branches > 1, own)
         yield kinds.linear(share, down, own, g=not inside)
+    if model.post_norms:
+        yield kinds.norm("mlp_post_norm", between, h, norm_tensors(model))._replace(output=0)
     yield kinds.addition("mlp.addition", between, bias, model.dropout)
 
 

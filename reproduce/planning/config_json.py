@@ -13,11 +13,12 @@ from results.records.errors import UsageError
 
 MOST_TOKENS = 8192  # of a sequence, if none is asked for: models are trained on shorter ones than their positions allow
 FAMILIES = (
-    *("llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "gpt_oss"),
+    *("llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "gpt_oss", "gemma3_text"),
     *("deepseek_v2", "deepseek_v3", "kimi_k2"),
 )
 GPT_2 = "gpt2"
 GPT_2_SIZES = ("n_layer", "n_embd", "n_head", "n_positions", "vocab_size")
+GEMMA = ("gemma3_text",)
 EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
 # What some families have without a key that says so.
 OF_FAMILY = {
@@ -35,6 +36,7 @@ WITHOUT_EFFECT = (
     *("initial_context_length", "max_window_layers", "attn_pdrop", "embd_pdrop", "resid_pdrop", "n_ctx"),
     *("reorder_and_upcast_attn", "scale_attn_weights", "output_router_logits"),
     *("router_aux_loss_coef", "aux_loss_alpha", "seq_aux", "ep_size", "routed_scaling_factor"),
+    *("query_pre_attn_scalar", "rope_local_base_freq", "cache_implementation"),
     *("topk_method", "n_group", "topk_group", "swiglu_limit", "experts_per_token"),
 )
 ENDS_WITHOUT_EFFECT = ("_token_id", "_token_ids")
@@ -105,16 +107,39 @@ def _llama(read: _Read, kind: str, seq: int | None) -> ModelConfig:
         kv_heads=min(heads, read.get("num_key_value_heads") or heads),
         mtp_layers=read.get("num_nextn_predict_layers") or 0,
         ffn_hidden=read["intermediate_size"],
-        activation="swiglu",
+        activation="geglu" if kind in GEMMA else "swiglu",
         norm="rmsnorm",
         positions="rotary",
         rope_theta=rope.get("rope_theta", read.get("rope_theta", 1e4)),
-        tied_embeddings=read.get("tie_word_embeddings", False),
+        tied_embeddings=read.get("tie_word_embeddings", kind in GEMMA),
         bias=_has_biases(read),
-        qk_norm=kind.startswith("qwen3"),
+        qk_norm=kind.startswith("qwen3") or kind in GEMMA,
+        post_norms=kind in GEMMA,
+        sinks=kind == "gpt_oss",
+        **_window(read, kind, min(longest, MOST_TOKENS) if seq is None else seq),
         **_heads(read),
         **_experts(read, kind),
     )
+
+
+def _sliding(read: _Read, kind: str) -> tuple[int, str]:
+    """The window of attention in tokens, 0 without one, and which layers have it: w, and f those that see all."""
+    window, layers = read.get("sliding_window") or 0, read["num_hidden_layers"]
+    if not read.get("use_sliding_window", not kind.startswith("qwen")):
+        return 0, "f" * layers
+    every = read.get("sliding_window_pattern") or {"gpt_oss": 2, "gemma3_text": 6}.get(kind, 0)
+    kinds = read.get("layer_types") or ["full_attention" if every and n % every == 0 else "sliding_attention"
+                                        for n in range(1, layers + 1)]  # fmt: skip
+    return window, "".join("w" if kind == "sliding_attention" else "f" for kind in kinds)
+
+
+def _window(read: _Read, kind: str, seq: int) -> dict[str, Any]:
+    """The fields of attention over a window of the last tokens only, where that is less than the sequence."""
+    window, layers = _sliding(read, kind)
+    if not 0 < window < seq or "w" not in layers:
+        return {}
+    period = next(n for n in range(1, len(layers) + 1) if layers == (layers[:n] * len(layers))[: len(layers)])
+    return {"window": window, "window_layers": layers[:period]}
 
 
 def _has_biases(read: _Read) -> bool:
@@ -168,8 +193,8 @@ def _missing(read: _Read, kind: str) -> Iterator[Missing]:
         yield from (
             Missing(f"{key}={read[key]!r} (left out)") for key in ("attention_bias", "mlp_bias") if read.get(key)
         )
-    yield from _activation(read, "silu")
-    yield from _windows(read, kind)
+    yield from _activation(read, "gelu" if kind in GEMMA else "silu")
+    yield from _other_attention(read)
     if read.get("v_head_dim", size := read.get("qk_nope_head_dim")) != size:
         yield Missing(f"v_head_dim={read['v_head_dim']} (values are taken as large as keys, {size})")
     if (turned := read.get("partial_rotary_factor", 1.0)) != 1:
@@ -188,17 +213,11 @@ def _activation(read: _Read, usual: str) -> Iterator[Missing]:
             yield Missing(f"{key}={name!r} (taken as {usual})")
 
 
-def _windows(read: _Read, kind: str) -> Iterator[Missing]:
-    """Attention over a window of the last tokens only, and other kinds of attention, by layer."""
-    layers, window = read["num_hidden_layers"], read.get("sliding_window")
+def _other_attention(read: _Read) -> Iterator[Missing]:
+    """Kinds of attention, by layer, that are neither full nor over a window."""
     kinds = list(read.get("layer_types") or ())
-    used = read.get("use_sliding_window", not kind.startswith("qwen"))
-    sliding = kinds.count("sliding_attention") if kinds else -(-layers // 2) if kind == "gpt_oss" else layers
-    if window and used and sliding:
-        where = "all layers" if sliding == layers else f"{sliding} of {layers} layers"
-        yield Missing(f"attention over {window:,} tokens in {where} (taken as over all)", beyond=window)
     for other in dict.fromkeys(kinds):
         if other not in ("sliding_attention", "full_attention"):
             yield Missing(
-                f"{other.replace('_', ' ')} in {kinds.count(other)} of {layers} layers (taken as full attention)"
+                f"{other.replace('_', ' ')} in {kinds.count(other)} of {len(kinds)} layers (taken as full attention)"
             )

@@ -93,7 +93,10 @@ def with_model_fields(point: Any) -> Any:
     """The point, and beneath its own keys the fields of the model that it names as `model`. Raises `UsageError`."""
     if not isinstance(point, Mapping) or not isinstance(point.get("model"), str):
         return point
-    return asdict(named(point["model"])) | {key: value for key, value in point.items() if key != "model"}
+    fields = asdict(named(point["model"]))
+    if isinstance(seq := point.get("seq"), int) and fields["window"] >= seq:  # it cuts nothing of sequences this short
+        fields["window"] = 0
+    return fields | {key: value for key, value in point.items() if key != "model"}
 
 
 def models() -> dict[str, ModelConfig]:

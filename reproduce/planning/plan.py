@@ -120,6 +120,8 @@ def _model(asked: Mapping[str, Any]) -> tuple[str, ModelConfig]:
             if given_sizes := [field for field in REQUIRED_SIZES if field in given]:
                 raise UsageError(f"model={name!r} with {', '.join(given_sizes)}; needs one or the other")
             found = find(name)
+            if given.get("seq", found.model.seq) <= found.model.window:  # it cuts nothing of sequences this short
+                given["window"] = 0
             return found.name, replace(found.model, **given)
         if missing := [field for field in REQUIRED_SIZES if field not in given]:
             raise UsageError(f"{', '.join(missing)} missing; needs a model by name, or layers, hidden and heads")

@@ -67,11 +67,11 @@ def test_what_is_not_modelled_is_said_in_one_sentence() -> None:
     assert find("llama-3-405b").unmodelled() == ""
     assert find("mixtral-8x7b").unmodelled() == find("qwen3-30b-a3b").unmodelled() == ""
     assert find("deepseek-v3").unmodelled() == find("kimi-k2").unmodelled() == ""
-    assert "attention over 128 tokens in 18 of 36 layers" in find("gpt-oss-120b").unmodelled()
+    assert find("gpt-oss-120b").unmodelled() == "biases (left out)"
     assert "biases of queries, keys and values" in find("qwen2.5-7b").unmodelled()
     point = evaluate({"model": "gpt-oss-120b", "t": 8, "d": 8, "e": 8, "B": 64, "attention": "sdpa"}, 1, "h100")
     assert point["status"] == "ok"
-    assert point["reason"].startswith("not modelled: biases (left out); attention over 128 tokens")
+    assert point["reason"].startswith("not modelled: biases (left out)")
 
 
 LLAMA = {
@@ -103,10 +103,7 @@ SLIDING = {"layer_types": ["sliding_attention", "full_attention"] * 4, "sliding_
 @pytest.mark.parametrize(
     ("keys", "named"),
     [
-        ({"model_type": "mistral", "sliding_window": 4096}, "attention over 4,096 tokens in all layers"),
-        (SLIDING, "attention over 1,024 tokens in 4 of 8 layers (taken as over all)"),
         ({"layer_types": ["linear_attention"] * 6 + ["full_attention"] * 2}, "linear attention in 6 of 8 layers"),
-        ({"model_type": "qwen2", "use_sliding_window": True, "sliding_window": 4096}, "attention over 4,096 tokens"),
         ({"attention_bias": True}, "attention_bias=True (left out)"),
         ({"hidden_act": "gelu_pytorch_tanh"}, "hidden_act='gelu_pytorch_tanh' (taken as silu)"),
         ({"attention_dropout": 0.1}, "attention_dropout=0.1 (not known here, left out)"),
@@ -131,25 +128,58 @@ def test_what_has_no_effect_is_not_named(tmp_path) -> None:
     assert find(str(path)).missing == ()
     path.write_text(json.dumps(LLAMA | USUAL | {"model_type": "qwen3", "sliding_window": 4096}))
     assert find(str(path)).missing == ()  # use_sliding_window is off
-    path.write_text(json.dumps(LLAMA | USUAL | {"model_type": "mistral", "sliding_window": 4096}))
-    assert find(str(path)).unmodelled(4096) == ""
-    assert find("mistralai/Mistral-7B-v0.1").unmodelled(8192) == find(str(path)).unmodelled(8192) != ""
-    assert find("mistralai/Mistral-7B-Instruct-v0.3").unmodelled(32768) == ""
+
+
+GEMMA_3 = {"model_type": "gemma3_text", "hidden_activation": "gelu_pytorch_tanh", "sliding_window": 512}
+
+
+@pytest.mark.parametrize(
+    ("keys", "window", "layers"),
+    [
+        ({"model_type": "mistral", "sliding_window": 4096}, 4096, "w"),
+        ({"model_type": "mistral", "sliding_window": None}, 0, "w"),
+        (SLIDING, 1024, "wf"),
+        (SLIDING | {"layer_types": ["full_attention"] * 2 + ["sliding_attention"] * 6}, 1024, "ffwwwwww"),
+        ({"model_type": "qwen2", "use_sliding_window": True, "sliding_window": 4096}, 4096, "w"),
+        ({"model_type": "qwen3", "sliding_window": 4096}, 0, "w"),  # use_sliding_window is off
+        (GEMMA_3 | {"sliding_window_pattern": 6}, 512, "wwwwwf"),
+        (GEMMA_3, 512, "wwwwwf"),
+    ],
+)
+def test_windows_by_layer_are_read(keys, window, layers, tmp_path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA | USUAL | keys))
+    model = find(str(path)).model
+    assert (model.window, model.window_layers) == (window, layers)
+    assert not any("window" in item.text or "tokens" in item.text for item in find(str(path)).missing)
+
+
+def test_mistral_gpt_oss_and_gemma_3_are_described_by_their_config_json(tmp_path) -> None:
+    mistral, gpt_oss = find("mistralai/Mistral-7B-v0.1").model, find("openai/gpt-oss-120b").model
+    assert (mistral.window, mistral.window_layers) == (4096, "w")
+    assert find("mistralai/Mistral-7B-Instruct-v0.3").model.window == 0
+    assert (gpt_oss.window, gpt_oss.window_layers, gpt_oss.sinks) == (128, "wf", True)
+    path = tmp_path / "config.json"
+    gemma = GEMMA_3 | {"query_pre_attn_scalar": 256, "rope_local_base_freq": 1e4, "cache_implementation": "hybrid"}
+    path.write_text(json.dumps({key: value for key, value in (LLAMA | USUAL | gemma).items() if key != "hidden_act"}))
+    model, missing = find(str(path)).model, find(str(path)).missing
+    assert (model.activation, model.qk_norm, model.post_norms, model.tied_embeddings) == ("geglu", True, True, True)
+    assert missing == ()
 
 
 def test_it_is_said_wherever_the_model_is_used(tmp_path, capsys) -> None:
     path = tmp_path / "config.json"
-    path.write_text(json.dumps(LLAMA | {"model_type": "mistral", "sliding_window": 4096}))
+    path.write_text(json.dumps(LLAMA | {"model_type": "mistral", "sliding_window": 4096, "attention_bias": True}))
     point = {"model": str(path), "seq": 16384, "t": 2, "d": 4, "B": 4, "attention": "sdpa"}
     file = tmp_path / "point.json"
     file.write_text(json.dumps([point]))
-    said = "attention over 4,096 tokens in all layers (taken as over all)"
+    said = "attention_bias=True (left out)"
     assert main(["explain", str(file), "--seconds", "3"]) == 0
     assert said in capsys.readouterr().err
     job = ("--gpus", "8", "--batch", "8", "--results", str(tmp_path))
-    for seq, there in (("16384", True), ("4096", False)):
+    for seq in ("16384", "4096"):  # which the window does not cut
         assert main(["plan", "--model", str(path), "--seq", seq, *job, "--json"]) == 0
-        assert (said in json.loads(capsys.readouterr().out)["model"]["not_modelled"]) is there
+        assert said in json.loads(capsys.readouterr().out)["model"]["not_modelled"]
     (note,) = reproduce.simulate(point).notes
     assert said in note
     assert said in evaluate(point | {"B": 512, "b": 128}, 1, "h100")["reason"]  # does not fit

@@ -1,0 +1,129 @@
+"""Attention over a window in some of the layers, sinks, and norms behind attention and MLP: counts by hand."""
+
+from dataclasses import replace
+
+import pytest
+
+from ptdp_core import formulas
+from ptdp_core.config import LayerKind, ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.engine.settings import Settings, check
+from ptdp_core.errors import ConfigurationError
+from ptdp_core.layers.attention import attended
+from ptdp_core.layers.blocks import layer_of
+from ptdp_core.layout import rank_elements
+from ptdp_core.simulator import load_cluster, simulate
+from ptdp_core.simulator.bounds import least_time
+from ptdp_core.simulator.costs import CostModel
+
+H100 = load_cluster("h100")
+FULL = ModelConfig(
+    *(8, 2048, 16, 8192, 32000),
+    kv_heads=8,
+    activation="swiglu",
+    norm="rmsnorm",
+    positions="rotary",
+    tied_embeddings=False,
+    bias=False,
+)
+WINDOWED = replace(FULL, window=512)
+
+
+def configured(model: ModelConfig, **parallel: object) -> TrainingConfig:
+    chosen = {"B": 8, "recompute": "none", "attention": "sdpa"} | parallel
+    return TrainingConfig(model, ParallelConfig(**chosen))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("s", "window"), [(7, 0), (7, 1), (7, 3), (7, 6), (64, 16)])
+def test_pairs_of_a_window_are_those_that_each_query_sees(s: int, window: int) -> None:
+    """Twice what the mask leaves, less the diagonal once, as s^2 is of all where each query sees all before it."""
+    visible = sum(min(query + 1, window or s) for query in range(s))
+    assert attended(s, window) == 2 * visible - (window or s)
+
+
+def test_only_layers_of_the_pattern_have_the_window() -> None:
+    model = replace(WINDOWED, window_layers="wwf")
+    assert [model.layer_kind(layer).window for layer in range(8)] == [512, 512, 0, 512, 512, 0, 512, 512]
+    assert model.layer_kinds == (LayerKind(window=512), LayerKind())
+    assert FULL.layer_kinds == (LayerKind(),)
+
+
+@pytest.mark.parametrize("t", [1, 4])
+@pytest.mark.parametrize("c", [1, 2])
+def test_attention_s_products_shrink_to_the_window_s_and_nothing_else_does(t: int, c: int) -> None:
+    full, windowed = (layer_of(configured(model, t=t, c=c)) for model in (FULL, WINDOWED))
+    for name in ("forward", "backward"):
+        before, after = getattr(full, name), getattr(windowed, name)
+        share = attended(8192, 512) / 8192**2
+        assert [each.flops for each in after.attention] == [each.flops * share for each in before.attention]
+        assert all(each.seq == 512 for each in after.attention)
+        assert before._replace(attention=()) == after._replace(attention=())
+    assert full.kept_bytes == windowed.kept_bytes
+
+
+def test_a_stage_takes_as_long_as_its_layers_of_both_kinds() -> None:
+    """Four stages of two layers: with the pattern 'wwff' every stage has layers of one kind."""
+    costs, pattern = CostModel(H100), replace(WINDOWED, window_layers="wwff")
+    full, windowed, both = (costs.stages(configured(model, p=4)) for model in (FULL, WINDOWED, pattern))
+    assert windowed[1].layers_forward < full[1].layers_forward
+    assert [both[stage].layers_forward for stage in range(4)] == [
+        (full if stage % 2 else windowed)[stage].layers_forward for stage in range(4)
+    ]
+    estimate = simulate(configured(pattern, p=4), H100)
+    assert simulate(configured(WINDOWED, p=4), H100).iteration_time < estimate.iteration_time
+    assert least_time(estimate.config, CostModel(H100)) <= estimate.iteration_time
+
+
+def test_flops_are_those_of_what_is_seen() -> None:
+    core = formulas.attention_core_flops(FULL, 1)
+    saved = 1 - attended(8192, 512) / 8192**2
+    alternating = replace(WINDOWED, window_layers="wf")
+    less = formulas.forward_flops(FULL, 1) - formulas.forward_flops(alternating, 1)
+    assert less == pytest.approx(4 * core * saved, rel=1e-12)
+
+
+def test_sinks_and_further_norms_are_parameters_of_every_layer() -> None:
+    more = replace(FULL, sinks=True, post_norms=True)
+    assert formulas.parameters(more) - formulas.parameters(FULL) == 8 * (16 + 2 * 2048)
+    assert sum(rank_elements(configured(more, p=2, t=4))) - sum(rank_elements(configured(FULL, p=2, t=4))) == 8 * (
+        16 // 4 + 2 * 2048
+    )
+    bytes_of = [layer_of(configured(model)).forward.traffic_bytes for model in (FULL, more)]
+    assert bytes_of[1] - bytes_of[0] == 2 * 4 * 8192 * 2048
+    # A norm keeps its input, which nobody else has kept: the results of attention and of the MLP.
+    assert layer_of(configured(more)).kept_bytes - layer_of(configured(FULL)).kept_bytes == 2 * 2 * 8192 * 2048
+
+
+def test_gated_gelu_costs_what_swiglu_costs() -> None:
+    assert simulate(configured(replace(FULL, activation="geglu")), H100).iteration_time == (
+        simulate(configured(FULL), H100).iteration_time
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"window": 8192}, "window=8192 cuts nothing of seq=8192; needs a longer sequence; try window=0"),
+        ({"window": 8, "window_layers": "wx"}, "window_layers='wx' is no pattern of w and f; needs one letter a layer"),
+        ({"window_layers": ""}, "window_layers='' is no pattern of w and f"),
+        ({"window": -1}, "window=-1 is not a positive whole number"),
+    ],
+)
+def test_what_is_no_window_gets_one_line(change: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigurationError) as error:
+        configured(replace(FULL, **change))  # type: ignore[arg-type]
+    assert str(error.value).startswith(message)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"window": 512}, "window=512 is simulated only; needs 0 to train; try window=0"),
+        ({"sinks": True}, "sinks=True is simulated only; needs False to train; try sinks=false"),
+        ({"post_norms": True}, "post_norms=True is simulated only"),
+        ({"activation": "geglu"}, "activation=geglu is simulated only; needs swiglu to train"),
+    ],
+)
+def test_what_is_only_simulated_is_not_trained(change: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        check(Settings(replace(FULL, **change), ParallelConfig(B=1)))  # type: ignore[arg-type]
