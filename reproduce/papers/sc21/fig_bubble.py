@@ -62,7 +62,11 @@ ARTIFACT = Artifact(
 )
 
 
-@ARTIFACT.claim("the executed schedule's bubble equals the formula to 1e-12", rule="exact")
+@ARTIFACT.claim(
+    "1F1B with p = n/d and m = b'/d of Figure 6's configurations: the executed schedule's bubble equals the formula "
+    "to 1e-12",
+    rule="exact",
+)
 def formula_is_the_schedule(results: Results) -> Judgement:
     r"""The pipeline bubble size is: $$\frac{p-1}{m} = \dfrac{n/d-1}{b'/d} = \dfrac{n-d}{b'}.$$"""
     differences = {

@@ -166,7 +166,7 @@ def gpipe_needs_many_microbatches(results: Results) -> Judgement:
     return holds_if(least >= MUCH_LARGER, text, numbers_of("derived", least_m_over_p=least))
 
 
-@ARTIFACT.claim("a peak of exactly m stashed microbatches, at every point", rule="counted")
+@ARTIFACT.claim("GPipe, executed: a peak of exactly m stashed microbatches, at every point", rule="counted")
 def gpipe_stash(results: Results) -> Judgement:
     """However, for such large m, this approach has a high memory footprint as it requires stashed intermediate
     activations (or just input activations for each pipeline stage when using activation recomputation) to be kept in

@@ -140,8 +140,9 @@ def larger_batches_gain_more(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "with scatter/gather, the interleaved schedule is faster than the default schedule with it, at every batch size of "
-    "the figure",
+    "the interleaved schedule is faster than the default one of Figure 12, which has scatter/gather, at every batch "
+    "size "
+    "of the figure with it, and slower at the largest, 60, without it",
     "Section 4.1 (the interleaved schedule)",
     rule="direction",
 )
@@ -149,9 +150,10 @@ def makes_interleaving_feasible(results: Results) -> Judgement:
     """This optimization helps better leverage the multiple IB cards on the DGX A100 servers, and makes more
     communication-intensive schedules such as the interleaved one feasible.
     """
-    gains, without = _gains(results, DEFAULT_ON, ON), _gains(results, DEFAULT_OFF, OFF)
-    text = f"interleaved over default with it: {listed(gains, '{:+.1%}')}; without: {listed(without, '{:+.1%}')}"
-    return holds_if(min(gains.values()) > 0, text, results.numbers(gain_b=gains))
+    gains, without = (_gains(results, over=DEFAULT_ON, of=series) for series in (ON, OFF))
+    text = f"interleaved over default, with it: {listed(gains, '{:+.1%}')}; without: {listed(without, '{:+.1%}')}"
+    holds = min(gains.values()) > 0 > without[max(without)]
+    return holds_if(holds, text, results.numbers(gain_b=gains, without_at_largest=without[max(without)]))
 
 
 @ARTIFACT.claim(

@@ -181,7 +181,7 @@ def pipeline_communication_bsh(results: Results) -> Judgement:
     return _judge_path(results, PLAIN, "bsh")
 
 
-@ARTIFACT.claim("exactly: eight messages of the whole tensor at t=8", rule="counted")
+@ARTIFACT.claim("by the message plan, exactly: eight messages of the whole tensor at t=8", rule="counted")
 def same_tensors_8_times(results: Results) -> Judgement:
     """This means we are sending the same set of tensors 8 times between corresponding GPUs on adjacent multi-GPU
     servers.

@@ -166,7 +166,8 @@ def partially_hidden(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "the exposed share of ZeRO-3's iteration rises from each number of GPUs to the next, for both models",
+    "the exposed share of ZeRO-3's iteration rises from each number of GPUs to the next, for both models: the batch "
+    "is the same, and each GPU has less of it",
     "Section 6",
     rule="direction",
 )

@@ -88,7 +88,7 @@ def set_with_these() -> Mapping[str, float]:
     return {name: p.value for name, p in parameters if ID in p.set_with or SECTION in p.source}
 
 
-TOLERANCE = "within a factor of 2, since the paper defines neither the bytes nor the time"
+TOLERANCE = "within a factor of 2 of {printed}, since the paper defines neither the bytes nor the time"
 
 
 def notes(results: Results) -> tuple[str, ...]:
@@ -139,7 +139,11 @@ def _compare(results: Results, key: str) -> tuple[float, float, float, dict[str,
     return ours, paper, ours / paper, results.numbers("B/s", ours=ours) | results.numbers(ratio=ours / paper)
 
 
-@ARTIFACT.claim(TOLERANCE, "Section 5.9 (pipeline; Section 1 has the same number)", rule="fixed beforehand")
+@ARTIFACT.claim(
+    TOLERANCE.format(printed="892 GB/s"),
+    "Section 5.9 (pipeline; Section 1 has the same number)",
+    rule="fixed beforehand",
+)
 def pipeline_bisection(results: Results) -> Judgement:
     """On the trillion-parameter model with 3072 GPUs, we observed that the effective bisection bandwidth of
     point-to-point communication among pipeline stages is 892 GB/s, while the effective bisection bandwidth of
@@ -155,7 +159,7 @@ def pipeline_bisection(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    f"{TOLERANCE}; inconclusive where the simulator's bandwidth was set with it",
+    f"{TOLERANCE.format(printed='12.9 TB/s')}; inconclusive where the simulator's bandwidth was set with it",
     "Section 5.9 (data parallelism; Section 1 rounds to 13 TB/s)",
     sentence=pipeline_bisection,
     rule="fixed beforehand",
