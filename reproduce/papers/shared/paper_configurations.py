@@ -1,15 +1,18 @@
-"""Claims of the first paper that are judged on configurations of its models which no figure shows."""
+"""Claims of the first paper that are judged on configurations of its models that no figure shows, or on their memory."""
 
 from ptdp_core import formulas
-from ptdp_core.simulator.memory import OPTIMIZER_BYTES
+from ptdp_core.simulator.memory import GRADIENT_BYTES, OPTIMIZER_BYTES, WEIGHT_BYTES
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.claims import Judgement, holds_if
-from reproduce.experiment.results import MissingResultError, Results, listed
+from reproduce.experiment.results import MissingResultError, Results, listed, numbers_of
 from reproduce.papers.sc21 import fig_tensor_vs_pipeline
 from reproduce.papers.shared import paper_points
-from reproduce.papers.shared.models import model_of
+from reproduce.papers.shared.models import GPT_3, model_of, table_1
 from reproduce.papers.shared.whole_paper import ARTIFACT, SLOWER
+
+STATE_BYTES = WEIGHT_BYTES + GRADIENT_BYTES + OPTIMIZER_BYTES  # of a parameter
+GPU_BYTES = 80e9
 
 
 @ARTIFACT.claim(
@@ -200,3 +203,36 @@ def sharded_optimizer_cost(results: Results) -> Judgement:
     numbers = results.numbers(time_share=shard / whole, memory_saved=(peak - less) / states)
     divided = abs(shard * first["d"] / whole - 1) <= 0.10
     return holds_if(divided and peak - less >= (1 - 1 / first["d"]) * states, text, numbers)
+
+
+@ARTIFACT.claim(
+    "by memory: weights, gradients and optimizer states of Table 1's largest model (16 bytes a parameter) exceed 80 GB "
+    "a GPU with the most that either has alone, a stage for each layer (128) or a tensor rank for each head (160)",
+    "Section 1 (past systems)",
+    fidelity="derived",
+    rule="counted",
+)
+def needs_both_kinds(results: Results) -> Judgement:
+    r"""[...] past systems~\cite{shoeybi2019megatron, narayanan2019pipedream} cannot train such large models since they
+    do not combine pipeline and tensor parallelism.
+    """
+    model = model_of(table_1()[-1].parameters)
+    states = STATE_BYTES * formulas.parameters(model)
+    sizes = {f"p={model.layers}": states / model.layers, f"t={model.heads}": states / model.heads}
+    text = f"GB of states a GPU with one of them alone: {listed(sizes, '{:.0f}', 1e9)}; a GPU has {GPU_BYTES / 1e9:.0f}"
+    return holds_if(min(sizes.values()) > GPU_BYTES, text, numbers_of("derived", "B", states=sizes))
+
+
+@ARTIFACT.claim(
+    "weights, gradients and optimizer states of GPT-3 (16 bytes a parameter) exceed the 80 GB of one GPU",
+    "Section 5.4.3 (the memory)",
+    fidelity="derived",
+    rule="counted",
+)
+def data_parallelism_needs_memory(results: Results) -> Judgement:
+    """We should note that although data parallelism can lead to efficient scaling, we cannot use data parallelism in
+    isolation for very large models with a limited training batch size because of a) insufficient memory capacity, [...]
+    """
+    states = STATE_BYTES * formulas.parameters(model_of(published.model(GPT_3)))
+    text = f"states of {states / 1e12:.2f} TB on every GPU, which has {GPU_BYTES / 1e9:.0f} GB"
+    return holds_if(states > GPU_BYTES, text, numbers_of("derived", "B", states=states))

@@ -14,7 +14,6 @@ from ptdp_core.layers.parts import Work
 from ptdp_core.layout import chunk_layers, chunk_parameters
 from ptdp_core.schedules import bubble_fraction, build
 from ptdp_core.simulator.kernels import FP16_BYTES
-from ptdp_core.simulator.memory import GRADIENT_BYTES, OPTIMIZER_BYTES, WEIGHT_BYTES
 from reproduce.experiment import published
 from reproduce.experiment.claims import Judgement, consistent_if, holds_if
 from reproduce.experiment.results import Results, argmax, falls, listed, numbers_of
@@ -26,8 +25,6 @@ PIPELINED = (
     *("fig_pipeline_weak_scaling", "fig_interleaved", "fig_tensor_vs_pipeline", "fig_pipeline_vs_data"),
     *("fig_microbatch", "fig_recomputation", "fig_scatter_gather", "table_weak_scaling"),
 )
-STATE_BYTES = WEIGHT_BYTES + GRADIENT_BYTES + OPTIMIZER_BYTES  # of a parameter
-GPU_BYTES = 80e9
 FLOPS_OF_AN_ELEMENT = 10  # more than a kernel that is no GEMM has for an element that it reads or writes
 
 
@@ -226,24 +223,6 @@ def pipeline_up_to_layers(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "by memory: weights, gradients and optimizer states of Table 1's largest model (16 bytes a parameter) exceed 80 GB "
-    "a GPU with the most that either has alone, a stage for each layer (128) or a tensor rank for each head (160)",
-    "Section 1 (past systems)",
-    fidelity="derived",
-    rule="counted",
-)
-def needs_both_kinds(results: Results) -> Judgement:
-    r"""[...] past systems~\cite{shoeybi2019megatron, narayanan2019pipedream} cannot train such large models since they
-    do not combine pipeline and tensor parallelism.
-    """
-    model = model_of(table_1()[-1].parameters)
-    states = STATE_BYTES * formulas.parameters(model)
-    sizes = {f"p={model.layers}": states / model.layers, f"t={model.heads}": states / model.heads}
-    text = f"GB of states a GPU with one of them alone: {listed(sizes, '{:.0f}', 1e9)}; a GPU has {GPU_BYTES / 1e9:.0f}"
-    return holds_if(min(sizes.values()) > GPU_BYTES, text, numbers_of("derived", "B", states=sizes))
-
-
-@ARTIFACT.claim(
     "for Table 1's models: GEMMs of the operator inventory have more than half of all FLOPs, if every other kernel had "
     "10 for each element that it reads or writes",
     "Section 5.1 (the GEMMs)",
@@ -316,18 +295,3 @@ def parameters_by_eq_2(results: Results) -> Judgement:
     return holds_if(
         set(beyond.values()) == {2} and worst <= 1e-5, text, numbers_of("derived", largest_difference=worst)
     )
-
-
-@ARTIFACT.claim(
-    "weights, gradients and optimizer states of GPT-3 (16 bytes a parameter) exceed the 80 GB of one GPU",
-    "Section 5.4.3 (the memory)",
-    fidelity="derived",
-    rule="counted",
-)
-def data_parallelism_needs_memory(results: Results) -> Judgement:
-    """We should note that although data parallelism can lead to efficient scaling, we cannot use data parallelism in
-    isolation for very large models with a limited training batch size because of a) insufficient memory capacity, [...]
-    """
-    states = STATE_BYTES * formulas.parameters(model_of(published.model(GPT_3)))
-    text = f"states of {states / 1e12:.2f} TB on every GPU, which has {GPU_BYTES / 1e9:.0f} GB"
-    return holds_if(states > GPU_BYTES, text, numbers_of("derived", "B", states=states))

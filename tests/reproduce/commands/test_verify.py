@@ -12,7 +12,7 @@ from reproduce.experiment.judging import judge
 from reproduce.experiment.results import MissingResultError, Results
 from reproduce.papers.sc21 import paper_claims
 from reproduce.papers.sc21.paper_claims import ARTIFACT as PAPER
-from reproduce.papers.shared import paper_formulas, paper_points
+from reproduce.papers.shared import paper_configurations, paper_formulas, paper_points
 from results.records import VERDICTS, Metric, PointResult, errors
 
 LONG = "When " + "many words follow each other " * 20 + "the end."
@@ -239,11 +239,11 @@ def test_what_does_not_fit_is_left_out_and_what_failed_is_not():
         paper_formulas.flops_per_iteration,
         paper_formulas.pipeline_up_to_layers,
         paper_formulas.data_parallel_to_1536,
-        paper_formulas.needs_both_kinds,
+        paper_configurations.needs_both_kinds,
         paper_formulas.mostly_gemms,
         paper_formulas.eq_3_is_a_lower_bound,
         paper_formulas.parameters_by_eq_2,
-        paper_formulas.data_parallelism_needs_memory,
+        paper_configurations.data_parallelism_needs_memory,
     ],
 )
 def test_what_follows_from_formulas_holds(judged):
