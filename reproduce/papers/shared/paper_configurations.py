@@ -1,4 +1,4 @@
-"""Claims of the first paper that are judged on configurations of its models that no figure shows, or on their memory."""
+"""Claims of the first paper judged on configurations of its models that no figure shows, or on their memory."""
 
 from ptdp_core import formulas
 from ptdp_core.simulator.memory import GRADIENT_BYTES, OPTIMIZER_BYTES, WEIGHT_BYTES
