@@ -77,6 +77,8 @@ class Answer:
         """The answer in one sentence."""
         if not len(self.claims) + self.unjudged:
             return "None of these claims is the paper's."
+        if self.elsewhere:
+            return f"Simulated on {self.elsewhere}, on which no paper measured: {self.verdicts}."
         return f"{self.question} {self.verdicts}." if self.whole else f"{self.verdicts}."
 
     @property
