@@ -14,10 +14,12 @@ from typing import Any
 
 import pytest
 
+from ptdp_core.config import ParallelConfig
 from ptdp_core.schedules import Definition, Schedule, bubble_fraction, check_complete
 from ptdp_core.simulator import load_cluster
+from reproduce.annex.accuracy import ledger
 from reproduce.cli import command_of, main, parser_of
-from reproduce.experiment import catalog
+from reproduce.experiment import catalog, margins
 from reproduce.experiment.predictions import PREFIX
 from reproduce.output.answer import answer, claims_of
 from reproduce.running import runner
@@ -289,3 +291,58 @@ def test_the_readme_begins_with_two_commands_a_link_and_a_picture_and_pictures_a
     shown = re.findall(r'(?:src|srcset)="([^"]+)"|!\[[^]]*\]\(([^)]+)\)', readme)
     assert len(shown) >= 3
     assert all((ROOT / "".join(path)).stat().st_size < 200_000 for path in shown)
+
+
+# The rows of docs/gpus.md, and the cases of the first run on a GPU that they are.
+STEPS = {
+    "GPT 1.65B, s=2048, b=4, sdpa": "gpt-sdpa",
+    "the same, b=8": "gpt-b8",
+    "the same, b=1": "gpt-b1",
+    "the paper's operators, all recomputed, fused": "gpt-paper",
+    "the same, unfused": "gpt-paper-unfused",
+    "attention recomputed": "gpt-selective",
+    "Llama 1.24B, s=4096, b=2": "llama-4k",
+    "Llama 1.24B, s=16384, b=1": "llama-16k",
+    "8 experts, top-2, 1.2B, b=4": "moe",
+    "GPT 124M, s=1024, b=32": "small",
+    "GPT 1.65B, FP8 tensorwise, b=4": "gpt-fp8",
+}
+
+
+def test_the_table_of_the_first_gpu_is_what_was_measured() -> None:
+    run = json.loads((ROOT / "results/reference/gpu/first_run.json").read_text(encoding="utf-8"))
+    page = (ROOT / "docs/gpus.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| ([^|]+) \| (.*) \|$", page, re.MULTILINE))
+    for name, case in ((name, run["cases"][key]) for name, key in STEPS.items()):
+        predicted = case["predicted"]["engine"]["seconds"]
+        if "error" in case:
+            assert rows[name] == f"failed | | {predicted:.3f} s |"
+            continue
+        measured = f"{case['median']:.3f} s | {case['mfu_of_989_4']:.1%}"
+        assert rows[name] == f"{measured} | {predicted:.3f} s | {predicted / case['median'] - 1:+.0%}"
+    assert len(STEPS) == len(run["cases"])
+    assert all(f"{peer['mfu_of_989_4']:.1%}" in page for peer in run["peers"].values())
+    assert run["commit"] in page
+
+
+def test_what_pages_repeat_of_scores_and_intervals_is_what_the_data_say() -> None:
+    pages = {path.stem: " ".join(path.read_text(encoding="utf-8").split()) for path in PAGES}
+    own, h100, b200 = (known for name in ("selene", "h100", "b200") if (known := margins.read(name)))
+    times = [margin.throughput.factor for margin in (own, h100, b200)]
+    said = f"{times[0] - 1:.0%} of the time on `selene`, {times[1] - 1:.0%} on `h100`"
+    assert f"{said}, a factor of {times[2]:.1f} on `b200`" in pages["agents"]
+    assert margins.read("gb200") is None
+    assert "as of `gb200`" in pages["agents"]
+    assert h100.memory is None
+    assert "as `h100` has none" in pages["clusters"]
+    studies = ledger.studies()
+    runs = f"{sum(len(study.points) for study in studies)} rows of {len(studies)} studies of others' public runs"
+    published = re.search(r"every configuration once \| (\d+) ", pages["accuracy"])
+    assert published
+    assert f"scored on {published[1]} published values, and on {runs}" in pages["agents"]
+    blind = re.search(r"rows have experts: ([\d.]+)% off in `latent_and_nvfp4`", pages["blind"])
+    assert blind
+    assert f"{blind[1]}% off where they were predicted" in pages["models"]
+    ParallelConfig(fp8_recipe="nvfp4")
+    assert "4-bit numbers are: `fp8_recipe=nvfp4`" in pages["simulator"]
+    assert "have not been scored" not in pages["tutorial"]

@@ -181,7 +181,7 @@ def add_product(total: torch.Tensor, a: torch.Tensor, b: torch.Tensor, replace: 
 
     With `replace` the product takes the place of `total`, which is not read.
 
-    On a GPU this is one GEMM, also for 16-bit factors and an fp32 total. (No GPU has run that yet.) A CPU has no such
+    On a GPU this is one GEMM, also for 16-bit factors and an fp32 total. A CPU has no such
     GEMM, so it multiplies copies of the factors in the higher precision.
     """
     beta = 0 if replace else 1
