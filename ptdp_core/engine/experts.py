@@ -13,6 +13,8 @@ Shapes: S sequence, B microbatch, H hidden, N = S*B tokens, K experts of a token
 rank, F an expert's width; P at most N*K pairs of a token and an expert, R such pairs received; `t` after a letter: 1/t.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
@@ -69,6 +71,17 @@ class _WithLoss(torch.autograd.Function):
         return grad, ctx.gradient, None
 
 
+@contextmanager
+def without_tf32() -> Iterator[None]:
+    """Products of fp32 inside keep all 24 bits of their factors, where a run's others may keep 11."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
 class Router(nn.Module):
     """Chooses the k experts of each token, and how much each of them counts; computed in at least fp32.
 
@@ -84,7 +97,8 @@ class Router(nn.Module):
     def forward(self, x_NH: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return weights and numbers of the tokens' experts, [N, K] each."""
         model, wide = self.model, torch.promote_types(x_NH.dtype, torch.float32)
-        logits_NE = functional.linear(x_NH.to(wide), self.weight.to(wide))
+        with nullcontext() if x_NH.dtype != torch.float32 else without_tf32():  # which has 16-bit elements in full
+            logits_NE = functional.linear(x_NH.to(wide), self.weight.to(wide))
         scores_NE = logits_NE.sigmoid() if model.router == "sigmoid" else logits_NE.softmax(-1)
         weights_NK, experts_NK = scores_NE.topk(model.experts_per_token, -1)
         if model.router != "softmax_before":

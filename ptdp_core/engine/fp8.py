@@ -13,6 +13,8 @@ gradients, attention, embedding and output keep the run's precision. A tensor ra
 import torch
 from torch.nn import functional
 
+from kernels.fp8_cast import fp8_cast
+
 E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
 LARGEST_POWER = 2.0**127  # of a scale that is a power of two in 8 bits
 ROWS_AT_ONCE = 16  # `torch._scaled_mm` takes sizes that are multiples of it
@@ -43,14 +45,17 @@ def quantized(x: torch.Tensor, dtype: torch.dtype, block: tuple[int, int], power
 
 
 class Fp8:
-    """The three products of a linear, by a recipe. With `native` they are `torch._scaled_mm` where sizes allow."""
+    """The three products of a linear, by a recipe. With `native` they are `torch._scaled_mm` where sizes allow.
 
-    def __init__(self, recipe: str, native: bool = False) -> None:
+    `kernels` names the implementation of the casts before it.
+    """
+
+    def __init__(self, recipe: str, native: bool = False, kernels: str = "reference") -> None:
         whole = 1 << 62
         blocks = {"tensorwise": ((whole,) * 2,) * 2, "blockwise": ((1, 128), (128, 128)), "mxfp8": ((1, 32),) * 2}
         self._block, self._weight_block = blocks[recipe]
         self._power, self._of_gradients = recipe == "mxfp8", E5M2 if recipe == "tensorwise" else E4M3
-        self._native = native
+        self._native, self._kernels = native, kernels
 
     def forward(self, x: torch.Tensor, weight_FH: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         """Compute x W^T + bias, [..., F]."""
@@ -76,16 +81,22 @@ class Fp8:
         out: torch.dtype | None = None,
     ) -> torch.Tensor:
         """Compute a b^T, of a's type or `out`, of factors that are rounded: a as `dtype`, b, by `block`, as E4M3."""
-        factors = (quantized(a_MK, dtype, self._block, self._power), quantized(b_NK, E4M3, block, self._power))
         shapes = a_MK.shape, b_NK.shape
         if self._native and not any(size % ROWS_AT_ONCE for shape in shapes for size in shape):
-            (a, scale_a), (b, scale_b) = (  # both in rows: those of a transposed matrix are copied in 8 bits
-                (tiles.view(*shape).contiguous(), scale.view(()))
-                for (tiles, scale), shape in zip(factors, shapes, strict=True)
-            )
+            (a, scale_a), (b, scale_b) = self._in_rows(a_MK, dtype), self._in_rows(b_NK, E4M3)
             return torch._scaled_mm(a, b.t(), scale_a=scale_a, scale_b=scale_b, out_dtype=out or a_MK.dtype)
+        factors = (quantized(a_MK, dtype, self._block, self._power), quantized(b_NK, E4M3, block, self._power))
         a, b = (
             (tiles.float() * scales).view(tiles.size(0) * tiles.size(1), -1)[: shape[0], : shape[1]]
             for (tiles, scales), shape in zip(factors, shapes, strict=True)
         )
         return (a @ b.t()).to(out or a_MK.dtype)
+
+    def _in_rows(self, matrix: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+        """A matrix, or a transposed one, rounded by one scale and in rows, as `torch._scaled_mm` wants both factors."""
+        is_turned = not matrix.is_contiguous()
+        x = matrix.t() if is_turned else matrix
+        plain, turned, scale = fp8_cast(self._kernels, x, dtype, rows=not is_turned, transposed=is_turned)
+        rounded = turned if is_turned else plain
+        assert rounded is not None
+        return rounded, scale

@@ -66,7 +66,7 @@ class Trainer:
         weight_gradients = WeightGradients(self.schedule.is_split, engine.overlapped_all_reduce)
         recipe, fp8 = parallel.fp8_recipe, None
         if recipe != "none":
-            fp8 = Fp8(recipe, is_native(recipe, groups.device))
+            fp8 = Fp8(recipe, is_native(recipe, groups.device), ops.name)
         self.store = ParameterStore(
             engine.seed, groups.tp, groups.device, dtype, weight_gradients, groups.ep, parallel.whole_experts, fp8
         )

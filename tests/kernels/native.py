@@ -27,6 +27,7 @@ from kernels import (
     bias_gelu_triton,
     cross_entropy_triton,
     dropout_triton,
+    fp8_cast_triton,
     rotary_triton,
     softmax_triton,
     swiglu_triton,
@@ -40,6 +41,7 @@ POINTERS = {
     torch.float16: "*fp16",
     torch.int64: "*i64",
     torch.uint8: "*u8",
+    torch.float8_e4m3fn: "*fp8e4nv",
 }
 
 
@@ -109,6 +111,8 @@ def compile_all(capability: int, dtype: torch.dtype) -> list[Compiled]:
     heads, angle = torch.empty(2048, 8, 6, 64, dtype=dtype), torch.empty(2048, 1, 32, dtype=dtype)
     q, k = rotary_triton.forward(heads, angle, angle)
     rotary_triton.backward(q, k, k, angle, angle)
+    if capability >= 89:  # older GPUs have no FP8
+        fp8_cast_triton.cast(torch.empty(8192, 2304, dtype=dtype), torch.float8_e4m3fn, True, True)
     return compiled
 
 

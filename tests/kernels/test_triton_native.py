@@ -32,15 +32,15 @@ def compile_natively(capability, dtype):
 def test_half_precision_moves_16_bytes_at_a_time(capability):
     """At the paper's shapes. A mask that changes within 16 bytes would make Triton load element by element."""
     compiled = compile_natively(capability, "bfloat16")
-    assert {name.split(".")[0] for name, _, _ in compiled} == {
-        path.stem for path in KERNELS.glob("*_triton.py")
-    } - HELPERS
+    here = {path.stem for path in KERNELS.glob("*_triton.py")} - HELPERS
+    assert {name.split(".")[0] for name, _, _ in compiled} == here - ({"fp8_cast_triton"} if capability < 89 else set())
     for name, accesses, _ in compiled:
         if name.startswith("softmax_triton"):
             narrow = [access for access in accesses if not access.endswith(".v4.b32")]
             assert name.endswith("/128") or narrow == [], f"{name}: {accesses}"
         else:
-            written = set() if "._sums/" in name else {"st.global.v4.b32"}  # of sums there is one a row
+            few = "._sums/" in name or "._largest/" in name  # results, of which a row or a program has one
+            written = set() if few else {"st.global.v4.b32"}
             assert {"ld.global.v4.b32"} | written <= accesses.keys(), name
 
 

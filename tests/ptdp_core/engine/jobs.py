@@ -707,6 +707,23 @@ def gradient_around_a_ring(beat: Any) -> float:
     return float(grad_own[0, 0, 0, 0, 0])
 
 
+def routes(beat: Any, case: dict[str, Any]) -> list[list[list[int]]]:
+    """The experts of every token in each layer's pass over each microbatch of a batch."""
+    from ptdp_core.engine.experts import Dispatch
+
+    settings, groups, trainer = make(case | {"recompute": "none"})
+    chosen: list[list[list[int]]] = []
+    of = Dispatch.of
+
+    def noted(experts_NK: torch.Tensor, *rest: Any) -> Dispatch:
+        chosen.append(experts_NK.tolist())
+        return of(experts_NK, *rest)
+
+    with patch.object(Dispatch, "of", noted):
+        trainer.forward_backward(feed(settings, groups, batches(settings.parallel.B, settings.model.seq)[0]))
+    return chosen
+
+
 def seeds_of_attention(beat: Any, case: dict[str, Any]) -> list[int]:
     """The random streams' seeds of the masks of attention in one pass of a model of one layer."""
     settings, groups, trainer = make(case | {"recompute": "none"})

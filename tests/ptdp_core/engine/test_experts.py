@@ -303,6 +303,33 @@ def test_flops_are_those_of_the_gemms_that_run() -> None:
     assert counts.flops == model_flops_per_iteration(model, 2) + padding + weighted
 
 
+def test_a_router_in_fp32_is_not_of_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
+    used: list[str] = []
+    product = torch.nn.functional.linear
+
+    def linear(x: torch.Tensor, weight: torch.Tensor, *bias: Any) -> torch.Tensor:
+        used.append(torch.get_float32_matmul_precision())
+        return product(x, weight, *bias)
+
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        _, _, trainer = jobs.make(MIXTURE | {"dtype": "fp32", "layers": 1, "B": 1})
+        monkeypatch.setattr(torch.nn.functional, "linear", linear)
+        trainer.chunks[0].layers[0].mlp.router(torch.randn(6, 16))
+        assert used == ["highest"]
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def test_tensor_ranks_route_alike() -> None:
+    """In bf16, whose roundings might differ: each rank computes the same scores of the same tokens."""
+    first, second = launch(jobs.routes, 2, (MIXTURE | {"t": 2, "B": 2, "layers": 2, "dtype": "bf16"},), timeout=60)
+    assert first == second
+    assert len(first) == 2 * 2  # layers, microbatches
+
+
 WAITS = ("bincount", "repeat_interleave.Tensor", "_local_scalar_dense", "nonzero", "item")
 
 

@@ -5,13 +5,19 @@ from typing import Any
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
+from kernels import select
+from ptdp_core.engine import optimizer
 from ptdp_core.engine.errors import DivergedError
 from ptdp_core.engine.groups import Axis, Groups
 from ptdp_core.engine.optimizer import LossScale, learning_rate, must_skip
 from ptdp_core.engine.param_and_grad_buffer import ParamAndGradBuffer
 from ptdp_core.engine.parameters import ParameterStore
 from ptdp_core.engine.settings import OptimizerSettings
+from ptdp_core.engine.trainer import Trainer
 from ptdp_core.launch.local import RankError, launch
 from ptdp_core.layout import Parameter
 from tests.marks import by_default
@@ -162,3 +168,28 @@ def test_buckets_split_evenly_and_parameters_are_views_of_the_buffer() -> None:
         assert entry.parameter.reshape(-1)[0].item() == pytest.approx(math.pi)
         assert entry.parameter.grad is not None
         assert entry.parameter.grad.data_ptr() == buffer.main_grad(entry).data_ptr()
+
+
+@pytest.mark.parametrize("case", [{}, {"experts": 2, "experts_per_token": 1}], ids=["dense", "experts"])
+def test_the_host_waits_for_a_gpu_once_a_step(case: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU that is only described: nothing but loss and norm, at the end, goes between it and the host."""
+    read: list[int] = []
+    monkeypatch.setattr(optimizer, "on_host", lambda numbers: read.append(numbers.numel()) or [1.0, 1.0])
+    waits: list[str] = []
+
+    class Watched(TorchDispatchMode):
+        def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            out = operator(*args, **(kwargs or {}))
+            tensors = [x for x in tree_leaves((args, kwargs, out)) if isinstance(x, torch.Tensor)]
+            copied = "copy" in operator.name() and len({x.device.type for x in tensors}) > 1
+            if copied or "_local_scalar_dense" in operator.name():
+                waits.append(operator.name())
+            return out
+
+    with FakeTensorMode():
+        settings = jobs.settings_of({"dtype": "bf16", "B": 2, "layers": 1} | case)
+        trainer = Trainer(settings, Groups.alone("cuda"), select("reference"))
+        loss = torch.zeros((), device="cuda", dtype=torch.float64)
+        with Watched():
+            trainer.optimizer.step(1e-3, 1, loss)
+    assert (waits, read) == ([], [2])
