@@ -61,6 +61,7 @@ class Margins:
     - `context`: a throughput or a ratio with context parallelism; None where no run with it tests it
     - `ranged`: for each number that nothing is published of the factor of a value and that of a ratio, from the ranges
       of the cluster's own numbers; these make no interval, and decide only whether a verdict is near
+    - `programs`: whose runs were scored, with which switches, and how far off runs are whose program is not known
     """
 
     throughput: Margin
@@ -69,6 +70,7 @@ class Margins:
     memory: Margin | None
     context: Margin | None = None
     ranged: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    programs: Mapping[str, Any] = field(default_factory=dict)
 
     def of(self, metric: str, parameters: Mapping[str, Any]) -> Margin | None:
         """The margin of a metric of a point; None if it has none.
@@ -87,6 +89,13 @@ class Margins:
             return None if kind == "memory" else self.context
         margin: Margin | None = getattr(self, "zero3" if kind == "throughput" and _is_zero3(parameters) else kind)
         return margin
+
+    def has_scored(self, cluster: "Cluster") -> bool:
+        """Whether the program of a cluster is its file's, or has the switches of one whose runs were scored."""
+        from ptdp_core.simulator import load_cluster
+
+        on = sorted(name for name, value in vars(cluster.software).items() if value)
+        return on in self.programs.get("switches", ()) or cluster.software == load_cluster(cluster.name).software
 
     def applied(self, point: PointResult) -> PointResult:
         """The point with intervals at its simulated metrics."""
@@ -124,7 +133,8 @@ def read(cluster: str) -> Margins | None:
     if known is None:
         return None
     ranged = document["ranged"]["factors"] if own else {}
-    return Margins(**{name: margin and Margin(**margin) for name, margin in known.items()}, ranged=ranged)
+    margins = {name: margin and Margin(**margin) for name, margin in known.items()}
+    return Margins(**margins, ranged=ranged, programs=document["programs"][cluster])
 
 
 @cache
@@ -158,9 +168,12 @@ def signs(*kinds: str) -> dict[str, int]:
 
 
 def of_estimate(estimate: "Estimate", cluster: "Cluster") -> dict[str, dict[str, Any]]:
-    """The intervals of a simulated iteration as plain data, by metric; none on a cluster without margins."""
+    """The intervals of a simulated iteration as plain data, by metric.
+
+    There are none on a cluster without margins, nor for a program that is neither the cluster file's nor one scored.
+    """
     known, parameters = read(estimate.cluster), estimate.config.to_plain()
-    if known is None:
+    if known is None or not known.has_scored(cluster):
         return {}
     intervals = {}
     for metric in answers():
@@ -174,14 +187,22 @@ def lines(margins: Margins | None) -> list[str]:
     """What a reader has to know of the intervals of simulated numbers."""
     if margins is None:
         return ["no intervals: the simulator's errors on this cluster are not known"]
-    throughput, memory = margins.throughput, margins.memory
-    known = f"; memory to {memory} ({memory.n} values of other clusters)" if memory else ""
-    without = "bubble, phases and traffic" if memory else "memory, bubble, phases and traffic"
+    throughput, memory, programs = margins.throughput, margins.memory, margins.programs
+    known = f", memory within {memory} ({memory.n} values of other clusters)" if memory else ""
+    without = "" if memory else "memory, "
+    low, high = programs["low"], programs["high"]
     return [
-        f"a simulated throughput or time is sure to {throughput}, a ratio of two to {margins.ratio} "
-        f"({throughput.coverage:.0%} nominal; {throughput.tested:.0%} of {throughput.n} published values left out were "
-        f"inside){known}; {without} have no interval: no data"
+        f"intervals hold for runs of {programs['scored']}: {throughput.coverage:.0%} of their throughputs and times "
+        f"are within {throughput} of the simulated ones, ratios of two within {margins.ratio} "
+        f"({throughput.tested:.0%} of {throughput.n} published ones were, each predicted without its own source){known}; {without}idle time, "
+        f"phases and traffic have no interval. A run of another program has none either: {programs['runs']} took "
+        f"{_times(low)} to {_times(high)} time than simulated where this cluster's program was taken for theirs"
     ]
+
+
+def _times(ratio: float) -> str:
+    """0.91 is '9% less', 1.22 '22% more'."""
+    return f"{abs(ratio - 1):.0%} {'less' if ratio < 1 else 'more'}"
 
 
 def _interval(name: str, value: float, margin: Margin) -> Interval:

@@ -37,7 +37,7 @@ RANKING = (
     *keyed("rank", "which", *SIZES, TECHNIQUE),
     *keyed("iteration", unit="s", form=".3f"),
     *keyed("MFU", "slower by", unit="%", form=".1f", factor=0.01),
-    *keyed("sure to", unit="s"),
+    *keyed("interval", unit="s"),
     *keyed("tokens/s", unit="per GPU", form=".0f"),
     *keyed("memory", unit="GB", form=".1f", factor=GB),
     *keyed("free", unit="%", form=".0f", factor=0.01),
@@ -94,14 +94,14 @@ def ranking(plan: TrainingPlan, columns: Sequence[str] = ()) -> Table:
         row["slower by"] = slower(estimate, plan.best)
         if known and (margin := known.of("iteration_time", estimate.config.to_plain())):
             interval = margin.interval(estimate.iteration_time)
-            row["sure to"] = f"{interval.low:.2f} to {interval.high:.2f}"
+            row["interval"] = f"{interval.low:.2f} to {interval.high:.2f}"
         row["tokens/s"] = METRICS["tokens_per_s_per_gpu"].simulated(estimate, plan.cluster)
         row |= {"memory": estimate.peak_memory, "free": free(plan, estimate)}
         row["idle"] = estimate.idle_fraction
         row["model teraFLOP/s"] = estimate.model_throughput_per_gpu
         row |= {f"{name} sent": estimate.traffic[link] for link, name in LINKS.items()}
         rows.append(row)
-    return Table([column for column in chosen(RANKING, columns) if known or column.what != "sure to"], rows)
+    return Table([column for column in chosen(RANKING, columns) if known or column.what != "interval"], rows)
 
 
 def memory_table(plan: TrainingPlan) -> Table:

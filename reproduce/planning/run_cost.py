@@ -118,7 +118,7 @@ def run_metrics(estimate: Estimate, cluster: Cluster, run: TrainingRun) -> dict[
     known, parameters = margins.read(estimate.cluster), estimate.config.to_plain()
     metrics = {}
     for name, value in values(estimate, cluster, run).items():
-        margin = known.of(name, parameters) if known else None
+        margin = known.of(name, parameters) if known and known.has_scored(cluster) else None
         interval = margin.interval(value) if margin else None
         metrics[name] = Metric(value, METRICS[name].unit, ORIGIN, interval=interval)
     return metrics

@@ -12,9 +12,16 @@ from typing import Any
 
 from pandas import DataFrame, Series, concat
 
-from ptdp_core.simulator import load_cluster, read_parameters
+from ptdp_core.simulator import load_cluster, read_parameters, simulate
 from reproduce.annex.accuracy import refit
-from reproduce.annex.accuracy.ledger import CONTEXT, TODAY, measured_over_predicted, published_kind_of_bytes, studies
+from reproduce.annex.accuracy.ledger import (
+    CONTEXT,
+    TODAY,
+    Study,
+    measured_over_predicted,
+    published_kind_of_bytes,
+    studies,
+)
 from reproduce.experiment import catalog
 from reproduce.experiment.margins import signs
 from reproduce.experiment.quantities import PEAK_MEMORY
@@ -26,6 +33,17 @@ COVERAGE = 0.9
 OTHERS = ("a100-80", "a100-80-4hca", "h100")
 DIFFERING = {"b200": "gemm_plateau"}
 MEMORY_TABLES = "zerobubble/table_4"  # Tables 4, 6, 7 and 12
+# The programs of studies on clusters with margins, none of which set a parameter.
+PROGRAMS = {
+    "mtnlg": "Megatron-Turing",
+    "megatron_readme": "later Megatron-LM",
+    "korthikanti_full": "later Megatron-LM",
+    "dgxc_h100": "NVIDIA's NeMo",
+    "mosaic_a100_80": "llm-foundry with FSDP",
+    "mosaic_h100": "llm-foundry with FSDP",
+    "zero_bubble_a100": "Zero Bubble's Megatron-LM",
+    "simumax_b200": "Megatron-LM of SimuMax's tables",
+}
 
 # Errors are columns of |log(simulated/measured)|, whose index is the artifact or study that is left out as a whole.
 
@@ -65,7 +83,48 @@ def margins(published: DataFrame, refitted: Mapping[str, Any]) -> dict[str, Any]
             "memory": _margin(memory_errors(), "memory in BigScience's, Zero Bubble's, SimuMax's runs, never fitted"),
         },
         "others": _of_others(todays_errors(OTHERS)) | _of_differing(),
+        "programs": programs(),
     }
+
+
+def programs() -> dict[str, Any]:
+    """By cluster with margins: whose runs were scored, and how far off runs are whose program is not known.
+
+    `switches` are those of the programs that were scored; `low` and `high` the ends between which nine in ten measured
+    times lie over those simulated with the program of the cluster's file, whatever theirs was.
+    """
+    found = {}
+    for clusters in (("selene",), OTHERS, *((cluster,) for cluster in DIFFERING)):
+        known = [study for study in studies() if study.id in PROGRAMS and study.cluster in clusters]
+        ratios = concat([_as_the_clusters_program(study) for study in known])
+        names, own = _names(known), clusters == ("selene",)
+        switches = [sorted(name for name, on in vars(study.software).items() if on) for study in known]
+        of_programs = {
+            "scored": "the paper's Megatron-LM" if own else names,
+            "switches": [] if own else sorted(map(list, {*map(tuple, switches)})),
+            "runs": f"{len(ratios)} iterations of {names if own else 'theirs'}",
+            "low": float(ratios.quantile(0.05)),
+            "high": float(ratios.quantile(0.95)),
+        }
+        for cluster in clusters:
+            found[cluster] = of_programs
+    return found
+
+
+def _names(known: Sequence[Study]) -> str:
+    """The programs of studies: 'a, b and c'."""
+    *first, last = dict.fromkeys(PROGRAMS[study.id] for study in known)
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _as_the_clusters_program(study: Study) -> Series:
+    """A study's measured times over those that its configurations take with the program of the cluster's file."""
+    return Series(
+        [
+            point.iteration_time / simulate(point.config, load_cluster(point.cluster)).iteration_time
+            for point in study.points.itertuples()
+        ]
+    )
 
 
 def _margin(errors: Series, source: str) -> dict[str, Any]:

@@ -102,7 +102,7 @@ def test_only_what_runs_were_like_is_said_to_be_sure(ask, answer_of):
     """With experts there are no margins: the table says no more of them than the intervals of the answer."""
     experts = ("--model", "mixtral-8x7b", "--gpus", "16", "--batch", "64", "--cluster", "h100")
     assert not any(entry["intervals"] for entry in answer_of(*experts)["configurations"])
-    _, text = ask(*experts, "--columns", "rank,iteration,sure to")
+    _, text = ask(*experts, "--columns", "rank,iteration,interval")
     assert re.search(r"^ +1 +[\d.]+ +-", text, re.MULTILINE)
     assert "the best has no interval: how far runs with experts are off" in text
     assert "the best has no interval" not in ask(*SMALL)[1]
