@@ -194,9 +194,10 @@ def lines(margins: Margins | None) -> list[str]:
     return [
         f"intervals hold for runs of {programs['scored']}: {throughput.coverage:.0%} of their throughputs and times "
         f"are within {throughput} of the simulated ones, ratios of two within {margins.ratio} "
-        f"({throughput.tested:.0%} of {throughput.n} published ones were, each predicted without its own source){known}; {without}idle time, "
-        f"phases and traffic have no interval. A run of another program has none either: {programs['runs']} took "
-        f"{_times(low)} to {_times(high)} time than simulated where this cluster's program was taken for theirs"
+        f"({throughput.tested:.0%} of {throughput.n} published ones were, each predicted without its own source)"
+        f"{known}; {without}idle time, phases and traffic have no interval. A run of another program has none either: "
+        f"{programs['runs']} took {_times(low)} to {_times(high)} time than simulated where this cluster's program was "
+        "taken for theirs"
     ]
 
 
