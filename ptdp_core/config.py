@@ -20,6 +20,13 @@ from ptdp_core.schedules import StagePlacement, check_schedule, default_schedule
 DTYPES = {"fp32": 4, "fp64": 8, "bf16": 2, "fp16": 2}  # precisions by their names in configurations and records: bytes
 OLDER_DTYPES = {"float32": "fp32", "float64": "fp64", "bfloat16": "bf16", "float16": "fp16"}
 
+# What selective recomputation may compute again, and the field of models that have it, if not all do.
+RECOMPUTE_MODULES = {
+    **dict.fromkeys(("core_attn", "layernorm", "mlp", "operators"), ""),
+    "moe": "experts",
+    "moe_act": "experts",
+    "mla_up_proj": "kv_latent",
+}
 # Keys that other frameworks have, and what to say of them: a near spelling among ours would be wrong advice.
 KEYS_ELSEWHERE = {
     **{f"{letter}p": f"the paper's letter is {letter}; try {letter}" for letter in "ptd"},
@@ -376,6 +383,12 @@ class ParallelConfig:
         choices=("full", "selective", "none", "auto"),
         words="Recomputation",
     )
+    recompute_modules: str = described_later(
+        "What recompute='selective' computes again, with commas between: core_attn, layernorm, mlp, moe (all experts), "
+        "moe_act (their activation), mla_up_proj (heads from latents), operators (all but products and attention).",
+        "core_attn",
+        words="Recomputed modules",
+    )
     checkpoint_layers: int = counted(
         "Layers that are recomputed together from one kept input, with recompute='full'.",
         1,
@@ -483,6 +496,16 @@ class ParallelConfig:
                 f"v={self.v}, schedule={self.schedule!r} with data_parallel='zero3', which has no pipeline; needs "
                 "neither; try v=1 and the default schedule"
             )
+        if unknown := [name for name in self.recompute_modules.split(",") if name not in RECOMPUTE_MODULES]:
+            raise ConfigurationError(
+                f"recompute_modules={self.recompute_modules!r} with {unknown[0]!r}; needs some of "
+                f"{', '.join(RECOMPUTE_MODULES)}; try recompute_modules='core_attn'"
+            )
+        if self.recompute_modules != "core_attn" and self.recompute != "selective":
+            raise ConfigurationError(
+                f"recompute_modules={self.recompute_modules!r} with recompute={self.recompute!r}; needs the choice of "
+                "modules; try recompute='selective'"
+            )
         per_step = self.d * self.b
         if self.B % per_step:
             up = (self.B // per_step + 1) * per_step
@@ -552,9 +575,11 @@ class ParallelConfig:
         return self.attention == "operators" or (self.attention == "auto" and not self.fused)
 
     @property
-    def recomputes_attention(self) -> bool:
-        """Whether a GPU computes each layer's attention core again: 'sdpa' keeps none of what that would save."""
-        return self.recompute == "selective" and self.writes_scores
+    def recomputed_modules(self) -> tuple[str, ...]:
+        """The modules of each layer that a GPU computes again; of the core 'sdpa' keeps none of what that saves."""
+        if self.recompute != "selective":
+            return ()
+        return tuple(name for name in self.recompute_modules.split(",") if name != "core_attn" or self.writes_scores)
 
     @property
     def placement(self) -> StagePlacement:
@@ -599,6 +624,13 @@ class TrainingConfig:
             )
         self._check_exchange()
         self._check_experts()
+        for name in parallel.recompute_modules.split(","):
+            field = RECOMPUTE_MODULES[name]
+            if field and not getattr(model, field):
+                raise ConfigurationError(
+                    f"recompute_modules={parallel.recompute_modules!r} with {name!r} of a model with {field}=0; "
+                    "needs a module of the model; try recompute_modules='core_attn'"
+                )
         chunks = parallel.p * parallel.v
         if parallel.pipeline_layout:
             held, needed = sum(stage_sizes(parallel.pipeline_layout)), model.all_layers

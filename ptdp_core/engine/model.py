@@ -64,6 +64,7 @@ class Build:
     distribute_block_inputs: bool = False  # tensor ranks keep 1/t each of a recomputed block's input
     attention: str = "operators"
     recompute_attention: bool = False  # of each layer's attention core only queries, keys and values are kept
+    recomputed_modules: tuple[str, ...] = ()  # of which a layer's MLP or experts keep their input alone
     sequence_parallel: bool = False
     pipeline_layout: str = ""
     cp: Axis = field(default_factory=lambda: Axis("cp"))
@@ -96,6 +97,7 @@ class Build:
             distribute_block_inputs=parallel.distribute_checkpointed_activations,
             attention=parallel.attention,
             recompute_attention=settings.recompute_attention,
+            recomputed_modules=parallel.recomputed_modules,
             sequence_parallel=parallel.sequence_parallel,
             pipeline_layout=parallel.pipeline_layout,
             cp=cp or Axis("cp"),
@@ -303,7 +305,10 @@ class Layer(nn.Module):
             x_SBH, normed_SBH = self.mlp_norm(self._add(attended_SBH, bias, x_SBH, PROJECTION_SITE))
         else:
             x_SBH, normed_SBH = self.mlp_norm(attended_SBH, bias, x_SBH)
-        return self._add(self.mlp(normed_SBH), self.mlp_bias, x_SBH, MLP_SITE)
+        module = "mlp" if isinstance(self.mlp, MLP) else "moe"
+        again = module in self.build.recomputed_modules
+        result_SBH = recomputed(self.mlp, normed_SBH) if again else self.mlp(normed_SBH)
+        return self._add(result_SBH, self.mlp_bias, x_SBH, MLP_SITE)
 
     def _add(self, x: torch.Tensor, bias: torch.Tensor | None, residual: torch.Tensor, site: int) -> torch.Tensor:
         """Add the bias that x still lacks, drop elements, and add the residual: one fused operator (Section 4.2)."""

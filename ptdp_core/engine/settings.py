@@ -167,7 +167,7 @@ class Settings:
 
         'sdpa' would gain nothing: its fused kernels keep no scores, and compute them again by themselves.
         """
-        return self.parallel.recompute == "selective" and self.parallel.attention != "sdpa"
+        return "core_attn" in self.parallel.recomputed_modules and self.parallel.attention != "sdpa"
 
 
 def check(settings: Settings) -> None:
@@ -181,6 +181,12 @@ def check(settings: Settings) -> None:
         raise ConfigurationError(
             f"fp8_recipe={parallel.fp8_recipe!r}{but} is simulated only; needs {needed} to train; try fp8_recipe='none'"
         )
+    for name in parallel.recomputed_modules:
+        if name not in ("core_attn", "mlp", "moe"):
+            raise ConfigurationError(
+                f"recompute_modules={parallel.recompute_modules!r} with {name!r} is simulated only; needs some of "
+                "core_attn, mlp, moe to train; try recompute_modules='core_attn'"
+            )
     for name, trained in {
         "kv_latent": 0,
         "mtp_layers": 0,

@@ -255,6 +255,11 @@ class Part(NamedTuple):
     parameters: tuple[Parameter, ...] = ()
 
     @property
+    def kept_bytes(self) -> float:
+        """Bytes that it keeps from the forward to the backward pass."""
+        return self.holds + self.inside + self.output
+
+    @property
     def is_column_parallel(self) -> bool:
         """Whether it is a linear that all tokens go through and whose outputs tensor ranks share out."""
         return any(item.split == COLUMN and item.is_matrix and not item.stacked for item in self.parameters)
@@ -319,4 +324,4 @@ class Block:
     @cached_property
     def kept_bytes(self) -> int:
         """Bytes that are kept from the forward to the backward pass."""
-        return round(sum([part.holds + part.inside + part.output for part in self.parts]))
+        return round(sum([part.kept_bytes for part in self.parts]))

@@ -24,6 +24,46 @@ RECOMPUTATION_FORWARD = Work(host_calls=4)
 RECOMPUTATION_BACKWARD = Work(host_calls=11)
 
 
+# The parts of each module that may be computed again, by the beginnings of their names.
+MODULES = {
+    "core_attn": ("attention.core",),
+    "layernorm": ("attention_norm", "mlp_norm"),
+    "mlp": ("mlp.up", "mlp.activation", "mlp.down"),
+    "moe": ("mlp.router", "mlp.dispatch", "mlp.experts", "mlp.combine", "mlp.shared"),
+    "moe_act": ("mlp.experts.activation",),
+    "mla_up_proj": ("attention.query_norm", "attention.query", "attention.kv_norm", "attention.kv", "attention.whole"),
+}
+
+
+def modules_of(block: Block, modules: tuple[str, ...]) -> Block:
+    """The parts of these modules alone; 'operators' are all parts without products and collectives, but the core."""
+
+    def is_in(part: Part) -> bool:
+        if part.name.endswith("_down"):  # of latents, which are kept
+            return False
+        computes = part.forward.gemms or part.forward.narrow_gemms or part.collectives.forward
+        if "operators" in modules and not computes and part.name != "attention.core":
+            return True
+        return any(part.name.startswith(MODULES.get(name, ())) for name in modules)
+
+    return Block(tuple([part for part in block.parts if is_in(part)]))
+
+
+def recomputed(block: Block, modules: tuple[str, ...]) -> Block:
+    """The block when these modules are computed again in its backward pass: they keep nothing.
+
+    Only the core's result is kept, which the projection reads; others' results are computed again before they are read.
+    """
+    names = {part.name for part in modules_of(block, modules).parts}
+
+    def change(part: Part) -> Part:
+        if part.name not in names:
+            return part
+        return part._replace(inside=0, output=part.output if part.name == "attention.core" else 0)
+
+    return changed(block, change)
+
+
 @dataclass(frozen=True)
 class Recipe:
     """Bytes per element of a bf16 tensor that is cast to FP8: read, and written with its scales, in `kernels` kernels.

@@ -25,6 +25,7 @@ from ptdp_core.layers.parts import (
     Parameter,
     PassCollectives,
 )
+from ptdp_core.layers.techniques import modules_of
 from ptdp_core.layout.grid import RankGrid
 from ptdp_core.layout.parameters import expert_elements, partial_elements, rank_elements, table_elements
 from ptdp_core.layout.stages import layers_by_kind, rank_kinds, stage_layers
@@ -58,12 +59,15 @@ def layer_passes(config: TrainingConfig, *groups: str, kind: LayerKind | None = 
 
 
 def recomputed_passes(config: TrainingConfig, *groups: str, kind: LayerKind | None = None) -> tuple[Collective, ...]:
-    """The collectives of `layer_passes` that recomputing a whole layer repeats in its backward pass.
+    """The collectives of `layer_passes` that recomputing a whole layer, or modules of it, repeats in its backward pass.
 
     What a recomputed layer gathers from context ranks is what its backward pass needs, so that 'all_gather' repeats
     none of these. The attention core, which selective recomputation repeats, is between those of 'all_to_all'.
     """
     parallel = config.parallel
+    if parallel.recomputed_modules:
+        again = modules_of(layer_of(config, kind), parallel.recomputed_modules).collectives.forward
+        return tuple(call for call in again if call.group in groups)
     if parallel.recompute != "full":
         return ()
     kept = "cp" if parallel.context_exchange == "all_gather" else ""

@@ -14,8 +14,8 @@ from ptdp_core.config import LayerKind, TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.layers.blocks import LayerRun, ends, layer_of
 from ptdp_core.layers.experts import places
-from ptdp_core.layers.parts import Block, Collective, Work, total
-from ptdp_core.layers.techniques import RECIPES, RECOMPUTATION_BACKWARD, RECOMPUTATION_FORWARD
+from ptdp_core.layers.parts import Block, Collective, Work
+from ptdp_core.layers.techniques import RECIPES, RECOMPUTATION_BACKWARD, RECOMPUTATION_FORWARD, modules_of
 from ptdp_core.layout import (
     Boundary,
     RankGrid,
@@ -381,12 +381,13 @@ class CostModel:
         backward, recompute = self.seconds(out_of, group, hidden), 0.0
         if parallel.recompute == "full":
             recompute = self.seconds(into + RECOMPUTATION_BACKWARD, group)
-        elif parallel.recomputes_attention:
-            # In the midst of the layer's backward pass, whose work may hide the host's time for it.
-            again = total([part.forward for part in layer.parts if part.name == "attention.core"])
-            recompute = self.seconds(out_of + again + RECOMPUTATION_BACKWARD, group, hidden) - backward
-        if parallel.recompute == "full" or parallel.recomputes_attention:
             into += RECOMPUTATION_FORWARD
+        for name in parallel.recomputed_modules:
+            # In the midst of the layer's backward pass, whose work may hide the host's time for it.
+            again = modules_of(layer, (name,)).forward
+            out_of, into = out_of + again + RECOMPUTATION_BACKWARD, into + RECOMPUTATION_FORWARD
+        if parallel.recomputed_modules:
+            recompute = self.seconds(out_of, group, hidden) - backward
         forward = self.seconds(into, group)
         waits = self.context_waits(config, kind)
         forward, backward, recompute = forward + waits[0], backward + waits[1], recompute + waits[2]
@@ -395,7 +396,7 @@ class CostModel:
             exchange = self.expert_exchange(config)
             forward_launches, backward_launches = self.expert_launches(config)
             forward += exchange + forward_launches
-            if parallel.recompute == "full":
+            if parallel.recompute == "full" or "moe" in parallel.recomputed_modules:
                 repeated = exchange
                 recompute += exchange + forward_launches
             backward += exchange + backward_launches

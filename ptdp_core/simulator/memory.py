@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ptdp_core.config import TrainingConfig
 from ptdp_core.layers.blocks import layer_of
+from ptdp_core.layers.techniques import recomputed
 from ptdp_core.schedules import MESSAGES_AT_ONCE, definition
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.kernels import FP16_BYTES
@@ -58,8 +59,8 @@ class LayerBytes(NamedTuple):
       (inputs of layer norms and linears, dropout masks), 24/t sharded (query, key, value, context, 4h-wide tensors),
       and those of the attention core: eq. 2 of Korthikanti et al. 2022. With sequence parallelism the 10 are sharded,
       too: sbh/t (34 + 5as/h), their eq. 4
-    - `kept`: what is kept of these between its passes: with full recomputation the input, with selective all but the
-      attention core, 5as/(ht) (2as/(ht) without dropout)
+    - `kept`: what is kept of these between its passes: with full recomputation the input, with selective all but that
+      of the recomputed modules: of the attention core 5as/(ht), 2as/(ht) without dropout
     - `deferred`: what is kept between I and W: inputs and output gradients of linears, 8 + 24/t of a GPT. Recomputation
       changes nothing, as W uses what I has recomputed, nor does sequence parallelism: W uses the inputs that I gathered
     - `working`: what exists only while a backward pass goes through it, at the larger of two moments. In the MLP, all
@@ -78,20 +79,24 @@ class LayerBytes(NamedTuple):
 
 def layer_bytes(config: TrainingConfig) -> LayerBytes:
     """The bytes of a layer of the usual kind."""
-    parallel, parts = config.parallel, layer_of(config).parts
-    between, intermediate = layer_input_bytes(config), layer_of(config).kept_bytes
-    (core,) = (part for part in parts if part.name == "attention.core")
-    again = int(core.inside) if parallel.recomputes_attention else 0
-    in_mlp = sum([part.gradients for part in parts if part.name.startswith("mlp")])
-    gone = (5 if config.model.dropout else 4) * between // 2 + in_mlp
-    in_attention = exchanged_bytes(config) + core.gradients + again - gone
+    parallel, layer = config.parallel, layer_of(config)
+    between, intermediate = layer_input_bytes(config), layer.kept_bytes
+    (core,) = (part for part in layer.parts if part.name == "attention.core")
+    gradients = sum([part.gradients for part in layer.parts if part.name.startswith("mlp")])
+    in_mlp, in_attention, kept = gradients, exchanged_bytes(config) + core.gradients, intermediate
+    in_attention -= (5 if config.model.dropout else 4) * between // 2 + gradients
+    if parallel.recomputed_modules:
+        left = recomputed(layer, parallel.recomputed_modules)
+        again = [before.kept_bytes - after.kept_bytes for before, after in zip(layer.parts, left.parts, strict=True)]
+        of_mlp = sum([size for size, part in zip(again, layer.parts, strict=True) if part.name.startswith("mlp")])
+        kept, in_mlp, in_attention = left.kept_bytes, in_mlp + of_mlp, in_attention + sum(again)
     working = 2 * between + int(max(in_mlp, in_attention))
     if parallel.sequence_shards > 1:
         working += 2 * parallel.sequence_shards * between
     if parallel.recompute == "full":
         working += parallel.checkpoint_layers * intermediate
-    kept = between if parallel.recompute == "full" else intermediate - again
-    return LayerBytes(between, intermediate, kept, sum([part.deferred for part in parts]), working)
+    kept = between if parallel.recompute == "full" else kept
+    return LayerBytes(between, intermediate, kept, sum([part.deferred for part in layer.parts]), working)
 
 
 def exchanged_bytes(config: TrainingConfig) -> int:

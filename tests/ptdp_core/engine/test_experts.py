@@ -80,7 +80,7 @@ LAYOUTS: list[dict[str, Any]] = [
     {"t": 2, "d": 2, "e": 2, "sequence_parallel": True, "sharded_optimizer": True},
     {"t": 2, "d": 2, "e": 2, "data_parallel": "torch", "fused_accumulation": True, "bucket_mib": 0.002},
     {"d": 4, "e": 4, "capacity_factor": 0.5, "b": 2, "B": 8},
-    {"d": 4, "e": 2, "sharded_optimizer": True, "recompute": "selective"},
+    {"d": 4, "e": 2, "sharded_optimizer": True, "recompute": "selective", "recompute_modules": "core_attn,moe"},
     {"d": 4, "e": 2, "capacity_factor": 1.0, "data_parallel": "torch", "router": "sigmoid"},
     {"p": 2, "t": 2, "v": 2, "scatter_gather": True, "router": "softmax_before"},
     {"p": 2, "d": 2, "e": 2, "schedule": "zb-h1", "data_parallel": "torch", "fused_accumulation": True},

@@ -67,12 +67,15 @@ def kept_bytes(model: ModelConfig, parallel: ParallelConfig, engine: EngineSetti
         (GPT, "operators", 0.1, "selective", STATISTICS - MASKS + FACTORS),
         (LLAMA, "sdpa", 0.0, "none", RMS_NORMS + TURNED + SILU),
         (LLAMA, "sdpa", 0.0, "full", 0),
+        (GPT, "sdpa", 0.0, "mlp", STATISTICS - MASKS),
+        (LLAMA, "sdpa", 0.0, "mlp", RMS_NORMS + TURNED),
     ],
 )
 def test_a_layer_keeps_what_its_table_says(
     model: ModelConfig, attention: str, dropout: float, recompute: str, of_its_own: int
 ) -> None:
-    parallel = ParallelConfig(b=B, B=B, recompute=recompute, attention=attention)
+    how = {"recompute": "selective", "recompute_modules": "mlp"} if recompute == "mlp" else {"recompute": recompute}
+    parallel = ParallelConfig(b=B, B=B, attention=attention, **how)
     engine = EngineSettings(dtype="bf16", dropout=dropout)
     one, two = (kept_bytes(replace(model, layers=layers), parallel, engine) for layers in (1, 2))
     assert two - one == layer_bytes(TrainingConfig(model, parallel)).kept + of_its_own

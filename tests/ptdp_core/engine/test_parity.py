@@ -112,6 +112,7 @@ def check(cases: list[dict[str, Any]], references: References, job: Any = jobs.c
 
 GRID = fixed_grid()
 # Half of the grid again, with the attention core recomputed in place of whole layers or nothing.
+MODULES = {"recompute": "selective", "recompute_modules": "core_attn,mlp"}
 SELECTIVE = [case | {"recompute": "selective", "distribute_checkpointed_activations": False} for case in GRID[::2]]
 # What of both is tensor-parallel again, with sequence parallelism.
 SEQUENCE_PARALLEL = [
@@ -207,7 +208,7 @@ def test_parity_of_a_llama(references: References) -> None:
     check(
         [
             {"p": 2, "t": 2, "d": 1, "layers": 3, "B": 2, "attention": "sdpa", "recompute": "selective"} | LLAMA,
-            {"p": 2, "t": 2, "d": 1, "v": 2, "B": 4, "b": 2, "sequence_parallel": True} | LLAMA,
+            {"p": 2, "t": 2, "d": 1, "v": 2, "B": 4, "b": 2, "sequence_parallel": True} | LLAMA | MODULES,
             {"p": 1, "t": 2, "d": 2, "layers": 2, "B": 4, "sharded_optimizer": True, "dropout": 0.1} | LLAMA,
         ],
         references,
@@ -221,6 +222,7 @@ def test_parity_of_more_llamas(part: int, references: References) -> None:
     cases = [case | LLAMA for case in (*GRID, *SEQUENCE_PARALLEL)[part::8]]
     cases += [{"p": 2, "t": 2, "d": 1, "schedule": schedule, "B": 4} | LLAMA for schedule in ("zb-h1", "zb-h2")]
     cases += [{"p": 2, "t": 2, "d": 1, "v": 2, "schedule": "zb-v", "B": 4, "recompute": "selective"} | LLAMA]
+    cases += [cases[-1] | MODULES]
     layout = {"p": 2, "t": (1, 2, 4, 2)[part], "d": 1, "B": 4, "sequence_parallel": part == 3, "exchange": "overlapped"}
     cases += [layout | one for one in WITH_ONE]
     check(cases, references)
