@@ -182,7 +182,7 @@ def test_vocabulary_is_padded_to_a_multiple_of_128_t(vocab: int, t: int, padded:
             {"ffn_hidden": 30004},
             "t=8 does not divide ffn_hidden=30004; needs equal parts of the MLP on every tensor rank; try t=4",
         ),
-        ({"activation": "relu"}, "activation='relu' is unknown; needs one of gelu, swiglu, geglu; try activation='gelu'"),
+        ({"activation": "relu"}, "activation='relu' is unknown; needs one of gelu, swiglu, geglu"),
         ({"norm": "none"}, "norm='none' is unknown; needs one of layernorm, rmsnorm; try norm='layernorm'"),
         ({"positions": "alibi"}, "positions='alibi' is unknown; needs one of learned, rotary"),
         (
