@@ -118,12 +118,28 @@ class _Unbuffered(_Counted, io.FileIO):
     pass
 
 
-def _counted_open(used: Used, folder: Path) -> Callable[..., Any]:
-    """`open`, which counts files below a folder and what is read from them and written to them."""
+def _remembering(paths: dict[int, Any]) -> Callable[..., int]:
+    """`os.open`, which remembers the paths of descriptors."""
+    plain = os.open
+
+    def remembered(path: Any, *args: Any, **options: Any) -> int:
+        descriptor = plain(path, *args, **options)
+        paths[descriptor] = path
+        return descriptor
+
+    return remembered
+
+
+def _counted_open(used: Used, folder: Path, paths: dict[int, Any]) -> Callable[..., Any]:
+    """`open`, which counts files below a folder and what is read from them and written to them.
+
+    A file is given by its path, or by a descriptor whose path is remembered.
+    """
     plain = io.open
 
     def counted(file: Any, mode: str = "r", buffering: int = -1, *args: Any, **options: Any) -> Any:
-        inside = isinstance(file, str | os.PathLike) and folder in Path(file).resolve().parents
+        path = paths.pop(file, None) if isinstance(file, int) else file
+        inside = isinstance(path, str | os.PathLike) and folder in Path(path).resolve().parents
         if not inside or "+" in mode:
             return plain(file, mode, buffering, *args, **options)
         used.add("files opened")
@@ -155,7 +171,9 @@ def counting(folder: Path) -> Iterator[Used]:
     with ExitStack() as stack:
         stack.callback(os.chdir, before)
         os.chdir(folder)  # paths, which are written to checkpoints, are then equally long everywhere
-        opened = _counted_open(used, folder)
+        paths: dict[int, Any] = {}
+        stack.enter_context(patch.object(os, "open", _remembering(paths)))
+        opened = _counted_open(used, folder, paths)
         for module in (builtins, io):
             stack.enter_context(patch.object(module, "open", opened))
         for owner, name, what, amount in CALLS:

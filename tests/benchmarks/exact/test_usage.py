@@ -2,6 +2,7 @@
 
 import builtins
 import io
+import os
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -28,9 +29,8 @@ def test_a_count_is_named_by_two_callers_and_may_come_from_a_thread(tmp_path: Pa
     with usage.counting(tmp_path) as used, ThreadPoolExecutor(1) as pool:
         pool.submit(checkpoint_folder.problem, tmp_path).result()
         pool.submit(checkpoint_folder.FileSum.of, tmp_path / "state.json").result()
+    # The manifest, which is not there, is not opened.
     assert used.by_function() == {
-        # The manifest, which is not there.
-        "checkpoint_folder.problem > checkpoint_folder.manifest > files.read_json": "1 files opened",
         "checkpoint_folder.FileSum.of > files.checksum": "2 bytes hashed, 2 bytes read, 1 files opened",
     }
 
@@ -52,6 +52,17 @@ def test_a_mapped_file_is_opened_and_only_its_head_read(tmp_path: Path) -> None:
         assert data.open_tokens("run.tokens").ids.sum() == 49 * 50 // 2
     expected = f"{data.HEADER.size} bytes read, 2 files opened"
     assert used.by_function() == {"data.open_tokens > data._open_own": expected}
+
+
+def test_files_opened_by_a_descriptor_count_as_those_opened_by_a_path(tmp_path: Path) -> None:
+    (tmp_path / "tokens").write_bytes(bytes(24))
+    with usage.counting(tmp_path) as used:
+        assert files.checksum(Path("tokens")) == f"{zlib.crc32(bytes(24)):08x}"
+        descriptor = os.open(os.devnull, os.O_RDONLY)
+        with open(descriptor, "rb") as elsewhere:
+            elsewhere.read()
+    assert used.by_function() == {"files.checksum": "24 bytes hashed, 24 bytes read, 1 files opened"}
+    assert os.open.__module__ == os.name
 
 
 def test_files_elsewhere_and_other_people_s_calls_do_not_count(tmp_path: Path) -> None:
