@@ -24,6 +24,7 @@ from ptdp_core.formulas import parameters
 from ptdp_core.layout import OUTPUT, WORD_EMBEDDING, chunk_parameters
 from ptdp_core.packages import missing
 from reproduce.planning.config_json import described
+from results import opening
 
 Tensors = dict[str, torch.Tensor]
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
@@ -311,6 +312,7 @@ def read(folder: Path, seq: int | None = None) -> tuple[ModelConfig, Tensors]:
     tensors: Tensors = {}
     for file in _weight_files(folder):
         try:
+            opening.open_regular(folder / file).close()
             tensors |= _package().load_file(folder / file)
         except Exception as error:  # OSError, or the package's own
             raise ValueError(f"{str(folder / file)!r} cannot be read: {error}; needs safetensors") from None

@@ -63,6 +63,19 @@ def refused(load: Callable[[Path], Any], checkpoint: Path) -> str:
     return message.removeprefix(f"load={str(checkpoint)!r} ")
 
 
+@pytest.mark.parametrize("harm", ["pipe", "endless"])
+@pytest.mark.parametrize("name", [MANIFEST, STATE, METADATA])
+def test_what_would_never_end_is_not_read(name: str, harm: str, checkpoint: Path) -> None:
+    (checkpoint / name).unlink()
+    if harm == "pipe":
+        os.mkfifo(checkpoint / name)
+    else:
+        (checkpoint / name).symlink_to("/dev/zero")
+    why = f"a {MANIFEST} that is missing or damaged" if name == MANIFEST else f"lacks {name}"
+    assert why in str(problem(checkpoint))
+    assert manifest(checkpoint) is None or name != MANIFEST
+
+
 @pytest.mark.parametrize("load", [resume, load_whole, export])
 def test_loading_runs_nothing(load: Callable[[Path], None], checkpoint: Path, tmp_path: Path) -> None:
     """In the metadata, in metadata of one rank that torch would look for next, and in a shard."""
