@@ -35,7 +35,7 @@ function origin({ fidelity, cluster: on, points, quantities: [drawn] }) {
   const paper = points.some((point) => drawn.name in point.paper);
   const elsewhere = on && on !== PAPERS_CLUSTER;
   const said = [`Ours: ${fidelity}${on ? ` on ${on}` : ""}, made now in this page`];
-  if (bands) said.push("; bands: where 90% of real values are expected");
+  if (bands) said.push("; bands: where 90% of real values are expected, of programs whose runs were scored");
   said.push(".");
   if (paper) said.push(` Hollow and dashed: the paper${elsewhere ? ", which ran on another machine, Selene" : ""}.`);
   if (points.some(({ status }) => status === "oom")) said.push(" What has no mark runs out of memory.");

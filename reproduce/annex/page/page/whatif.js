@@ -67,7 +67,8 @@ function show(answer) {
 /** @param {WhatIfAnswer} answer */
 function status({ status, reason, intervals }) {
   if (status !== "ok") return `${status === "oom" ? "Out of memory" : status}: ${reason}`;
-  const brackets = Object.keys(intervals ?? {}).length ? " In brackets: where 90% of real values are expected." : "";
+  const said = " In brackets: where 90% of real values are expected, of programs whose runs were scored.";
+  const brackets = Object.keys(intervals ?? {}).length ? said : "";
   return `Simulated; it fits.${reason ? ` ${reason}.` : ""}${brackets}`;
 }
 
