@@ -16,7 +16,7 @@ MAKE_VENV = $(PYTHON) -m venv $(VENV)
 INSTALL = $(RUN)/python -m pip install --quiet --disable-pip-version-check
 endif
 
-.PHONY: help test slow cov gpu lint lint-page exact mutants docs pictures clean
+.PHONY: help test slow cov gpu lint lint-page exact mutants docs pictures references clean
 .DEFAULT_GOAL := fig_interleaved
 
 $(SMALL): pyproject.toml setup.py
@@ -69,6 +69,10 @@ docs: $(SMALL) ## build the documentation site (build/site/index.html)
 	$(INSTALL) -e '.[docs]'
 	PYTHONPATH=. DISABLE_MKDOCS_2_WARNING=true NO_MKDOCS_2_WARNING=1 $(RUN)/python -m mkdocs build --strict
 	$(RUN)/python -m reproduce explore --out build/site/live
+
+references: $(STAMP) ## make the committed results of the papers' artifacts anew, and small
+	$(RUN)/reproduce all --results results/reference
+	$(RUN)/python docs/references.py
 
 pictures: $(STAMP) ## take the screenshots in docs/pictures anew (needs Chromium and npm)
 	PYTHONPATH=. $(RUN)/python docs/pictures.py

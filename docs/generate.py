@@ -19,8 +19,10 @@ from ptdp_core.simulator.cluster import CLUSTER_FOLDER
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import NOT_IN_PAPER, Artifact
 from reproduce.experiment.fidelity import FIDELITIES, folder_name
+from reproduce.output.figures import render
 from reproduce.output.plain_text import plain
 from reproduce.output.tables import markdown_table, origin_of, result_table
+from reproduce.output.theme import FigureLook
 from reproduce.output.verdicts import SHOWN, told
 from results.records import VERDICTS, Record, read_record
 
@@ -80,6 +82,7 @@ and as many claims of each verdict. Time is what that run took on 2 cores, start
 left. Emulation needs Linux, two cores, `ip`, `tc`, and root or user namespaces.
 
 """
+PICTURE = FigureLook(formats=("png",))
 LONG_TABLE = 30  # rows; a longer one is folded
 FURTHER = {  # figures of no experiment, by their names on the site: file, page that it leads to, what it shows
     "accuracy.png": ("accuracy/figure.png", "accuracy.md", "Simulated against published, all values"),
@@ -203,7 +206,8 @@ def shown(result: Result) -> str:
     artifact, record, provenance = result.artifact, result.record, result.record.provenance
     text = f"## {origin_of(record).capitalize()}, scale {record.scale}\n\n"
     if result.picture:
-        copy(result.folder / "figure.png", result.picture)
+        with mkdocs_gen_files.open(result.picture, "wb") as file:
+            file.write(render(artifact, record, PICTURE)["figure.png"])
         beside = f"{artifact.id.rpartition('/')[2]}/{result.folder.name}.png"
         text += f"![{artifact.title}]({beside}){{ width=680 }}\n\n"
     points = markdown_table(result_table(artifact, record)) + "\n"

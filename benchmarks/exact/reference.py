@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks.exact.quantities import KINDS, Quantities, Section
 from results import ROOT
 from results.records.errors import InvalidResultsError
-from results.records.storage import atomic_write_bytes
+from results.records.storage import atomic_write_bytes, json_lines
 
 FORMAT = "ptdp-exact/1"
 FOLDER = ROOT / "results" / "reference" / "exact"
@@ -20,19 +20,8 @@ def write(name: str, section: Section, folder: Path | None = None) -> Path:
     path = (folder or FOLDER) / f"{name}.json"
     entries = {label: entry.quantities for label, entry in section.items()}
     document = {"format": FORMAT, "section": name, "entries": entries}
-    atomic_write_bytes(path, (_text(document, 4) + "\n").encode())
+    atomic_write_bytes(path, (json_lines(document, 4) + "\n").encode())
     return path
-
-
-def _text(value: Any, depth: int, indent: str = "") -> str:
-    """JSON text in which the items of objects stand on lines of their own down to level `depth`, all else inline."""
-    if not depth or not isinstance(value, Mapping) or not value:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False)
-    inner = indent + " "
-    lines = [
-        f"{inner}{json.dumps(key, ensure_ascii=False)}: {_text(item, depth - 1, inner)}" for key, item in value.items()
-    ]
-    return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
 
 
 def read(name: str, folder: Path | None = None) -> Mapping[str, Quantities]:

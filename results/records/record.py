@@ -7,7 +7,6 @@ they are made. Numbers are in base units (seconds, bytes, FLOP/s; no prefixes, n
 origin, and are always finite.
 """
 
-import json
 import math
 import numbers
 import os
@@ -18,7 +17,7 @@ from typing import Any
 from results import opening
 from results.records import version_1
 from results.records.errors import InvalidResultsError
-from results.records.storage import atomic_write_bytes
+from results.records.storage import atomic_write_bytes, json_lines
 from results.records.validation import RecordError, check, parse
 
 SCHEMA = "ptdp-record/2"
@@ -43,6 +42,7 @@ UNITS = (
     "J",
     "USD",
 )
+LINES = 2  # a record's points and claims stand on a line each
 STATUSES = ("ok", "invalid", "oom", "failed", "skipped")
 VERDICTS = ("holds", "contradicted", "inconclusive", "not testable here", "paper inconsistent")
 # By what a claim was judged: exact arithmetic, what is counted from a configuration, numbers of a run, the paper's own.
@@ -380,11 +380,11 @@ def write_record(record: Record, path: str | os.PathLike[str]) -> None:
     """Check `record` and write it to `path`, whole or not at all. Raises `RecordError` or `StorageError`."""
     document = record.to_json()
     check(document, os.fspath(path))
-    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    text = json_lines(document, LINES) + "\n"
     try:
         data = text.encode()
     except UnicodeEncodeError:  # lone surrogates: undecodable bytes of a command line or of a file name
-        data = (json.dumps(document, indent=1, allow_nan=False) + "\n").encode()
+        data = (json_lines(document, LINES, ascii=True) + "\n").encode()
     atomic_write_bytes(path, data)
 
 

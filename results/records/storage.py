@@ -64,6 +64,22 @@ def atomic_write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
         raise
 
 
+def json_lines(value: Any, depth: int, indent: str = "", ascii: bool = False) -> str:
+    """JSON text in which items stand on lines of their own down to level `depth`, all else inline: diffs read well.
+
+    Raises `ValueError` for NaN and infinities.
+    """
+    if not depth or not value or not isinstance(value, Mapping | list | tuple):
+        return json.dumps(value, ensure_ascii=ascii, allow_nan=False)
+    inner, further = indent + " ", (depth - 1, indent + " ", ascii)
+    if isinstance(value, Mapping):
+        named = ((json.dumps(key, ensure_ascii=ascii), item) for key, item in value.items())
+        lines, ends = [f"{inner}{name}: {json_lines(item, *further)}" for name, item in named], "{}"
+    else:
+        lines, ends = [f"{inner}{json_lines(item, *further)}" for item in value], "[]"
+    return f"{ends[0]}\n" + ",\n".join(lines) + f"\n{indent}{ends[1]}"
+
+
 def write_files(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
     """Write the files, given by name, into a folder and return their paths. Each is written whole or not at all.
 
