@@ -73,19 +73,20 @@ def _simulated(
         return found
 
     ways = [("throughput", names_of("throughput"), names_of("ratio")), ("ratio", names_of("ratio"), set())]
+    # What is no throughput of the point itself may be off from the one that is.
+    ways += [(name.replace("_", " "), {name}, set()) for name in sorted(names_of(*SPEED) - METRICS.keys())]
     ways += [(name.replace("_", " "), {name}, set()) for name in sorted(names_of(*RANGED) & margins.ranged.keys())]
     for words, names, along in ways:
-        points = [point for point in results.points if names & point.metrics.keys()]
-        moves = [(f"every {words}", points, names, "value", "")] if points else []
-        if words != "ratio":
+        points = _with_any(results, names)
+        alone = words == "ratio" or not names & (METRICS.keys() | names_of(*RANGED))
+        moves = [(f"every {words}", points, names, "ratio" if alone else "value", "")] if points else []
+        if not alone:
             moves += [
                 (f"the {words} of {name}", group, names | along, "ratio", " against the rest")
-                for name, group in _groups(
-                    [point for point in results.points if (names | along) & point.metrics.keys()]
-                )
+                for name, group in _groups(_with_any(results, names | along))
             ]
         for what, group, moved_names, of, suffix in moves:
-            shifts = sizes(group, moved_names, "ratio" if words == "ratio" else of)
+            shifts = sizes(group, moved_names, of)
             widest = max((abs(size) for by_name in shifts.values() for size in by_name.values()), default=0.0)
             for sign in (1, -1):
                 move = partial(_moved, results, shifts, sign)

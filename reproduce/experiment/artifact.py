@@ -198,7 +198,8 @@ class Artifact:
 
         The place is the artifact's own unless given. A `sentence` stands in place of the docstring: as text, or as
         another judge, of this or another artifact, whose sentence is judged once more. The claim's id is the function's
-        name unless `id` is given, its fidelity the artifact's default one. Other parameters are those of `Claim`. With
+        name unless `id` is given, its fidelity the artifact's default one, its rule 'ours' where the
+        sentence is not the paper's. Other parameters are those of `Claim`. With
         `papers_points` the same function judges the paper's own points, too, as a claim '..._in_the_paper' of fidelity
         'derived'.
         """
@@ -210,7 +211,9 @@ class Artifact:
             said = sentence or judge
             said = said if isinstance(said, str) else _docstring(said)
             needs = fidelity or self.fidelities[0]
-            claim = Claim(name, said, place or self.place, needs, tolerance, judge, scales, rule, set_with)
+            where = place or self.place
+            bound_by = rule or ("ours" if where == OURS else "")
+            claim = Claim(name, said, where, needs, tolerance, judge, scales, bound_by, set_with)
             self.claims.append(claim)
             if papers_points:
                 self.claims.append(

@@ -113,6 +113,7 @@ def claims_of(paper: Paper, name: str, artifact: Artifact) -> list[Claim]:
         place = OURS if paper.ours else entry["place"]
         fidelity = "derived" if of_paper else artifact.fidelities[0]
         sentence = " ".join(entry["sentence"].split())
-        how = {"rule": entry.get("rule", ""), "set_with": tuple(entry.get("set_with", ()))}
-        claims.append(Claim(entry["id"], sentence, place, fidelity, judge.tolerance, judge, **how))
+        rule, set_with = entry.get("rule") or ("ours" if paper.ours else ""), tuple(entry.get("set_with", ()))
+        judged = (fidelity, judge.tolerance, judge)
+        claims.append(Claim(entry["id"], sentence, place, *judged, rule=rule, set_with=set_with))
     return claims

@@ -4,6 +4,7 @@ import pytest
 
 from reproduce.experiment import catalog
 from reproduce.experiment.judging import judge
+from reproduce.experiment.papers import FIRST
 
 PLACES = ("Abstract", "Section", "Figure", "Table", "Appendix", "not in the paper")
 NOT_TESTABLE = {
@@ -38,3 +39,12 @@ def test_without_results_nothing_simulated_is_judged(id, results_for):
             # what is said to fit, and does not, is contradicted by that alone
             expected = "contradicted" if claim.id == "fits_model_parallel_2" else "inconclusive"
             assert judge(claim, none).verdict == expected, claim.id
+
+
+@pytest.mark.parametrize("id", catalog.ids())
+def test_every_claim_that_can_be_tested_names_the_rule_of_its_bounds(id):
+    artifact = catalog.load(id)
+    for claim in artifact.claims:
+        assert claim.rule or claim.tolerance is None, claim.id
+        assert (claim.rule == "fixed beforehand") <= (artifact.paper == FIRST), claim.id
+        assert claim.tested_as.endswith(".")
