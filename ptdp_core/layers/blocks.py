@@ -147,16 +147,27 @@ def _mlp(model: ModelConfig, share: GpuShare, run: LayerRun, with_experts: bool)
     if with_experts:
         yield from _experts(model, share, run)
     if width:
-        name, outputs, t = "mlp.shared" if with_experts else "mlp", width * model.branches, share.t
-        up, down = Linear(f"{name}.up", h, outputs, "outputs"), Linear(f"{name}.down", width, h, "inputs")
-        own, outer, inner = bias and not with_experts, tokens * outputs / t, tokens * width / t
-        inside = with_experts and run.etp == t  # of f and g around the experts
-        yield kinds.linear(share, up, own, f=not inside, output=outer, wide=True)
-        yield kinds.activation(f"{name}.activation", outer, inner, model.branches > 1, own)
-        yield kinds.linear(share, down, own, g=not inside)
+        inside = with_experts and run.etp == share.t  # of f and g around the experts
+        yield from _linears(
+            model, share, "mlp.shared" if with_experts else "mlp", width, bias and not with_experts, not inside
+        )
     if model.post_norms:
         yield kinds.norm("mlp_post_norm", between, h, norm_tensors(model))._replace(output=0)
     yield kinds.addition("mlp.addition", between, bias, model.dropout)
+
+
+def _linears(
+    model: ModelConfig, share: GpuShare, name: str, width: int, bias: bool, joined: bool, reads: bool = True
+) -> Iterator[Part]:
+    """An MLP's two linears with its activation between them; `joined` if it begins with f and ends with g.
+
+    `reads` is whether it is the first to read its input.
+    """
+    outer, inner = share.tokens * width * model.branches / share.t, share.tokens * width / share.t
+    up = Linear(f"{name}.up", model.hidden, width * model.branches, "outputs")
+    yield kinds.linear(share, up, bias, f=joined, reads=reads, output=outer, wide=True)
+    yield kinds.activation(f"{name}.activation", outer, inner, model.branches > 1, bias)
+    yield kinds.linear(share, Linear(f"{name}.down", width, model.hidden, "inputs"), bias, g=joined)
 
 
 def _experts(model: ModelConfig, share: GpuShare, run: LayerRun) -> Iterator[Part]:

@@ -10,7 +10,7 @@ need the package `safetensors`.
 import importlib.util
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -73,11 +73,25 @@ PARTS[QWEN3_MOE] = PARTS[LLAMA] | {
 }
 
 
+# The fields, beyond the paper's, that these formats describe: a model with any other has none of them.
+DESCRIBED = {
+    *("kv_heads", "ffn_hidden", "activation", "norm", "positions", "rope_theta", "tied_embeddings", "bias", "head_dim"),
+    *("qk_norm", "experts", "experts_per_token", "expert_ffn_hidden", "shared_expert_ffn_hidden", "dense_layers"),
+    *("router", "auxiliary_loss"),
+}
+
+
 def family(model: ModelConfig) -> str:
     """Which of Hugging Face's models it is: 'gpt2', 'llama', 'mixtral' or 'qwen3_moe'.
 
     Raises `ValueError` if it is none of them.
     """
+    for item in fields(model):
+        if item.metadata["later"] and item.name not in DESCRIBED and getattr(model, item.name) != item.default:
+            raise ValueError(
+                f"{item.name}={getattr(model, item.name)!r} is in no format of Hugging Face's that is known here; needs "
+                f"{item.default!r}; try exporting a model without it"
+            )
     if all(getattr(model, name) == value for name, value in LLAMA_FIELDS.items()):
         return _llama_or_experts(model)
     if replace(model, ffn_hidden=0).is_gpt:
