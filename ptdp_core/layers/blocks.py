@@ -148,9 +148,8 @@ def _mlp(model: ModelConfig, share: GpuShare, run: LayerRun, with_experts: bool)
         yield from _experts(model, share, run)
     if width:
         inside = with_experts and run.etp == share.t  # of f and g around the experts
-        yield from _linears(
-            model, share, "mlp.shared" if with_experts else "mlp", width, bias and not with_experts, not inside
-        )
+        name, own_bias = ("mlp.shared", False) if with_experts else ("mlp", bias)
+        yield from _linears(model, share, name, width, own_bias, joined=not inside)
     if model.post_norms:
         yield kinds.norm("mlp_post_norm", between, h, norm_tensors(model))._replace(output=0)
     yield kinds.addition("mlp.addition", between, bias, model.dropout)

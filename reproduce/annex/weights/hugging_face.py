@@ -89,8 +89,8 @@ def family(model: ModelConfig) -> str:
     for item in fields(model):
         if item.metadata["later"] and item.name not in DESCRIBED and getattr(model, item.name) != item.default:
             raise ValueError(
-                f"{item.name}={getattr(model, item.name)!r} is in no format of Hugging Face's that is known here; needs "
-                f"{item.default!r}; try exporting a model without it"
+                f"{item.name}={getattr(model, item.name)!r} is in no format of Hugging Face's known here; "
+                f"needs {item.default!r}; try exporting a model without it"
             )
     if all(getattr(model, name) == value for name, value in LLAMA_FIELDS.items()):
         return _llama_or_experts(model)

@@ -97,7 +97,7 @@ def test_what_the_engine_has_not_is_refused() -> None:
         with pytest.raises(ValueError, match=message):
             hugging_face.model_of(config | change)
     with pytest.raises(ValueError, match="window=8 is in no format of Hugging Face's known here; needs 0; try"):
-        hugging_face.family(replace(LLAMA, window=8))
+        hugging_face.config_of(replace(MODELS["llama"], window=8))
     with pytest.raises(ValueError, match="is neither GPT-2 nor Llama"):
         hugging_face.config_of(replace(MODELS["gpt2"], norm="rmsnorm"))
     for change in ({"router": "sigmoid"}, {"shared_expert_ffn_hidden": 8}, {"dense_layers": 1}, {"bias": True}):
