@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from ptdp_core.config import ParallelConfig
+from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.layers.blocks import layer_of
 from ptdp_core.schedules import Definition, Schedule, bubble_fraction, check_complete
 from ptdp_core.simulator import load_cluster
 from reproduce.annex.accuracy import ledger
@@ -92,6 +93,23 @@ def test_the_blocks_of_a_page_print_what_it_shows(
 
 
 SHELL = re.compile(r"```sh\n(.*?)```\n\n```text\n(.*?)```", re.DOTALL)
+
+
+def test_the_table_of_a_block_is_the_block() -> None:
+    """A layer of GPT-3 on one of eight GPUs, part by part, in MiB."""
+    config = TrainingConfig(ModelConfig(96, 12288, 96), ParallelConfig(t=8, recompute="none"))
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    for part in layer_of(config).parts:
+        batched = ((gemm[:3], f", {gemm[3]}" if gemm[3] > 1 else "") for gemm in part.forward.gemms)
+        products = ", ".join(" x ".join(map(str, sizes)) + heads for sizes, heads in batched)
+        counted = part.forward.traffic_bytes, part.kept_bytes, part.deferred
+        moved, kept, deferred = (f"{size / 2**20:,.0f}" if size else "" for size in counted)
+        held = sum(parameter.held(8) for parameter in part.parameters)
+        cells = [f"`{part.name}`", products, moved, part.forward.kernels or "", "f" * part.f or "g" * part.g]
+        cells += [kept, deferred, f"{held:,}" if held else ""]
+        assert f"| {' | '.join(map(str, cells))} |" in page
+
+
 SHELL_LINE = re.compile(r"(?:'[^']*'|[^'\n])+")  # a line, or several that stand in quotes
 WITHOUT_RESULTS = ("simulate", "explain", "schema", "doctor")  # commands that write no files
 

@@ -1,4 +1,4 @@
-"""A layer as data: sums over its parts against closed forms, on random models and layouts; what techniques leave alone."""
+"""A layer as data: sums over its parts against closed forms, on random models; what techniques leave alone."""
 
 from pathlib import Path
 from typing import Any
