@@ -302,6 +302,7 @@ def test_neither_the_side_bar_nor_a_part_of_it_has_more_than_eight_entries() -> 
 
 def test_the_readme_begins_with_two_commands_a_link_and_a_picture_and_pictures_are_small() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(readme.splitlines()) <= 120
     first, _, _ = readme.partition("</picture>")
     assert len(first.splitlines()) < 24
     assert re.findall(r"^    (\w+ \w+) +#", first, re.MULTILINE) == ["make fig_interleaved", "make test"]
