@@ -182,6 +182,37 @@ class _AllToAll(torch.autograd.Function):
         return ctx.by.ep.all_to_all(grad, ctx.received, ctx.sent, ctx.by.turns.hand_over), None, None, None
 
 
+class _ByExpert(torch.autograd.Function):
+    """The row of each pair's token, by expert: of [N, H] the rows [P, H] of `slots`, of which `places` is the inverse.
+
+    The gradient of a token is the sum over its k pairs, read in its order: an indexed sum would sort the pairs.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x_NH: torch.Tensor, slots_P: torch.Tensor, places_P: torch.Tensor, k: int) -> torch.Tensor:
+        ctx.save_for_backward(places_P)
+        ctx.k = k
+        return x_NH.index_select(0, slots_P // k)
+
+    @staticmethod
+    def backward(ctx: Any, grad_PH: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
+        (places_P,) = ctx.saved_tensors
+        return grad_PH.index_select(0, places_P).view(-1, ctx.k, grad_PH.size(1)).sum(1), None, None, None
+
+
+class _ByToken(torch.autograd.Function):
+    """The rows of pairs [P, H], which lie by expert, by token."""
+
+    @staticmethod
+    def forward(ctx: Any, rows_PH: torch.Tensor, slots_P: torch.Tensor, places_P: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(slots_P)
+        return rows_PH.index_select(0, places_P)
+
+    @staticmethod
+    def backward(ctx: Any, grad_PH: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        return grad_PH.index_select(0, *ctx.saved_tensors), None, None
+
+
 class _GroupedLinear(torch.autograd.Function):
     """The linears of all local experts: rows of x, by expert, times each one's matrix [F, H] of a stack."""
 
@@ -275,7 +306,12 @@ class MixtureOfExperts(nn.Module):
         way = Dispatch.of(experts_NK, model.experts, capacity, ep)
         if torch.is_grad_enabled():  # once, also if the layer runs again
             self.routing.dropped += n * k - way.slots.numel()
-        rows_RH = _AllToAll.apply(x_NH[way.slots // k], way.sent, way.received, self.routing)
+        if capacity is None:  # every pair has a row: two permutations, each the other's gradient
+            places_P = torch.empty_like(way.slots).scatter_(0, way.slots, torch.arange(n * k, device=x_NH.device))
+            rows_PH = _ByExpert.apply(x_NH, way.slots, places_P, k)
+        else:
+            rows_PH = x_NH[way.slots // k]
+        rows_RH = _AllToAll.apply(rows_PH, way.sent, way.received, self.routing)
         if way.by_expert is not None:
             rows_RH = rows_RH[way.by_expert]
         rows_RH = self.experts(rows_RH, way.rows)
@@ -283,5 +319,8 @@ class MixtureOfExperts(nn.Module):
             rows_RH = torch.empty_like(rows_RH).index_copy(0, way.by_expert, rows_RH)
         rows_PH = _AllToAll.apply(rows_RH, way.received, way.sent, self.routing)
         # A pair has a row of its own, so that the order of summation is always the same; those dropped have zeros.
-        pairs_NKH = rows_PH.new_zeros(n * k, x_NH.size(1)).index_copy(0, way.slots, rows_PH).view(n, k, -1)
-        return torch.bmm(weights_NK.to(x_NH.dtype).unsqueeze(1), pairs_NKH).squeeze(1)
+        if capacity is None:
+            pairs_PH = _ByToken.apply(rows_PH, way.slots, places_P)
+        else:
+            pairs_PH = rows_PH.new_zeros(n * k, x_NH.size(1)).index_copy(0, way.slots, rows_PH)
+        return torch.bmm(weights_NK.to(x_NH.dtype).unsqueeze(1), pairs_PH.view(n, k, -1)).squeeze(1)

@@ -8,10 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import pytest
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks.harness.training import build
 from benchmarks.suite.train_step_peers import PlainGPT
+from kernels import why_unavailable
 from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.engine.settings import EngineSettings
 
@@ -19,11 +21,12 @@ LAYERS, MICROBATCHES = (2, 6), 2
 Pass = Callable[[], object]
 
 
-def passes(layers: int, dtype: str) -> tuple[Pass, Pass]:
+def passes(layers: int, dtype: str, kernels: str = "reference", **fields: Any) -> tuple[Pass, Pass]:
     """Forward and backward passes of a batch: the engine's, with PyTorch's attention, and a plain GPT's."""
-    model = ModelConfig(layers=layers, hidden=64, heads=4, seq=32, vocab=256)
+    model = ModelConfig(layers=layers, hidden=64, heads=4, seq=32, vocab=256, **fields)
     parallel = ParallelConfig(b=2, B=2 * MICROBATCHES, recompute="none", attention="sdpa")
-    trainer, batch, _ = build(model, parallel, "cpu", EngineSettings(dtype=dtype, fused_accumulation=True))
+    settings = EngineSettings(dtype=dtype, fused_accumulation=True)
+    trainer, batch, _ = build(model, parallel, "cpu", settings, kernels)
     plain = PlainGPT(model, fused=True)
     return (
         lambda: trainer.executor.run(batch),
@@ -85,3 +88,32 @@ def test_a_layer_calls_python_little_more_than_twice_as_often_as_a_plain_one() -
 def test_in_mixed_precision_only_vectors_have_a_hook() -> None:
     """The GEMMs add to the main gradients of four matrices; four biases and two norms' two vectors are left."""
     assert of_a_layer(python_calls, 0, "bf16")["ParamAndGradBuffer._accumulated"] == 8
+
+
+# Operators that launch nothing, and the copies of factors of which a CPU makes its sums in fp32: two a linear.
+NOTHING = {"view", "_unsafe_view", "t", "permute", "transpose", "unbind", "slice", "detach", "expand", "unsqueeze"}
+NOTHING |= {"squeeze", "select", "empty", "empty_like", "new_empty"}
+COPIES = 4 * 2
+LLAMA = {"activation": "swiglu", "norm": "rmsnorm", "positions": "rotary", "bias": False, "kv_heads": 2}
+
+
+@pytest.mark.parametrize(("fields", "most"), [({}, 41), (LLAMA, 32)], ids=["gpt", "llama"])
+def test_kernels_that_a_layer_launches_in_bf16(
+    fields: dict[str, Any], most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a Llama it was three times as many. The interpreter's programs do not run: only that they would counts."""
+    interpreter = pytest.importorskip("triton.runtime.interpreter")
+    if reason := why_unavailable("triton"):
+        pytest.skip(reason)
+    launched: list[str] = []
+    monkeypatch.setattr(interpreter.GridExecutor, "__call__", lambda self, *_, **__: launched.append(self.fn.__name__))
+    counts = []
+    for layers in LAYERS:
+        run, _ = passes(layers, "bf16", "triton", **fields)
+        launched.clear()
+        counted = operators(run)
+        counts.append(
+            len(launched) + sum(n for name, n in counted.items() if name.split("::")[1].split(".")[0] not in NOTHING)
+        )
+    of_layer = (counts[1] - counts[0]) / (LAYERS[1] - LAYERS[0]) / MICROBATCHES - COPIES
+    assert of_layer <= most
