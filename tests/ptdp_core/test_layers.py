@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from ptdp_core import formulas, layers
@@ -16,6 +16,8 @@ from ptdp_core.layers.parts import Block, Work
 
 MODULES = sorted(Path(layers.__path__[0]).glob("*.py"))
 S = 512
+# The first draw of a process may wait for other processes' work.
+of_runs = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @st.composite
@@ -48,6 +50,7 @@ def products(work: Work) -> float:
     return sum(2 * m * n * k * count for m, n, k, count in gemms) + sum(each.flops for each in work.attention)
 
 
+@of_runs
 @given(runs())
 def test_tensor_ranks_together_compute_the_formulas_products(of: tuple[ModelConfig, LayerRun]) -> None:
     model, run = of
@@ -59,6 +62,7 @@ def test_tensor_ranks_together_compute_the_formulas_products(of: tuple[ModelConf
     assert products(layer.weights) * run.t == forward - formulas.attention_core_flops(model, run.b)
 
 
+@of_runs
 @given(runs())
 def test_a_layer_keeps_what_korthikanti_s_equations_say(of: tuple[ModelConfig, LayerRun]) -> None:
     """Their equations 2 and 4, for any widths: 10 or without masks 8 bytes of bsh, and all wide tensors."""
@@ -74,6 +78,7 @@ def test_a_layer_keeps_what_korthikanti_s_equations_say(of: tuple[ModelConfig, L
     assert kept == between / (run.t if run.sequence_parallel else 1) + inside / run.t
 
 
+@of_runs
 @given(runs())
 def test_techniques_change_what_they_say_and_nothing_else(of: tuple[ModelConfig, LayerRun]) -> None:
     model, run = of
@@ -97,6 +102,7 @@ def _counts(layer: Block) -> tuple[object, ...]:
     return layer.forward, layer.backward, layer.kept_bytes
 
 
+@of_runs
 @given(runs())
 def test_sequence_parallelism_sends_as_many_bytes_but_for_inputs_gathered_again(
     of: tuple[ModelConfig, LayerRun],
