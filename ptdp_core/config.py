@@ -283,7 +283,10 @@ class ModelConfig:
         """The different kinds of the model's layers, the usual one first."""
         if not (self.experts and self.dense_layers) and not self.window:
             return (self.usual_kind,)
-        return tuple(dict.fromkeys((self.usual_kind, self.layer_kind(0), self.layer_kind(self.all_layers - 1))))
+        # All kinds there are stand among the first layers, and among the first with experts: a pattern's length of each.
+        first = (range(start, start + len(self.window_layers)) for start in (self.dense_layers, 0))
+        numbers = (layer for layers in first for layer in layers if layer < self.all_layers)
+        return tuple(dict.fromkeys((self.usual_kind, *map(self.layer_kind, numbers))))
 
     @cached_property
     def kind_of_layers(self) -> tuple[int, ...]:

@@ -92,8 +92,16 @@ def layers_by_kind(stages: Iterable[range], model: ModelConfig) -> list[tuple[in
 def _by_kind(stages: Iterable[range], kind_of_layers: tuple[int, ...]) -> list[tuple[int, ...]]:
     if not kind_of_layers:
         return [(len(layers),) for layers in stages]
-    held = [kind_of_layers[layers.start : layers.stop] for layers in stages]
-    return [tuple(of.count(kind) for kind in range(max(kind_of_layers) + 1)) for of in held]
+    ends = [(layers.start, layers.stop) for layers in stages]
+    counts = [[before[stop] - before[start] for start, stop in ends] for before in _layers_before(kind_of_layers)]
+    return list(zip(*counts, strict=True))
+
+
+@lru_cache(maxsize=256)
+def _layers_before(kind_of_layers: tuple[int, ...]) -> list[list[int]]:
+    """Of each kind how many layers are before each layer, and in all."""
+    kinds = range(max(kind_of_layers) + 1)
+    return [list(accumulate([of == kind for of in kind_of_layers], initial=0)) for kind in kinds]
 
 
 def chunk_layers(layers: int, placement: StagePlacement, pp: int, pipeline_layout: str = "") -> tuple[range, ...]:

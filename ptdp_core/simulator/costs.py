@@ -334,18 +334,17 @@ class CostModel:
     def _stage(self, config: TrainingConfig, layers: Sequence[StageTimes], counts: tuple[int, ...]) -> StageTimes:
         """The times of a stage with so many layers of each kind."""
 
-        def summed(seconds: Callable[[StageTimes], float]) -> float:
-            return sum([count * seconds(layer) for count, layer in zip(counts, layers, strict=True)])
-
+        held = [(count, layer) for count, layer in zip(counts, layers, strict=True) if count]
         gathers = recomputation_gathers(config, sum(counts))
         return StageTimes(
             layers[0].fetch,
-            summed(lambda layer: layer.layers_forward),
-            summed(lambda layer: layer.recompute) + fsum(self._gathered(config, call) for call in gathers),
-            summed(lambda layer: layer.layers_backward),
-            weight_gradient=summed(lambda layer: layer.weight_gradient),
-            exchange=summed(lambda layer: layer.exchange),
-            recomputed_exchange=summed(lambda layer: layer.recomputed_exchange),
+            sum([count * layer.layers_forward for count, layer in held]),
+            sum([count * layer.recompute for count, layer in held])
+            + fsum([self._gathered(config, call) for call in gathers]),
+            sum([count * layer.layers_backward for count, layer in held]),
+            weight_gradient=sum([count * layer.weight_gradient for count, layer in held]),
+            exchange=sum([count * layer.exchange for count, layer in held]),
+            recomputed_exchange=sum([count * layer.recomputed_exchange for count, layer in held]),
         )
 
     def _accumulated(self, config: TrainingConfig, work: Work, elements: int, tensors: int) -> Work:
