@@ -283,7 +283,7 @@ class ModelConfig:
         """The different kinds of the model's layers, the usual one first."""
         if not (self.experts and self.dense_layers) and not self.window:
             return (self.usual_kind,)
-        # All kinds there are stand among the first layers, and among the first with experts: a pattern's length of each.
+        # All kinds are among the first layers, and among the first with experts: as many of each as a pattern has.
         first = (range(start, start + len(self.window_layers)) for start in (self.dense_layers, 0))
         numbers = (layer for layers in first for layer in layers if layer < self.all_layers)
         return tuple(dict.fromkeys((self.usual_kind, *map(self.layer_kind, numbers))))
