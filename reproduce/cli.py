@@ -5,20 +5,26 @@ import errno
 import os
 import shlex
 import sys
+import textwrap
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from ptdp_core import interrupts
-from reproduce.commands import COMMANDS, GONE, module_of
+from reproduce.commands import COMMANDS, GONE, GROUPS, module_of
 from reproduce.commands.options import add_usual, program, program_to_type, where_exit_codes_are
+from reproduce.commands.schema import add_schema
 from results.records import errors
 from results.records.errors import ReproduceError, UsageError, did_you_mean
 from results.records.storage import StorageError
 from results.visible import VisibleStream
 
-DESCRIPTION = "Reproduce the figures and tables of the SC'21 Megatron-LM paper, and judge its claims."
+DESCRIPTION = "Reproduce the SC'21 Megatron-LM paper, and papers after it; judge their claims."
+LISTED = "\n".join(
+    "\n".join([f"\n{title}:", *(f"  {name:<11}{text}" for name, text in group.items())])
+    for title, group in GROUPS.items()
+)
 
 NUMBERS: Mapping[Any, str] = {float: "a number, such as 2.5", int: "a whole number, such as 8"}
 
@@ -77,15 +83,18 @@ def parser_of(name: str) -> Parser:
     module = module_of(name)
     codes = where_exit_codes_are()
     if not name:
-        codes = "\n".join(["exit codes:", *(f"  {code:>3}  {text}" for code, text in errors.MEANINGS.items()), ""])
+        meanings = [f"  {code:>3}  {text}" for code, text in errors.MEANINGS.items()]
+        wrapped = [textwrap.fill(text, 80, subsequent_indent=" " * 7) for text in meanings]
+        codes = "\n".join(["exit codes:", *wrapped, ""])
     parser = Parser(
         prog=f"{program()} {name}".strip(),
-        description=COMMANDS.get(name, DESCRIPTION),
+        description=COMMANDS.get(name, f"{DESCRIPTION}\n{LISTED}"),
         epilog=f"{getattr(module, 'HELP', '')}{codes}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     add_usual(parser)
+    add_schema(parser, name)
     module.add_arguments(parser)
     return parser
 

@@ -19,6 +19,8 @@ PATHS = {
         "reproduce/commands/generate.py",
         "reproduce/commands/data.py",
         "reproduce/commands/site.py",
+        "reproduce/commands/timeline.py",
+        "results/schema/timeline-1.schema.json",
         "reproduce/output/tikz.py",
         "reproduce/tools/generation.py",
         "reproduce/tools/text.py",

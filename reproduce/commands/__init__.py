@@ -4,7 +4,7 @@ A command of two words, such as `gate exact`, is in the module `gate_exact`. `HE
 options. `run` returns an exit code of `results.records.errors`; besides what was parsed it finds `parsed.program`, how
 this program was started, `parsed.command`, the whole command line as records keep it, and `parsed.quiet`. Importing a
 module is quick: whatever takes long to import is imported in `run`. `run.py` is the command without a name: `reproduce
-ID [ID ...]`. `options.py` has what several commands share.
+ID [ID ...]`. `options.py` has what several commands share, `schema.py` what `--schema` prints of each.
 """
 
 from importlib import import_module
@@ -13,52 +13,52 @@ from types import ModuleType
 from reproduce.annex import part
 
 GROUPS = {
-    "the paper": {
-        "list": "list the artifacts: the paper's figures and tables that can be reproduced",
+    "reproduce": {
+        "list": "the papers' figures and tables that can be reproduced",
         "describe": "what an artifact shows, its points, the claims it judges",
-        "all": "run every artifact, and answer whether the paper holds",
-        "verify": "every claim of the paper, with its verdict",
+        "verify": "every claim of the papers, with its verdict",
         "report": "all results as one HTML page",
-        "explore": "the simulator as a page in your browser, or as files for any server",
-        "plot": "draw figures again, of artifacts and of benchmarks, from their records alone",
-        "paper new": "a paper of your own, from a CSV file of measurements: tables, figures, verdicts, a report",
+        "plot": "figures of artifacts and benchmarks again, from records alone",
+        "paper": "a paper of your own, from a CSV file of measurements",
+    },
+    "ask": {
+        "simulate": "what training configurations of your own would take",
+        "plan": "how to train a model on n GPUs",
+        "schedule": "pipeline schedules compared, drawn, checked, searched for",
+        "explain": "why a measured iteration is slow; explain trace: a profiled step",
+        "explore": "the simulator as a page in your browser",
+    },
+    "train": {
+        "train": "train a model with the engine, here or on a cluster",
+        "weights": "a model's weights from and to Hugging Face's format",
+    },
+    "measure": {
+        "doctor": "what this machine can do, what is missing, how to get it",
+        "bench": "microbenchmarks; bench gpu: all that one GPU should verify",
+        "calibrate": "this machine as a cluster to predict with",
+    },
+    "guard": {
+        "gate": "is a commit slower? gate exact: did a number change?",
         "compare": "two result sets: what differs, and whether they can be compared",
-    },
-    "your own configurations": {
-        "simulate": "what-if: estimate training configurations of your own",
-        "predict": "seal predictions of public training runs, for others to score",
-        "explain": "why a measured iteration is slower than simulated, or than another run: causes, best first",
-        "trace": "a profiled training step: bubble, exposed communication, time by phase, beside the simulated ones",
-        "plan": "how to train a model on n GPUs: the paper's takeaways, and the best by simulation",
-        "timeline": "draw and export a pipeline schedule of any size",
-        "schedule": "pipeline schedules compared; one of your own checked, simulated, trained; a search for one",
-        "train": "train a GPT model with the engine, on this machine or a cluster",
-        "weights": "export a checkpoint's weights for Hugging Face's transformers, or import such weights to train on",
-    },
-    "this machine": {
-        "doctor": "what this machine can do, what is missing, and how to get it",
-        "calibrate": "measure this machine, as a cluster to predict with",
-        "bench": "microbenchmarks: list and run; gpu: all that one GPU should verify",
-    },
-    "how far to trust it": {
-        "accuracy": "the simulator against every published value, and how much each of its numbers matters",
-        "gate": "the performance-regression gate: is a commit slower than another one?",
-        "gate trials": "the gate tried on identical and on slowed code: how often it is wrong, or does not decide",
-        "gate exact": "compare all that is deterministic with the committed reference",
-    },
-    "this command line": {
-        "schema": "JSON Schemas of what a command reads, of its options, and of what it prints",
+        "accuracy": "the simulator against every published value",
+        "predict": "seal predictions of public runs, for others to score",
     },
 }
-COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
+# Parts of a command, in the help of the one that they begin with.
+PARTS = {
+    "explain trace": "a profiled training step: bubble, exposed communication, time by phase, beside the simulated",
+    "gate trials": "the gate tried on identical and on slowed code: how often it is wrong, or does not decide",
+    "gate exact": "compare all that is deterministic with the committed reference",
+}
+COMMANDS = {name: text for group in (*GROUPS.values(), PARTS) for name, text in group.items()}
 # The annex that has a command, as a module `command_NAME`; the others' modules are here.
 IN_ANNEX = {
     "accuracy": "accuracy",
     "calibrate": "calibrate",
     "explain": "explain",
+    "explain trace": "explain",
     "explore": "page",
     "predict": "accuracy",
-    "trace": "explain",
     "weights": "weights",
 }
 # What is no longer here, for one release (docs/upgrading.md), and what does it now.
@@ -70,11 +70,15 @@ GONE = {
     "completion": "no command line is completed any more; reproduce --help lists all commands",
     "bench history": "asv (airspeed velocity) follows benchmarks over commits, by its own runs",
     "bench bisect": "git bisect run with reproduce gate, or asv find",
+    "paper new": "reproduce paper NAME [FILE.csv], the same command",
+    "schema": "reproduce COMMAND --schema, which prints what COMMAND reads, may be told and prints",
+    "timeline": "reproduce schedule NAME, such as reproduce schedule 1f1b -p 4 -m 8",
+    "trace": "reproduce explain trace, the same command",
 }
 
 
 def module_of(name: str) -> ModuleType:
     """The module of a command; '' is the command without a name, which runs artifacts."""
     if name in IN_ANNEX:
-        return part(IN_ANNEX[name], f"command_{name}")
+        return part(IN_ANNEX[name], f"command_{name.replace(' ', '_')}")
     return import_module(f"reproduce.commands.{name.replace(' ', '_') or 'run'}")

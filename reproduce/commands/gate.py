@@ -38,6 +38,7 @@ or pass --head HEAD. A REF that is no commit: 2. A side that does not build, or 
 other than Linux: 3. The same commit twice, or a budget too short for anything: 9. What base cannot run is
 "not compared", with the reason, and no failure. Both run under this interpreter, unless their dependencies differ.
 
+The exact checks alone: reproduce gate exact. The exact checks alone: reproduce gate exact.
 Whether the gate works on this machine: reproduce gate trials.
 
 """

@@ -13,7 +13,7 @@ from typing import Any
 
 from ptdp_core.interrupts import allowed, held
 from ptdp_core.launch import slurm
-from reproduce.commands import COMMANDS, GROUPS, options
+from reproduce.commands import COMMANDS, options
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.fidelity import FIDELITIES
@@ -37,12 +37,10 @@ from results.records.errors import InvalidResultsError, NothingSelectedError, Us
 
 WIDTH = 120
 PRINT_SCRIPT = "--print-script"
-_COMMANDS = "\n".join(
-    f"\n{title}:\n" + "\n".join(f"  {name:<13} {text}" for name, text in group.items())
-    for title, group in GROUPS.items()
-)
-HELP = f"""ID is an artifact, such as fig_interleaved, or what the paper calls it: Figure 12, fig12, 12.
-{_COMMANDS}
+ALL = "all"
+HELP = """ID is an artifact, such as fig_interleaved, or what the paper calls it: Figure
+12, fig12, 12. With all, every artifact runs; then it says whether the papers
+hold.
 
 examples:
   reproduce list
@@ -64,15 +62,11 @@ FIRST_STEPS = """Reproduces the figures, tables and claims of the SC'21 Megatron
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The options of `reproduce ID`."""
-    parser.usage = "reproduce ID [ID ...] [options]\n       reproduce COMMAND [options]"
+    parser.usage = "reproduce ID [ID ...] | all  [options]\n       reproduce COMMAND [options]"
     parser.add_argument("--version", action="store_true", help="say which version this is")
     parser.add_argument("ids", nargs="*", metavar="ID", help="artifacts to run (reproduce list shows them)")
+    options.add_paper(parser)
     options.add_columns(parser)
-    add_options(parser)
-
-
-def add_options(parser: ArgumentParser) -> None:
-    """What `reproduce ID` and `reproduce all` can be told."""
     parser.add_argument("--fidelity", help=f"{', '.join(FIDELITIES)} (default: the artifact's first)")
     parser.add_argument("--scale", help="size of the experiment (default: the artifact's first, paper)")
     options.add_cluster(parser, default=None)
@@ -94,25 +88,55 @@ def add_options(parser: ArgumentParser) -> None:
 
 
 def run(parsed: Namespace) -> int:
-    """Run the artifacts named; returns the exit code."""
+    """Run the artifacts named, or all; returns the exit code."""
     if parsed.version:
         print(version())
         return errors.DONE
     if parsed.command == tuple(options.program().split()):
         print(FIRST_STEPS.format(program=parsed.program), end="")
         return errors.NOTHING_SELECTED
+    if parsed.ids == [ALL]:
+        return _run_all(parsed)
     ids = catalog.named(parsed.ids)
+    if parsed.paper is not None:
+        raise UsageError(f"--paper {parsed.paper} is for all of a paper's artifacts; try {parsed.program} all")
     if commands := [name for name in ids if name in COMMANDS]:
         raise UsageError(f"put the command first: {parsed.program} {commands[0]} ...")
     if not ids:
         raise NothingSelectedError(
             f"nothing selected: name artifacts ({parsed.program} list shows them) or run {parsed.program} all"
         )
-    artifacts = [catalog.load(name, tuple(COMMANDS)) for name in ids]
-    return run_artifacts([replace(artifact, shown=parsed.columns) for artifact in artifacts], parsed)
+    artifacts = [catalog.load(name, (*COMMANDS, ALL)) for name in ids]
+    return _run_artifacts([replace(artifact, shown=parsed.columns) for artifact in artifacts], parsed)
 
 
-def run_artifacts(
+def _run_all(parsed: Namespace) -> int:
+    """Run every artifact, or a paper's, that has the fidelity and the scale asked for; returns the exit code."""
+    if parsed.columns:
+        raise UsageError("--columns is for the table of an artifact; name it in place of all")
+    broken = options.say_broken()
+    artifacts = [catalog.load(id) for id in catalog.ids(parsed.paper)]
+    code = _run_artifacts(_offered(artifacts, parsed), parsed, brief=True, paper=parsed.paper)
+    return code or (errors.USAGE if broken else code)
+
+
+def _offered(artifacts: Sequence[Artifact], parsed: Namespace) -> list[Artifact]:
+    """Those of the artifacts that have the fidelity and the scale asked for. Raises `NothingSelectedError` for none."""
+
+    def offers(artifact: Artifact) -> bool:
+        fidelities = [name for name in artifact.fidelities if parsed.fidelity in (None, name)]
+        return any(parsed.scale in (None, *artifact.scales_at(name)) for name in fidelities)
+
+    if not artifacts:
+        raise NothingSelectedError("there is no artifact that can be read (reproduce list shows all)")
+    if selected := [artifact for artifact in artifacts if offers(artifact)]:
+        return selected
+    asked = {"fidelity": parsed.fidelity, "scale": parsed.scale}
+    what = " at ".join(f"{name} {value!r}" for name, value in asked.items() if value)
+    raise NothingSelectedError(f"no artifact has {what} (reproduce list shows which has what)")
+
+
+def _run_artifacts(
     artifacts: Sequence[Artifact], parsed: Namespace, brief: bool = False, paper: str | None = None
 ) -> int:
     """Run them in turn; returns the exit code. An invalid earlier result stops only its artifact.

@@ -1,15 +1,17 @@
 """`reproduce schedule`: the pipeline schedules side by side; one of one's own; a search under a memory limit."""
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reproduce.commands import options
 from reproduce.output.terminal import files_line
+from results import opening
 from results.records.documents import print_document
-from results.records.errors import DONE, UsageError
+from results.records.errors import DONE, UsageError, did_you_mean
 from results.records.storage import write_files
 
 if TYPE_CHECKING:
@@ -18,13 +20,16 @@ if TYPE_CHECKING:
     from reproduce.planning.schedule_family import Member
     from reproduce.planning.schedule_gradients import GradientDifference
 
-HELP = """FILE is a pipeline schedule of your own: torch.distributed.pipelining's table of computations (.csv); a line
+HELP = """NAME is a schedule that is known, such as 1f1b: it is drawn, and written as figure, trace and table.
+
+FILE is a pipeline schedule of your own: torch.distributed.pipelining's table of computations (.csv); a line
 per rank with passes such as 2F0 (stage 2, forward, microbatch 0), backward B, or I and W for its input's and its
 weights' gradients (.txt); or a Python module with order(p, m, v) or a Definition called SCHEDULE (.py), which is
 executed: name no file of somebody whose programs you would not run.
 
 examples:
   reproduce schedule                               all schedules: bubble, memory, messages
+  reproduce schedule interleaved -p 4 -m 8 -v 2    draw it
   reproduce schedule my.csv                        check it, draw it, compare it with all others
   reproduce schedule my.csv --simulate hidden=4096 heads=32 layers=32 t=1
   reproduce schedule my.csv --train                one training step in p processes: are its gradients 1F1B's?
@@ -33,14 +38,15 @@ examples:
 """
 EXPORTS = ("torch", "perfetto")
 MAX_RANKS = 16  # processes that --train starts
+MAX_PASSES = 500_000  # of a schedule by name; its trace is 170 MB
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The options of `reproduce schedule`."""
-    parser.add_argument("file", metavar="FILE", nargs="?", type=options.path_of, help="a schedule of your own")
+    parser.add_argument("file", metavar="NAME|FILE", nargs="?", type=options.path_of, help="a schedule")
     parser.add_argument("-p", type=int, help="pipeline stages (devices), if no table says it (default: 4)")
     parser.add_argument("-m", type=int, help="microbatches in a batch, if no table says it (default: 8)")
-    parser.add_argument("-v", type=int, help="model chunks per device of a Python FILE")
+    parser.add_argument("-v", type=int, help="model chunks per device of NAME or a Python FILE (default: the fewest)")
     parser.add_argument(
         "--t-forward", default="1", help="time of a device's forward pass for one microbatch, in any unit (default: 1)"
     )
@@ -63,8 +69,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(parsed: Namespace) -> int:
     """Compare schedules; read, find, train and export one's own. Raises `UsageError` for a wrong file or option."""
     from ptdp_core.schedules import names, register_table
-    from reproduce.commands.timeline import print_timeline
-    from reproduce.output.timeline import from_schedule
     from reproduce.planning.schedule_family import family, simulated
     from reproduce.running.simulated import open_cluster
 
@@ -76,19 +80,22 @@ def run(parsed: Namespace) -> int:
             "leave it out for half"
         )
     if parsed.file is None and (parsed.train or parsed.export) and not parsed.search:
-        raise UsageError("--train and --export need a FILE, or --search; for a schedule by name: reproduce timeline")
+        raise UsageError("--train and --export need NAME, FILE or --search; try reproduce schedule 1f1b")
     p, m = (_size(parsed, name, usual) for name, usual in (("p", 4), ("m", 8)))
     table, notes = _own_table(parsed, p, m, times)
     p, m = (table.p, table.m) if table else (p, m)
-    members = family(p, m, times, [table] if table else [])
+    known = parsed.file is not None and _is_name(parsed.file)
+    members = family(p, m, times, [table] if table else [], others=not known)
     if table and table.name not in names():
         register_table(table)  # the simulator asks for it by its name; the family above has it once
     if parsed.simulate is not None:
         members = simulated(members, p, m, _settings(parsed.simulate), open_cluster(parsed.cluster)[0])
     folder = parsed.results / "schedule" / (f"{table.name}-p{p}-m{m}-v{table.v}" if table else f"all-p{p}-m{m}")
-    timeline = from_schedule(table, times[1] / times[0], weights=times[2] / times[0]) if table else None
-    files = _files(table, timeline, parsed.export) if table and timeline else {}
+    timeline, numbers, files, left_out = _drawn(table, times, parsed.export) if table else (None, {}, {}, [])
+    notes += left_out
     differences = _train(table) if parsed.train and table else []
+    if timeline and not parsed.json:
+        _print_timeline(timeline, numbers)
     paths = write_files(folder, files)
     if parsed.json:
         document = {
@@ -98,6 +105,9 @@ def run(parsed: Namespace) -> int:
                 | {"metrics": {name: metric.to_json() for name, metric in member.metrics.items()}}
                 for member in members
             ],
+            "metrics": {
+                name: {"value": value, "unit": unit, "origin": "derived"} for name, (value, unit) in numbers.items()
+            },
             "gradients": [difference._asdict() for difference in differences],
             "notes": notes,
             "folder": str(folder),
@@ -105,9 +115,6 @@ def run(parsed: Namespace) -> int:
         }
         print_document("schedule", 1, document)
         return DONE
-    if timeline:
-        print_timeline(timeline)
-        print()
     _print_family(members, p, m, times, parsed.cluster)
     for note in [*notes, *map(_sentence, differences)]:
         print(note)
@@ -149,13 +156,13 @@ def _own_table(parsed: Namespace, p: int, m: int, times: Sequence[Fraction]) -> 
     from ptdp_core.schedules import build, exists, names, read_schedule
 
     if parsed.file is not None:
-        if str(parsed.file) in names() and not parsed.file.exists():
-            how = f"reproduce timeline --schedule {parsed.file}, or reproduce schedule alone, which compares all"
-            raise UsageError(f"FILE={str(parsed.file)!r} is a schedule known by name, not a file; try {how}")
+        if _is_name(parsed.file):
+            return _known(parsed, str(parsed.file), p, m), []
         try:
             table = read_schedule(parsed.file, {"p": parsed.p, "m": parsed.m, "v": parsed.v})
         except ValueError as error:
-            raise UsageError(str(error)) from None
+            near = "" if opening.exists(parsed.file) else did_you_mean(str(parsed.file), names())
+            raise UsageError(f"{error}{near}") from None
         sizes = (table.name, table.p, table.m, table.v)
         if table.name in names() and not (exists(*sizes) and build(*sizes) == table):  # the two are compared
             table = replace(table, name=f"{table.name} (own)")
@@ -163,6 +170,30 @@ def _own_table(parsed: Namespace, p: int, m: int, times: Sequence[Fraction]) -> 
         complete = f"{parsed.file}: complete, {passes} passes; runs with blocking and with overlapped exchanges"
         return table, [complete]
     return _search(parsed, p, m, times) if parsed.search else (None, [])
+
+
+def _is_name(file: Path) -> bool:
+    """Whether this is a schedule's name, and no file that happens to be called so."""
+    from ptdp_core.schedules import names
+
+    return str(file) in names() and not file.exists()
+
+
+def _known(parsed: Namespace, name: str, p: int, m: int) -> "Schedule":
+    """The schedule of that name. Raises `UsageError` for one that does not exist, or is too large to draw."""
+    from ptdp_core.schedules import build, definition, names
+
+    defined = definition(name)
+    v = defined.chunks[0] if parsed.v is None else parsed.v
+    if parsed.t_weight is not None and not defined.splits:
+        splitting = next(name for name in names() if definition(name).splits)
+        raise UsageError(f"--t-weight {parsed.t_weight} with {name}, which splits no backward pass; try {splitting}")
+    if (passes := defined.passes(p, m, v)) > MAX_PASSES:
+        raise UsageError(f"m={m} with p={p}, v={v} makes {passes} passes; needs at most {MAX_PASSES}; try a smaller m")
+    try:
+        return build(name, p, m, v)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
 
 def _search(parsed: Namespace, p: int, m: int, times: Sequence[Fraction]) -> "tuple[Schedule, list[str]]":
@@ -177,13 +208,38 @@ def _search(parsed: Namespace, p: int, m: int, times: Sequence[Fraction]) -> "tu
     return replace(table, name=f"searched-{table.name}"), notes
 
 
-def _files(table: "Schedule", timeline: "Timeline", exports: Sequence[str]) -> dict[str, bytes]:
-    from reproduce.commands.timeline import timeline_files
+def _drawn(
+    table: "Schedule", times: Sequence[Fraction], exports: Sequence[str]
+) -> "tuple[Timeline, Mapping[str, tuple[float, str]], dict[str, bytes], list[str]]":
+    """The schedule's timeline, what it costs, its files that are asked for, and notes on what was left out."""
+    from reproduce.output.timeline import MAX_FACTOR, from_schedule, measure
+    from reproduce.output.timeline_files import timeline_files
 
-    files, _ = timeline_files(table, timeline)
+    factor, weights = times[1] / times[0], times[2] / times[0]
+    if not 1 / MAX_FACTOR <= factor <= MAX_FACTOR:
+        ratio = f"a ratio between 1/{MAX_FACTOR} and {MAX_FACTOR}"
+        raise UsageError(f"--t-backward {float(factor):g} times --t-forward; needs {ratio}; try 2")
+    timeline = from_schedule(table, factor, weights=weights)
+    files, notes = timeline_files(table, timeline)
     wanted = {"torch": "schedule.csv", "perfetto": "trace.json"}
     left_out = {file for export, file in wanted.items() if exports and export not in exports}
-    return {name: data for name, data in files.items() if name not in left_out}
+    kept = {name: data for name, data in files.items() if name not in left_out}
+    return timeline, measure(table, factor, weights), kept, notes
+
+
+def _print_timeline(timeline: "Timeline", numbers: Mapping[str, tuple[float, str]]) -> None:
+    """The timeline in letters, under its title, and what the schedule costs."""
+    from reproduce.output.ascii import ascii_timeline
+    from reproduce.output.timeline_titles import title
+
+    lines, legend = ascii_timeline(timeline)
+    print(title(timeline).replace("−", "-"), *lines, *legend, sep="\n")
+    messages, neighbours = numbers["messages"][0], numbers["neighbour_messages"][0]
+    print(f"time: {numbers['makespan'][0]:g} t_f ({timeline.origin})")
+    print(f"peak stash: {numbers['peak_stash'][0]:g} microbatches on the fullest device")
+    print(
+        f"messages: {messages}" + (f", {neighbours} of them between neighbours" * (neighbours < messages)), end="\n\n"
+    )
 
 
 def _train(table: "Schedule") -> "list[GradientDifference]":

@@ -1,4 +1,4 @@
-"""`reproduce schema`: JSON Schemas of what commands read, of their options, and of what they print."""
+"""`--schema` of every command: JSON Schemas of what it reads, of its options, and of what it prints."""
 
 import argparse
 import json
@@ -7,51 +7,49 @@ from pathlib import Path
 from typing import Any
 
 from reproduce.commands import COMMANDS, module_of, options
-from reproduce.experiment.input_schemas import DRAFT, FILES
-from results.records.errors import DONE, UsageError, did_you_mean
+from results.records.errors import UsageError
 from results.records.validation import SCHEMAS
 
-OUTPUTS = {"all": "run", "gate exact": "exact"}  # what `--json` prints is called like the command but for these
+# What `--json` prints is called like the command but for these.
+OUTPUTS = {"": "run", "gate exact": "exact", "explain trace": "trace"}
 KINDS = ("file", "options", "output")
-HELP = """\
-NAME is a command, or cluster. Printed is a JSON Schema (2020-12) of the file that the command reads, where it reads
-one, else of its options; --of says which: file, options, or output, the JSON that --json prints. Without a NAME, the
-names are listed, with what there is of each.
-
-examples:
-  reproduce schema simulate
-  reproduce schema plan
-  reproduce schema plan --of output
-
-"""
+# The file that a command reads, or that `calibrate` writes: a function of `reproduce.experiment.input_schemas`.
+READS = {
+    "simulate": "points",
+    "predict": "points",
+    "explain": "point",
+    "explain trace": "point",
+    "train": "run",
+    "calibrate": "cluster",
+}
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    """The options of `reproduce schema`."""
-    parser.add_argument("name", metavar="NAME", nargs="*", help="a command, as simulate, or cluster")
-    parser.add_argument("--of", choices=KINDS, help="what of it (default: its file, else its options)")
+class PrintSchema(argparse.Action):
+    """Prints a schema (2020-12) of the command and ends, as --help does. Raises `UsageError` where there is none."""
+
+    def __init__(self, option_strings: list[str], dest: str, command: str, **further: Any) -> None:
+        super().__init__(option_strings, dest, nargs="?", choices=KINDS, default=argparse.SUPPRESS, **further)
+        self.command = command
+
+    def __call__(self, parser: ArgumentParser, namespace: Namespace, values: Any, option_string: Any = None) -> None:
+        """Print the one asked for, else that of the file, else of the options."""
+        kinds = _kinds(self.command)
+        if values and values not in kinds:
+            raise UsageError(f"{parser.prog} has no schema of its {values}; there is {', '.join(kinds)}")
+        print(json.dumps(_schema(self.command, values or kinds[0]), indent=1))
+        parser.exit()
 
 
-def run(parsed: Namespace) -> int:
-    """Print the schema; the exit code. Raises `UsageError` for what there is none of."""
-    if not parsed.name:
-        for name in (*COMMANDS, *(name for name in FILES if name not in COMMANDS)):
-            print(f"{name:12}  {', '.join(_kinds(name))}")
-        return DONE
-    name = " ".join(parsed.name)
-    known = (*COMMANDS, *FILES)
-    if name not in known:
-        raise UsageError(f"unknown command {name!r}{did_you_mean(name, known)}; reproduce schema lists all")
-    kinds = _kinds(name)
-    if parsed.of and parsed.of not in kinds:
-        raise UsageError(f"{name} has no schema of its {parsed.of}; there is {', '.join(kinds)}")
-    print(json.dumps(_schema(name, parsed.of or kinds[0]), indent=1))
-    return DONE
+def add_schema(parser: ArgumentParser, command: str) -> None:
+    """--schema [KIND]"""
+    kinds = _kinds(command)
+    text = f"print a JSON Schema and end: of its {', '.join(kinds)} (default: {kinds[0]})"
+    parser.add_argument("--schema", action=PrintSchema, command=command, metavar="OF", help=text)
 
 
 def _kinds(name: str) -> list[str]:
-    """What there is of a name, the file before the options."""
-    there = (name in FILES, name in COMMANDS, _output(name).is_file())
+    """What there is of a command, the file before the options."""
+    there = (name in READS, True, _output(name).is_file())
     return [kind for kind, has in zip(KINDS, there, strict=True) if has]
 
 
@@ -63,8 +61,11 @@ def _schema(name: str, kind: str) -> dict[str, Any]:
     if kind == "output":
         document: dict[str, Any] = json.loads(_output(name).read_text(encoding="utf-8"))
         return document
-    described = FILES[name]() if kind == "file" else {"title": f"reproduce {name}", **options_schema(name)}
-    return {"$schema": DRAFT, **described}
+    from reproduce.experiment import input_schemas  # imported here, as only this needs it
+
+    if kind == "file":
+        return {"$schema": input_schemas.DRAFT, **getattr(input_schemas, READS[name])()}
+    return {"$schema": input_schemas.DRAFT, "title": f"reproduce {name}".strip(), **options_schema(name)}
 
 
 def options_schema(name: str) -> dict[str, Any]:
@@ -84,7 +85,7 @@ def options_schema(name: str) -> dict[str, Any]:
         if group.required
     ]
     return {
-        "description": COMMANDS[name],
+        "description": COMMANDS.get(name, "artifacts to run, and how"),
         "type": "object",
         "properties": properties,
         "required": required,

@@ -4,7 +4,7 @@ They follow from the fields' own rules (`ptdp_core.fields`), each field by itsel
 the command checks.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields
 from typing import Any, get_args
 
@@ -79,7 +79,7 @@ def points() -> dict[str, Any]:
 
 
 def point() -> dict[str, Any]:
-    """POINT.json of `reproduce explain` and `trace`: one configuration, in a list."""
+    """POINT.json of `reproduce explain` and `explain trace`: one configuration, in a list."""
     return points() | {"title": "POINT.json", "maxItems": 1}
 
 
@@ -116,13 +116,3 @@ def cluster() -> dict[str, Any]:
     properties |= {"software": SOFTWARE, TILES: TILE_SIZES, HOST: {"description": "The machine that was measured."}}
     properties |= {name: {"anyOf": [{"type": "number"}, number]} for name in NUMBERS}
     return {"title": "cluster.toml", **_object(properties)}
-
-
-# What a program writes for a command; `cluster` is for the option of that name.
-FILES: Mapping[str, Callable[[], dict[str, Any]]] = {
-    "simulate": points,
-    "explain": point,
-    "trace": point,
-    "train": run,
-    "cluster": cluster,
-}

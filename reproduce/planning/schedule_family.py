@@ -32,14 +32,16 @@ class Member(NamedTuple):
     fits: bool = True
 
 
-def family(p: int, m: int, times: Sequence[Time] = (1, 2, 1), further: Iterable[Schedule] = ()) -> list[Member]:
+def family(
+    p: int, m: int, times: Sequence[Time] = (1, 2, 1), further: Iterable[Schedule] = (), others: bool = True
+) -> list[Member]:
     """Every schedule that exists for p and m, with the fewest chunks that it has, after those of one's own (`further`).
 
-    One of one's own that has the name of a schedule stands for it.
+    One of one's own that has the name of a schedule stands for it. Without `others` only these.
     `times` are t_f, t_b and t_w of a rank's passes; whole v chunks are compared, so a chunk takes a v-th of them.
     """
     tables = [(table.name, table) for table in further]
-    zoo = [(name, definition(name).chunks[0]) for name in names() if name not in dict(tables)]
+    zoo = [(name, definition(name).chunks[0]) for name in names() if others and name not in dict(tables)]
     tables += [(definition(name).title, build(name, p, m, v)) for name, v in zoo if exists(name, p, m, v)]
     reference = summary(build("1f1b", p, m)).messages
     members = []

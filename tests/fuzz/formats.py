@@ -168,7 +168,7 @@ def _read_table(*kinds: int) -> Callable[[], None]:
 
 def _paper(folder: Path) -> list[Path]:
     """A paper with a table of ten numbers and a claim about them, as `paper new` writes it."""
-    assert main(["paper", "new", "mine"]) == 0
+    assert main(["paper", "mine"]) == 0
     return sorted((folder / "papers" / "mine").iterdir())
 
 

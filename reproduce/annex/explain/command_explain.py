@@ -24,6 +24,10 @@ example:
   echo '[{"model": "llama-3-70b", "d": 32, "B": 32, "data_parallel": "zero3", "attention": "sdpa"}]' > mine.json
   reproduce explain mine.json --cluster h200 --seconds 41
 
+Of a profiled step, time by phase: reproduce explain trace.
+
+Of a profiled step, time by phase: reproduce explain trace.
+
 """
 
 

@@ -26,7 +26,6 @@ PRINTED = {
     "dry-run": ["fig_squares", "--dry-run", "--results", "TMP"],
     "simulate": ["simulate", "TMP/points.json"],
     "explain": ["explain", "TMP/point.json", "--seconds", "1"],
-    "timeline": ["timeline", "-p", "2", "-m", "2", "--results", "TMP"],
     "schedule": ["schedule", "-p", "2", "-m", "2", "--results", "TMP"],
     "plan": ["plan", *MODEL, "--results", "TMP"],
     "compare": ["compare", REFERENCE, REFERENCE],

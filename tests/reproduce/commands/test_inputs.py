@@ -66,7 +66,7 @@ def test_labels_beside_ids_on_a_command_line(capsys):
         (["describe", "12", "13"], errors.USAGE, "one artifact at a time, not fig_interleaved, fig_tensor_vs_pipeline"),
         (["fig_bubble", "--fidelty", "derived"], errors.USAGE, "did you mean '--fidelity'?"),
         (["fig_interleaved", "--fidelity", "simulatd"], errors.USAGE, "did you mean 'simulated'?"),
-        (["timeline", "--schedule", "interleved"], errors.USAGE, "did you mean 'interleaved'?"),
+        (["schedule", "interleved"], errors.USAGE, "did you mean 'interleaved'?"),
         (["bench", "run", "gem"], errors.USAGE, "did you mean 'gemm'?"),
         (["gate", "exact", "simulatd"], errors.USAGE, "did you mean 'simulated'?"),
         (["fig_bubble", "--cluster", "selene"], errors.USAGE, "--cluster selene has no part in what is derived"),
@@ -97,7 +97,11 @@ def test_labels_beside_ids_on_a_command_line(capsys):
             errors.UNAVAILABLE,
             "needs a folder that can be written; try another --results or",
         ),
-        (["simulate", "points.json", "--set", "p=2"], errors.USAGE, "there are --help, --debug, --quiet, --cluster"),
+        (
+            ["simulate", "points.json", "--set", "p=2"],
+            errors.USAGE,
+            "there are --help, --debug, --quiet, --schema, --cluster",
+        ),
         (
             ["explore", "--port", "99999999"],
             errors.USAGE,

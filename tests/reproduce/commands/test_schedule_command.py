@@ -117,9 +117,9 @@ def test_the_broken_files_of_the_documentation_print_what_it_says(run, tmp_path)
 def test_wrong_options(run, tmp_path):
     (tmp_path / "a.txt").write_text("0F0 0B0\n1F0 1B0")
     for arguments, message in (
-        (("--train",), "--train and --export need a FILE, or --search"),
+        (("--train",), "--train and --export need NAME, FILE or --search"),
         ((tmp_path / "missing.csv",), "cannot read"),
-        (("1f1b",), "FILE='1f1b' is a schedule known by name, not a file; try reproduce timeline --schedule 1f1b"),
+        (("1f1c",), "cannot read 1f1c"),
         (("-m", "0"), "-m 0 is not a positive whole number; try -m 8"),
         (("--t-forward", "x"), "--t-forward x is not a positive number"),
         (("--t-weight", "2"), "--t-weight 2 with --t-backward 2; needs a part of it"),

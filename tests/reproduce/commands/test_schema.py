@@ -1,4 +1,4 @@
-"""`reproduce schema`: the schemas of inputs say what the commands take, no more and no less, field by field."""
+"""`--schema`: the schemas of inputs say what the commands take, no more and no less, field by field."""
 
 import json
 import tomllib
@@ -12,7 +12,8 @@ from ptdp_core.fields import _problem_of
 from ptdp_core.simulator.cluster import CLUSTER_FOLDER
 from reproduce.cli import main
 from reproduce.commands import COMMANDS
-from reproduce.experiment.input_schemas import FILES, field_schema
+from reproduce.commands.schema import READS
+from reproduce.experiment.input_schemas import field_schema
 from results import ROOT
 from results.records import errors
 
@@ -22,7 +23,9 @@ POINT = {"layers": 4, "hidden": 512, "heads": 8, "B": 4}
 
 
 def printed(capsys, *words):
-    assert main(["schema", *words]) == errors.DONE
+    with pytest.raises(SystemExit) as ended:
+        main(list(words))
+    assert ended.value.code == errors.DONE
     schema = json.loads(capsys.readouterr().out)
     Draft202012Validator.check_schema(schema)
     return Draft202012Validator(schema)
@@ -55,15 +58,15 @@ def test_a_field_s_schema_allows_what_the_field_s_checker_allows(part, item):
     ],
 )
 def test_points_are_what_simulate_takes(point, valid, capsys, tmp_path):
-    assert printed(capsys, "simulate").is_valid([point]) == valid
-    assert printed(capsys, "explain").is_valid([point, point]) is False
+    assert printed(capsys, "simulate", "--schema").is_valid([point]) == valid
+    assert printed(capsys, "explain", "--schema").is_valid([point, point]) is False
     path = tmp_path / "points.json"
     path.write_text(json.dumps([point]))
     assert main(["simulate", str(path), "-q"]) == (errors.DONE if valid else errors.POINTS_FAILED)
 
 
 def test_shipped_clusters_and_recipes_are_valid(capsys):
-    clusters, runs = printed(capsys, "cluster"), printed(capsys, "train")
+    clusters, runs = printed(capsys, "calibrate", "--schema"), printed(capsys, "train", "--schema")
     for path in CLUSTER_FOLDER.glob("*.toml"):
         assert list(clusters.iter_errors(tomllib.loads(path.read_text()))) == []
     for path in (ROOT / "ptdp_core" / "launch").rglob("*.toml"):
@@ -71,35 +74,48 @@ def test_shipped_clusters_and_recipes_are_valid(capsys):
     assert not runs.is_valid({"model": {"layers": 2, "hidden": 16, "heads": 4}, "parallel": {"p": 0}})
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", ["", *COMMANDS])
 def test_the_options_of_every_command_have_a_schema(name, capsys):
-    schema = printed(capsys, *name.split(), "--of", "options").schema
-    assert schema["title"] == f"reproduce {name}"
+    schema = printed(capsys, *name.split(), "--schema", "options").schema
+    assert schema["title"] == f"reproduce {name}".strip()
     assert all("description" in option or "enum" in option for option in schema["properties"].values())
 
 
 def test_the_options_of_explain_need_one_of_two_measurements(capsys):
-    validator = printed(capsys, "explain", "--of", "options")
+    validator = printed(capsys, "explain", "--schema", "options")
     assert validator.is_valid({"file": "a.json", "log": "b"})
     assert not validator.is_valid({"file": "a.json"})
     assert not validator.is_valid({"file": "a.json", "log": "b", "seconds": "3"})
     assert not validator.is_valid({"log": "b"})
 
 
-def test_all_names_are_listed_and_what_there_is_of_them(capsys):
-    assert main(["schema"]) == errors.DONE
-    lines = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines())
-    assert lines["simulate"].strip() == "file, options, output"
-    assert {*lines} == {*COMMANDS, *FILES}
-    assert printed(capsys, "gate", "exact", "--of", "output").schema["$id"] == "urn:ptdp:exact-1"
+@pytest.mark.parametrize(
+    ("words", "id"),
+    [(["gate", "exact"], "exact"), (["explain", "trace"], "trace"), (["plan"], "plan"), ([], "run")],
+)
+def test_a_command_s_schema_of_its_output_is_the_one_that_it_prints(words, id, capsys):
+    assert printed(capsys, *words, "--schema", "output").schema["$id"] == f"urn:ptdp:{id}-1"
+
+
+def test_the_help_says_of_what_there_is_a_schema(capsys):
+    with pytest.raises(SystemExit):
+        main(["simulate", "--help"])
+    assert "of its file, options, output (default: file)" in " ".join(capsys.readouterr().out.split())
+
+
+def test_every_file_that_has_a_schema_is_a_command_s():
+    assert READS.keys() <= COMMANDS.keys()
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [(["pln"], "did you mean 'plan'?"), (["list", "--of", "file"], "no schema of its file; there is options, output")],
+    [
+        (["plan", "--schema", "ouput"], "did you mean 'output'?"),
+        (["list", "--schema", "file"], "reproduce list has no schema of its file; there is options, output"),
+    ],
 )
 def test_what_has_no_schema_is_one_line(words, said, capsys):
-    assert main(["schema", *words]) == errors.USAGE
+    assert main(words) == errors.USAGE
     text = capsys.readouterr().err
     assert said in text
     assert len(text.splitlines()) == 1

@@ -1,4 +1,4 @@
-"""Timelines on the terminal, and `reproduce timeline`."""
+"""Timelines on the terminal, and `reproduce schedule NAME`, which draws one."""
 
 import json
 from fractions import Fraction
@@ -7,7 +7,7 @@ import pytest
 
 from ptdp_core.schedules import Schedule, build
 from reproduce.cli import main
-from reproduce.commands import timeline as timeline_command
+from reproduce.output import timeline_files
 from reproduce.output.ascii import MAX_LINES, ascii_timeline
 from reproduce.output.timeline import from_schedule
 
@@ -57,13 +57,11 @@ class TestTerminal:
 
 class TestCommand:
     def run(self, capsys, *arguments):
-        code = main(["timeline", *arguments])
+        code = main(["schedule", *arguments])
         return code, *capsys.readouterr()
 
     def test_prints_and_writes(self, capsys, tmp_path):
-        code, out, err = self.run(
-            capsys, "--schedule", "interleaved", "-p", "4", "-m", "8", "-v", "2", "--results", str(tmp_path)
-        )
+        code, out, err = self.run(capsys, "interleaved", "-p", "4", "-m", "8", "-v", "2", "--results", str(tmp_path))
         assert (code, err) == (0, "")
         assert "bubble (p-1)/(vm) = 3/16 = 18.75 %" in out
         assert "Device 4 " in out
@@ -71,7 +69,7 @@ class TestCommand:
         assert "peak stash: 5.5 microbatches" in out
         assert "messages: 112, 96 of them between neighbours" in out
         assert all(len(line) <= 100 for line in out.splitlines()[:-1])
-        folder = tmp_path / "timeline" / "interleaved-p4-m8-v2"
+        folder = tmp_path / "schedule" / "interleaved-p4-m8-v2"
         names = {"figure.pdf", "figure.png", "trace.json", "schedule.csv"}
         assert {path.name for path in folder.iterdir()} == names
         assert all(name in out.splitlines()[-1] for name in names)
@@ -82,27 +80,32 @@ class TestCommand:
 
     def test_json(self, capsys, tmp_path):
         code, out, err = self.run(
-            capsys, "--schedule", "gpipe", "--t-forward", "2", "--t-backward", "3", "--json", "--results", str(tmp_path)
+            capsys, "gpipe", "--t-forward", "2", "--t-backward", "3", "--json", "--results", str(tmp_path)
         )
         assert (code, err) == (0, "")
         document = json.loads(out)
-        assert document["parameters"] == {"schedule": "gpipe", "p": 4, "m": 8, "v": 1, "t_f": 2.0, "t_b": 3.0}
+        assert document["parameters"] == {"p": 4, "m": 8, "t_f": 2.0, "t_b": 3.0, "t_w": 1.5}
+        assert [(row["schedule"], row["v"]) for row in document["schedules"]] == [("gpipe", 1)]
         assert document["metrics"]["bubble_fraction"] == {"value": 0.375, "unit": "1", "origin": "derived"}
         assert document["metrics"]["makespan"]["value"] == 27.5
-        assert all((tmp_path / "timeline" / "gpipe-p4-m8-v1" / name).is_file() for name in document["files"])
+        assert all((tmp_path / "schedule" / "gpipe-p4-m8-v1" / name).is_file() for name in document["files"])
 
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            (("--schedule", "interleaved", "-m", "6"), "m=6 microbatches with v=2 model chunks on p=4 devices; needs"),
-            (("-v", "2"), "v=2 with schedule='1f1b'; needs v=1"),
-            (("-p", "0"), "p=0 is not a positive whole number; needs p >= 1"),
-            (("--t-backward", "0"), "t_b=0.0 is not a time; needs a positive number"),
-            (("--t-weight", "1"), "t_w=1.0 with schedule='1f1b'; needs a schedule that splits backward passes"),
-            (("--schedule", "zb-h1", "--t-weight", "2"), "t_w=2.0 with t_b=2.0; needs a part of t_b; try t_w=1.0"),
-            (("--schedule", "zb-h1", "--t-weight", "nan"), "t_w=nan with t_b=2.0; needs a part of t_b"),
-            (("--schedule", "zb-h1", "--t-backward", "nan", "--t-weight", "1"), "t_b=nan is not a time"),
-            (("-p", "64", "-m", "100000"), "m=100000 with p=64, v=1 makes 12800000 passes; needs at most 500000"),
+            (("interleaved", "-m", "6"), "m=6 microbatches with v=2 model chunks on p=4 devices; needs"),
+            (("1f1b", "-v", "2"), "v=2 with schedule='1f1b'; needs v=1"),
+            (("1f1b", "-p", "0"), "-p 0 is not a positive whole number; try -p 4"),
+            (("1f1b", "--t-backward", "0"), "--t-backward 0 is not a positive number"),
+            (("1f1b", "--t-weight", "1"), "--t-weight 1 with 1f1b, which splits no backward pass; try "),
+            (("1f1b", "--t-backward", "1001"), "--t-backward 1001 times --t-forward; needs a ratio between 1/1000 and"),
+            (("zb-h1", "--t-weight", "2"), "--t-weight 2 with --t-backward 2; needs a part of it"),
+            (("zb-h1", "--t-weight", "nan"), "--t-weight nan is not a positive number"),
+            (("zb-h1", "--t-backward", "nan", "--t-weight", "1"), "--t-backward nan is not a positive number"),
+            (
+                ("1f1b", "-p", "64", "-m", "100000"),
+                "m=100000 with p=64, v=1 makes 12800000 passes; needs at most 500000",
+            ),
         ],
     )
     def test_bad_values_are_one_line_and_exit_2(self, capsys, tmp_path, arguments, message):
@@ -113,28 +116,26 @@ class TestCommand:
         assert not list(tmp_path.iterdir())
 
     def test_split_backward_passes(self, capsys, tmp_path):
-        code, out, err = self.run(
-            capsys, "--schedule", "zb-h1", "--t-backward", "3", "--t-weight", "1", "--results", str(tmp_path)
-        )
+        code, out, err = self.run(capsys, "zb-h1", "--t-backward", "3", "--t-weight", "1", "--results", str(tmp_path))
         assert (code, err) == (0, "")
         # (p-1)(t_f + t_i - t_w) = 6 of m(t_f + t_b) = 32
         assert "ZB-H1, p = 4, m = 8: bubble 3/16 = 18.75 %\n" in out
         assert "time: 38 t_f (derived: executed schedule, t_b = 3 t_f, of it t_w = t_f)" in out
         assert "peak stash: 4 microbatches" in out
-        table = (tmp_path / "timeline" / "zb-h1-p4-m8-v1" / "schedule.csv").read_text()
+        table = (tmp_path / "schedule" / "zb-h1-p4-m8-v1" / "schedule.csv").read_text()
         assert Schedule.from_csv(table, "zb-h1") == build("zb-h1", 4, 8)
 
     def test_too_many_boxes_for_a_figure(self, capsys, tmp_path, monkeypatch):
-        monkeypatch.setattr(timeline_command, "MAX_BOXES", 63)
-        code, out, _ = self.run(capsys, "--results", str(tmp_path))
+        monkeypatch.setattr(timeline_files, "MAX_BOXES", 63)
+        code, out, _ = self.run(capsys, "1f1b", "--results", str(tmp_path))
         assert code == 0
         assert "no figure: 64 boxes, more than 63; open trace.json in https://ui.perfetto.dev" in out
-        folder = tmp_path / "timeline" / "1f1b-p4-m8-v1"
+        folder = tmp_path / "schedule" / "1f1b-p4-m8-v1"
         assert {path.name for path in folder.iterdir()} == {"trace.json", "schedule.csv"}
 
     def test_results_folder_that_cannot_be_written(self, capsys, tmp_path):
         (tmp_path / "file").write_text("")
-        code, out, err = self.run(capsys, "--results", str(tmp_path / "file"))
+        code, out, err = self.run(capsys, "1f1b", "--results", str(tmp_path / "file"))
         assert code == 3
         assert "Device 1" in out
         assert "cannot write" in err

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from reproduce.cli import main
-from reproduce.commands.paper_new import EXAMPLE
+from reproduce.commands.paper import EXAMPLE
 from reproduce.experiment import catalog, coverage, declared, papers, published
 from reproduce.experiment.claims import OURS
 from results.records.errors import DONE, USAGE, UsageError
@@ -17,9 +17,9 @@ ID = "mine/table_1"
 
 @pytest.fixture
 def mine(tmp_path, monkeypatch):
-    """The folder of a paper that `reproduce paper new` made in the current folder."""
+    """The folder of a paper that `reproduce paper` made in the current folder."""
     monkeypatch.chdir(tmp_path)
-    assert main(["paper", "new", "mine"]) == DONE
+    assert main(["paper", "mine"]) == DONE
     return tmp_path / "papers" / "mine"
 
 
@@ -50,7 +50,7 @@ def test_changed_measurements_are_taken_anew(mine, capsys):
 def test_a_csv_file_of_ones_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my.csv").write_text("gpus,time_s,time_s_published\n8,1.5,1.4\n16,0.8,\n")
-    assert main(["paper", "new", "theirs", "my.csv"]) == DONE
+    assert main(["paper", "theirs", "my.csv"]) == DONE
     first, second = catalog.load("theirs/table_1").points()
     assert (first.parameters["gpus"], first.paper["time_s"].value, first.paper["time_s"].quantum) == (8, 1.4, 0.1)
     assert second.paper == {}
@@ -61,7 +61,7 @@ def test_a_csv_file_of_ones_own(tmp_path, monkeypatch):
 def test_a_csv_file_without_published_values_or_names_of_rows(text, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my.csv").write_text(text)
-    assert main(["paper", "new", "theirs", "my.csv"]) == USAGE
+    assert main(["paper", "theirs", "my.csv"]) == USAGE
     assert "line 1 of my.csv has the columns" in capsys.readouterr().err
     assert not (tmp_path / "papers").exists()
 
@@ -69,7 +69,7 @@ def test_a_csv_file_without_published_values_or_names_of_rows(text, tmp_path, mo
 @pytest.mark.parametrize("name", ["Mine", "sc21", "a/b"])
 def test_a_name_that_is_taken_or_none(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert main(["paper", "new", name]) == USAGE
+    assert main(["paper", name]) == USAGE
     assert capsys.readouterr().err.count("\n") == 1
 
 

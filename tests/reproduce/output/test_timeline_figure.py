@@ -13,13 +13,13 @@ import pytest
 
 from ptdp_core.schedules import build, definition, names, peak_stash
 from ptdp_core.schedules.registry import DEFINITIONS
-from reproduce.commands import timeline as timeline_command
 from reproduce.experiment.catalog import load
 from reproduce.experiment.results import Results
 from reproduce.output import export, theme, timeline_figure
 from reproduce.output.timeline import from_schedule
 from reproduce.output.timeline_colours import DARK, IDLE, colour, luminance, text_colour
 from reproduce.output.timeline_figure import draw
+from reproduce.output.timeline_files import timeline_files
 from reproduce.output.timeline_memory import STRIP
 from reproduce.output.timeline_titles import bubble_by_formula, title
 from reproduce.output.traces import trace
@@ -238,7 +238,7 @@ class TestFigure:
 
     def test_same_bytes_and_fonts_that_stay_text(self):
         schedule = build("1f1b", 2, 4)
-        first, second = (timeline_command.timeline_files(schedule, from_schedule(schedule))[0] for _ in range(2))
+        first, second = (timeline_files(schedule, from_schedule(schedule))[0] for _ in range(2))
         assert first == second
         assert b"/CreationDate" not in first["figure.pdf"]
         assert b"/Type3" not in first["figure.pdf"]

@@ -122,11 +122,11 @@ def test_what_only_backward_passes_reduce_are_gradients_and_that_is_said(
     assert 1000 * profile.phases["data_parallel"] == pytest.approx(5)
     assert 1000 * profile.phases["forward"] == pytest.approx(20)
     assert profile.phases[TENSOR] == 0
-    assert main(["trace", str(path), "--results", str(tmp_path)]) == errors.DONE
+    assert main(["explain", "trace", str(path), "--results", str(tmp_path)]) == errors.DONE
     said = " ".join(capsys.readouterr().out.split())
     assert "name no group (1 of a rank): taken as data-parallel, as no forward pass has any" in said
     assert "no trace links forward to backward passes: a forward pass is all that ran before a backward pass" in said
-    assert main(["trace", str(path), "--results", str(tmp_path), "--json"]) == errors.DONE
+    assert main(["explain", "trace", str(path), "--results", str(tmp_path), "--json"]) == errors.DONE
     assert json.loads(capsys.readouterr().out)["notes"] == list(profile.notes)
 
 
@@ -228,7 +228,7 @@ def test_the_command_prints_both_and_draws_them(tmp_path: Path, capsys: pytest.C
     paths = written(tmp_path, *(gpu_trace(rank, ranges=True) for rank in (0, 1)))
     point = tmp_path / "point.json"
     point.write_text('[{"layers": 4, "hidden": 1024, "heads": 8, "p": 2, "B": 2}]', encoding="utf-8")
-    command = ["trace", *map(str, paths), "--point", str(point), "--results", str(tmp_path)]
+    command = ["explain", "trace", *map(str, paths), "--point", str(point), "--results", str(tmp_path)]
     assert main(command) == errors.DONE
     printed = capsys.readouterr().out
     assert f"the bubble over the passes' time: {BUBBLE:.1%}, simulated" in " ".join(printed.split())
@@ -260,7 +260,7 @@ def test_the_command_prints_both_and_draws_them(tmp_path: Path, capsys: pytest.C
 def test_what_is_no_trace_of_a_step(
     traces: list[Any], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["trace", *map(str, written(tmp_path, *traces))]) == errors.USAGE
+    assert main(["explain", "trace", *map(str, written(tmp_path, *traces))]) == errors.USAGE
     said = capsys.readouterr().err
     assert words in said
     assert len(said.splitlines()) == 1
@@ -272,7 +272,7 @@ def test_what_is_no_trace_of_a_step(
 def test_a_file_that_holds_no_trace(data: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "trace.json"
     path.write_bytes(data)
-    assert main(["trace", str(path)]) == errors.USAGE
+    assert main(["explain", "trace", str(path)]) == errors.USAGE
     assert len(capsys.readouterr().err.splitlines()) == 1
-    assert main(["trace", str(tmp_path / "none.json")]) == errors.USAGE
-    assert main(["trace", str(path), "--step", "9"]) == errors.USAGE
+    assert main(["explain", "trace", str(tmp_path / "none.json")]) == errors.USAGE
+    assert main(["explain", "trace", str(path), "--step", "9"]) == errors.USAGE

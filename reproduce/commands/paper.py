@@ -1,4 +1,4 @@
-"""`reproduce paper new`: a paper of one's own from a CSV file of measurements; nothing of it is simulated."""
+"""`reproduce paper`: a paper of one's own from a CSV file of measurements; nothing of it is simulated."""
 
 import csv
 import re
@@ -52,7 +52,7 @@ column names a row. Without FILE the table is an example of ten numbers. Then ed
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The options of `reproduce paper new`."""
+    """The options of `reproduce paper`."""
     parser.add_argument("name", metavar="NAME", help="what its ids begin with: small letters, digits, _")
     parser.add_argument("file", metavar="FILE", nargs="?", type=options.path_of, help="a CSV file with a header")
 

@@ -1,4 +1,4 @@
-"""`reproduce trace`: a profiled training step beside the same step simulated. Imports no torch."""
+"""`reproduce explain trace`: a profiled training step beside the same step simulated. Imports no torch."""
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
@@ -23,13 +23,13 @@ Passes are found by their ranges (PP:2F0, Forward 3), else between messages; mes
 NCCL's kernels and of gloo's. With --point the same step is simulated, and both are drawn in one picture.
 
 example:
-  reproduce trace trace/rank*.json.gz --point mine.json --cluster h100
+  reproduce explain trace trace/rank*.json.gz --point mine.json --cluster h100
 
 """
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The options of `reproduce trace`."""
+    """The options of `reproduce explain trace`."""
     parser.add_argument("files", metavar="FILE", nargs="+", type=options.path_of, help="the traces, one for each rank")
     parser.add_argument(
         "--point", metavar="POINT.json", help="the configuration that was run, as `reproduce simulate` reads it"
@@ -45,7 +45,7 @@ def run(parsed: Namespace) -> int:
     from ptdp_core.simulator import simulate
     from reproduce.annex.explain import profiled_step
     from reproduce.commands.simulate import read_point
-    from reproduce.commands.timeline import figure_files
+    from reproduce.output.timeline_files import figure_files
     from reproduce.output.traces import trace
 
     config, cluster = read_point(parsed.point, parsed.cluster) if parsed.point else (None, None)
