@@ -20,7 +20,7 @@ from reproduce.experiment import catalog
 from reproduce.experiment.artifact import NOT_IN_PAPER, Artifact
 from reproduce.experiment.fidelity import FIDELITIES, folder_name
 from reproduce.output.figures import render
-from reproduce.output.plain_text import plain
+from reproduce.output.plain_text import plain, quoted
 from reproduce.output.tables import markdown_table, origin_of, result_table
 from reproduce.output.theme import FigureLook
 from reproduce.output.verdicts import SHOWN, told
@@ -186,7 +186,7 @@ def claims(record: Record) -> str:
     for claim in record.claims:
         if claim.verdict != "not testable here":
             tolerance = f" *Tolerance: {prose(claim.tolerance)}.*" if claim.tolerance else ""
-            text += f'- **{told(claim)}**: "{prose(claim.sentence)}" ({claim.place})\n\n'
+            text += f"- **{told(claim)}**: {quoted(prose(claim.sentence), claim.place)} ({claim.place})\n\n"
             text += f"    {prose(claim.explanation)}.{tolerance}\n\n"
     rest = [claim for claim in record.claims if claim.verdict == "not testable here"]
     if rest:

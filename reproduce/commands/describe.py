@@ -11,7 +11,7 @@ from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import OURS
 from reproduce.experiment.set_with import numbers_set_with
-from reproduce.output.plain_text import plain
+from reproduce.output.plain_text import plain, quoted
 from reproduce.output.progress import LONG_S, spoken
 from results.records.documents import print_document
 from results.records.errors import DONE, UnavailableError, UsageError
@@ -69,7 +69,7 @@ def print_description(artifact: Artifact, program: str) -> None:
             )
     for claim in artifact.claims:
         print(f"\n  {claim.id}  [{claim.place}; fidelity {claim.fidelity} or better]")
-        _wrap(f'"{plain(claim.sentence)}"', "    ")
+        _wrap(quoted(plain(claim.sentence), claim.place), "    ")
         _wrap(f"tested as: {claim.tested_as}", "    ")
     print(f"\nrun it: {program} {artifact.id}")
 

@@ -10,7 +10,7 @@ from reproduce.commands import options
 from reproduce.experiment import catalog, coverage
 from reproduce.experiment.artifact import Artifact
 from reproduce.output.answer import Answer, answer
-from reproduce.output.plain_text import plain
+from reproduce.output.plain_text import plain, quoted
 from reproduce.output.progress import progress
 from reproduce.output.terminal import console, wrapped
 from reproduce.output.verdicts import SHOWN, VERDICT_LOOKS, VERDICT_MEANINGS, by_what
@@ -184,7 +184,8 @@ def _print_claim(out: "Console", claim: ClaimResult) -> None:
         for name, number in claim.numbers.items()
         if number.value is not None
     )
-    wrapped(out, f'"{textwrap.shorten(plain(claim.sentence), SHORT, placeholder=" ...")}"', INDENT)
+    shortened = textwrap.shorten(plain(claim.sentence), SHORT, placeholder=" ...")
+    wrapped(out, quoted(shortened, claim.place), INDENT)
     for text in (claim.tolerance and f"tolerance: {claim.tolerance}", claim.explanation, ", ".join(numbers)):
         if text:
             wrapped(out, text, INDENT, "dim")

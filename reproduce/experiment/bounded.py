@@ -48,7 +48,11 @@ class Bounded:
     - `which`: of `REDUCED`: which of the values, or their mean, has to lie within the bounds; `MOST`: more than half
     - `bounds`: of `BOUNDS`, and the `rule` that they come from
     - `of_paper`: judge the paper's own values, or, over these, what follows from its other columns
+    - `digits`: every value is held against the digits that the paper prints of it, as by the rule 'rounding'
+    - `inputs`: the paper's own numbers that a value follows from: their digits widen the bounds, too
     - `miss`: what a miss would say of us, or of a transcription, and not of the paper: it is inconclusive then
+    - `tested`, `untested`: in words which clause is tested of what and how ours arises, and what is not tested
+    - `narrow`: the simulator's margin is wider than the bounds
     - `shown`: how metrics are shown, by name
     """
 
@@ -61,7 +65,12 @@ class Bounded:
     which: str = "every"
     rule: str = ""
     of_paper: bool = False
+    digits: bool = False
+    inputs: tuple[str, ...] = ()
     miss: str = ""
+    tested: str = ""
+    untested: str = ""
+    narrow: bool = False
     shown: Mapping[str, Quantity] = field(default_factory=dict)
 
     def __call__(self, results: Results) -> Judgement:
@@ -105,11 +114,13 @@ class Bounded:
     @property
     def to_the_digits(self) -> bool:
         """Whether every value is held against the digits that the paper prints of it."""
-        return self.rule == "rounding" and self.over == PUBLISHED
+        return self.over == PUBLISHED and (self.digits or self.rule == "rounding")
 
     @property
     def words(self) -> str:
-        """Which number it is about."""
+        """Which number it is about: as its author says it, or made from what is compared."""
+        if self.tested:
+            return self.tested
         named = " plus ".join(map(_spelled, self.metrics))
         if self.of_paper:
             named += ", from the other columns," if self.over == PUBLISHED else " as printed"
@@ -126,14 +137,18 @@ class Bounded:
     @property
     def tolerance(self) -> str:
         """What it allows, in words."""
-        missed = f"; a miss is inconclusive: {self.miss}" if self.miss else ""
-        return f"{self.words}: {', '.join(dict.fromkeys(map(self.said, self.bounds)))}{missed}"
+        allowed = f"{self.words}: {', '.join(dict.fromkeys(map(self.said, self.bounds)))}"
+        wider = "the simulator's margin is wider than this, so that it can contradict or stay open, but not confirm"
+        missed, untested = f"a miss is inconclusive: {self.miss}", f"not tested: {self.untested}"
+        also = ((self.narrow, wider), (self.miss, missed), (self.untested, untested))
+        return "; ".join([allowed, *(text for asked, text in also if asked)])
 
     def said(self, name: str) -> str:
         """One of its bounds in words, in the unit in which the metric is shown."""
         words, bound = name.replace("_", " "), self.bounds[name]
         if self.to_the_digits:
-            return f"{'equal' if len(self.bounds) == 2 else f'{words} as much'}, to the digits printed"
+            of_both = " of it and of what it follows from" if self.inputs else ""
+            return f"{'equal' if len(self.bounds) == 2 else f'{words} as much'}, to the digits printed{of_both}"
         if self.rule == "exact":
             return "exactly 1"
         quantity = self.shown.get(self.metrics[0]) if self.over is None else None
@@ -222,9 +237,11 @@ class Bounded:
         return {f"{point.series} {point.label}".strip(): self._half_a_digit(point) for point in self._chosen(results)}
 
     def _half_a_digit(self, point: PointResult) -> float:
-        """Half a unit of the last digit that the paper prints of a point, over what is printed."""
+        """Half a unit of the last digit that the paper prints of a point, and of its inputs, over what is printed."""
         units = fsum(point.paper[metric].quantum or 0.0 for metric in self.metrics)
-        return ROUNDING * units / 2 / abs(self._printed(point))
+        inputs = [point.paper[metric] for metric in self.inputs]
+        share = fsum((value.quantum or 0.0) / 2 / abs(float(value.value)) for value in inputs)
+        return ROUNDING * (units / 2 / abs(self._printed(point)) + share)
 
     def _partners(self, results: Results, point: PointResult, asked: Mapping[str, Any]) -> list[PointResult]:
         """The points that a point is held against: one, or as many as a list asks for. Raises `MissingResultError`."""

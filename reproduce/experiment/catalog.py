@@ -10,6 +10,7 @@ from typing import Any
 
 from reproduce.experiment import declared, papers
 from reproduce.experiment.artifact import NOT_IN_PAPER, Artifact
+from reproduce.experiment.claims import IN_OUR_WORDS, OURS
 from reproduce.experiment.papers import FIRST, Paper
 from results import opening
 from results.records.errors import UsageError, did_you_mean
@@ -72,6 +73,9 @@ def _artifact_of(paper: Paper, name: str) -> Artifact:
     else:
         artifact = _of_own_module(paper, name)
     claims = [*artifact.claims, *declared.claims_of(paper, name, artifact)]
+    if paper.paraphrased:
+        told = [f"{IN_OUR_WORDS}{claim.sentence}" if claim.place != OURS else claim.sentence for claim in claims]
+        claims = [replace(claim, sentence=sentence) for claim, sentence in zip(claims, told, strict=True)]
     return replace(artifact, paper=paper.name, cluster=paper.cluster, claims=claims)
 
 

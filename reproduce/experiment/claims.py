@@ -10,6 +10,7 @@ from reproduce.experiment.sweep import PAPER
 from results.records import Number
 
 OURS = "not in the paper"  # the place of a claim that is ours
+IN_OUR_WORDS = "In our words: "  # begins a sentence of the paper that is no quotation
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ TESTED_BY = {
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence, of the paper verbatim or our own, and how it is judged.
+    """A sentence, of the paper verbatim or in our words, or our own, and how it is judged.
 
     `place` is where the paper has it, `OURS` for a claim that is not the paper's. `fidelity` is the least that can
     test it (derived < simulated < emulated < measured): 'derived' for what follows from the paper's own numbers or

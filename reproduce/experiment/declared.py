@@ -21,8 +21,10 @@ from results.records.errors import did_you_mean
 CLAIMS = "claims.toml"
 NEEDED = ("id", "table", "sentence", "place")
 RULED = ("rule", "printed", "step")
-JUDGED = ("metric", "of", "over", "less", "match", "which", *BOUNDS, *RULED, "judged_on", "set_with", "miss")
-KNOWN = (*NEEDED, *JUDGED, "reason")
+JUDGED = ("metric", "of", "over", "less", "match", "which", *BOUNDS, *RULED, "digits", "judged_on", "set_with")
+TOLD = ("tested", "untested", "miss", "narrow")
+AS_GIVEN = ("of", "over", "less", "match", "which", "rule", "digits", "narrow")
+KNOWN = (*NEEDED, *JUDGED, "inputs", *TOLD, "reason")
 
 
 @cache
@@ -72,7 +74,8 @@ def bounds_of(entry: Mapping[str, Any]) -> dict[str, float]:
     """The bounds of a claim: those that its rule gives for the number `printed`, or those that stand there.
 
     `printed` is one number, or the two of a range; `step` is what their last digit counts. A value over the paper's own
-    is held against the number 1. Raises ValueError for a rule that is unknown, or bounds that do not follow from it.
+    is held against the number 1, one with `digits` against what is printed of it. Raises ValueError for a rule that is
+    unknown, or bounds that do not follow from it.
     """
     rule, given = entry.get("rule", ""), {name: entry[name] for name in BOUNDS if name in entry}
     if rule and rule not in RULES:
@@ -81,6 +84,8 @@ def bounds_of(entry: Mapping[str, Any]) -> dict[str, float]:
     if not all(isinstance(number, int | float) for number in numbers):
         raise ValueError(f"the claim has no bound; needs a number as {' or '.join(BOUNDS)}")
     printed = entry.get("printed", 1.0 if entry.get("over") == PUBLISHED else None)
+    if entry.get("digits") and not given:
+        given = {"at_least": 1.0, "at_most": 1.0}
     if rule == "range" and printed is not None:
         least, most = (allowed("rounding", end, entry.get("step", 0.0)) for end in printed)
         return {"at_least": least[0], "at_most": most[1]}
@@ -107,8 +112,10 @@ def claims_of(paper: Paper, name: str, artifact: Artifact) -> list[Claim]:
             metrics=(metric,) if isinstance(metric, str) else tuple(metric),
             bounds=bounds_of(entry),
             of_paper=of_paper,
+            inputs=tuple(entry.get("inputs", ())),
             shown=METRICS | {quantity.name: quantity for quantity in artifact.quantities},
-            **{name: entry[name] for name in ("of", "over", "less", "match", "which", "rule", "miss") if name in entry},
+            **{name: entry[name] for name in AS_GIVEN if name in entry},
+            **{name: " ".join(entry[name].split()) for name in ("tested", "untested", "miss") if name in entry},
         )
         place = OURS if paper.ours else entry["place"]
         fidelity = "derived" if of_paper else artifact.fidelities[0]

@@ -22,7 +22,7 @@ OWN = "papers"  # the folder, in the current one, of papers that are not this pr
 FILE = "paper.toml"
 FIRST = "sc21"  # the paper whose ids and labels need no name of a paper
 _KINDS = {"title": str, "authors": list, "year": int, "short": str, "citation": str, "cluster": str}
-_KINDS |= {"plain_ids": list, "ours": bool, "configuration": dict, "tables": dict}
+_KINDS |= {"plain_ids": list, "ours": bool, "paraphrased": bool, "configuration": dict, "tables": dict}
 _WORDS = {str: "a text in quotes", list: "a list of texts", int: "a whole number", bool: "true or false"}
 _WORDS |= {dict: "a table"}
 
@@ -44,6 +44,7 @@ class Paper:
     - `configuration`: what all its runs share
     - `plain_ids`: patterns of the ids that do without the paper's name
     - `ours`: whether it is no paper, but what this project adds
+    - `paraphrased`: whether the sentences that are judged here are not quoted from it, but said in other words
     - `tables`: those of its tables whose values are in a CSV file and that need no module
     """
 
@@ -58,6 +59,7 @@ class Paper:
     configuration: Mapping[str, Any] = field(default_factory=dict)
     plain_ids: tuple[str, ...] = ()
     ours: bool = False
+    paraphrased: bool = False
     tables: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property

@@ -3,7 +3,8 @@
 An entry belongs to an artifact: 'fig_interleaved' of the first paper, or 'zerobubble/table_4'.
 It has `rows`, each with parameters (by the names of a training configuration, or an artifact's own) and the
 values printed there, by metric; `values` says of each metric its unit and the factor and rounding step of what is
-printed. `configuration` is what all rows share, beside what `paper.toml` says of all runs of the paper.
+printed. A row may have a step of its own, `quantum` or, for one metric, `METRIC_quantum`. `configuration` is what all
+rows share, beside what `paper.toml` says of all runs of the paper.
 """
 
 import json
@@ -84,7 +85,8 @@ def values(id: str, parameters: Mapping[str, Any]) -> dict[str, PaperValue]:
 
 def parameters_of(id: str, row: Mapping[str, Any]) -> dict[str, Any]:
     """A row without its values."""
-    return {name: value for name, value in row.items() if name not in artifact(id)["values"] and name != "quantum"}
+    values = artifact(id)["values"]
+    return {name: value for name, value in row.items() if name not in values and not name.endswith("quantum")}
 
 
 def paper_values(id: str, row: Mapping[str, Any]) -> dict[str, PaperValue]:
@@ -95,7 +97,7 @@ def paper_values(id: str, row: Mapping[str, Any]) -> dict[str, PaperValue]:
         if metric not in row:
             continue
         factor = how.get("factor", 1)
-        quantum = row.get("quantum", how.get("quantum"))
+        quantum = row.get(f"{metric}_quantum", row.get("quantum", how.get("quantum")))
         step = None if quantum is None else quantum * factor
         by_metric[metric] = PaperValue(row[metric] * factor, how["unit"], entry["how"], quantum=step)
     return by_metric

@@ -11,7 +11,7 @@ from itertools import groupby
 from reproduce.experiment import catalog, papers
 from reproduce.experiment.artifact import IN_THE_PAPER, Artifact
 from reproduce.experiment.claims import OURS
-from reproduce.output.plain_text import plain
+from reproduce.output.plain_text import plain, quoted
 from reproduce.output.verdicts import SHOWN, VERDICT_LOOKS
 from results.records import VERDICTS, ClaimResult, Record
 
@@ -35,7 +35,8 @@ class Judged:
     @property
     def sentence(self) -> str:
         """The sentence as people write it, on one line, cut if it is long."""
-        return f'"{textwrap.shorten(plain(self.claim.sentence), SENTENCE, placeholder=" ...")}"'
+        shortened = textwrap.shorten(plain(self.claim.sentence), SENTENCE, placeholder=" ...")
+        return quoted(shortened, self.claim.place)
 
     @property
     def finding(self) -> str:

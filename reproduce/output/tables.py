@@ -17,6 +17,7 @@ from reproduce.experiment.judging import agreement
 from reproduce.experiment.metrics import listed
 from reproduce.experiment.predictions import PREFIX
 from reproduce.output.columns import Column, Getter, Table, chosen, quantity_column
+from reproduce.output.plain_text import quoted
 from reproduce.output.rows import rows
 from reproduce.output.verdicts import SHOWN, VERDICT_LOOKS, told
 from results.records import PointResult, Record
@@ -164,7 +165,7 @@ def markdown(artifact: Artifact, record: Record) -> str:
     if record.claims:
         lines += ["", "## Claims", ""]
     for claim in record.claims:
-        lines += [f'- **{claim.id}: {told(claim)}.** "{claim.sentence}" ({claim.place})']
+        lines += [f"- **{claim.id}: {told(claim)}.** {quoted(claim.sentence, claim.place)} ({claim.place})"]
         lines += [f"  - {claim.explanation}"]
         if claim.tolerance:
             lines += [f"  - tolerance: {claim.tolerance}; tested at fidelity: {claim.fidelity} or better"]

@@ -24,7 +24,7 @@ from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.judging import agreement
 from reproduce.experiment.metrics import METRICS, listed
-from reproduce.output.plain_text import plain
+from reproduce.output.plain_text import plain, quoted
 from reproduce.output.verdicts import told
 from reproduce.planning import plan_text, run_cost
 from reproduce.planning.models import find, main_names
@@ -166,7 +166,7 @@ def artifact(id: str, cluster: str) -> dict[str, Any]:
         "points": [_point(shown, point) for point in points],
         "claims": [
             _fields(claim, "id", "place", "tolerance", "verdict", "explanation")
-            | {"sentence": plain(claim.sentence), "shown": told(claim)}
+            | {"sentence": quoted(plain(claim.sentence), claim.place, "“”"), "shown": told(claim)}
             for claim in claims
         ],
         "notes": list(notes),

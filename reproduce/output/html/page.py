@@ -19,7 +19,7 @@ from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.output.html import tables
 from reproduce.output.html.pictures import picture
 from reproduce.output.html.report import ReportContents, provenance_of
-from reproduce.output.plain_text import plain
+from reproduce.output.plain_text import plain, quoted
 from reproduce.output.tables import failures, origin_of, result_table
 from reproduce.output.verdicts import SHOWN, VERDICT_LOOKS, by_what, told
 from results.records.units import with_unit
@@ -41,6 +41,7 @@ TITLES = {
 FILTERS: dict[str, Callable[[Any], Any]] = {
     "base64": lambda path: base64.b64encode(path.read_bytes()).decode(),
     "plain": plain,
+    "quoted": quoted,
     "shorten": lambda text: textwrap.shorten(text, LONGEST, placeholder=" …"),
     "slug": lambda text: re.sub(r"\W+", "-", text.lower()),
 }

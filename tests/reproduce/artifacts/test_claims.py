@@ -2,9 +2,14 @@
 
 import pytest
 
-from reproduce.experiment import catalog
+from reproduce.experiment import catalog, papers
+from reproduce.experiment.bounded import PUBLISHED, Bounded
+from reproduce.experiment.claims import IN_OUR_WORDS, OURS
 from reproduce.experiment.judging import judge
+from reproduce.experiment.made_of import made_of
+from reproduce.experiment.margins import for_judging
 from reproduce.experiment.papers import FIRST
+from reproduce.output.plain_text import quoted
 
 PLACES = ("Abstract", "Section", "Figure", "Table", "Appendix", "not in the paper")
 NOT_TESTABLE = {
@@ -18,6 +23,7 @@ SWEEPS = (
     *("fig_microbatch", "fig_pipeline_vs_data", "fig_pipeline_weak_scaling", "fig_recomputation"),
     *("fig_scatter_gather", "fig_tensor_vs_data", "fig_tensor_vs_pipeline"),
 )
+PARAPHRASED = [id for paper in papers.papers() if paper.paraphrased for id in catalog.ids(paper.name)]
 
 
 @pytest.mark.parametrize("id", catalog.ids())
@@ -48,3 +54,39 @@ def test_every_claim_that_can_be_tested_names_the_rule_of_its_bounds(id):
         assert claim.rule or claim.tolerance is None, claim.id
         assert (claim.rule == "fixed beforehand") <= (artifact.paper == FIRST), claim.id
         assert claim.tested_as.endswith(".")
+
+
+@pytest.mark.parametrize("id", PARAPHRASED)
+def test_sentences_in_our_words_are_marked_and_not_quoted(id):
+    for claim in catalog.load(id).claims:
+        assert claim.sentence.startswith(IN_OUR_WORDS) == (claim.place != OURS), claim.id
+        assert quoted(claim.sentence, claim.place) == claim.sentence
+        assert claim.rule == "ours" or claim.place != OURS, claim.id
+
+
+@pytest.mark.parametrize("id", PARAPHRASED)
+def test_what_is_tested_is_said_in_words_and_not_by_names_of_parameters(id):
+    for claim in catalog.load(id).claims:
+        if isinstance(claim.judge, Bounded):
+            assert claim.judge.tested, claim.id
+            named = [f"{name}={value}" for name, value in claim.judge.of.items()]
+            assert not any(text in claim.tested_as for text in (*named, "in the same series")), claim.id
+
+
+@pytest.mark.parametrize("id", PARAPHRASED)
+def test_a_bound_that_is_narrower_than_the_margin_says_so(id):
+    artifact = catalog.load(id)
+    margins = for_judging(artifact.cluster)
+    for claim in artifact.claims:
+        bounded = claim.judge
+        if not isinstance(bounded, Bounded) or claim.fidelity != "simulated" or len(bounded.bounds) < 2:
+            assert not getattr(bounded, "narrow", False), claim.id
+            continue
+        made = made_of(bounded.metrics[0])
+        alone = bounded.over in (None, PUBLISHED) and not made.plus
+        if made.kind == "memory":  # all memories are off together
+            factor = margins.memory_factor if alone else 1.0
+        else:
+            factor = margins.factor(bounded.metrics[0], "value" if alone and bounded.less is None else "ratio", {})
+        low, high = (1 + end if made.plus else end for end in sorted(bounded.bounds.values()))
+        assert bounded.narrow == (bounded.less is not None or high / low < factor**2), claim.id

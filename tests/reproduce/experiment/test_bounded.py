@@ -168,3 +168,21 @@ def test_a_verdict_without_some_points_flips_as_soon_as_the_others_agree():
     undecided = replace(results(ours=(0.98, None)), moved=within(0.06))
     claim = Claim("c", "S.", "Section 1", "simulated", None, judge(bounds={"at_least": 1}))
     assert judging.judge(claim, undecided).verdict == "inconclusive"
+
+
+@pytest.mark.parametrize(("ours", "verdict"), [(2.09, "holds"), (1.91, "holds"), (2.11, "contradicted")])
+def test_the_digits_of_what_a_value_follows_from_widen_the_bound(ours, verdict):
+    point = results(ours=(ours, ours)).points[0]
+    paper = {**point.paper, "peak_memory": PaperValue(40.0, "B", "table", quantum=2.0)}
+    followed = judge(
+        over=PUBLISHED, rule="ours", digits=True, inputs=("peak_memory",), bounds={"at_least": 1, "at_most": 1}
+    )
+    assert followed(Results((replace(point, paper=paper),), "derived")).verdict == verdict  # 2.5% of each
+
+
+def test_what_is_tested_may_be_said_in_words():
+    said = judge(tested="so many tokens in both settings", untested="the third clause", narrow=True)
+    assert said.tolerance == (
+        "so many tokens in both settings: above 1; the simulator's margin is wider than this, so that it can "
+        "contradict or stay open, but not confirm; not tested: the third clause"
+    )

@@ -47,5 +47,7 @@ def _least_half_digit(judge: Bounded, points: Sequence[Blank]) -> float:
         paper: Mapping[str, PaperValue] = blank.result.paper
         if is_one(blank.result, judge.of) and all(metric in paper for metric in judge.metrics):
             values = [paper[metric] for metric in judge.metrics]
-            halves.append(sum(v.quantum or 0.0 for v in values) / 2 / abs(sum(float(v.value) for v in values)))
+            half = sum(v.quantum or 0.0 for v in values) / 2 / abs(sum(float(v.value) for v in values))
+            inputs = [paper[metric] for metric in judge.inputs]
+            halves.append(half + sum((v.quantum or 0.0) / 2 / abs(float(v.value)) for v in inputs))
     return min(halves)

@@ -50,7 +50,7 @@ function claims(answer) {
       "li",
       { "data-verdict": verdict },
       element("span", { class: "verdict" }, shown),
-      ` “${sentence}” `,
+      ` ${sentence} `,
       element("small", {}, `${place}. ${explanation}`),
     ),
   );
