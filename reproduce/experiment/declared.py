@@ -22,9 +22,9 @@ CLAIMS = "claims.toml"
 NEEDED = ("id", "table", "sentence", "place")
 RULED = ("rule", "printed", "step")
 JUDGED = ("metric", "of", "over", "less", "match", "which", *BOUNDS, *RULED, "digits", "judged_on", "set_with")
-TOLD = ("tested", "untested", "miss", "narrow")
+TOLD = ("tested", "untested", "miss")
 AS_GIVEN = ("of", "over", "less", "match", "which", "rule", "digits", "narrow")
-KNOWN = (*NEEDED, *JUDGED, "inputs", *TOLD, "reason")
+KNOWN = (*NEEDED, *JUDGED, "inputs", *TOLD, "narrow", "reason")
 
 
 @cache
@@ -108,6 +108,7 @@ def claims_of(paper: Paper, name: str, artifact: Artifact) -> list[Claim]:
             continue
         of_paper = entry.get("judged_on") == PUBLISHED
         metric = entry["metric"]
+        said: dict[str, Any] = {name: " ".join(entry[name].split()) for name in TOLD if name in entry}
         judge = Bounded(
             metrics=(metric,) if isinstance(metric, str) else tuple(metric),
             bounds=bounds_of(entry),
@@ -115,7 +116,7 @@ def claims_of(paper: Paper, name: str, artifact: Artifact) -> list[Claim]:
             inputs=tuple(entry.get("inputs", ())),
             shown=METRICS | {quantity.name: quantity for quantity in artifact.quantities},
             **{name: entry[name] for name in AS_GIVEN if name in entry},
-            **{name: " ".join(entry[name].split()) for name in ("tested", "untested", "miss") if name in entry},
+            **said,
         )
         place = OURS if paper.ours else entry["place"]
         fidelity = "derived" if of_paper else artifact.fidelities[0]

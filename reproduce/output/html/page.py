@@ -38,7 +38,7 @@ TITLES = {
     "sensitivity": "How each parameter of the cluster matters",
     "timelines": "Timelines",
 }
-FILTERS: dict[str, Callable[[Any], Any]] = {
+FILTERS: dict[str, Callable[..., Any]] = {
     "base64": lambda path: base64.b64encode(path.read_bytes()).decode(),
     "plain": plain,
     "quoted": quoted,

@@ -26,7 +26,7 @@ from tests.reproduce.tolerances.test_tolerances import edges_of
 INSIDE, OUTSIDE = 0.9, 1.1  # of the margin
 # Claims that compare more than two numbers: of four series two may be off at once, and the nearest bound is another's.
 SEVERAL = {"communication_intensive", "takeaway_2", "data_parallelism_costs_little"}
-LOOKS = 32
+LOOKS = 6  # between here and a margin away, for another bound of the claim
 GPU = SimpleNamespace(usable_memory=1e30)  # whether a point fits is another clause
 
 
@@ -73,7 +73,8 @@ def verdict(claim: Claim, points: Sequence[PointResult], share: float | None) ->
 
 def expected(claim: Claim, edge: Edge, points: Sequence[Blank], x: float) -> str:
     """The plain verdict at x, if that is the verdict up to a margin away, whichever way; else 'inconclusive'."""
-    factors = (1.01 ** (place / LOOKS) for place in range(-LOOKS, LOOKS + 1))
+    just_beyond = ((INSIDE + 0.05) * sign for sign in (1, -1))  # the bound: inside of a narrow window
+    factors = (1.01**share for share in (*just_beyond, *(place / LOOKS for place in range(-LOOKS, LOOKS + 1))))
     verdicts = {verdict(claim, edge.lay(points, x * factor, False), None) for factor in factors}
     return verdicts.pop() if len(verdicts) == 1 else "inconclusive"
 
