@@ -7,6 +7,7 @@ as is a file that is missing: those who read say what they need in its place.
 import errno
 import os
 import stat
+from collections.abc import Container
 from pathlib import Path
 from typing import BinaryIO
 
@@ -14,6 +15,7 @@ MIB = 1 << 20
 TOML = MIB  # which Python parses at a megabyte a second
 TEXT = 32 * MIB  # configurations, tables, logs, records
 TRACE = 512 * MIB
+ARCHIVE = 16 * MIB  # of several files, four times as much unpacked
 UNPACKED = 16 * MIB  # at least as much may come out of a packed file, and at most
 RATIO = 100  # times what is in it: traces are packed to a tenth or a thirtieth
 
@@ -71,6 +73,28 @@ def read_packed(path: Name, most: int = TRACE) -> bytes:
             raise zlib.error("ends too early")
         data = unpacker.unused_data
     return b"".join(parts)
+
+
+def read_archive(path: Name, names: Container[str], most: int = ARCHIVE) -> dict[str, bytes]:
+    """The files of a zip archive of at most `most` bytes, all of them among `names`. Raises `OSError`."""
+    import io
+    import zipfile
+    import zlib
+
+    data = read_bytes(path, most)
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            entries = archive.infolist()
+            found = {entry.filename: entry for entry in entries}
+            plain = all(entry.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for entry in entries)
+            if not plain or len(found) < len(entries) or any(name not in names for name in found):
+                raise OSError(errno.EINVAL, "holds what no such archive does", os.fspath(path))
+            if sum(entry.file_size for entry in entries) > 4 * most:
+                raise _too_large(path, most)
+            # By its size: a plain `read` unpacks all there is before it compares.
+            return {name: archive.open(entry).read(entry.file_size) for name, entry in found.items()}
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError, ValueError) as error:
+        raise OSError(errno.EINVAL, f"is no whole zip archive ({error})", os.fspath(path)) from None
 
 
 def exists(path: Name) -> bool:

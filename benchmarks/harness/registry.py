@@ -79,9 +79,16 @@ BENCHMARKS = {
 }
 
 
-def find(name: str) -> Benchmark:
-    """The benchmark of that name. Raises `UsageError` with the nearest name if there is none."""
+def find(name: str) -> tuple[Benchmark, str]:
+    """The benchmark of that name, and the name of its point that may follow a slash: `gpu_step/small`, else "".
+
+    Raises `UsageError` with the nearest name if there is none.
+    """
+    name, _, point = name.partition("/")
     if name not in BENCHMARKS:
         hint = did_you_mean(name, tuple(BENCHMARKS))
         raise UsageError(f"unknown benchmark {name!r}{hint} (reproduce bench list shows all)")
-    return BENCHMARKS[name]
+    if point and point not in (known := getattr(BENCHMARKS[name].load(), "NAMES", ())):
+        there = f"{did_you_mean(point, known)}; there are {', '.join(known)}" if known else "; its points have no names"
+        raise UsageError(f"unknown point {point!r} of the benchmark {name}{there}")
+    return BENCHMARKS[name], point

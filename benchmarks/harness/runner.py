@@ -39,14 +39,17 @@ def choose_device(asked: str | None) -> str:
     return asked or ("cuda" if there else "cpu")
 
 
-def run(benchmark: Benchmark, device: str, quick: bool, command: Sequence[str], tell: Callable[[str], None]) -> Record:
-    """Run a benchmark and return its record. `tell` gets a text about the progress after each point.
+def run(
+    benchmark: Benchmark, device: str, quick: bool, command: Sequence[str], tell: Callable[[str], None], only: str = ""
+) -> Record:
+    """Run a benchmark, or `only` one point, and return its record. `tell` gets a text about the progress after each.
 
     A point that cannot be measured is in the record, too, with the reason.
     """
     import torch
 
-    setup = Setup(device if benchmark.uses_device else "cpu", quick, QUICK_SAMPLES if quick else SAMPLES)
+    device = device if benchmark.uses_device else "cpu"
+    setup = Setup(device, quick, QUICK_SAMPLES if quick else SAMPLES, (only,) if only else ())
     started, clock = datetime.now(UTC), time.perf_counter()
     torch.manual_seed(SEED)
     suite = benchmark.load()

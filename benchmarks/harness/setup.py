@@ -12,11 +12,13 @@ class Setup:
     """The settings of a run, which are also sent to its ranks.
 
     `device` is 'cpu' or 'cuda', `quick` asks for small sizes, as a trial, and `samples` is their number per point.
+    `only` names points, of a benchmark whose points have names; empty: all.
     """
 
     device: str = "cpu"
     quick: bool = False
     samples: int = SAMPLES
+    only: tuple[str, ...] = ()
 
     @property
     def on_gpu(self) -> bool:

@@ -49,13 +49,12 @@ def build(
 
 
 def batches(
-    model: ModelConfig, parallel: ParallelConfig, torch_device: torch.device
+    model: ModelConfig, parallel: ParallelConfig, torch_device: torch.device, replica: int = 0
 ) -> tuple[Callable[[int], Batch], torch.Tensor]:
-    """The microbatches of one replica, and the data that they are cut from: random tokens [B/d, s+1]."""
+    """The microbatches of a replica, and the data that they are cut from: its own random tokens, [B/d, s+1]."""
     generator = torch.Generator().manual_seed(1)
-    data = torch.randint(0, model.vocab, (parallel.B // parallel.d, model.seq + 1), generator=generator).to(
-        torch_device
-    )
+    whole = torch.randint(0, model.vocab, (parallel.B, model.seq + 1), generator=generator)
+    data = whole.chunk(parallel.d)[replica].to(torch_device)
     b = parallel.b
 
     def batch(j: int) -> Batch:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -92,6 +92,52 @@ def hugging_face(model: ModelConfig) -> nn.Module:
             return plain_loss(self.gpt2(tokens).logits, labels)
 
     return GPT2()
+
+
+def hugging_face_rotary(model: ModelConfig) -> nn.Module:
+    """Hugging Face's Llama of the same sizes, or its Mixtral of a model with experts; the loss is as in `PlainGPT`."""
+    from transformers import AutoModelForCausalLM, LlamaConfig, MixtralConfig
+
+    options: dict[str, Any] = {
+        "vocab_size": model.vocab,
+        "hidden_size": model.hidden,
+        "intermediate_size": model.mlp_width,
+        "num_hidden_layers": model.layers,
+        "num_attention_heads": model.heads,
+        "num_key_value_heads": model.query_groups,
+        "max_position_embeddings": model.seq,
+        "rope_theta": model.rope_theta,
+        "tie_word_embeddings": model.tied_embeddings,
+        "attn_implementation": "sdpa",
+        "use_cache": False,
+    }
+    if model.experts:
+        options |= {"num_local_experts": model.experts, "num_experts_per_tok": model.experts_per_token}
+    llama = AutoModelForCausalLM.from_config((MixtralConfig if model.experts else LlamaConfig)(**options))
+    return _Wrapped(lambda tokens, labels: plain_loss(llama(input_ids=tokens).logits, labels), llama)
+
+
+def autocast(model: nn.Module, device: str) -> nn.Module:
+    """The same with bf16 autocast on a GPU, its weights in fp32; on a CPU as it is."""
+    if device == "cpu":
+        return model
+
+    def run(tokens: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        with torch.autocast(device, torch.bfloat16):
+            return cast(torch.Tensor, model(tokens, labels))
+
+    return _Wrapped(run, model)
+
+
+class _Wrapped(nn.Module):
+    """A model under another call, with its parameters."""
+
+    def __init__(self, run: Callable[..., torch.Tensor], model: nn.Module) -> None:
+        super().__init__()
+        self.run, self.model = run, model
+
+    def forward(self, tokens: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return self.run(tokens, labels)
 
 
 class PlainStage(nn.Module):

@@ -1,12 +1,17 @@
-"""Everything that half an hour on one GPU should verify, as steps in their order: each a command with a time limit.
+"""What one GPU should verify, or several of a node: steps ordered by what they are worth, in the minutes there are.
 
-A step that has passed is not run again. Whether it passed, how long it took and what it printed are kept in a folder:
-`session.json`, and a log file for each step. The same steps run on a CPU at toy sizes, which shows that they work.
+Each step is a process of its own with its own limit. A step that has passed with the same sources is not run again, and
+those never tried come before those that failed, so that the same command goes on where it stopped. How each ended is
+kept in `session.json`, its log and its results beside it; `gpu_archive.py` makes one file of all.
 """
 
+import importlib.util
 import json
+import math
+import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -14,71 +19,109 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.suite.gpu_cases import CASES, GPUS_CASES, PEERS
+from reproduce.running.evaluator import sources_digest
 from results import ROOT
+from results.records import errors, read_record
 from results.records.storage import atomic_write_bytes
 
-LIMIT_S = 600.0  # of a step
-STATUSES = PASSED, SKIPPED, FAILED, TOO_LONG = "passed", "skipped", "failed", "too long"
-
+STATUSES = PASSED, SKIPPED, FAILED, TOO_LONG, NO_TIME = "passed", "skipped", "failed", "too long", "no time"
+NOT_THERE = (errors.UNAVAILABLE, errors.NOTHING_SELECTED)  # exit codes that say that this machine cannot
+LIMIT = 4  # times what a step is expected to take, which is all that it gets
+TOY_TAKES = 3  # times as long, on any two cores
+SAVING_S = 5.0  # of the session's time are kept for the archive
+COMPILERS = ("cc", "gcc", "clang")
+WHEELS = (
+    "numpy",
+    "pandas",
+    "jsonschema",
+    "fastjsonschema",
+    "referencing",
+    "rich",
+    "jinja2",
+    "tabulate",
+)  # of all steps
+DRAWN = ("matplotlib", "seaborn")
 
 ON_GPU = {
-    "device": "cuda", "quick": "", "tests": "tests", "check": "--check", "scale": "gpu",
-    "artifacts": "fig_microbatch_single_gpu fig_recomputation table_fused_operators table_checkpoint",
-    "recipe": "small", "steps": "60", "dtype": "bf16",
+    "device": "cuda", "quick": "", "check": "--check", "scale": "gpu", "recipe": "small", "steps": "60",
+    "dtype": "bf16", "tests": "-m gpu tests/kernels tests/ptdp_core/engine",
 }  # fmt: skip
 TOY = {
-    "device": "cpu", "quick": "--quick", "tests": "tests/benchmarks/harness/test_timing.py", "check": "",
-    "scale": "cpu", "artifacts": "table_fused_operators", "recipe": "tiny", "steps": "2", "dtype": "fp32",
+    "device": "cpu", "quick": "--quick", "check": "", "scale": "cpu", "recipe": "tiny", "steps": "2", "dtype": "fp32",
+    "tests": "tests/benchmarks/harness/test_timing.py",
 }  # fmt: skip
 REPRODUCE = "{python} -m reproduce"
-BENCH = f"{REPRODUCE} bench run --results {{results}} --device {{device}} {{quick}}"
+BENCH = f"{REPRODUCE} bench run --results {{here}} --device {{device}}"
+STEP = f"{BENCH} {{quick}} gpu_step/"
+ARTIFACT = "--fidelity measured --scale {scale} --results {here}"
 TRAIN = (
-    "{python} -m torch.distributed.run --standalone --nproc-per-node 1 --log-dir {results}/torchrun "
-    "-m ptdp_core.launch --recipe {recipe} --resume auto --set device={device} --set steps={steps} "
-    "--set validation=0.01 --set dtype={dtype}"
+    "{python} -m torch.distributed.run --standalone --nproc-per-node 1 --log-dir {here}/torchrun "
+    "-m ptdp_core.launch --recipe {recipe} --set device={device} --set dtype={dtype} --set validation=0.01 "
 )
-STEPS = (
-    ("tests", "the tests that need a GPU", "{python} -m pytest -q -m gpu {tests}"),
-    (
-        "sanitizer",
-        "the Triton kernels under compute-sanitizer",
-        "compute-sanitizer --error-exitcode 9 {python} -m pytest -q -n 0 tests/kernels/test_bias_gelu.py",
-    ),
-    ("peaks", "matrix products and memory", f"{BENCH} gemm memory"),
-    ("operators", "fused operators against eager PyTorch", f"{BENCH} fused_kernels"),
-    ("steps", "training steps, MFU and where the time goes", f"{BENCH} gpu_step"),
-    ("parts", "a layer, AdamW and a checkpoint", f"{BENCH} layer optimizer_step checkpoint"),
-    (
-        "calibrate",
-        "this GPU as a cluster to simulate, and how well it predicts",
-        f"{REPRODUCE} calibrate --force --out {{results}}/gpu.toml --results {{results}} --device {{device}} {{check}}",
-    ),
-    (
-        "artifacts",
-        "the paper's experiments that one GPU can do",
-        f"{REPRODUCE} {{artifacts}} --fidelity measured --scale {{scale}} --results {{results}}",
-    ),
-    (
-        "train",
-        "training, saving and going on under torchrun with one rank",
-        f"{TRAIN} --set save={{results}}/checkpoints",
-    ),
-    ("zero3", "the FSDP2 baseline", f"{TRAIN} --set save={{results}}/checkpoints-zero3 --set data_parallel=zero3"),
-)
+PEER_NEEDS = {"plain": (), "llama": ("transformers",), "mixtral": ("transformers",)}
+# Name, what it shows, the seconds that an H100 is expected to take, its needs beside `WHEELS` and torch, the command.
+ROWS = (
+    ("doctor", "what this machine can do", 10, (), f"{REPRODUCE} doctor"),
+    ("toys", "one microbatch of the largest case, tiny", 15, (), f"{BENCH} --quick gpu_step/gpt-sdpa"),
+    ("toy-fp8", "FP8, tiny", 15, (), f"{BENCH} --quick gpu_step/gpt-fp8"),
+    ("tests", "correctness: the tests that need a GPU", 60, ("pytest", "xdist", "compiler"),
+     "{python} -m pytest -q -p no:cacheprovider {tests}"),
+    *((case.name, f"a training step: {case.name}", 20, (), STEP + case.name) for case in CASES),
+    *((name, f"a peer's step: {name}", 70 if compiled else 20, (*PEER_NEEDS[kind], *["compiler"] * compiled),
+       STEP + name) for name, (_, kind, compiled) in PEERS.items()),
+    ("peaks", "matrix products and memory", 20, (), f"{BENCH} {{quick}} gemm memory"),
+    ("operators", "fused operators against eager PyTorch", 90, ("compiler",), f"{BENCH} {{quick}} fused_kernels"),
+    ("parts", "a layer, AdamW and a checkpoint", 30, (), f"{BENCH} {{quick}} layer optimizer_step checkpoint"),
+    *((id, f"the paper's {label}", seconds, (*DRAWN, *further), f"{REPRODUCE} {id} {ARTIFACT}")
+      for id, label, seconds, further in (
+          ("fig_microbatch_single_gpu", "Figure 7", 60, ()),
+          ("table_fused_operators", "Section 5.8", 120, ("compiler",)),
+          ("fig_recomputation", "Figure 17's ratio", 90, ()),
+          ("table_checkpoint", "Section 5.10", 60, ()))),
+    ("calibrate", "this GPU as a cluster to simulate, and how well it predicts", 90, (),
+     f"{REPRODUCE} calibrate --force --out {{here}}/gpu.toml --results {{here}} --device {{device}} {{check}}"),
+    ("train", "training under torchrun with one rank, saved and profiled", 40, (),
+     f"{TRAIN} --set steps={{steps}} --resume auto --set save={{here}}/checkpoints --set profile={{folder}}/profile"),
+    ("trace", "where that step's time went", 15, DRAWN,
+     f"{REPRODUCE} trace {{folder}}/profile/rank0.json.gz --results {{here}}"),
+    ("zero3", "the FSDP2 baseline", 40, (), f"{TRAIN} --set steps={{steps}} --set data_parallel=zero3"),
+    ("sanitizer", "the Triton kernels under compute-sanitizer", 120, ("compute-sanitizer", "pytest", "compiler"),
+     "compute-sanitizer --error-exitcode 9 {python} -m pytest -q -n 0 tests/kernels/test_bias_gelu.py"),
+)  # fmt: skip
+GPUS_ROWS = (
+    ROWS[0],
+    ("messages", "messages between two GPUs, and collectives", 60, (), f"{BENCH} {{quick}} p2p collectives"),
+    *((case.name, f"a step on {case.layout.n} GPUs against one: {case.name}", 50, (), STEP + case.name)
+      for case in reversed(GPUS_CASES)),
+    ("calibrate", "this node as a cluster to simulate, and how well it predicts", 150, (),
+     f"{REPRODUCE} calibrate --force --out {{here}}/gpu.toml --results {{here}} --device {{device}} {{check}}"),
+)  # fmt: skip
+TABLES = {"gpu": ROWS, "gpus": GPUS_ROWS}
 
 
 @dataclass(frozen=True)
 class SessionStep:
-    """A command, and what it shows."""
+    """A command, what it shows, how many seconds it is expected to take, and which packages and programs it needs."""
 
     name: str
     title: str
     command: tuple[str, ...]
+    expected_s: float = 60.0
+    needs: tuple[str, ...] = ()
+
+    @property
+    def missing(self) -> str | None:
+        """What of its needs is not here, in a line."""
+        lacking = [need for need in self.needs if not _there(need)]
+        if shutil.which(self.command[0]) is None:
+            lacking.append(self.command[0])
+        return f"needs {', '.join(dict.fromkeys(lacking))}" if lacking else None
 
 
 @dataclass(frozen=True)
 class StepOutcome:
-    """How a step ended, after how long; its last line of output."""
+    """How a step ended, after how long; what it says in a line."""
 
     status: str
     seconds: float
@@ -87,47 +130,108 @@ class StepOutcome:
     @property
     def good(self) -> bool:
         """Whether nothing went wrong."""
-        return self.status in (PASSED, SKIPPED)
+        return self.status in (PASSED, SKIPPED, NO_TIME)
 
 
-def steps(results: Path, toy: bool) -> list[SessionStep]:
-    """The steps of a session that writes its results there; `toy`: on a CPU, at toy sizes."""
-    words = {"python": shlex.quote(sys.executable), "results": shlex.quote(str(results)), **(TOY if toy else ON_GPU)}
-    return [SessionStep(name, title, tuple(shlex.split(command.format(**words)))) for name, title, command in STEPS]
+def _there(need: str) -> bool:
+    if need == "compiler":
+        return any(shutil.which(name) for name in (os.environ.get("CC") or "cc", *COMPILERS))
+    return shutil.which(need) is not None or importlib.util.find_spec(need.replace("-", "_")) is not None
+
+
+def steps(folder: Path, toy: bool, table: str = "gpu") -> list[SessionStep]:
+    """The steps of a session that writes its results there, in the order of their worth; `toy`: on a CPU, tiny."""
+    found = []
+    for name, title, seconds, needs, command in TABLES[table]:
+        words = {"python": sys.executable, "folder": str(folder), "here": str(folder / name.replace("/", "-"))}
+        filled = command.format(**{key: shlex.quote(word) for key, word in words.items()}, **(TOY if toy else ON_GPU))
+        found.append(
+            SessionStep(name, title, tuple(shlex.split(filled)), seconds * (TOY_TAKES if toy else 1), (*WHEELS, *needs))
+        )
+    return found
+
+
+def wheels(steps: Sequence[SessionStep]) -> dict[str, list[str]]:
+    """The packages and programs that steps need beside torch, and the steps that need each."""
+    names = dict.fromkeys(need for step in steps for need in step.needs)
+    return {need: [step.name for step in steps if need in step.needs] for need in names}
+
+
+def sources() -> str:
+    """A digest of what the steps run."""
+    return sources_digest(("kernels", "ptdp_core", "benchmarks"), None, sys.modules[__name__])
+
+
+def outcomes_of(folder: Path) -> tuple[dict[str, StepOutcome], bool]:
+    """How the steps of a session ended; and whether there are others, of other sources, which count no more."""
+    try:
+        kept = json.loads((folder / "session.json").read_text(encoding="utf-8"))
+        rows = {name: StepOutcome(**row) for name, row in kept["steps"].items()}
+    except (OSError, ValueError, LookupError, TypeError):
+        return {}, False
+    return (rows, False) if kept["sources"] == sources() else ({}, bool(rows))
 
 
 def run(
-    steps: Sequence[SessionStep], folder: Path, tell: Callable[[str], None], limit_s: float = LIMIT_S
+    steps: Sequence[SessionStep], folder: Path, tell: Callable[[str], None], seconds: float = math.inf
 ) -> dict[str, StepOutcome]:
-    """Run the steps that have not passed yet, in order, one failing or not; the outcomes of all, kept in `folder`."""
+    """Run the steps that have not passed, one failing or not, as far as the seconds go; the outcomes of all."""
+    end = time.monotonic() + seconds - SAVING_S
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "session.json"
-    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    outcomes = {name: StepOutcome(**row) for name, row in before.items()}
-    for number, step in enumerate(steps, 1):
-        head = f"[{number}/{len(steps)}] {step.name}: {step.title}"
-        if step.name in outcomes and outcomes[step.name].status == PASSED:
-            tell(f"{head}: passed before")
-            continue
-        tell(f"{head} ...")
-        outcome = outcomes[step.name] = _run(step, folder / f"{step.name}.log", limit_s)
+    outcomes, others = outcomes_of(folder)
+    if others:
+        tell("what ran here before had other sources: all steps are run again")
+    left = [step for step in steps if step.name not in outcomes or outcomes[step.name].status != PASSED]
+    for name in [step.name for step in steps if step not in left]:
+        tell(f"{name}: passed before")
+    untried = [step for step in left if step.name not in outcomes or outcomes[step.name].status == NO_TIME]
+    for number, step in enumerate([*untried, *(step for step in left if step not in untried)], 1):
+        tell(f"[{number}/{len(left)}] {step.name}: {step.title} ...")
+        outcome = _run(step, folder, end)
+        if outcome.status != NO_TIME or step.name not in outcomes:
+            outcomes[step.name] = outcome
         tell(f"    {outcome.status} after {outcome.seconds:.0f} s: {outcome.said}")
-        rows = {name: vars(row) for name, row in outcomes.items()}
-        atomic_write_bytes(path, json.dumps(rows, indent=1).encode())
+        kept = {"sources": sources(), "steps": {name: vars(row) for name, row in outcomes.items()}}
+        atomic_write_bytes(folder / "session.json", json.dumps(kept, indent=1).encode())
     return {step.name: outcomes[step.name] for step in steps}
 
 
-def _run(step: SessionStep, log: Path, limit_s: float) -> StepOutcome:
-    if shutil.which(step.command[0]) is None:
-        return StepOutcome(SKIPPED, 0.0, f"{step.command[0]} is not on the path")
+def _run(step: SessionStep, folder: Path, end: float) -> StepOutcome:
+    if step.missing:
+        return StepOutcome(SKIPPED, 0.0, step.missing)
     start = time.monotonic()
+    if step.expected_s > end - start:
+        return StepOutcome(NO_TIME, 0.0, f"takes about {step.expected_s:.0f} s; the same command goes on with it")
+    log = folder / f"{step.name.replace('/', '-')}.log"
     with log.open("w", encoding="utf-8") as file:
+        process = subprocess.Popen(
+            step.command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, cwd=ROOT,
+            start_new_session=True,
+        )  # fmt: skip
         try:
-            code = subprocess.run(
-                step.command, stdout=file, stderr=subprocess.STDOUT, cwd=ROOT, timeout=limit_s, check=False
-            ).returncode
-            status = PASSED if code == 0 else FAILED
+            code = process.wait(min(LIMIT * step.expected_s, end - start))
+            status = PASSED if code == 0 else SKIPPED if code in NOT_THERE else FAILED
         except subprocess.TimeoutExpired:
-            status = TOO_LONG
+            status = NO_TIME if end - start < LIMIT * step.expected_s else TOO_LONG
+        finally:
+            if process.poll() is None:  # with all that it started: they hold the GPU's memory
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+    return StepOutcome(status, time.monotonic() - start, _said(folder / step.name.replace("/", "-"), log))
+
+
+def records(folder: Path) -> list[Path]:
+    """The records that a step left."""
+    return sorted(path for path in folder.rglob("record.json") if "checkpoints" not in path.parts)
+
+
+def _said(results: Path, log: Path) -> str:
+    """Why a point could not be measured, or the time of the only one; without records the last line that it printed."""
+    points = [p for path in records(results) for p in read_record(path).points if p.series != "canary"]
+    if reasons := [f"{point.key}: {point.reason}" for point in points if point.reason]:
+        return reasons[0]
+    if len(points) == 1 and (time := points[0].metrics.get("time")) and time.value:
+        mfu = points[0].metrics.get("mfu")
+        return f"{time.value:.3f} s" + (f", MFU {mfu.value:.1%}" if mfu and mfu.value else "")
     lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-    return StepOutcome(status, time.monotonic() - start, lines[-1].strip() if lines else "it printed nothing")
+    return lines[-1].strip() if lines else "it printed nothing"

@@ -77,7 +77,13 @@ def test_all_points_on_a_gpu(name):
 
 def test_the_registry_names_every_module_of_the_suite():
     modules = {module.name for module in pkgutil.iter_modules(suite.__path__)}
-    assert modules - {"fused_kernels_cases", "fused_step", "simulator_rate_peer", "train_step_peers"} == set(BENCHMARKS)
+    assert modules - {
+        "fused_kernels_cases",
+        "fused_step",
+        "gpu_cases",
+        "simulator_rate_peer",
+        "train_step_peers",
+    } == set(BENCHMARKS)
     for benchmark in BENCHMARKS.values():
         notes = benchmark.load().NOTES
         assert notes

@@ -1,22 +1,32 @@
-"""The steps of `reproduce bench gpu`: in order, resumed, each with its limit; and all of them at toy sizes (slow)."""
+"""The steps of `reproduce bench gpu`: their order, limits, time and archive; and all of them at toy sizes (slow)."""
 
+import io
 import json
 import sys
+import time
+import zipfile
 from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from benchmarks.suite.gpu_cases import CASES, GPUS_CASES
+from benchmarks.suite.gpu_step import unsupported
+from ptdp_core.config import ModelConfig, ParallelConfig
+from reproduce.cli import main
 from reproduce.commands import bench
-from reproduce.running import gpu_session
-from reproduce.running.gpu_session import SessionStep
-from results.records.errors import DONE, UsageError
+from reproduce.running import gpu_archive, gpu_session
+from reproduce.running.gpu_session import SAVING_S, SessionStep
+from results import ROOT
+from results.records import Metric, PointResult, fingerprint, read_record, write_record
+from results.records.errors import DONE, INVALID_RESULTS, UsageError
 
 ONCE = "import sys, pathlib; p = pathlib.Path(sys.argv[1]); p.write_text(p.read_text() + 'x' if p.exists() else 'x')"
 
 
-def python(name: str, text: str, *words: str) -> SessionStep:
-    return SessionStep(name, f"the {name} step", (sys.executable, "-c", text, *words))
+def python(name: str, text: str, *words: str, seconds: float = 60.0, needs: tuple[str, ...] = ()) -> SessionStep:
+    return SessionStep(name, f"the {name} step", (sys.executable, "-c", text, *words), seconds, needs)
 
 
 def test_steps_run_in_order_and_what_has_passed_is_not_run_again(tmp_path: Path) -> None:
@@ -26,38 +36,71 @@ def test_steps_run_in_order_and_what_has_passed_is_not_run_again(tmp_path: Path)
     steps = [
         python("good", ONCE, str(mark)),
         python("bad", fails),
-        python("slow", "import time; time.sleep(60)"),
+        python("slow", "import time; time.sleep(60)", seconds=0.5),
         SessionStep("lacking", "a step that cannot be", ("a-program-that-is-nowhere",)),
+        python("unable", "import sys; print('bf16 on a GPU of 7.5'); sys.exit(3)"),
+        python("bare", "", needs=("a_wheel_that_is_nowhere",)),
     ]
-    outcomes = gpu_session.run(steps, tmp_path / "session", told.append, limit_s=3)
-    assert [row.status for row in outcomes.values()] == ["passed", "failed", "too long", "skipped"]
+    outcomes = gpu_session.run(steps, tmp_path / "session", told.append)
+    statuses = ["passed", "failed", "too long", "skipped", "skipped", "skipped"]
+    assert [row.status for row in outcomes.values()] == statuses
+    assert outcomes["unable"].said == "bf16 on a GPU of 7.5"
+    assert outcomes["bare"].said == "needs a_wheel_that_is_nowhere"
     assert outcomes["bad"].said == "no such thing"
-    assert outcomes["lacking"].said == "a-program-that-is-nowhere is not on the path"
+    assert outcomes["lacking"].said == "needs a-program-that-is-nowhere"
     assert "no such thing" in (tmp_path / "session" / "bad.log").read_text()
     cured.touch()
     again = gpu_session.run(steps[:2], tmp_path / "session", told.append)
     assert [row.status for row in again.values()] == ["passed", "passed"]
     assert mark.read_text() == "x"
-    assert told[-3] == "[1/2] good: the good step: passed before"
-    assert set(json.loads((tmp_path / "session" / "session.json").read_text())) == {step.name for step in steps}
+    assert told[-3] == "good: passed before"
+    kept = json.loads((tmp_path / "session" / "session.json").read_text())
+    assert set(kept["steps"]) == {step.name for step in steps}
+    (tmp_path / "session" / "session.json").write_text(json.dumps(kept | {"sources": "another commit's"}))
+    gpu_session.run(steps[:1], tmp_path / "session", told.append)
+    assert told[-3].startswith("what ran here before had other sources")
+    assert mark.read_text() == "xx"
+
+
+def test_it_stops_in_time_and_goes_on_with_what_was_not_tried(tmp_path: Path) -> None:
+    child = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(600)'])"
+    steps = [
+        python("bad", "raise SystemExit('wrong')", seconds=1),
+        python("endless", child, seconds=1.5),
+        python("long", "", seconds=1000),
+        python("short", "", seconds=0),
+    ]
+    start, told = time.monotonic(), list[str]()
+    first = gpu_session.run(steps, tmp_path, told.append, seconds=SAVING_S + 2.5)
+    assert time.monotonic() - start < 60  # of 600
+    assert (first["long"].status, first["endless"].status) == ("no time", "no time")
+    told.clear()
+    again = gpu_session.run([replace(step, expected_s=1000) for step in steps], tmp_path, told.append, seconds=10)
+    tried = [line.split()[1] for line in told if line.startswith("[")]
+    assert tried.index("long:") < tried.index("bad:")
+    assert again["bad"].status == "failed"  # what was seen is kept where there was no time to see it again
 
 
 def test_every_step_of_a_real_session_is_on_the_gpu(tmp_path: Path) -> None:
-    for step in gpu_session.steps(tmp_path, toy=False):
+    for step in gpu_session.steps(tmp_path, toy=False)[1:]:
         words = " ".join(step.command)
+        if step.name == "trace":
+            continue
         assert any(sign in words for sign in ("cuda", "-m gpu", "--scale gpu", "compute-sanitizer")), words
         # Without it torchrun leaves a folder for its ranks' output among the temporary files.
-        assert "torch.distributed.run" not in words or f"--log-dir {tmp_path}" in words
+        assert "torch.distributed.run" not in words or f"--log-dir {tmp_path}/{step.name}/" in words
 
 
 def parsed(results: Path, **options: object) -> Namespace:
     return Namespace(
-        **{"results": results, "toy": True, "step": None, "list": False, "quiet": True, "json": False} | options
+        **{"results": results, "toy": True, "step": None, "list": False, "quiet": True, "json": False}
+        | {"table": "gpu", "needs": False, "archive": None, "seal": False, "minutes": None}
+        | options
     )
 
 
 def test_a_step_that_is_none(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"unknown step 'peeks'; did you mean 'peaks'\?; there are tests, sanitizer"):
+    with pytest.raises(UsageError, match=r"unknown step 'peeks'; did you mean 'peaks'\?; there are doctor, toys"):
         bench.run_session(parsed(tmp_path, step=["peeks"]))
 
 
@@ -66,6 +109,137 @@ def test_the_plan_of_a_session(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out.count("--device cuda") >= 4
 
 
+def test_the_order_is_that_of_worth(tmp_path: Path) -> None:
+    names = [step.name for step in gpu_session.steps(tmp_path, toy=False)]
+    worth = ["doctor", "tests", "gpt-sdpa", "small-b8", "gpt-sdpa/plain-compiled", "operators", "table_fused_operators"]
+    places = [names.index(name) for name in (*worth, "calibrate", "trace")]
+    assert places == sorted(places)
+    assert len(set(names)) == len(names)
+
+
+def test_the_first_runs_cases_are_the_same_and_all_are_predicted() -> None:
+    run = json.loads((ROOT / "results/reference/gpu/first_run.json").read_text(encoding="utf-8"))["cases"]
+    for case in CASES[: len(run)]:
+        assert (case.model, case.layout) == (ModelConfig(**run[case.name]["model"]),
+                                             ParallelConfig(**run[case.name]["parallel"]))  # fmt: skip
+    sealed = read_record(gpu_archive.SEALED)
+    assert [point.key for point in sealed.points] == [case.name for case in (*CASES, *GPUS_CASES)]
+    assert all(point.status == "ok" for point in sealed.points)
+    assert len(CASES) - len(run) == 12
+    assert max(case.layout.n for case in GPUS_CASES) == 8
+
+
+@pytest.mark.parametrize(
+    ("capability", "dtype", "fp8", "line"),
+    [((7, 5), "bf16", False, "no bf16"), ((7, 5), "fp16", False, None), ((8, 0), "bf16", True, "no FP8"),
+     ((8, 9), "bf16", True, None)],
+)  # fmt: skip
+def test_what_a_gpu_has_not(capability: tuple[int, int], dtype: str, fp8: bool, line: str | None) -> None:
+    why = unsupported(capability, dtype, fp8)
+    assert why is None if line is None else line in str(why)
+
+
+def session(folder: Path, seconds: dict[str, float]) -> Path:
+    """The archive of a session whose steps left a record of these cases."""
+    kept = {name: {"status": "passed", "seconds": 9.0, "said": ""} for name in seconds}
+    folder.mkdir()
+    (folder / "session.json").write_text(json.dumps({"sources": gpu_session.sources(), "steps": kept}))
+    for name, value in seconds.items():
+        point = PointResult(
+            f"engine/{name}",
+            "engine",
+            name,
+            {},
+            "ok",
+            None,
+            fingerprint({}),
+            {"time": Metric(value, "s", "measured", (value,))},
+        )
+        record = replace(read_record(gpu_archive.SEALED), points=(point,), fidelity="measured")
+        write_record(record, folder / name / "benchmarks" / "gpu_step" / "record.json")
+    gpu_archive.write(folder, folder.with_suffix(".zip"))
+    return folder.with_suffix(".zip")
+
+
+def test_an_archive_becomes_records_and_scores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    predicted = {p.key: float(p.metrics["time"].value or 0) for p in read_record(gpu_archive.SEALED).points}
+    archive = session(tmp_path / "gpu", {"small": predicted["small"] / 1.1, "gpt-b1": predicted["gpt-b1"] / 0.7})
+    with zipfile.ZipFile(archive) as held:
+        assert len(held.namelist()) <= 8
+    assert main(["bench", "gpu", "--import", str(archive), "--results", str(tmp_path / "there")]) == DONE
+    printed = capsys.readouterr().out
+    assert "+10%" in printed
+    assert "-30%" in printed
+    assert "mean error of 2 predictions: 20.0%" in printed
+    assert "note:" not in printed
+    record = read_record(tmp_path / "there" / "benchmarks" / "gpu_step" / "record.json")
+    assert {point.label for point in record.points} == {"small", "gpt-b1"}
+
+
+def packed(files: dict[str, bytes]) -> bytes:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return data.getvalue()
+
+
+def harmed(files: dict[str, bytes], harm: str) -> bytes:
+    """The archive of these files, but for one harm."""
+    record = json.loads(files["records.json"])[0]
+    changes = {
+        "a path": {"../../evil": b"x"},
+        "a bomb": {"logs.txt": bytes(1 << 27)},
+        "nested": {"session.json": b"[" * 100_000},
+        "no steps": {"session.json": b"{}"},
+        "odd seconds": {"session.json": b'{"steps": {"a": {"status": "passed", "seconds": "x", "said": ""}}}'},
+        "an id that is a path": {"records.json": json.dumps([record | {"id": "../../evil"}]).encode()},
+        "no record": {"records.json": b"[{}]"},
+        "records that are none": {"records.json": b"7"},
+    }
+    data = packed(files | changes.get(harm, {}))
+    if harm == "cut off":
+        return data[: len(data) // 2]
+    if harm == "a smaller size than it has":
+        at = data.index(b"PK\x01\x02")
+        return data[: at + 24] + b"\x01\0\0\0" + data[at + 28 :]
+    return b"no archive" if harm == "no archive" else data
+
+
+@pytest.mark.parametrize(
+    "harm",
+    ["a path", "a bomb", "nested", "no steps", "odd seconds", "an id that is a path", "no record",
+     "records that are none", "cut off", "a smaller size than it has", "no archive"],
+)  # fmt: skip
+def test_a_hostile_archive_is_refused_in_a_line(harm: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with zipfile.ZipFile(session(tmp_path / "gpu", {"small": 1.0})) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    (tmp_path / "bad.zip").write_bytes(harmed(files, harm))
+    there = tmp_path / "there"
+    assert main(["bench", "gpu", "--import", str(tmp_path / "bad.zip"), "--results", str(there)]) == INVALID_RESULTS
+    written = capsys.readouterr()
+    assert written.err.count("\n") == 1
+    assert not there.exists()
+
+
+def test_an_archive_of_another_commit_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with zipfile.ZipFile(session(tmp_path / "gpu", {"small": 1.0})) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    files["session.json"] = json.dumps(json.loads(files["session.json"]) | {"sources": "others"}).encode()
+    (tmp_path / "other.zip").write_bytes(packed(files))
+    assert main(["bench", "gpu", "--import", str(tmp_path / "other.zip"), "--results", str(tmp_path / "there")]) == DONE
+    assert "note: of other sources than these: of commit " in capsys.readouterr().out
+
+
 @pytest.mark.slow
 def test_the_whole_session_runs_on_a_cpu_at_toy_sizes(tmp_path: Path) -> None:
     assert bench.run_session(parsed(tmp_path)) == DONE, (tmp_path / "gpu-toy" / "session.json").read_text()
+    assert (tmp_path / "gpu-toy.zip").stat().st_size < gpu_archive.MOST
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", ["tensor-2", "pipeline-2", "data-2", "ring-2", "experts-2", "grid-4"])
+def test_several_ranks_agree_with_one(step: str, tmp_path: Path) -> None:
+    assert bench.run_session(parsed(tmp_path, step=[step], table="gpus")) == DONE
+    outcomes, _ = gpu_session.outcomes_of(tmp_path / "gpus-toy")
+    assert outcomes[step].status == "passed", outcomes

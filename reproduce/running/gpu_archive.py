@@ -1,0 +1,183 @@
+"""One small file of a session on GPUs: its records, how its steps ended, and the predictions sealed before.
+
+It is a zip archive of at most six files and 16 MB. Whoever imports it trusts nothing in it: names and sizes are bounded
+before anything is unpacked, every record is checked against its schema, and no word in it becomes a path.
+"""
+
+import io
+import json
+import statistics
+import zipfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness.registry import BENCHMARKS
+from benchmarks.harness.runner import CANARY, record_path
+from benchmarks.suite.gpu_cases import CASES, GPUS_CASES
+from ptdp_core.config import TrainingConfig
+from ptdp_core.errors import ConfigurationError
+from ptdp_core.simulator import simulate
+from reproduce.experiment import catalog
+from reproduce.experiment.fidelity import FIDELITIES, folder_name
+from reproduce.running import gpu_session, simulated
+from results import ROOT, opening
+from results.records import Metric, PointResult, Record, fingerprint, read_record, write_record
+from results.records.errors import InvalidResultsError
+from results.records.provenance import collect, scrub
+from results.records.storage import atomic_write_bytes, json_lines
+from results.records.validation import RecordError, parse
+
+SEALED = ROOT / "results" / "reference" / "gpu" / "predictions.json"
+SESSION, RECORDS, PREDICTIONS, LOGS, CLUSTER, TRACE = NAMES = (
+    "session.json", "records.json", "predictions.json", "logs.txt", "gpu.toml", "trace.json.gz",
+)  # fmt: skip
+MOST = opening.ARCHIVE
+LOG_CHARACTERS = 4000  # of each step's log, its end
+CASE, TIME = "gpu_step", "time"
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What an archive held: the steps' ends, its records by the files that hold them here, and remarks."""
+
+    steps: Mapping[str, gpu_session.StepOutcome]
+    records: Mapping[Path, Record]
+    scores: list[dict[str, Any]]
+    remarks: tuple[str, ...]
+
+
+def seal(command: Iterable[str]) -> Record:
+    """What the simulator predicts for all cases, by the engine's own program, on cluster h100."""
+    cluster, reference = simulated.open_cluster("h100")
+    started, points = datetime.now(UTC), []
+    for case in (*CASES, *GPUS_CASES):
+        config = TrainingConfig(case.model, case.layout)
+        software = ", ".join(name for name, on in vars(case.software).items() if on)
+        parameters = {**config.to_plain(), **case.engine, "software": software}
+        try:
+            estimate = simulate(config, cluster, case.software)
+        except ConfigurationError as error:
+            status, reason, metrics = "invalid", str(error), {}
+        else:
+            status, reason = "ok", None
+            metrics = {
+                TIME: Metric(estimate.iteration_time, "s", "simulated"),
+                "peak_memory": Metric(estimate.peak_memory, "B", "simulated"),
+            }
+        points.append(
+            PointResult(case.name, "engine", case.name, parameters, status, reason, fingerprint(parameters), metrics)
+        )
+    digest = gpu_session.sources()
+    return Record(
+        kind="benchmark", id=CASE, title="Training steps on GPUs, predicted before they are taken", paper=None,
+        fidelity="simulated", scale="full", state="complete", points=tuple(points),
+        provenance=collect(tuple(command), started, cluster=reference, code_digest=digest),
+    )  # fmt: skip
+
+
+def write(folder: Path, path: Path) -> None:
+    """Make the archive of the session in `folder`; what makes it too large is left out, the trace first."""
+    texts = {SESSION: (folder / SESSION).read_bytes(), PREDICTIONS: SEALED.read_bytes()}
+    steps = list(json.loads(texts[SESSION])["steps"])
+    found = [record for step in steps for record in gpu_session.records(folder / step.replace("/", "-"))]
+    texts[RECORDS] = json_lines([read_record(file).to_json() for file in found], 1).encode()
+    logs = {step: folder / f"{step.replace('/', '-')}.log" for step in steps}
+    ends = {step: log.read_text("utf-8", "replace")[-LOG_CHARACTERS:] for step, log in logs.items() if log.exists()}
+    texts[LOGS] = "\n".join(f"== {step}\n{scrub(end)}" for step, end in ends.items()).encode()
+    for name, file in ((CLUSTER, folder / "calibrate" / CLUSTER), (TRACE, folder / "profile" / "rank0.json.gz")):
+        if file.is_file():
+            texts[name] = file.read_bytes()
+    for left_out in (None, TRACE, LOGS):
+        texts.pop(left_out or "", None)
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, data in texts.items():
+                archive.writestr(name, data)
+        if len(packed.getvalue()) <= MOST:
+            break
+    atomic_write_bytes(path, packed.getvalue())
+
+
+def read(path: Path, results: Path) -> Imported:
+    """What is in an archive, with the places of its records below `results`. Raises `InvalidResultsError`."""
+    try:
+        files = opening.read_archive(path, NAMES)
+        session = parse(files[SESSION], SESSION)
+        steps = {str(name): gpu_session.StepOutcome(**row) for name, row in session["steps"].items()}
+        for row in steps.values():
+            if row.status not in gpu_session.STATUSES or not isinstance(row.said, str) or not float(row.seconds) >= 0:
+                raise ValueError(f"{row} is no end of a step")
+        found = [Record.from_json(document, RECORDS) for document in parse(files[RECORDS], RECORDS)]
+        sealed = Record.from_json(parse(files[PREDICTIONS], PREDICTIONS), PREDICTIONS)
+        records = {}
+        for place, same in groupby(sorted(found, key=lambda r: _place(r, results)), lambda r: _place(r, results)):
+            records[place] = _merged(list(same))
+    except OSError as error:
+        raise InvalidResultsError(f"cannot read {path}: {error.strerror}; needs what bench gpu leaves") from None
+    except RecordError as error:
+        raise InvalidResultsError(f"{path}: {error}") from None
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise InvalidResultsError(f"{path}: {error!r} in it; needs an archive of reproduce bench gpu") from None
+    remarks = []
+    if session.get("sources") != gpu_session.sources():
+        commit = next((record.provenance.commit for record in found if record.provenance.commit), None)
+        remarks.append(f"of other sources than these: of commit {commit or 'unknown, as git was not there'}")
+    if files[PREDICTIONS] != SEALED.read_bytes():
+        remarks.append("its predictions are not those sealed here; scored with its own")
+    return Imported(steps, records, scores(records.get(record_path(results, CASE)), sealed), tuple(remarks))
+
+
+def save(imported: Imported) -> None:
+    """Write the records to their places."""
+    for path, record in imported.records.items():
+        write_record(record, path)
+
+
+def scores(measured: Record | None, sealed: Record) -> list[dict[str, Any]]:
+    """A row for each case that was measured: seconds measured and predicted, the latter over the former, and MFU."""
+    rows = []
+    predicted = {point.key: point.metrics for point in sealed.points}
+    for point in measured.points if measured else ():
+        time = point.metrics.get(TIME)
+        if point.status == "ok" and time and time.value and point.series != CANARY:
+            name = point.label if point.series == "engine" else point.key
+            ours = predicted.get(name, {}).get(TIME)
+            mfu = point.metrics.get("mfu")
+            rows.append({
+                "case": name, "measured_s": time.value, "mfu": mfu.value if mfu else None,
+                "predicted_s": ours.value if ours else None, "ratio": ours.value / time.value if ours else None,
+            })  # fmt: skip
+    return rows
+
+
+def score_lines(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The rows as a table, and the mean error."""
+    lines = [f"{'a step [measured]':26}{'seconds':>10}{'MFU':>8}{'predicted':>11}{'over':>7}"]
+    for row in rows:
+        mfu = f"{row['mfu']:.1%}" if row["mfu"] else ""
+        ours = f"{row['predicted_s']:11.3f}{row['ratio'] - 1:+7.0%}" if row["ratio"] else ""
+        lines.append(f"{row['case']:26}{row['measured_s']:10.3f}{mfu:>8}{ours}")
+    errors = [abs(row["ratio"] - 1) for row in rows if row["ratio"]]
+    return [*lines, f"mean error of {len(errors)} predictions: {statistics.mean(errors):.1%}"] if errors else lines
+
+
+def _place(record: Record, results: Path) -> Path:
+    """The file of a record, by ids and names that there are here: no word of an archive is a path."""
+    if record.kind == "benchmark" and record.id in BENCHMARKS and record.fidelity == "measured":
+        return record_path(results, record.id)
+    if record.id in catalog.ids() and record.scale in FIDELITIES[record.fidelity].scales:
+        return results / record.id / folder_name(record.fidelity, record.scale) / "record.json"
+    raise ValueError(f"a record of {record.id!r}, {record.fidelity}, at scale {record.scale!r}, which is none here")
+
+
+def _merged(records: list[Record]) -> Record:
+    """Records of one benchmark as one: the points of all, of each key the latest, without canaries of several."""
+    if len(records) == 1:
+        return records[0]
+    points = {point.key: point for record in records for point in record.points if point.series != CANARY}
+    notes = dict.fromkeys(note for record in records for note in record.notes)
+    return replace(records[-1], points=tuple(points.values()), notes=tuple(notes))
