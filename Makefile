@@ -50,7 +50,7 @@ mutants: $(STAMP) ## do the tests notice wrong lines? `make mutants PACKAGE=gate
 	$(INSTALL) -e '.[mutants]'
 	$(RUN)/python tests/mutants.py $(PACKAGE)
 
-gpu: $(STAMP) ## everything that half an hour on one GPU should verify; the same command goes on where it stopped
+gpu: $(STAMP) ## everything that one GPU should verify, about an hour; the same command goes on where it stopped
 	$(RUN)/reproduce bench gpu
 
 lint: $(STAMP) ## check style and types

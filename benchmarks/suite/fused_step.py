@@ -1,15 +1,16 @@
-"""Times the fused operators and a training step with and without fusion, in turns.
+"""Times the fused operators, and a training step with and without fusion: in turns, but steps on a GPU one by one.
 
 All run in one process, so that each operator is compiled only once: compiling takes most of the time.
 """
 
+import gc
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 
-from benchmarks.harness.timing import Samples, Step, device_timer, take_turns, wall_timer
+from benchmarks.harness.timing import Samples, Step, device_timer, measure, take_turns, wall_timer
 from benchmarks.harness.training import batches
 from benchmarks.suite.fused_kernels import Copy, fitting_sequence, measure_case
 from benchmarks.suite.fused_kernels_cases import cases, shapes
@@ -42,8 +43,18 @@ def measure_here(beat: Callable[[], None], settings: Settings, samples: int) -> 
     for point in _operators(torch_device, samples):
         operators.append(point)
         beat()
-    steps = {name: Step.of(_step(settings, name, torch_device)) for name in (UNFUSED, settings.engine.kernels)}
-    return Fusion(operators, take_turns(steps, wall_timer(torch_device), samples, WARM_UP))
+    names, timer = (UNFUSED, settings.engine.kernels), wall_timer(torch_device)
+    if torch_device.type == "cpu":
+        steps = {name: Step.of(_step(settings, name, torch_device)) for name in names}
+        return Fusion(operators, take_turns(steps, timer, samples, WARM_UP))
+    times = {}
+    for name in names:  # two trainers of a size that fills a GPU do not fit into its memory
+        step = _step(settings, name, torch_device)
+        times[name] = measure(step, samples=samples, warm_up=WARM_UP, timer=timer)
+        del step
+        gc.collect()
+        torch.cuda.empty_cache()
+    return Fusion(operators, times)
 
 
 def _operators(torch_device: torch.device, samples: int) -> Iterator[PointResult]:

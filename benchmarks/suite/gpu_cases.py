@@ -45,9 +45,9 @@ class GpuCase:
     @property
     def toy(self) -> ModelConfig:
         """The same kind of model in a size for any CPU."""
-        sizes = {"layers": 2, "hidden": 64, "heads": 4, "seq": 32, "vocab": 256}
+        sizes: dict[str, Any] = {"layers": 2, "hidden": 64, "heads": 4, "seq": 32, "vocab": 256}
         widths = {"kv_heads": 2, "ffn_hidden": 128}
-        return replace(self.model, **sizes, **{name: to for name, to in widths.items() if getattr(self.model, name)})
+        return replace(self.model, **sizes | {name: to for name, to in widths.items() if getattr(self.model, name)})
 
     @property
     def software(self) -> Software:

@@ -60,7 +60,8 @@ def points(setup: Setup) -> Iterator[PointResult]:
             take = partial(_of_ranks, setup, model, case.layout, engine)
         else:
             take = partial(_of_engine, setup, model, case.layout, engine, peak)
-        yield attempted(setup, *name.split("/", 1) if "/" in name else ("engine", name), plain, take)
+        series, _, label = name.rpartition("/")
+        yield attempted(setup, series or "engine", label, plain, take)
 
 
 def engine_of(case: GpuCase, setup: Setup) -> EngineSettings:
@@ -123,7 +124,9 @@ def _of_peer(
         net = PlainGPT(model, fused=True) if peer == "plain" else hugging_face_rotary(model)
     net = autocast(net, setup.device)
     batch, _ = batches(model, layout, torch.device(setup.device))
-    return _measured(setup, model, layout, plain_step(torch.compile(net) if compiled else net, batch, layout.m), peak)
+    if compiled:
+        net.compile()
+    return _measured(setup, model, layout, plain_step(net, batch, layout.m), peak)
 
 
 def _of_ranks(setup: Setup, model: ModelConfig, layout: ParallelConfig, engine: EngineSettings) -> dict[str, Metric]:

@@ -19,7 +19,6 @@ from benchmarks.harness.registry import BENCHMARKS
 from benchmarks.harness.runner import CANARY, record_path
 from benchmarks.suite.gpu_cases import CASES, GPUS_CASES
 from ptdp_core.config import TrainingConfig
-from ptdp_core.errors import ConfigurationError
 from ptdp_core.simulator import simulate
 from reproduce.experiment import catalog
 from reproduce.experiment.fidelity import FIDELITIES, folder_name
@@ -58,18 +57,13 @@ def seal(command: Iterable[str]) -> Record:
         config = TrainingConfig(case.model, case.layout)
         software = ", ".join(name for name, on in vars(case.software).items() if on)
         parameters = {**config.to_plain(), **case.engine, "software": software}
-        try:
-            estimate = simulate(config, cluster, case.software)
-        except ConfigurationError as error:
-            status, reason, metrics = "invalid", str(error), {}
-        else:
-            status, reason = "ok", None
-            metrics = {
-                TIME: Metric(estimate.iteration_time, "s", "simulated"),
-                "peak_memory": Metric(estimate.peak_memory, "B", "simulated"),
-            }
+        estimate = simulate(config, cluster, case.software)
+        metrics = {
+            TIME: Metric(estimate.iteration_time, "s", "simulated"),
+            "peak_memory": Metric(estimate.peak_memory, "B", "simulated"),
+        }
         points.append(
-            PointResult(case.name, "engine", case.name, parameters, status, reason, fingerprint(parameters), metrics)
+            PointResult(case.name, "engine", case.name, parameters, "ok", None, fingerprint(parameters), metrics)
         )
     digest = gpu_session.sources()
     return Record(
@@ -149,7 +143,7 @@ def scores(measured: Record | None, sealed: Record) -> list[dict[str, Any]]:
             mfu = point.metrics.get("mfu")
             rows.append({
                 "case": name, "measured_s": time.value, "mfu": mfu.value if mfu else None,
-                "predicted_s": ours.value if ours else None, "ratio": ours.value / time.value if ours else None,
+                "predicted_s": ours and ours.value, "ratio": ours and ours.value and ours.value / time.value,
             })  # fmt: skip
     return rows
 

@@ -65,7 +65,7 @@ ROWS = (
     ("doctor", "what this machine can do", 10, (), f"{REPRODUCE} doctor"),
     ("toys", "one microbatch of the largest case, tiny", 15, (), f"{BENCH} --quick gpu_step/gpt-sdpa"),
     ("toy-fp8", "FP8, tiny", 15, (), f"{BENCH} --quick gpu_step/gpt-fp8"),
-    ("tests", "correctness: the tests that need a GPU", 60, ("pytest", "xdist", "compiler"),
+    ("tests", "correctness: the tests that need a GPU", 60, ("pytest", "compiler"),
      "{python} -m pytest -q -p no:cacheprovider {tests}"),
     *((case.name, f"a training step: {case.name}", 20, (), STEP + case.name) for case in CASES),
     *((name, f"a peer's step: {name}", 70 if compiled else 20, (*PEER_NEEDS[kind], *["compiler"] * compiled),

@@ -1,15 +1,22 @@
 """What is measured that is no training step: fused operators and checkpoints, from what their ranks return."""
 
+import json
+
 import pytest
 
 from benchmarks.harness.timing import Samples
 from benchmarks.suite.checkpoint import CheckpointTimes
 from benchmarks.suite.fused_step import Fusion
+from ptdp_core.config import ModelConfig, ParallelConfig
 from reproduce.experiment import catalog
+from reproduce.experiment.judging import judge
+from reproduce.experiment.parameters import settings_of
+from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import CPU, GPU
 from reproduce.papers.sc21 import table_checkpoint, table_fused_operators
 from reproduce.running import runner
-from results.records import Metric, PointResult
+from results import ROOT
+from results.records import Metric, PointResult, read_record
 
 
 class Answer:
@@ -67,6 +74,25 @@ def test_a_gpu_has_the_custom_kernels():
         table_fused_operators.STEP,
         *table_fused_operators.OPERATORS,
     }
+
+
+def test_the_step_that_an_h100_ran_is_the_first_runs_and_is_no_test_of_the_papers_sizes():
+    run = json.loads((ROOT / "results/reference/gpu/first_run.json").read_text(encoding="utf-8"))
+    record = read_record(ROOT / "results/reference/table_fused_operators/measured-gpu/record.json")
+    assert record.provenance.commit.startswith(run["commit"])
+    assert record.provenance.host.gpus == ("NVIDIA H100 80GB HBM3",)
+    (point,) = record.points
+    assert point.parameters == catalog.load("table_fused_operators").points(GPU)[0].parameters
+    settings = settings_of(point.parameters)
+    for name, case in (("fused", "gpt-paper"), ("unfused", "gpt-paper-unfused")):
+        assert list(point.metrics[f"{name}_time"].samples) == run["cases"][case]["seconds"]
+        assert point.metrics[f"{name}_time"].value == run["cases"][case]["median"]
+    assert settings.model == ModelConfig(**run["cases"]["gpt-paper"]["model"])
+    assert settings.parallel == ParallelConfig(**run["cases"]["gpt-paper"]["parallel"])
+    claims = [judge(claim, Results.of_record(record)) for claim in catalog.load("table_fused_operators").claims]
+    assert [claim.verdict for claim in claims] == ["not testable here"] * 2
+    assert all("measured at another size" in claim.explanation and "+139%" in claim.explanation for claim in claims)
+    assert tuple(claims) == record.claims
 
 
 def test_checkpoints(tmp_path):
