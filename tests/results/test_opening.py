@@ -92,7 +92,7 @@ OTHERWISE = {
     "reproduce/experiment": ("margins.py",),
     "reproduce/output": ("export.py", "html/page.py", "html/report.py"),
     "reproduce/papers": ("zerobubble/table_5.py",),
-    "reproduce/running": ("gpu_session.py",),
+    "reproduce/running": ("gpu_archive.py", "gpu_session.py"),
     "results": ("opening.py",),
     "results/records": ("environment.py", "provenance.py", "storage.py", "validation.py"),
 }
