@@ -89,11 +89,11 @@ def _simulated(
             shifts = sizes(group, moved_names, of)
             widest = max((abs(size) for by_name in shifts.values() for size in by_name.values()), default=0.0)
             for sign in (1, -1):
-                move = partial(_moved, results, shifts, sign)
+                move = cache(partial(_moved, results, shifts, sign))  # every claim looks at the same steps
                 yield Alternative(what, exp(sign * widest), move, suffix, frozenset(moved_names), frozenset(shifts))
     if _with_any(results, names_of("memory")):
         for sign in (1, -1):
-            move = partial(_moved_memory, results, sign * log(margins.memory_factor), cluster_of)
+            move = cache(partial(_moved_memory, results, sign * log(margins.memory_factor), cluster_of))
             yield Alternative("memory", margins.memory_factor**sign, move)
 
 

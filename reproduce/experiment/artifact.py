@@ -190,9 +190,10 @@ class Artifact:
         scales: tuple[str, ...] = (PAPER,),
         fidelity: str | None = None,
         id: str | None = None,
-        papers_points: bool = False,
+        papers_points: bool | str = False,
         rule: str = "",
         set_with: tuple[str, ...] = (),
+        by: str = "",
     ) -> Callable[[Judge], Judge]:
         """Make a function the judge of the sentence in its docstring: `@ARTIFACT.claim("within 5%", "Section 5.1")`.
 
@@ -201,7 +202,7 @@ class Artifact:
         name unless `id` is given, its fidelity the artifact's default one, its rule 'ours' where the
         sentence is not the paper's. Other parameters are those of `Claim`. With
         `papers_points` the same function judges the paper's own points, too, as a claim '..._in_the_paper' of fidelity
-        'derived'.
+        'derived', whose tolerance it is if it is text. `by` is the claim's `tested_by`.
         """
 
         def add(judge: Judge) -> Judge:
@@ -213,7 +214,7 @@ class Artifact:
             needs = fidelity or self.fidelities[0]
             where = place or self.place
             bound_by = rule or ("ours" if where == OURS else "")
-            claim = Claim(name, said, where, needs, tolerance, judge, scales, bound_by, set_with)
+            claim = Claim(name, said, where, needs, tolerance, judge, scales, bound_by, set_with, by)
             self.claims.append(claim)
             if papers_points:
                 self.claims.append(
@@ -222,6 +223,7 @@ class Artifact:
                         id=f"{name}{IN_THE_PAPER}",
                         place=f"{claim.place}, in the paper's own points",
                         fidelity="derived",
+                        tolerance=papers_points if isinstance(papers_points, str) else tolerance,
                         judge=OnPapersPoints(judge),
                         scales=(PAPER,),
                         set_with=(),

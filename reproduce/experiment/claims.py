@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import ClassVar
 
 from reproduce.experiment.bounds import RULES
@@ -33,12 +34,13 @@ class Judgement:
 
 Judge = Callable[[Results], Judgement]
 TESTED_BY = {
-    "derived": "by formulas, exact schedules or the numbers that the paper prints; nothing is simulated",
-    "simulated": "by simulation: the verdict has to be the same everywhere inside its margin",
+    "derived": "by what is derived from formulas and from schedules executed exactly; nothing is simulated",
+    "simulated": "by simulation: the verdict must be the same for {margins}, else it is too near to call",
     "emulated": "by emulation, in real time",
     "measured": "by measurement: the verdict has to be the same for the middle 80% of the samples",
     "counted": "by counting what the configurations need or send; nothing is timed",
-    "paper": "by the values that the paper itself prints or plots, as exactly as they can be read",
+    "paper": "by the paper's own numbers alone: a plotted one may be off by half the step that it was read to, a "
+    "printed one by its rounding, and the verdict must be the same for either",
 }
 
 
@@ -54,7 +56,8 @@ class Claim:
 
     `rule` is where its bounds come from, of `bounds.RULES`. `set_with` names parameters of the cluster that were set
     with the very numbers of this sentence, where the cluster's file cannot tell: what was set with the points of the
-    artifact that it is judged on is found by itself. A simulation cannot contradict a sentence then.
+    artifact that it is judged on is found by itself. A simulation cannot contradict a sentence then. `tested_by` says
+    by what it is judged, of `TESTED_BY`, where its fidelity and its rule do not.
     """
 
     id: str
@@ -66,18 +69,22 @@ class Claim:
     scales: tuple[str, ...] = (PAPER,)
     rule: str = ""
     set_with: tuple[str, ...] = ()
+    tested_by: str = ""
 
     @property
     def tested_as(self) -> str:
         """What is tested, for who sees only the sentence and this: the clause, where its bound comes from, by what."""
-        counted = self.rule == "counted" and self.fidelity == "simulated"
-        by = "paper" if getattr(self.judge, "of_paper", False) else "counted" if counted else self.fidelity
-        parts = [self.tolerance.rstrip(".") if self.tolerance else "nothing: no result can tell"]
+        if not self.tolerance:
+            return "nothing: no result of any fidelity here can tell."
+        by = "paper" if getattr(self.judge, "of_paper", False) else self.tested_by
+        by = by or ("counted" if self.rule == "counted" else self.fidelity)
+        parts = [self.tolerance.rstrip(".")]
         if self.rule:
             parts.append(f"the bound is {self.rule!r}: {RULES[self.rule].meaning.rstrip('.')}")
-        parts.append(f"judged {TESTED_BY[by]}" if self.tolerance else f"it needs fidelity {self.fidelity} or better")
+        parts.append(f"judged {TESTED_BY[by]}".format(margins=_margins()))
         if self.set_with:
-            parts.append(f"set with these words: {', '.join(self.set_with)}, so that it cannot be contradicted")
+            names = ", ".join(self.set_with)
+            parts.append(f"the simulator's {names} was set with this very number: no evidence, and no contradiction")
         return ". ".join(part[0].upper() + part[1:] if i else part for i, part in enumerate(parts)) + "."
 
     def __post_init__(self) -> None:
@@ -97,6 +104,24 @@ class OnPapersPoints:
         judgement = self.judge(results.papers())
         verdict = "paper inconsistent" if judgement.verdict == "contradicted" else judgement.verdict
         return replace(judgement, verdict=verdict, explanation=f"the paper's points: {judgement.explanation}")
+
+
+@cache
+def _margins() -> str:
+    """What a simulated verdict has to stand, in numbers: the margins of the first paper's cluster."""
+    from reproduce.experiment.margins import read, scored  # here: margins are read only where they are told
+
+    known = read(scored()[0])
+    if known is None or known.memory is None:
+        return "every number inside its margin"
+    return (
+        f"throughputs {_ends(known.throughput.factor)}, one of them against the rest {_ends(known.ratio.factor)}, and "
+        f"memory {_ends(known.memory.factor)} (on Selene; other times, ZeRO-3 and other clusters: docs/margins.md)"
+    )
+
+
+def _ends(factor: float) -> str:
+    return f"{1 - 1 / factor:.1%} lower to {factor - 1:.1%} higher"
 
 
 def holds_if(condition: bool, explanation: str, numbers: Mapping[str, Number] | None = None) -> Judgement:

@@ -43,10 +43,12 @@ def _gains(results: Results) -> dict[int, float]:
 
 
 @ARTIFACT.claim(
-    "of the interleaved schedule over the default one in Figure 12, a gain of at least 10% at one batch size or more",
+    "of the interleaved schedule over the default one in Figure 12, a gain of at least 10% at one batch "
+    "size or more, 1F1B (v=1), both with scatter/gather; memory is comparable_memory",
     "Abstract (the throughput)",
     scales=DIRECTION,
-    papers_points=True,
+    papers_points="as plotted in Figure 12, of the interleaved schedule over the default one, a gain of at least 10% at"
+    " one batch size or more; memory is not tested",
     rule="more than",
 )
 def improves_throughput(results: Results) -> Judgement:
@@ -59,10 +61,11 @@ def improves_throughput(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "at every batch size, the fullest GPU's peak at most 10% above the default schedule's",
+    "'comparable': at every batch size of Figure 12, the fullest GPU's peak at most 5% above the default "
+    "schedule's; less memory is not held against it",
     "Abstract (the memory)",
     sentence=improves_throughput,
-    rule="fixed beforehand",
+    rule="comparable",
 )
 def comparable_memory(results: Results) -> Judgement:
     default, ours = (results.series(series, "peak_memory", "B") for series in (DEFAULT, INTERLEAVED))
@@ -74,15 +77,17 @@ def comparable_memory(results: Results) -> Judgement:
     )
     numbers = results.numbers(largest_increase=increases[batch])
     numbers |= results.numbers("B", interleaved=ours[batch], non_interleaved=default[batch])
-    return holds_if(increases[batch] <= 0.10, text, numbers)
+    return holds_if(increases[batch] <= 0.05, text, numbers)
 
 
 @ARTIFACT.claim(
-    "judged on the paper's own points: a largest gain above 10%, or below 9.5%, by more than their rounding "
-    "contradicts it",
+    "judged on the paper's own points of Figure 12: a largest gain above 10%, or below 9.5%, by more than"
+    " their rounding contradicts it. 'As much as' would allow up to 10.5% (rule 'up to'); this was chosen"
+    " before any result, since the words bound the gain by 10%. 'Comparable memory' is not tested here",
     "Section 1 (the throughput)",
     fidelity="derived",
-    rule="fixed beforehand",
+    rule="preset width",
+    by="paper",
 )
 def as_much_as_10_percent(results: Results) -> Judgement:
     r"""We propose a novel interleaved schedule that can improve throughput by as much as 10\% compared to
@@ -104,9 +109,12 @@ def as_much_as_10_percent(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "throughput of the interleaved schedule is higher at every batch size",
+    "throughput of the interleaved schedule is higher at every batch size of Figure 12 (12 to 60); the "
+    "default schedule has scatter/gather, too, which our reading takes the words to leave open (without "
+    "it: fig_scatter_gather.default_ahead_both_without)",
     scales=(*DIRECTION, GPUS),
-    papers_points=True,
+    papers_points="as plotted in Figure 12: throughput of the interleaved schedule is higher at every batch size (12 to"
+    " 60)",
     rule="direction",
 )
 def interleaved_higher(results: Results) -> Judgement:
@@ -119,11 +127,14 @@ def interleaved_higher(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "the relative gain is above 0 and largest at the smallest batch size",
+    "'improves efficiency at small batch sizes', our reading: interleaved over default throughput in "
+    "Figure 12, the relative gain is above 0 and largest at the smallest batch size (12), of all five (12"
+    " to 60), which is stricter than the words",
     "Section 1",
     scales=(*DIRECTION, GPUS),
-    papers_points=True,
-    rule="direction",
+    papers_points="as plotted in Figure 12, our reading: the relative gain is above 0 and largest at the smallest batch"
+    " size (12), of all five (12 to 60), which is stricter than the words",
+    rule="ours",
 )
 def improves_small_batches(results: Results) -> Judgement:
     """In this work, we also introduce a new pipeline schedule that improves efficiency at small batch sizes."""
@@ -134,9 +145,11 @@ def improves_small_batches(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "the relative gain falls from each batch size to the next (its reasons: reason_a_bubble, reason_b_communication)",
+    "the relative gain falls from each batch size to the next (its reasons: reason_a_bubble, "
+    "reason_b_communication). Whether it closes for these reasons is not tested",
     scales=(*DIRECTION, GPUS),
-    papers_points=True,
+    papers_points="as plotted in Figure 12: the relative gain falls from each batch size to the next; the reasons are "
+    "not tested",
     rule="direction",
 )
 def gap_closes(results: Results) -> Judgement:
@@ -156,8 +169,8 @@ def _per_sequence(results: Results, metric: str) -> list[dict[int, float]]:
 
 
 @ARTIFACT.claim(
-    "the default schedule's bubble seconds per sequence fall from each batch size to the next, and in "
-    "all by more than the interleaved schedule's",
+    "the default schedule's bubble seconds per sequence fall from each batch size to the next, and in all"
+    " by more than the interleaved schedule's, in Figure 12; that it is why the gap closes is not tested",
     "Section 5.3.2, reason (a)",
     sentence=gap_closes,
     rule="direction",
@@ -175,11 +188,13 @@ def reason_a_bubble(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "its premises alone: pipeline bytes per sequence equal within 5% over the batch sizes, and more when interleaved; "
-    "that the default schedule catches up is gap_closes",
+    "its premises alone, by construction: pipeline bytes per sequence are equal over the batch sizes of "
+    "Figure 12, to 1e-9, for either schedule, and more when interleaved, counted; that the default "
+    "schedule catches up is gap_closes, and that this is the cause is not tested",
     "Section 5.3.2, reason (b)",
     sentence=gap_closes,
-    rule="fixed beforehand",
+    rule="exact",
+    by="counted",
 )
 def reason_b_communication(results: Results) -> Judgement:
     default, interleaved = _per_sequence(results, "pipeline_traffic")
@@ -194,4 +209,4 @@ def reason_b_communication(results: Results) -> Judgement:
     )
     numbers = results.numbers(spread=spread, interleaved_over_non_interleaved=least)
     numbers |= results.numbers("s", exposed_interleaved=exposed, exposed_non_interleaved=exposed_default)
-    return holds_if(spread <= 0.05 and least > 1, text, numbers)
+    return holds_if(spread <= 1e-9 and least > 1, text, numbers)

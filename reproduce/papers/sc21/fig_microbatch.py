@@ -64,8 +64,10 @@ ARTIFACT = Artifact(
 
 
 @ARTIFACT.claim(
-    "b = 2 is the fastest of the four, at both batch sizes (other models are not shown, nor judged here)",
-    papers_points=True,
+    "b = 2 is the fastest of the four of Figure 16 (1, 2, 4, 8), at both batch sizes (128 and 512); other"
+    " models are not shown, nor judged here",
+    papers_points="as plotted in Figure 16: b = 2 is the fastest of the four (1, 2, 4, 8), at both batch sizes (128 and"
+    " 512); other models are not shown, nor judged",
     rule="direction",
 )
 def best_microbatch_2(results: Results) -> Judgement:
@@ -80,11 +82,14 @@ def best_microbatch_2(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "Figure 16's best b over b=1 gains between 10% and 20% at one batch size, the better; less leaves it open if the "
-    "best gains 10% over another b, as the sentence does not say over what, nor in which figure",
+    "Figure 16's best b over b=1 gains between 14.5% and 15.5% at one batch size, the better; less is too"
+    " near to call if the best gains 14.5% over another b, as the sentence does not say over what, nor in"
+    " which figure; 'problem-dependent' is not tested",
     "Section 1",
-    papers_points=True,
-    rule="fixed beforehand",
+    papers_points="as plotted, Figure 16's best b over b=1 gains between 14.5% and 15.5% at one batch size, the better;"
+    " less is too near to call if the best gains 14.5% over another b, as the sentence does not say over "
+    "what, nor in which figure; 'problem-dependent' is not tested",
+    rule="rounding",
 )
 def increases_throughput_15_percent(results: Results) -> Judgement:
     r"""In our experiments, the optimal value of the microbatch size is problem-dependent and can increase throughput by
@@ -95,14 +100,15 @@ def increases_throughput_15_percent(results: Results) -> Judgement:
     gains = {B: line[1] for B, line in over_each.items()}
     text = f"gain of the best microbatch size over each: {listed_by_batch(over_each, 'b', '{:+.1%}')}"
     numbers, most = results.numbers(gain_at_batch_=gains), max(gains.values())
-    if most < 0.10 <= max(gain for line in over_each.values() for gain in line.values()):
+    if most < 0.145 <= max(gain for line in over_each.values() for gain in line.values()):
         return Judgement("inconclusive", f"not over b=1, and the sentence does not say over what; {text}", numbers)
-    return holds_if(0.10 <= most <= 0.20, text, numbers)
+    return holds_if(0.145 <= most <= 0.155, text, numbers)
 
 
 @ARTIFACT.claim(
-    "the bubble over compute time rises from each b to the next, and FLOP/s inside GEMMs are higher at b=2 than at "
-    "b=1, by any amount",
+    "the bubble over compute time rises from each b to the next, and FLOP/s inside GEMMs are higher at "
+    "b=2 than at b=1, by any amount, at both batch sizes of Figure 16; that intensity is the cause is not"
+    " tested",
     rule="direction",
 )
 def bubble_against_intensity(results: Results) -> Judgement:
@@ -121,8 +127,9 @@ def bubble_against_intensity(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "peak memory is more than 2% larger with the largest b than with the smallest, at both batch sizes (arithmetic "
-    "efficiency and bubble: bubble_against_intensity)",
+    "the memory footprint, in Figure 16: peak memory is more than 2% larger with the largest b than with "
+    "the smallest, at both batch sizes (arithmetic efficiency and bubble: bubble_against_intensity); 2% "
+    "is what 'no impact' would allow",
     "Section 1 (the memory footprint)",
     rule="negligible",
 )
@@ -148,9 +155,11 @@ def _estimates(results: Results) -> dict[int, dict[int, float]]:
 
 
 @ARTIFACT.claim(
-    "for true performance stands the simulated: eq. (1), with the simulated computation time of a microbatch, has the "
-    "same best b, and throughput relative to b=1 within 10% of the simulated at every point",
-    rule="fixed beforehand",
+    "'reasonably approximates', our reading: 10%, as 'about' has it; for true performance stands the "
+    "simulated: eq. (1), with the simulated computation time of a microbatch, has the same best b, and "
+    "throughput relative to b=1 within 10% of the simulated at every point of Figure 16; other models are"
+    " not tested",
+    rule="about",
 )
 def analytical_model(results: Results) -> Judgement:
     r"""Our analytical model from \S\ref{sec:data_and_model_parallelism_analytical_model} reasonably approximates true

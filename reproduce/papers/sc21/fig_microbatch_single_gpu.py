@@ -91,10 +91,12 @@ ARTIFACT = Artifact(
 
 
 @ARTIFACT.claim(
-    "the best throughput over that of b=1 between 1.2 and 1.4",
+    "in Figure 7, throughput without recomputed FLOPs: of the microbatch sizes 1 to 16, the highest "
+    "throughput over that of b=1 is 1.25 to 1.35",
     scales=(PAPER, GPU),
-    papers_points=True,
-    rule="fixed beforehand",
+    papers_points="as plotted in Figure 7: of the microbatch sizes 1 to 16, the highest throughput over that of b=1 is "
+    "1.25 to 1.35",
+    rule="up to",
 )
 def up_to_1_3_times(results: Results) -> Judgement:
     r"""For example, we see in Figure~\ref{fig:throughput_vs_microbatch_size} that per-GPU throughput increases by up to
@@ -104,11 +106,12 @@ def up_to_1_3_times(results: Results) -> Judgement:
     gains = {b: rate / rates[1] for b, rate in rates.items()}
     best = max(gains.values())
     text = f"over b=1, by microbatch size: {listed(gains, '{:.2f}x')}"
-    return holds_if(abs(best - 1.3) <= 0.1, text, results.numbers(largest_gain=best))
+    return holds_if(1.25 <= best <= 1.35, text, results.numbers(largest_gain=best))
 
 
 @ARTIFACT.claim(
-    "the count of parameters by eq. (2), with V = 51200, rounds to one billion",
+    "the count of parameters by eq. (2), with V = 51200, rounds to one billion: 0.5 to 1.5 billion, as 'a"
+    " billion' has one digit",
     "Figure 7, caption",
     fidelity="derived",
     rule="rounding",

@@ -168,7 +168,11 @@ ARTIFACT = Artifact(
 )
 
 
-@ARTIFACT.claim("a whole d with p*t*d = n, exactly, for every row of Table 1", "Section 3.1", rule="exact")
+@ARTIFACT.claim(
+    "by construction, since d is n/(pt): a whole d with p*t*d = n, exactly, for every row of Table 1",
+    "Section 3.1",
+    rule="exact",
+)
 def n_is_p_t_d(results: Results) -> Judgement:
     r"""We require $p \cdot t \cdot d = n$."""
     wrong = [p.label for p in results.of(TABLE_1) if results.value(p.key, GPU_COUNT) != p.paper[GPU_COUNT].value]
@@ -177,7 +181,8 @@ def n_is_p_t_d(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "all tensor-parallel groups inside a node, all pipeline hops between nodes, in every row of Table 1 (its "
+    "'pipeline parallelism across servers, tensor parallelism within one', by the order of ranks: all "
+    "tensor-parallel groups inside a node, all pipeline hops between nodes, in every row of Table 1 (its "
     "scaling: table_weak_scaling.close_to_linear)",
     "Section 1",
     rule="counted",

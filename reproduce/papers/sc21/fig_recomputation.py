@@ -56,9 +56,13 @@ def _line(results: Results, series: str) -> dict[int, float]:
 
 
 @ARTIFACT.claim(
-    "the largest loss over the batch sizes that fit both ways is between 28% and 38%",
-    papers_points=True,
-    rule="fixed beforehand",
+    "1 less throughput with over that without recomputation, in Figure 17: the largest loss over the "
+    "batch sizes that fit both ways, our reading of 'small', is 32.5% to 33.5%; that the extra forward "
+    "pass is the cause is not tested",
+    papers_points="as plotted in Figure 17: 1 less throughput with over that without recomputation, the largest loss "
+    "over the batch sizes that are plotted both ways (1 to 8), our reading of 'small', is 32.5% to 33.5%;"
+    " the cause is not tested",
+    rule="up to",
 )
 def up_to_33_percent_lower(results: Results) -> Judgement:
     r"""For small batch sizes, activation recomputation leads to up to $33\%$ lower throughput (in sequences per second)
@@ -69,13 +73,14 @@ def up_to_33_percent_lower(results: Results) -> Judgement:
     worst = max(losses.values())
     text = f"throughput lost to recomputation, by batch size: {listed(losses, '{:.0%}')}. With a backward "
     text += "pass twice as long as the forward pass, one more forward pass is a third more time: 25% less throughput"
-    return holds_if(0.28 <= worst <= 0.38, text, results.numbers(largest_loss=worst))
+    return holds_if(0.325 <= worst <= 0.335, text, results.numbers(largest_loss=worst))
 
 
 @ARTIFACT.claim(
-    "every batch size fits with recomputation; without it, some do not, and these are the largest",
+    "every batch size fits with recomputation; without it, some do not, and these are the largest (Figure 17)",
     scales=DIRECTION,
     rule="counted",
+    by="simulated",
 )
 def needed_for_larger_batches(results: Results) -> Judgement:
     """However, activation recomputation is needed to support larger batch sizes."""
@@ -94,11 +99,13 @@ def needed_for_larger_batches(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "best with recomputation over best without between 1.6 and 2.4, the latter at a smaller batch size; the reason "
-    "is not tested",
+    "best with recomputation over best without between 1.95 and 2.05 (2x to a tenth, stricter than 'up "
+    "to' of one digit), the latter at a smaller batch size, in Figure 17; the reason is not tested",
     scales=DIRECTION,
-    papers_points=True,
-    rule="fixed beforehand",
+    papers_points="as plotted in Figure 17: best with recomputation over best without between 1.95 and 2.05 (2x to a "
+    "tenth, stricter than 'up to' of one digit), the latter at a smaller batch size; the reason is not "
+    "tested",
+    rule="up to",
 )
 def up_to_two_times_higher(results: Results) -> Judgement:
     r"""Throughput at large batch sizes with activation recomputation is up to $2\times$ higher than the best throughput
@@ -111,7 +118,7 @@ def up_to_two_times_higher(results: Results) -> Judgement:
         f"{full[best]:.1f} sequences/s at B={best} with recomputation, {none[best_none]:.1f} at B={best_none} without: "
         f"{ratio:.2f} times"
     )
-    holds = 1.6 <= ratio <= 2.4 and best > best_none
+    holds = 1.95 <= ratio <= 2.05 and best > best_none
     return holds_if(holds, text, results.numbers(ratio=ratio))
 
 

@@ -57,7 +57,10 @@ def notes(results: Results) -> tuple[str, ...]:
     return (*sentences, *out_of_memory(results))
 
 
-AHEAD = "faster than the interleaved schedule without it at the largest batch size of the figure, 60"
+AHEAD = (
+    "faster than the interleaved schedule without it at the largest batch size of the figure, 60, our "
+    "reading of 'larger batch sizes'"
+)
 
 
 ARTIFACT = Artifact(
@@ -95,10 +98,14 @@ ARTIFACT = Artifact(
 
 
 @ARTIFACT.claim(
-    "with the interleaved schedule, the largest gain over the large batch sizes (36, 48 and 60, the upper half of the "
-    "figure's) is between 8% and 14%",
-    papers_points=True,
-    rule="fixed beforehand",
+    "throughput with over that without scatter/gather, less 1, in Figure 18: with the interleaved "
+    "schedule, the largest gain over the large batch sizes (36, 48 and 60, the upper half of the "
+    "figure's, our reading of 'large') is 10.5% to 11.5%; that fewer bytes across nodes are the cause is "
+    "not tested",
+    papers_points="as plotted in Figure 18, throughput with over that without scatter/gather, less 1: with the "
+    "interleaved schedule, the largest gain over the large batch sizes (36, 48 and 60, our reading of "
+    "'large') is 10.5% to 11.5%; the cause is not tested",
+    rule="up to",
 )
 def up_to_11_percent(results: Results) -> Judgement:
     r"""We see an improvement of up to 11\% in throughput for communication-intensive schedules (large batch size with
@@ -107,15 +114,17 @@ def up_to_11_percent(results: Results) -> Judgement:
     gains = _gains(results)
     best = max(gain for B, gain in gains.items() if max(gains) / B < 2)
     text = f"gain with the interleaved schedule, by batch size: {listed(gains, '{:+.1%}')}"
-    return holds_if(0.08 <= best <= 0.14, text, results.numbers(largest_gain=best))
+    return holds_if(0.105 <= best <= 0.115, text, results.numbers(largest_gain=best))
 
 
 @ARTIFACT.claim(
-    "a larger gain with the interleaved than with the default schedule, at every batch size",
+    "our reading of 'communication-intensive schedules', of which the sentence compares none: throughput "
+    "with over that without scatter/gather is a larger gain with the interleaved than with the default "
+    "schedule, at every batch size of Figure 18 (12 to 60). The 11% are up_to_11_percent",
     "Section 5.7 (interleaving)",
     sentence=up_to_11_percent,
     scales=DIRECTION,
-    rule="direction",
+    rule="ours",
 )
 def communication_intensive(results: Results) -> Judgement:
     interleaved, default = _gains(results), _gains(results, over=DEFAULT_OFF, of=DEFAULT_ON)
@@ -127,11 +136,14 @@ def communication_intensive(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "with the interleaved schedule, the gain at the largest batch size is above that at the smallest",
+    "our reading of 'large batch size', which the sentence does not compare with small: throughput with "
+    "over that without scatter/gather, with the interleaved schedule, the gain at the largest batch size "
+    "(60) is above that at the smallest (12)",
     "Section 5.7 (large batch size)",
     sentence=up_to_11_percent,
-    papers_points=True,
-    rule="direction",
+    papers_points="our reading of 'large batch size', as plotted in Figure 18: with the interleaved schedule, the gain "
+    "at the largest batch size (60) is above that at the smallest (12)",
+    rule="ours",
 )
 def larger_batches_gain_more(results: Results) -> Judgement:
     gains = _gains(results)
@@ -140,11 +152,11 @@ def larger_batches_gain_more(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "the interleaved schedule is faster than the default one of Figure 12, which has scatter/gather, at every batch "
-    "size "
-    "of the figure with it, and slower at the largest, 60, without it",
+    "our reading of 'feasible': the interleaved schedule is faster than the default one of Figure 12, "
+    "which has scatter/gather, at every batch size of the figure with it, and slower at the largest, 60, "
+    "without it; that multiple cards are used better is not tested",
     "Section 4.1 (the interleaved schedule)",
-    rule="direction",
+    rule="ours",
 )
 def makes_interleaving_feasible(results: Results) -> Judgement:
     """This optimization helps better leverage the multiple IB cards on the DGX A100 servers, and makes more
@@ -157,10 +169,11 @@ def makes_interleaving_feasible(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "the bytes a GPU sends to other stages fall by the factor t at every batch size, exactly",
+    "the bytes a GPU sends to other stages fall by the factor t at every batch size, exactly (t = 8, Figure 18)",
     "Section 4.1",
     scales=DIRECTION,
     rule="exact",
+    by="counted",
 )
 def bytes_reduced_by_t(results: Results) -> Judgement:
     r"""Quantitatively, with the scatter-gather communication optimization, the total amount of communication that needs
@@ -186,7 +199,7 @@ def _default_ahead(results: Results, default: str) -> Judgement:
 @ARTIFACT.claim(
     f"the default schedule, also without scatter/gather, is {AHEAD}",
     "Section 5.3.2 (read as: both schedules without)",
-    rule="direction",
+    rule="ours",
 )
 def default_ahead_both_without(results: Results) -> Judgement:
     """Without the scatter/gather optimization, the default schedule performs better than the interleaved schedule at
@@ -199,7 +212,7 @@ def default_ahead_both_without(results: Results) -> Judgement:
     f"the default schedule, with scatter/gather as in Figure 12, is {AHEAD}",
     "Section 5.3.2 (read as: the default schedule as in Figure 12)",
     sentence=default_ahead_both_without,
-    rule="direction",
+    rule="ours",
 )
 def default_ahead_of_unoptimized(results: Results) -> Judgement:
     judgement = _default_ahead(results, DEFAULT_ON)

@@ -169,9 +169,13 @@ def _judge_path(results: Results, series: str, formula: str) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "without scatter/gather a message of the plan has bsh elements: exactly, in elements, for every pair of GPUs",
+    "without scatter/gather a message of the plan has bsh elements: exactly, in elements, for every pair "
+    "of GPUs. The plan is the list of messages from one stage's t GPUs to the next stage's, for one "
+    "microbatch of GPT-3 forward (backward is its mirror), at t=2 and 8; each GPU sends to the one of its"
+    " own tensor rank",
     "Section 3.2",
     rule="exact",
+    by="counted",
 )
 def pipeline_communication_bsh(results: Results) -> Judgement:
     """With pipeline parallelism, the total amount of communication that needs to be performed between every pair of
@@ -181,7 +185,11 @@ def pipeline_communication_bsh(results: Results) -> Judgement:
     return _judge_path(results, PLAIN, "bsh")
 
 
-@ARTIFACT.claim("by the message plan, exactly: eight messages of the whole tensor at t=8", rule="counted")
+@ARTIFACT.claim(
+    "by construction, by the message plan, exactly: eight messages of the whole tensor at t=8 (GPT-3, one"
+    " microbatch, no scatter/gather)",
+    rule="counted",
+)
 def same_tensors_8_times(results: Results) -> Judgement:
     """This means we are sending the same set of tensors 8 times between corresponding GPUs on adjacent multi-GPU
     servers.
@@ -195,7 +203,10 @@ def same_tensors_8_times(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "exactly these messages at t=2; sent and gathered chunks make up the tensor, each element once", rule="counted"
+    "exactly these messages at t=2; sent and gathered chunks make up the tensor, each element once. The "
+    "messages are 1 to 3 and 2 to 4, of one half of the tensor each ('equal-sized'); that each uses its "
+    "own InfiniBand card is not tested",
+    rule="counted",
 )
 def peers_of_figure_9(results: Results) -> Judgement:
     r"""we can instead split the tensor on the send side into equal-sized chunks, and then only send one chunk to the
@@ -216,7 +227,12 @@ def peers_of_figure_9(results: Results) -> Judgement:
     return holds_if(pairs == {(1, 3), (2, 4)} and whole, text)
 
 
-@ARTIFACT.claim("at t=8 a chunk is exactly one eighth of the tensor (read so, not as one eighth less)", rule="exact")
+@ARTIFACT.claim(
+    "at t=8 a chunk is exactly one eighth of the tensor (read so, not as one eighth less); our reading of"
+    " 'one-eighth smaller'",
+    rule="exact",
+    by="counted",
+)
 def chunk_one_eighth(results: Results) -> Judgement:
     """With 8 tensor-model-parallel ranks, each chunk would be one-eighth smaller."""
     share = results.value("with_t8", PATH) / results.value("without_t8", PATH)
@@ -225,10 +241,12 @@ def chunk_one_eighth(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "with scatter/gather a message of the plan has bsh/t elements: exactly, in elements, for every pair of GPUs",
+    "with scatter/gather a message of the plan has bsh/t elements: exactly, in elements, for every pair "
+    "of GPUs, at t=2 and 8; the total of all pairs is bsh",
     "Section 4.1 (read per pair of GPUs, as bsh is in Section 3.2)",
     sentence=fig_scatter_gather.bytes_reduced_by_t,
     rule="exact",
+    by="counted",
 )
 def scatter_gather_bsh_over_t(results: Results) -> Judgement:
     return _judge_path(results, SCATTERED, "bsh/t")

@@ -40,9 +40,11 @@ ARTIFACT = Artifact(
 
 
 @ARTIFACT.claim(
-    "by construction, in the simulator as in the engine: over the batch sizes, tensor-parallel bytes per sequence and "
-    "data-parallel bytes per iteration are each equal within 5%, at every t",
-    rule="fixed beforehand",
+    "by construction, in the simulator as in the engine: over the batch sizes of Figure 15, "
+    "tensor-parallel bytes per sequence and data-parallel bytes per iteration are each equal, to 1e-9, at"
+    " every t, counted; 'infrequent' has no bound",
+    rule="exact",
+    by="counted",
 )
 def tensor_every_microbatch(results: Results) -> Judgement:
     r"""With larger batch sizes and a microbatch size of 1, data-parallel communication is infrequent; the all-to-all
@@ -58,7 +60,7 @@ def tensor_every_microbatch(results: Results) -> Judgement:
         f"over the batch sizes, tensor-parallel bytes per sequence vary by at most {spreads['tensor']:.1%}, and "
         f"data-parallel bytes per iteration by at most {spreads['data']:.1%}"
     )
-    return holds_if(max(spreads.values()) <= 0.05, text, results.numbers(spread=spreads))
+    return holds_if(max(spreads.values()) <= 1e-9, text, results.numbers(spread=spreads))
 
 
 def shares_inside_and_across(results: Results) -> tuple[list[float], list[float]]:
@@ -69,18 +71,18 @@ def shares_inside_and_across(results: Results) -> tuple[list[float], list[float]
 
 
 def _least_share(results: Results, beyond: int) -> Judgement:
-    """Whether tensor all-reduces take half of an iteration for every t > `beyond`, at all but the smallest batch."""
+    """Whether tensor all-reduces take over half of an iteration for every t > `beyond`, at all but the smallest B."""
     shares = results.shares_of_time(q.TENSOR_TIME, "t")
     larger = [line for B, line in shares.items() if min(shares) != B]
     least = min(share for line in larger for t, share in line.items() if t > beyond)
     numbers = results.numbers(smallest_share=least)
-    return holds_if(least >= 0.5, f"share of the iteration: {listed_by_batch(shares, 't', '{:.0%}')}", numbers)
+    return holds_if(least > 0.5, f"share of the iteration: {listed_by_batch(shares, 't', '{:.0%}')}", numbers)
 
 
 @ARTIFACT.claim(
-    "tensor all-reduces take at least half of the iteration for every t of the figure, at the larger batch sizes (all "
-    "but the smallest)",
-    rule="fixed beforehand",
+    "tensor all-reduces (exposed) take more than half of the iteration for every t of Figure 15, at the "
+    "larger batch sizes (all but the smallest: 128 and 512)",
+    rule="most",
 )
 def tensor_dominates(results: Results) -> Judgement:
     """This all-to-all communication with tensor model parallelism dominates end-to-end training time, especially when
@@ -90,18 +92,19 @@ def tensor_dominates(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "tensor all-reduces take at least half of the iteration for every t > 8, at the larger batch sizes (all but the "
-    "smallest)",
+    "our reading, of what goes across nodes: tensor all-reduces (exposed) take more than half of the "
+    "iteration for every t > 8 of Figure 15, at the larger batch sizes (all but the smallest: 128 and "
+    "512)",
     "Section 5.4.3 (read as: where it goes across nodes)",
     sentence=tensor_dominates,
-    rule="fixed beforehand",
+    rule="most",
 )
 def tensor_dominates_across_nodes(results: Results) -> Judgement:
     return _least_share(results, beyond=results.gpus_per_node)
 
 
 @ARTIFACT.claim(
-    "a larger share of the iteration for every t > 8 than for any t <= 8",
+    "a larger share of the iteration for every t > 8 than for any t <= 8: what tensor all-reduces take in Figure 15",
     "Section 5.4.3 (across nodes)",
     sentence=tensor_dominates,
     rule="direction",
@@ -117,7 +120,7 @@ def especially_across_nodes(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "FLOP/s inside the GEMMs of a transformer layer fall from each t to the next",
+    "FLOP/s inside the GEMMs of a transformer layer fall from each t to the next of Figure 15",
     "Section 5.4.3 (the utilization)",
     rule="direction",
 )

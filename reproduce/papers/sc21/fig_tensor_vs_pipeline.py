@@ -47,9 +47,11 @@ ARTIFACT = Artifact(
 
 
 @ARTIFACT.claim(
-    "t equal to the GPUs of a node, 8 in the paper, is the fastest, at both batch sizes",
+    "t equal to the GPUs of a node, 8 in the paper, is the fastest of Figure 13's five (t, p) with t p = "
+    "64, at both batch sizes (32 and 128); 'consequently' is not tested",
     scales=DIRECTION,
-    papers_points=True,
+    papers_points="as plotted in Figure 13: t equal to the GPUs of a node, 8 in the paper, is the fastest of five, at "
+    "both batch sizes (32 and 128)",
     rule="direction",
 )
 def best_at_node_size(results: Results) -> Judgement:
@@ -63,11 +65,14 @@ def best_at_node_size(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "Figure 13's fastest over its slowest combination at one batch size, the larger of the two: between 1.6 and 2.4; "
-    "more contradicts it, less leaves it open, as the sentence names no figure",
+    "Figure 13's fastest over its slowest combination at one batch size, the larger of the two: between "
+    "1.95 and 2.05 (2x to a tenth, stricter than 'up to' of one digit); more contradicts it, less is too "
+    "near to call, as the sentence names no figure",
     "Section 1",
-    papers_points=True,
-    rule="fixed beforehand",
+    papers_points="as plotted, Figure 13's fastest over its slowest combination at one batch size, the larger of the "
+    "two: between 1.95 and 2.05 (2x to a tenth, stricter than 'up to' of one digit); more contradicts it,"
+    " less is too near to call, as the sentence names no figure",
+    rule="up to",
 )
 def up_to_two_times_lower(results: Results) -> Judgement:
     r"""For example, in our experiments, we found that sub-optimal combinations of tensor and pipeline model parallelism
@@ -77,14 +82,15 @@ def up_to_two_times_lower(results: Results) -> Judgement:
     ratios = {B: max(line.values()) / min(line.values()) for B, line in lines.items()}
     text = f"fastest over slowest combination of t and p, by batch size: {listed(ratios, '{:.2f}')}"
     numbers, most = results.numbers(ratio_b=ratios), max(ratios.values())
-    if most < 1.6:
+    if most < 1.95:
         return Judgement("inconclusive", f"not in Figure 13, and the sentence names no figure; {text}", numbers)
-    return holds_if(most <= 2.4, text, numbers)
+    return holds_if(most <= 2.05, text, numbers)
 
 
 @ARTIFACT.claim(
-    "every t > 8 spends a larger share of its iteration in tensor all-reduces than any t <= 8, and is slower "
-    "than t = 8, at both batch sizes",
+    "every t > 8 spends a larger share of its iteration in tensor all-reduces than any t <= 8, and is "
+    "slower than t = 8, at both batch sizes (Figure 13; 32 and 128). Its cause, that all-reduces are "
+    "expensive, is tested as this share alone",
     rule="direction",
 )
 def tensor_best_within_node(results: Results) -> Judgement:
@@ -109,7 +115,10 @@ def tensor_best_within_node(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "exposed point-to-point communication takes at most 10% of an iteration at every point", rule="fixed beforehand"
+    "exposed point-to-point communication takes at most 10% of an iteration at every point of Figure 13. "
+    "10% is our reading of 'without bottlenecking', chosen before any result, as the width of a point; "
+    "that they are cheaper per byte is not tested",
+    rule="preset width",
 )
 def pipeline_messages_cheap(results: Results) -> Judgement:
     """Pipeline model parallelism, on the other hand, uses much cheaper point-to-point communication that can be
@@ -123,7 +132,7 @@ def pipeline_messages_cheap(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "the executed bubble over compute time falls from each t to the next, at both batch sizes",
+    "the executed bubble over compute time falls from each t to the next, at both batch sizes (Figure 13)",
     "Section 3.2",
     scales=DIRECTION,
     rule="direction",
@@ -136,11 +145,14 @@ def bubble_falls_with_t(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "both ends of the figure, the nearest to isolation that it has, in the paper (2, 32) and (32, 2), are slower than "
-    "its best at both sizes",
+    "both ends of the figure, the nearest to isolation that it has, in the paper (t, p) = (2, 32) and "
+    "(32, 2), are slower than its best at both batch sizes (32 and 128): our reading, since neither is in"
+    " isolation; t=64 alone is paper_claims.tensor_in_isolation",
     "Section 5.4.1 (the figure's ends)",
     scales=DIRECTION,
-    papers_points=True,
+    papers_points="as plotted in Figure 13: both ends of the figure, the nearest to isolation that it has, in the paper"
+    " (t, p) = (2, 32) and (32, 2), are slower than its best at both batch sizes (32 and 128); isolation "
+    "itself is not tested",
     rule="direction",
 )
 def both_in_conjunction(results: Results) -> Judgement:
@@ -180,11 +192,12 @@ def bubble_in_terms_of_t(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "the bytes that a GPU sends for tensor and for pipeline parallelism, together, rise from each t to the next, at "
-    "both batch sizes; counted",
+    "the bytes that a GPU sends for tensor and for pipeline parallelism, together, rise from each t to "
+    "the next, at both batch sizes; counted",
     "Section 3.2 (the amount)",
     scales=DIRECTION,
     rule="direction",
+    by="counted",
 )
 def communication_rises_with_t(results: Results) -> Judgement:
     """Consequently, we see that tensor model parallelism increases the amount of communication between devices."""
@@ -195,8 +208,9 @@ def communication_rises_with_t(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "where m = p (p=32, B=32) the bubble takes at least a quarter of the iteration, and the fastest combination at "
-    "either batch size has m of at least 4p (numbers of ours for 'significant' and 'reasonable')",
+    "where m = p (p=32, B=32) the bubble takes at least a quarter of the iteration, and the fastest "
+    "combination at either batch size has m of at least 4p (numbers of ours for 'significant' and "
+    "'reasonable')",
     "Section 5.4.1 (the bubble)",
     rule="ours",
 )
@@ -227,7 +241,9 @@ size_claim(
 
 
 @ARTIFACT.claim(
-    "eq. (2), rounded to the digits printed, and the same as in the caption", fidelity="derived", rule="rounding"
+    "eq. (2), rounded to the digits printed, and the same as in the caption: 160.5 to 161.5 billion",
+    fidelity="derived",
+    rule="rounding",
 )
 def model_size_in_text(results: Results) -> Judgement:
     """to train a 161-billion-parameter GPT model (32 transformer layers to support pipeline-parallel size of 32, 128

@@ -88,7 +88,11 @@ def set_with_these() -> Mapping[str, float]:
     return {name: p.value for name, p in parameters if ID in p.set_with or SECTION in p.source}
 
 
-TOLERANCE = "within a factor of 2 of {printed}, since the paper defines neither the bytes nor the time"
+TOLERANCE = (
+    "within a factor of 2 of {printed}, since the paper defines neither the bytes nor the time: our "
+    "reading of both, so "
+    "that this tests an order of magnitude alone; the factor was chosen before any result"
+)
 
 
 def notes(results: Results) -> tuple[str, ...]:
@@ -142,7 +146,7 @@ def _compare(results: Results, key: str) -> tuple[float, float, float, dict[str,
 @ARTIFACT.claim(
     TOLERANCE.format(printed="892 GB/s"),
     "Section 5.9 (pipeline; Section 1 has the same number)",
-    rule="fixed beforehand",
+    rule="preset width",
 )
 def pipeline_bisection(results: Results) -> Judgement:
     """On the trillion-parameter model with 3072 GPUs, we observed that the effective bisection bandwidth of
@@ -159,10 +163,10 @@ def pipeline_bisection(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    f"{TOLERANCE.format(printed='12.9 TB/s')}; inconclusive where the simulator's bandwidth was set with it",
+    TOLERANCE.format(printed="12.9 TB/s"),
     "Section 5.9 (data parallelism; Section 1 rounds to 13 TB/s)",
     sentence=pipeline_bisection,
-    rule="fixed beforehand",
+    rule="preset width",
     set_with=("allreduce_hca_bandwidth",),
 )
 def data_bisection(results: Results) -> Judgement:

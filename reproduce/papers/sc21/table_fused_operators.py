@@ -20,7 +20,18 @@ if TYPE_CHECKING:
 
 ID = "table_fused_operators"
 GPT_3, LARGER = "GPT-3 175B", "530B"
-TOLERANCE = "the gain within {points} percentage points, both levels within 5%; assumed configuration: none is printed"
+GAIN = (
+    "fused over unfused throughput, less 1: the gain within {points} percentage points of {printed}%; "
+    "assumed configuration: "
+    "none is printed. The width was chosen before any result, about a quarter of the gain; rounding is narrower than a "
+    "ratio of two simulations is sure to"
+)
+LEVELS = (
+    "throughput per GPU unfused and fused: both levels within 5%, of {first} and {second} teraFLOP/s; "
+    "assumed configuration: "
+    "none is printed. 5% was chosen before any result, as half of what reproduces a point; rounding is narrower than a "
+    "simulation is sure to"
+)
 LEVEL = 0.05
 STEP = "training step"
 OPERATORS = ("causal_softmax", "masked_softmax", "attention_dropout", "bias_gelu", "bias_dropout_add")
@@ -165,7 +176,7 @@ ARTIFACT = Artifact(
 
 
 def _gain(results: Results, model: str, stated: float, slack: float) -> Judgement:
-    """Judge the gain by fusion, within `slack`, and the throughputs before and after it.
+    """Judge the gain by fusion, within `slack`.
 
     Of a step at another size it says what was measured there, which neither holds nor contradicts the paper's number.
     """
@@ -183,17 +194,25 @@ def _gain(results: Results, model: str, stated: float, slack: float) -> Judgemen
         return Judgement("not testable here", text, results.numbers(gain_at_another_size=after / before - 1))
     ours, paper = (read(model, q.THROUGHPUT, "fused") for read in (results.series, results.paper_series))
     gain, theirs = (values[True] / values[False] - 1 for values in (ours, paper))
+    text = f"{gain:+.1%}, the paper's levels {theirs:+.1%}"
+    numbers = results.numbers(gain=gain) | numbers_of("paper", paper_gain=theirs)
+    return holds_if(abs(gain - stated) <= slack, text, numbers)
+
+
+def _levels(results: Results, model: str) -> Judgement:
+    """Judge the throughputs before and after fusion."""
+    ours, paper = (read(model, q.THROUGHPUT, "fused") for read in (results.series, results.paper_series))
     off = {fused: value / paper[fused] - 1 for fused, value in ours.items()}
     text = (
-        f"{gain:+.1%}, from {ours[False] / 1e12:.1f} to {ours[True] / 1e12:.1f} teraFLOP/s per GPU "
-        f"({off[False]:+.1%} and {off[True]:+.1%} of the paper's, whose gain is {theirs:+.1%})"
+        f"{ours[False] / 1e12:.1f} and {ours[True] / 1e12:.1f} teraFLOP/s per GPU ({off[False]:+.1%} and "
+        f"{off[True]:+.1%} "
+        "of the paper's)"
     )
-    numbers = results.numbers(gain=gain, unfused_off=off[False], fused_off=off[True])
-    numbers |= numbers_of("paper", paper_gain=theirs)
-    return holds_if(abs(gain - stated) <= slack and max(map(abs, off.values())) <= LEVEL, text, numbers)
+    numbers = results.numbers(unfused_off=off[False], fused_off=off[True])
+    return holds_if(max(map(abs, off.values())) <= LEVEL, text, numbers)
 
 
-@ARTIFACT.claim(TOLERANCE.format(points=5), rule="fixed beforehand", scales=(PAPER, GPU))
+@ARTIFACT.claim(GAIN.format(points=5, printed=19), "Section 5.8 (the gain)", rule="preset width", scales=(PAPER, GPU))
 def fusion_175b(results: Results) -> Judgement:
     r"""For the GPT-3 model (175 billion parameters), throughput increased by 19\% with fusion (113 teraFLOP/s per GPU
     to 135 teraFLOP/s per GPU).
@@ -201,9 +220,19 @@ def fusion_175b(results: Results) -> Judgement:
     return _gain(results, GPT_3, 0.19, 0.05)
 
 
-@ARTIFACT.claim(TOLERANCE.format(points=3), rule="fixed beforehand", scales=(PAPER, GPU))
+@ARTIFACT.claim(LEVELS.format(first=113, second=135), sentence=fusion_175b, rule="preset width")
+def fusion_175b_levels(results: Results) -> Judgement:
+    return _levels(results, GPT_3)
+
+
+@ARTIFACT.claim(GAIN.format(points=3, printed=11), "Section 5.8 (the gain)", rule="preset width", scales=(PAPER, GPU))
 def fusion_530b(results: Results) -> Judgement:
     r"""For the larger GPT model with 530 billion parameters (model configuration in Figure~\ref{fig:megatron_scaling}),
     throughput increased by 11\% (133 teraFLOP/s per GPU to 148 teraFLOP/s per GPU).
     """
     return _gain(results, LARGER, 0.11, 0.03)
+
+
+@ARTIFACT.claim(LEVELS.format(first=133, second=148), sentence=fusion_530b, rule="preset width")
+def fusion_530b_levels(results: Results) -> Judgement:
+    return _levels(results, LARGER)

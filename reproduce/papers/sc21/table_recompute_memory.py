@@ -110,10 +110,12 @@ def _judge_few(results: Results, metric: str, how: str) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "l/c at the formula's optimum, to the nearest whole layer, is 1 or 2 for more than half of Table 1's models with "
-    "more than 2 layers in a model chunk",
+    "l/c at the formula's optimum, to the nearest whole layer, is 1 or 2 for more than half of Table 1's "
+    "models with more than 2 layers in a model chunk (c = sqrt(l A_intermediate / A_input), both sizes "
+    "counted)",
     "Section 3.5 (by its formula)",
     rule="most",
+    by="counted",
 )
 def every_1_or_2_by_formula(results: Results) -> Judgement:
     """For most cases, checkpointing every 1 or 2 transformer layers is optimal."""
@@ -121,11 +123,13 @@ def every_1_or_2_by_formula(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "the lowest simulated peak memory is at 1 or 2 layers per checkpoint for more than half of Table 1's models with "
-    "more than 2 layers in a model chunk",
+    "the lowest simulated peak memory is at 1 or 2 layers per checkpoint for more than half of Table 1's "
+    "models with more than 2 layers in a model chunk, as the memory model counts it, which has one size "
+    "for each tensor; our reading of 'optimal'",
     "Section 3.5 (by simulated memory)",
     sentence=every_1_or_2_by_formula,
     rule="most",
+    by="counted",
 )
 def every_1_or_2_simulated(results: Results) -> Judgement:
     return _judge_few(results, BEST, "by the simulated peak of the fullest GPU")
@@ -143,24 +147,28 @@ def checkpoints_and_throughput(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "peak memory varies by more than 1% over the number of checkpoints, in at least one model of Table 1",
+    "'impacts memory footprint': peak memory varies by more than 2% over the number of checkpoints, in at"
+    " least one model of Table 1; 2% is what 'no impact' would allow",
     "Section 3.5 (the memory)",
     sentence=checkpoints_and_throughput,
-    rule="fixed beforehand",
+    rule="negligible",
 )
 def checkpoints_and_memory(results: Results) -> Judgement:
     best, worst = (results.by_label(metric) for metric in (BEST_PEAK, WORST_PEAK))
     changes = {model: worst[model] / best[model] - 1 for model in best}
     most = argmax(changes)
     text = f"peak memory varies by up to {changes[most]:.0%} ({most}) over the number of checkpoints"
-    return holds_if(changes[most] > 0.01, text, results.numbers(memory_spread=changes[most]))
+    return holds_if(changes[most] > 0.02, text, results.numbers(memory_spread=changes[most]))
 
 
 @ARTIFACT.claim(
-    "for one microbatch of each of Table 1's model chunks, at the formula's c: all activations that the simulator "
-    "counts (kept inputs, and what the backward pass of the recomputed layers has at once) within 10% of the formula",
+    "for one microbatch of each of Table 1's model chunks, at the formula's c: all activations that the "
+    "simulator counts (kept inputs, and what the backward pass of the recomputed layers has at once) "
+    "within 10% of the formula; the sentence gives an equality, its c and l/c whole numbers: our reading "
+    "is 10%",
     "Section 3.5 (the total)",
     rule="reproduced",
+    by="counted",
 )
 def total_memory(results: Results) -> Judgement:
     r"""If a model stage has $l$ layers, and if $c$ is the number of checkpoints, the total memory footprint is going to
@@ -179,7 +187,9 @@ def total_memory(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "a layer's intermediate activations at least 5 times its input, in every model", rule="fixed beforehand"
+    "a layer's intermediate activations, as counted, at least 10 times its input, in every model",
+    rule="much larger",
+    by="counted",
 )
 def intermediate_much_larger(results: Results) -> Judgement:
     """stashing only the input activations for a given pipeline stage, as opposed to the entire set of intermediate
@@ -189,10 +199,14 @@ def intermediate_much_larger(results: Results) -> Judgement:
     ratios = {model: intermediate[model] / kept[model] for model in kept}
     least, most = min(ratios.values()), max(ratios.values())
     text = f"a layer's intermediate activations are {least:.0f} to {most:.0f} times its input"
-    return holds_if(least >= 5.0, text, results.numbers(smallest_ratio=least))
+    return holds_if(least >= 10.0, text, results.numbers(smallest_ratio=least))
 
 
-@ARTIFACT.claim("without it no model of Table 1 with p > 1 fits, in its configuration", rule="counted")
+@ARTIFACT.claim(
+    "without it no model of Table 1 with p > 1 fits, in its configuration; 'reasonably large' is read as p > 1",
+    rule="counted",
+    by="simulated",
+)
 def recomputation_required(results: Results) -> Judgement:
     """Activation recomputation is required to train reasonably large models with pipeline parallelism to keep memory
     footprint acceptably low.

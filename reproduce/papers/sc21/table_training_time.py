@@ -96,44 +96,79 @@ ARTIFACT = Artifact(
 )
 
 
+def _printed_days(results: Results, key: str, said: int) -> Judgement:
+    theirs = results.value(key, THEIRS)
+    text = f"{theirs:.1f} days with the paper's throughput by eq. (4)"
+    return consistent_if(abs(theirs - said) <= 0.5, text, numbers_of("derived", "d", **{THEIRS: theirs}))
+
+
 def _days(results: Results, key: str, said: int) -> Judgement:
-    theirs, ours, exact = (results.value(key, name) for name in (THEIRS, OURS, OURS_EXACT))
-    text = (
-        f"{theirs:.1f} days with the paper's throughput by eq. (4); with ours {ours:.1f} by eq. (4) and {exact:.1f} by "
-        "eq. (3)"
-    )
-    numbers = numbers_of("derived", "d", **{THEIRS: theirs}) | results.numbers("d", **{OURS: ours, OURS_EXACT: exact})
+    ours, exact = (results.value(key, name) for name in (OURS, OURS_EXACT))
+    text = f"with our throughput {ours:.1f} days by eq. (4) and {exact:.1f} by eq. (3)"
     if key == GPT_3:
         text += "; how the paper's run was configured is not stated, ours is an assumption"
-    if round(theirs) != said:
-        return Judgement("paper inconsistent", text, numbers)
-    return holds_if(abs(ours / said - 1) <= RELATIVE, text, numbers)
+    return holds_if(abs(ours / said - 1) <= RELATIVE, text, results.numbers("d", **{OURS: ours, OURS_EXACT: exact}))
 
 
 @ARTIFACT.claim(
-    "8TP/(nX): with the paper's throughput 34 days as rounded, with ours within 5%", rule="fixed beforehand"
+    "8TP/(nX) with the paper's X = 140 teraFLOP/s, n = 1024, P = 174.6e9 by eq. (2) and T = 300 billion "
+    "tokens: 34 days as "
+    "rounded, 33.5 to 34.5",
+    "Section 5.1 (by its numbers)",
+    fidelity="derived",
+    rule="rounding",
 )
-def gpt_3_in_34_days(results: Results) -> Judgement:
+def gpt_3_in_34_days_by_eq_4(results: Results) -> Judgement:
     """On $n=1024$ A100 GPUs using batch size 1536, we achieve $X=140$ teraFLOP/s per GPU. As a result, the time
     required to train this model is 34 days.
     """
+    return _printed_days(results, GPT_3, 34)
+
+
+@ARTIFACT.claim(
+    "8TP/(nX) with our simulated X, n = 1024, P = 174.6e9 by eq. (2) and T = 300 billion tokens is "
+    "within 5% of 34 days. 5% was "
+    "chosen before any result, as half of what reproduces a point; rounding is narrower than a simulation is sure to",
+    "Section 5.1",
+    sentence=gpt_3_in_34_days_by_eq_4,
+    rule="preset width",
+)
+def gpt_3_in_34_days(results: Results) -> Judgement:
     return _days(results, GPT_3, 34)
 
 
 @ARTIFACT.claim(
-    "8TP/(nX): with the paper's throughput 84 days as rounded, with ours within 5%", rule="fixed beforehand"
+    "8TP/(nX) with the paper's X = 163 teraFLOP/s, n = 3072, P = 1.008e12 by eq. (2) and T = 450 billion "
+    "tokens: 84 days as "
+    "rounded, 83.5 to 84.5",
+    "Section 5.1 (by its numbers)",
+    fidelity="derived",
+    rule="rounding",
 )
-def trillion_in_84_days(results: Results) -> Judgement:
+def trillion_in_84_days_by_eq_4(results: Results) -> Judgement:
     """With 3072 A100 GPUs, we can achieve a per-GPU throughput of 163 teraFLOP/s, and end-to-end training time of 84
     days.
     """
+    return _printed_days(results, TRILLION, 84)
+
+
+@ARTIFACT.claim(
+    "8TP/(nX) with our simulated X, n = 3072, P = 1.008e12 by eq. (2) and T = 450 billion tokens is "
+    "within 5% of 84 days. 5% was "
+    "chosen before any result, as half of what reproduces a point; rounding is narrower than a simulation is sure to",
+    "Section 5.1",
+    sentence=trillion_in_84_days_by_eq_4,
+    rule="preset width",
+)
+def trillion_in_84_days(results: Results) -> Judgement:
     return _days(results, TRILLION, 84)
 
 
 @ARTIFACT.claim(
-    "8TP/(nX) is 3 months of 30.4 days as rounded, with our throughput and 450 billion tokens",
+    "8TP/(nX) with our simulated X, T = 450 billion tokens, P = 1.008e12 (eq. 2) and n = 3072 is 2.7 to "
+    "3.3 months of 30.4 days",
     "Section 1; so Sections 6 and 7",
-    rule="rounding",
+    rule="about",
 )
 def about_3_months(results: Results) -> Judgement:
     r"""This throughput facilitates practical training times: we estimate end-to-end training of this model to take
@@ -142,14 +177,14 @@ def about_3_months(results: Results) -> Judgement:
     months = results.value(TRILLION, OURS) / MONTH_D
     exact = results.value(TRILLION, OURS_EXACT) / MONTH_D
     text = f"{months:.2f} months by eq. (4) with our throughput, {exact:.2f} by eq. (3)"
-    return holds_if(round(months) == 3, text, results.numbers("d", time=months * MONTH_D))
+    return holds_if(2.7 <= months <= 3.3, text, results.numbers("d", time=months * MONTH_D))
 
 
 @ARTIFACT.claim(
-    "40 months as rounded to one digit (35 to 45), by the paper's eq. (4) with P = 1e12, for 450 billion tokens",
+    "36 to 44 months, by the paper's eq. (4), 8TP/(nX) with nX = 37.6 petaFLOP/s, P = 1e12 and T = 450 billion tokens",
     "Section 6",
     fidelity="derived",
-    rule="rounding",
+    rule="about",
 )
 def about_40_months(results: Results) -> Judgement:
     """an aggregate throughput of 37.6 petaFLOP/s would take about 40 months to train an equivalently-sized model."""
@@ -163,12 +198,13 @@ def about_40_months(results: Results) -> Judgement:
     months = {name: value / MONTH_D for name, value in days.items()}
     text = f"months at 37.6 petaFLOP/s for 450 billion tokens: {listed(months, '{:.1f}')}"
     return consistent_if(
-        35 <= months["P = 1e12"] < 45, text, numbers_of("derived", "d", time_=dict(enumerate(days.values())))
+        36 <= months["P = 1e12"] <= 44, text, numbers_of("derived", "d", time_=dict(enumerate(days.values())))
     )
 
 
 @ARTIFACT.claim(
-    "at least ten times larger, for all ten models of Table 1 (a number of ours for the sign)",
+    "at least ten times larger, for all ten models of Table 1 (a number of ours for the sign): the "
+    "smallest of the three ratios over the models counts",
     fidelity="derived",
     rule="much larger",
 )

@@ -77,7 +77,11 @@ def _near(results: Results, metric: q.Quantity, said: float, show: str, factor: 
 
 
 @ARTIFACT.claim(
-    "Table 1's largest run within 5% of 502 petaFLOP/s", "Abstract; so Sections 1 and 7", rule="fixed beforehand"
+    "Table 1's largest run within 5% of 502 petaFLOP/s (n times the simulated throughput by eq. 3). 5% "
+    "was chosen before any result, as half of what reproduces a point; the number's own rounding, 0.1%, "
+    "is narrower than any simulation is sure to",
+    "Abstract; so Sections 1 and 7",
+    rule="preset width",
 )
 def aggregate_502_petaflops(results: Results) -> Judgement:
     r"""Our approach allows us to perform training iterations on a model with 1 trillion parameters at 502 petaFLOP/s on
@@ -95,17 +99,23 @@ def _shares(results: Results, said: dict[int, float]) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "Table 1's largest run within 2 percentage points of 52% of the peak",
+    "Table 1's largest run within 2 percentage points of 52% of the peak of 312 teraFLOP/s. 2 points, 4% "
+    "of the number, were chosen before any result; its rounding, half a point, is narrower than a "
+    "simulation is sure to",
     "Abstract (the share of peak); so Section 1",
     sentence=aggregate_502_petaflops,
-    rule="fixed beforehand",
+    rule="preset width",
 )
 def share_of_peak_52_percent(results: Results) -> Judgement:
     return _shares(results, {LARGEST: 0.52})
 
 
 @ARTIFACT.claim(
-    "Table 1's largest run within 5% of 163 teraFLOP/s per GPU", "Section 1 (the throughput)", rule="fixed beforehand"
+    "Table 1's largest run within 5% of 163 teraFLOP/s per GPU. 5% was chosen before any result, as half "
+    "of what reproduces a point; the number's own rounding, 0.3%, is narrower than any simulation is sure"
+    " to",
+    "Section 1 (the throughput)",
+    rule="preset width",
 )
 def throughput_163_teraflops(results: Results) -> Judgement:
     r"""In our experiments, we demonstrate close to linear scaling to 3072 A100 GPUs, with an achieved end-to-end
@@ -116,21 +126,28 @@ def throughput_163_teraflops(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "throughput per GPU of Table 1's largest run at least 90% of the smallest's",
+    "'close to linear scaling': in every row of Table 1 throughput per GPU is at least 90% of the "
+    "smallest model's. 10% below, as 'close to' has it; more than linear, which Section 5.1 claims, is "
+    "not held against it. Between the ends no fall below is allowed, either",
     "Section 1 (the scaling)",
     sentence=throughput_163_teraflops,
-    rule="fixed beforehand",
+    rule="preset width",
 )
 def close_to_linear(results: Results) -> Judgement:
-    smallest, largest = _ends(results.by_label(q.THROUGHPUT))
-    share = largest / smallest
-    text = f"aggregate throughput on 3072 GPUs is {share:.0%} of 96 times that on 32 (each with its own model)"
-    return holds_if(share >= 0.90, text, results.numbers(share_of_linear=share))
+    values = results.by_label(q.THROUGHPUT)
+    smallest, largest = _ends(values)
+    shares = {model: value / smallest for model, value in values.items()}
+    text = f"throughput per GPU over the smallest model's: {listed(shares, '{:.0%}')}"
+    numbers = results.numbers(share_of_linear=largest / smallest, smallest_share=min(shares.values()))
+    return holds_if(min(shares.values()) >= 0.90, text, numbers)
 
 
 @ARTIFACT.claim(
-    "throughput per GPU of the largest run above the smallest's; between these ends it may fall",
-    papers_points=True,
+    "'super-linear', of the ends 32 and 3072 GPUs: throughput per GPU of the largest run above the "
+    "smallest's; between these ends it may fall, as it does in Table 1. The reasons: "
+    "larger_matrix_multiplications, communication_does_not_rise",
+    papers_points="as printed in Table 1, of the ends 32 and 3072 GPUs: throughput per GPU of the largest run above the"
+    " smallest's; between these ends it may fall",
     rule="direction",
 )
 def super_linear(results: Results) -> Judgement:
@@ -146,7 +163,8 @@ def super_linear(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "FLOP/s inside the GEMMs of a layer are higher for the largest model than for the smallest",
+    "FLOP/s inside the GEMMs of a layer are higher for the largest model than for the smallest, the two "
+    "ends of Table 1",
     "Section 5.1 (the reason)",
     sentence=super_linear,
     rule="direction",
@@ -159,11 +177,12 @@ def larger_matrix_multiplications(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "exposed communication (tensor, pipeline, data) over the rest of computation: for the largest model at most 5 "
-    "percentage points above that of the smallest, the two ends of the scaling",
+    "'without significant increase': exposed communication (tensor, pipeline, data) over the rest of "
+    "computation: for the largest model at most 2 percentage points above that of the smallest, the two "
+    "ends of the scaling; 2 points are our reading of a ratio's 2%",
     "Section 5.1 (the communication)",
     sentence=super_linear,
-    rule="fixed beforehand",
+    rule="negligible",
 )
 def communication_does_not_rise(results: Results) -> Judgement:
     shares = {}
@@ -177,13 +196,17 @@ def communication_does_not_rise(results: Results) -> Judgement:
         f"communication over computation by model: {listed(shares, '{:.0%}')}; from {first}, the first with t = 8, it "
         f"{'falls' if largest < shares[first] else 'rises'} to the largest"
     )
-    return holds_if(largest - smallest <= 0.05, text, results.numbers(rise=largest - smallest))
+    return holds_if(largest - smallest <= 0.02, text, results.numbers(rise=largest - smallest))
 
 
 @ARTIFACT.claim(
-    "the largest and the smallest run of Table 1, both within 2 percentage points of the share printed",
-    papers_points=True,
-    rule="fixed beforehand",
+    "the largest and the smallest run of Table 1, both within 2 percentage points of the share printed. 2"
+    " points, 4% of the numbers, were chosen before any result; their rounding, half a point, is narrower"
+    " than a simulation is sure to",
+    papers_points="as printed in Table 1: the largest and the smallest run, throughput by eq. (3) over 312 teraFLOP/s, "
+    "both within 2 percentage points of the share printed. The width is that of the simulated claim; the "
+    "row itself prints 52% and 44%",
+    rule="preset width",
 )
 def shares_of_peak_52_and_44(results: Results) -> Judgement:
     r"""We achieve 52\% of peak device throughput for the largest model, and 44\% of peak device throughput for the
@@ -193,9 +216,11 @@ def shares_of_peak_52_and_44(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "every row with p > 1 has v > 1, in the script that the authors published; the paper does not print v",
+    "'we use the interleaved schedule', of Table 1: every row with p > 1 has v > 1, in the script that "
+    "the authors published; the paper does not print v",
     fidelity="derived",
     rule="counted",
+    by="counted",
 )
 def interleaved_everywhere(results: Results) -> Judgement:
     """In particular, we use the interleaved pipeline schedule with the scatter/gather optimization enabled."""
@@ -208,7 +233,13 @@ def interleaved_everywhere(results: Results) -> Judgement:
     return holds_if(not without, text)
 
 
-@ARTIFACT.claim("B and n: neither falls from one row of the table to the next", fidelity="derived", rule="direction")
+@ARTIFACT.claim(
+    "Table 1 as printed, 'also increase' read as 'does not decrease': B and n: neither falls from one row"
+    " of the table to the next",
+    fidelity="derived",
+    rule="direction",
+    by="paper",
+)
 def batch_and_gpus_grow(results: Results) -> Judgement:
     """As the model size increases, we also increase the batch size ($B$) and the number of GPUs ($n$)."""
     smaller = [
@@ -226,6 +257,7 @@ def batch_and_gpus_grow(results: Results) -> Judgement:
     "Section 5",
     fidelity="derived",
     rule="rounding",
+    by="paper",
 )
 def aggregate_is_the_product(results: Results) -> Judgement:
     """Aggregate throughput can be computed by multiplying with the number of GPUs used."""
@@ -241,8 +273,9 @@ def aggregate_is_the_product(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "eq. (2) gives the size printed in every row (rounded or cut off), 1 to 2 billion in the first, a trillion, "
-    "rounded, in the last",
+    "eq. (2) gives the size printed in every row (rounded or cut off), 1 to 2 billion in the first, a "
+    "trillion, rounded, in the last; cut off is allowed since the paper prints 5.87 as 5.9 but 1.65 as "
+    "1.7: our reading",
     "Table 1, caption",
     fidelity="derived",
     rule="rounding",
@@ -258,8 +291,9 @@ def one_billion_to_one_trillion(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "as simulated, in every row of Table 1, GEMMs take more than half of the computing time of the layers (forward, "
-    "recomputation, backward, without tensor all-reduces); other kernels are bound by memory",
+    "as simulated, in every row of Table 1, GEMMs take more than half of the computing time of the layers"
+    " (forward, recomputation, backward, without tensor all-reduces); other kernels are bound by memory; "
+    "that GEMMs are bound by compute is our reading; 'efficient implementations' is not tested",
     "Section 1 (the kernels); so Section 6",
     rule="most",
 )
@@ -281,10 +315,12 @@ def mostly_compute_bound(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "bytes, counted: in every row of Table 1 more than half of what a GPU sends is sent in all-reduces (tensor, data, "
-    "tied embedding) and not between stages",
+    "bytes, counted: in every row of Table 1 more than half of what a GPU sends is sent in all-reduces "
+    "(tensor, data, tied embedding) and not between stages; that the topology makes them efficient is not"
+    " tested",
     "Section 5 (the pattern)",
     rule="most",
+    by="counted",
 )
 def all_reduce_dominant(results: Results) -> Judgement:
     """This topology allows efficient all-reduce communication (dominant communication pattern in deep learning

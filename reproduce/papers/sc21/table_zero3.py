@@ -132,9 +132,11 @@ def _near(results: Results, doubling: int, said: Mapping[str, float], slack: flo
 
 
 @ARTIFACT.claim(
-    "PTD-P's throughput over ZeRO-3's, less 1: both within 5 percentage points, at the fewest GPUs (530B: 560 for "
-    "PTD-P, 640 for ZeRO-3)",
-    rule="fixed beforehand",
+    "PTD-P's throughput over ZeRO-3's, less 1: both within 5 percentage points, at the fewest GPUs (530B:"
+    " 560 for PTD-P, 640 for ZeRO-3), as Table 2 has them. 5 points were chosen before any result, as "
+    "half of what reproduces a point; rounding (half a point) is narrower than a ratio of two simulations"
+    " is sure to",
+    rule="preset width",
 )
 def fewest_gpus_6_and_24_percent(results: Results) -> Judgement:
     r"""With fewer GPUs and a microbatch size of 4, PTD-P results in $6\%$ and $24\%$ higher throughput for the 175- and
@@ -144,23 +146,26 @@ def fewest_gpus_6_and_24_percent(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "PTD-P's throughput over ZeRO-3's, less 1: both within 10 percentage points, at 768 and 1120 GPUs (the reason: "
-    "fig_zero3.less_cross_node_communication)",
+    "PTD-P's throughput over ZeRO-3's, less 1: both 65% to 75% (70% read as a number of one digit, in "
+    "tens), at 768 and 1120 GPUs (the reason: fig_zero3.less_cross_node_communication)",
     "Section 5.2; so Section 1",
-    papers_points=True,
-    rule="fixed beforehand",
+    papers_points="Table 2 as printed: PTD-P's throughput over ZeRO-3's, less 1: both 65% to 75% (70% read as a number "
+    "of one digit, in tens), at 768 and 1120 GPUs; the reason is not tested",
+    rule="rounding",
 )
 def doubled_gpus_70_percent(results: Results) -> Judgement:
     r"""For example, by doubling the number of GPUs (keeping the batch size the same), PTD-P outperforms ZeRO-3 by
     $70\%$ for both models due to less cross-node communication.
     """
-    return _near(results, 1, dict.fromkeys(MODELS, 0.70), 0.10)
+    return _near(results, 1, dict.fromkeys(MODELS, 0.70), 0.05)
 
 
 @ARTIFACT.claim(
-    "ZeRO-3 with 530B and b=4, as simulated: out of memory on 560 GPUs, and not on 640",
+    "ZeRO-3 with 530B and b=4, as simulated: out of memory on 560 GPUs, and not on 640; that the batch "
+    "was raised for it is the paper's account and not tested",
     "Table 2, caption",
     rule="counted",
+    by="simulated",
 )
 def did_not_fit_on_560(results: Results) -> Judgement:
     """The 530-billion-parameter GPT model did not fit on 560 GPUs when using a microbatch size of 4 with ZeRO-3, so we
@@ -181,7 +186,7 @@ def did_not_fit_on_560(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "weights, gradients and optimizer states of 175B and 530B each exceed 8 x 80 GB",
+    "weights, gradients and optimizer states of 175B and 530B each exceed 8 x 80 GB (16 bytes a parameter)",
     "Section 1",
     fidelity="derived",
     rule="counted",

@@ -13,7 +13,9 @@ from reproduce.experiment.results import Results, numbers_of
 from reproduce.experiment.sweep import Level
 
 SIZES = ("layers", "hidden", "heads", "seq", "vocab")
-TOLERANCE = "the number of parameters printed is eq. (2), rounded or cut off to the digits printed"
+TOLERANCE = (
+    "the number of parameters printed is eq. (2), rounded or cut off to the digits printed; cut off is our reading"
+)
 ABOUT = "eq. (2) is within 10% of each number printed, as '~' says"
 GPT_3 = "fig_interleaved"  # whose entry in `published.json` has the 175-billion model
 

@@ -52,7 +52,7 @@ def test_every_claim_that_can_be_tested_names_the_rule_of_its_bounds(id):
     artifact = catalog.load(id)
     for claim in artifact.claims:
         assert claim.rule or claim.tolerance is None, claim.id
-        assert (claim.rule == "fixed beforehand") <= (artifact.paper == FIRST), claim.id
+        assert (claim.rule == "preset width") <= (artifact.paper == FIRST), claim.id
         assert claim.tested_as.endswith(".")
 
 

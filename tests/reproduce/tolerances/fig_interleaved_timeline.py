@@ -128,7 +128,7 @@ EDGES = {
         neighbour_messages=at(lambda point: point.v, v=4),
     ),
     "interleaved_communication_in_total": within(
-        "within 10% of v times as many, at every size",
+        "within 10% of v times as many as 1F1B",
         2,
         0.2,
         messages=lambda point, x: x if (point.p, point.m, point.v) == (4, 8, 2) else point.v,

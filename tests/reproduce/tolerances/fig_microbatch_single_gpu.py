@@ -4,7 +4,7 @@ from tests.reproduce.tolerances.edges import between
 
 EDGES = {
     "up_to_1_3_times": between(
-        "between 1.2 and 1.4", 1.2, 1.4, model_throughput_per_gpu=lambda point, x: {1: 1, 8: x}.get(point.b, 0.9)
+        "is 1.25 to 1.35", 1.25, 1.35, model_throughput_per_gpu=lambda point, x: {1: 1, 8: x}.get(point.b, 0.9)
     ),
     "a_billion_parameters": between(
         "rounds to one billion",

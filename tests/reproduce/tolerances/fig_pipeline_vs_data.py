@@ -9,7 +9,7 @@ ROWS = "reproduce.experiment.published.rows"
 
 EDGES = {
     "throughput_falls_with_p": falls(
-        "falls from each p to the next, at both batch sizes", "throughput_per_gpu", "p", SIZES, batches=BATCHES
+        "falls from each p to the next", "throughput_per_gpu", "p", SIZES, batches=BATCHES
     ),
     "matches_analytical_model": [
         *rises(
@@ -31,7 +31,7 @@ EDGES = {
     ],
     "larger_batch_faster": [
         above(
-            "higher with the larger batch size for every (p, d)",
+            "is higher with the larger batch size",
             1.0,
             tie=False,
             throughput_per_gpu=lambda point, x, p=p: 1.0 if point.B == 32 else x if point.p == p else 2.0,

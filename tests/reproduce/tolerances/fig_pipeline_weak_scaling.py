@@ -12,7 +12,7 @@ def size(model):
 EDGES = {
     "higher_batch_scales_better": [
         above(
-            "throughput at the largest p over that at p=1 is higher with the larger batch size",
+            "is higher with the larger batch size",
             0.5,
             tie=False,
             throughput_per_gpu=lambda point, x: {1: 1.0, 8: x if point.B == 128 else 0.5}.get(point.p, point.B / 128),

@@ -20,9 +20,9 @@ EDGES = {
         edge
         for B in (1, FITS)
         for edge in between(
-            "the largest loss over the batch sizes that fit both ways is between 28% and 38%",
-            1 - 0.38,
-            1 - 0.28,
+            "is 32.5% to 33.5%",
+            1 - 0.335,
+            1 - 0.325,
             sequences_per_s=at(series=WITH, B=B),
             out=lambda point, x: too_large(point),
         )
@@ -42,9 +42,9 @@ EDGES = {
     ],
     "up_to_two_times_higher": [
         *between(
-            "between 1.6 and 2.4",
-            1.6,
-            2.4,
+            "between 1.95 and 2.05",
+            1.95,
+            2.05,
             tie=True,
             sequences_per_s=at(
                 lambda point: 1.0 if point.series == WITHOUT and point.B == FITS else 0.5, series=WITH, B=256

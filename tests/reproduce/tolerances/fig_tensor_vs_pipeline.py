@@ -32,14 +32,14 @@ def fastest(B, other):
 
 EDGES = {
     "best_at_node_size": [
-        above("8 in the paper, is the fastest, at both batch sizes", 1.0, throughput_per_gpu=fastest(B, t))
+        above("8 in the paper, is the fastest", 1.0, throughput_per_gpu=fastest(B, t))
         for B in BATCHES
         for t in SIZES
         if t != 8
     ],
     "up_to_two_times_lower": [
-        above("less leaves it open", 1.6, tie=True, outside="inconclusive", throughput_per_gpu=at(B=128, t=8)),
-        below("between 1.6 and 2.4; more contradicts it", 2.4, tie=True, throughput_per_gpu=at(B=128, t=8)),
+        above("less is too near to call", 1.95, tie=True, outside="inconclusive", throughput_per_gpu=at(B=128, t=8)),
+        below("more contradicts it", 2.05, tie=True, throughput_per_gpu=at(B=128, t=8)),
     ],
     "tensor_best_within_node": [
         *(
@@ -83,7 +83,7 @@ EDGES = {
     ),
     "both_in_conjunction": [
         below(
-            "are slower than its best at both sizes",
+            "are slower than its best at both batch sizes",
             1.0,
             tie=False,
             throughput_per_gpu=at(lambda point: 1.0 if point.t == 8 else 0.5, B=B, t=t),

@@ -20,7 +20,7 @@ EDGES = {
             patch={SET_WITH: lambda x: dict},
         ),
         edge(
-            "inconclusive where the simulator's bandwidth was set with it",
+            "within a factor of 2 of 12.9 TB/s",
             0.5,
             "below",
             step=0.5,

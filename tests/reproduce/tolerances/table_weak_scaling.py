@@ -37,14 +37,14 @@ COMPUTE = {
     "embedding_and_logits_time": 0.25,
     "tensor_communication_time": 1.0,
 }
-RISE = "at most 5 percentage points above that of the smallest"
+RISE = "at most 2 percentage points above that of the smallest"
 ROUNDING = 32 * 0.5e12 + 0.05e15  # of 32 GPUs' throughput, to 1 teraFLOP/s, and of the aggregate, to 0.1 petaFLOP/s
 
 EDGES = {
     "aggregate_502_petaflops": between("within 5%", 0.95 * 502e15, 1.05 * 502e15, aggregate_throughput=largest()),
     "share_of_peak_52_percent": between("within 2 percentage points", 0.50, 0.54, share_of_peak=largest()),
     "throughput_163_teraflops": between("within 5%", 0.95 * 163e12, 1.05 * 163e12, throughput_per_gpu=largest()),
-    "close_to_linear": [above("at least 90% of the smallest's", 0.90, tie=True, throughput_per_gpu=largest())],
+    "close_to_linear": [above("at least 90% of the smallest model's", 0.90, tie=True, throughput_per_gpu=largest())],
     "super_linear": [above("largest run above the smallest's", 1.0, tie=False, throughput_per_gpu=largest())],
     "larger_matrix_multiplications": [
         above("higher for the largest model than for the smallest", 1.0, tie=False, gemm_throughput=largest())
@@ -52,14 +52,14 @@ EDGES = {
     "communication_does_not_rise": [
         below(
             RISE,
-            0.05,
+            0.02,
             **COMPUTE,
             pipeline_communication_time=exposed,
             data_parallel_time=0,
         ),
         below(
             RISE,
-            0.05,
+            0.02,
             **COMPUTE,
             pipeline_communication_time=0,
             data_parallel_time=exposed,
@@ -67,7 +67,7 @@ EDGES = {
         # x: how much less computation the largest model has, in seconds
         below(
             RISE,
-            1 - 1 / 1.05,
+            1 - 1 / 1.02,
             **{**COMPUTE, "backward_time": lambda point, x: 1 - x if point.label == LARGEST else 1},
             pipeline_communication_time=0,
             data_parallel_time=0,

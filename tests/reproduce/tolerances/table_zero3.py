@@ -37,9 +37,9 @@ EDGES = {
         edge
         for key in ("ptd_p_175b_768", "ptd_p_530b_1120")
         for edge in between(
-            "both within 10 percentage points, at 768 and 1120 GPUs",
-            1.60,
-            1.80,
+            "both 65% to 75%",
+            1.65,
+            1.75,
             throughput_per_gpu=advantage(key, DOUBLED),
         )
     ],
