@@ -5,12 +5,11 @@ Each alternative moves one thing at a time to an end of what is known of it, all
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import replace
 from functools import cache, partial
 from itertools import combinations
 from math import exp, log
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from reproduce.experiment.made_of import COUNTED, RANGED, SPEED, made_of, names_of
 from reproduce.experiment.margins import CLUSTER, Margins, for_judging
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 MOST_SERIES = 5
 PLOT = "plot"  # how a value was read that is not printed
 SPREAD = 0.8  # of the samples of a measured value lie between its ends
+R = TypeVar("R", PointResult, Metric)
 Shifts = Mapping[str, Mapping[str, float]]  # by point and metric: how far it is moved, as a logarithm
 
 
@@ -127,18 +127,17 @@ def _moved(results: Results, shifts: Shifts, sign: int, share: float) -> Results
 def _shifted(point: PointResult, shifts: Mapping[str, float]) -> PointResult:
     """The point with numbers moved: what each is made of by a factor, whose logarithm is given."""
     shifted = {
-        name: replace(metric, value=made._replace(sign=1).moved(metric.value, exp(shift)), interval=None)
+        name: _with(metric, value=(metric.value + made.plus) * exp(shift) - made.plus, interval=None)
         for name, shift in shifts.items()
         if (metric := point.metrics[name]).value is not None and (made := made_of(name))
     }
     return _with(point, metrics={**point.metrics, **shifted})
 
 
-def _with(point: PointResult, **fields: Any) -> PointResult:
+def _with(record: R, **fields: Any) -> R:
     """A copy with other fields, unchecked: the checks would take most of the time of judging."""
-    changed = copy(point)
-    for name, value in fields.items():
-        object.__setattr__(changed, name, value)
+    changed: R = object.__new__(type(record))
+    changed.__dict__.update(record.__dict__, **fields)
     return changed
 
 

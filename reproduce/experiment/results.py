@@ -51,10 +51,13 @@ class Results:
 
     def point(self, key: str) -> PointResult:
         """The point of that key. Raises `MissingResultError`."""
-        for point in self.points:
-            if point.key == key:
-                return point
-        raise MissingResultError(f"point {key!r} was not evaluated")
+        if key not in self._by_key:
+            raise MissingResultError(f"point {key!r} was not evaluated")
+        return self._by_key[key]
+
+    @cached_property
+    def _by_key(self) -> dict[str, PointResult]:
+        return {point.key: point for point in reversed(self.points)}
 
     def of(self, series: str) -> list[PointResult]:
         """The points of a series."""
