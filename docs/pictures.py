@@ -1,10 +1,12 @@
-"""Takes the screenshots in docs/pictures (`make pictures`): the page for a browser, light and dark, and the report."""
+"""Takes the screenshots in docs/pictures (`make pictures`): the page's views, on a desk and a phone, and the report."""
 
+import io
 import shutil
 import tempfile
 from pathlib import Path
 
-from playwright.sync_api import Page, sync_playwright
+from PIL import Image
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from reproduce.annex.page.build import build
 from reproduce.annex.page.serve import served
@@ -12,8 +14,24 @@ from reproduce.cli import main as reproduce
 
 ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "docs" / "pictures"
-WIDTH = 900  # CSS pixels
-LIVE = "#chart svg[aria-label]:not(.published)"  # a chart of simulated values
+WIDTH = 1120  # CSS pixels
+LIVE = "#home-chart svg:not(.published)"  # a chart of simulated values
+VIEWS = ("home", "figure", "whatif", "timeline", "lessons")
+SIZES = {"": 1280, "_phone": 390}
+COLOURS = 96  # of a picture of a view, which is to stay small
+
+
+def view(browser: Browser, address: str, name: str, scheme: str) -> None:
+    """Save a whole view at both widths, with few colours."""
+    for ending, width in SIZES.items():
+        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
+        page.goto(f"{address}#view={name}")
+        page.locator("#message", has_text="Simulator ready").wait_for(timeout=120_000)
+        page.evaluate("ptdp.ask('start', {}).then(() => new Promise((done) => setTimeout(done, 500)))")
+        shot = Image.open(io.BytesIO(page.screenshot(full_page=True))).convert("RGB")
+        path = PICTURES / f"{name}{'_dark' if scheme == 'dark' else ''}{ending}.png"
+        shot.quantize(COLOURS).save(path, optimize=True)
+        page.close()
 
 
 def take(page: Page, first: str, last: str, name: str) -> None:
@@ -39,8 +57,10 @@ def main() -> None:
                 page = browser.new_page(viewport=size, color_scheme=scheme)
                 page.goto(address)
                 page.wait_for_selector(LIVE, timeout=120_000)
-                page.locator("#message", has_text="Ready").wait_for(timeout=120_000)
-                take(page, "nav[role=tablist]", LIVE, picture)
+                page.locator("#message", has_text="Simulator ready").wait_for(timeout=120_000)
+                take(page, "header", ".tally", picture)
+                for name in VIEWS:
+                    view(browser, address, name, scheme)
             page = browser.new_page(viewport=size, color_scheme="light")
             page.goto(f"{address}report.html")
             take(page, "h1", "#claims tbody tr:visible >> nth=1", "report.png")

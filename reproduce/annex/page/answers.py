@@ -12,7 +12,7 @@ from ptdp_core.errors import ConfigurationError
 from ptdp_core.formulas import parameters
 from ptdp_core.simulator import cluster_path
 from ptdp_core.simulator.cluster import read_parameters
-from reproduce.annex.page import form
+from reproduce.annex.page import form, words
 from reproduce.experiment.metrics import METRICS
 from reproduce.planning.amounts import amount
 from reproduce.planning.run_cost import TrainingRun
@@ -47,7 +47,7 @@ def without_default_schedule(configuration: Mapping[str, Any]) -> dict[str, Any]
 def further(configuration: Mapping[str, Any], cluster: str, answer: Mapping[str, Any]) -> dict[str, Any]:
     """What the page says besides of a configuration that was simulated: `reproduce simulate` leaves it to the reader.
 
-    - `capacity`: bytes of a GPU that a training run can fill
+    - `capacity`: bytes of a GPU that a training run can fill; `per_node`: GPUs of a node
     - `phases`, `memory`: the parts of an iteration and of the peak memory, with what people call them
     - `limit`: a sentence about the largest phase that does not train the model
     - `sizes`: what follows from the fields, in words
@@ -58,13 +58,13 @@ def further(configuration: Mapping[str, Any], cluster: str, answer: Mapping[str,
     parts = answer["phase_times"]
     useful = sum(parts[phase] for phase in USEFUL) / answer["iteration_time"]
     largest = max((phase for phase in parts if phase not in USEFUL), key=lambda phase: parts[phase])
-    label, share = METRICS[f"{largest}_time"].label, parts[largest] / answer["iteration_time"]
+    label, share = words.phase(largest), parts[largest] / answer["iteration_time"]
     config = TrainingConfig.from_plain(without_default_schedule(configuration))
     return {
         "capacity": loaded.usable_memory,
+        "per_node": loaded.gpus_per_node,
         "phases": [
-            {"name": phase, "label": METRICS[f"{phase}_time"].label, "seconds": seconds}
-            for phase, seconds in parts.items()
+            {"name": phase, "label": words.phase(phase), "seconds": seconds} for phase, seconds in parts.items()
         ],
         "memory": [
             {"name": part, "label": part.replace("_", " "), "bytes": size}
@@ -85,9 +85,11 @@ def compared(before: Mapping[str, Any], after: Mapping[str, Any], tokens: str = 
     that are there with them are used.
     """
     answers = [evaluated(each["configuration"], each["cluster"], tokens, price) for each in (before, after)]
-    differences = [*_differences(before, after)]
+    both = list(zip((before, after), answers, strict=True))
+    differ = [*differences(before, after)]
     return {
-        "differences": differences,
+        "differences": differ,
+        "phases": [further(each["configuration"], each["cluster"], answer).get("phases", []) for each, answer in both],
         "statuses": [answer["reason"] or answer["status"] for answer in answers],
         "metrics": [
             {
@@ -98,22 +100,22 @@ def compared(before: Mapping[str, Any], after: Mapping[str, Any], tokens: str = 
             }
             for name in (*TOLD, "tokens_per_s", "idle_fraction")
         ],
-        "sentence": _sentence(differences, *answers),
+        "sentence": _sentence(differ, *answers),
     }
 
 
-def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Every field, and every number of the cluster, that is not the same in both, with both values."""
     settings = [_filled(each["configuration"]) for each in (before, after)]
     for name, label in form.LABELS.items():
         old, new = (setting.get(name) for setting in settings)
         if old != new:
-            yield {"name": name, "label": label.words, "values": [form.shown(old), form.shown(new)]}
+            yield {"name": name, "label": label.words, "values": [form.shown(name, old), form.shown(name, new)]}
     if before["cluster"] == after["cluster"]:
         return
     names = [_machine(each["cluster"]) for each in (before, after)]
     if names[0] != names[1]:
-        yield {"name": "cluster", "label": "Cluster", "values": names}
+        yield {"name": "cluster", "label": "Machine", "values": names}
         return
     old_numbers, new_numbers = (read_parameters(each["cluster"]) for each in (before, after))
     for name, number in new_numbers.items():
@@ -174,30 +176,30 @@ def sweep(configuration: Mapping[str, Any], cluster: str, field: str) -> dict[st
         raise ValueError(f"sweep={field} is no field; needs one of {', '.join(form.LABELS)}")
     points = []
     for value in _thinned(_legal(configuration, field), configuration.get(field)):
-        changes = _changes(configuration, field, value)
-        answer = evaluated({**configuration, **changes}, cluster)
+        changed = changes(configuration, field, value)
+        answer = evaluated({**configuration, **changed}, cluster)
         if answer["iteration_time"] is not None:
             metrics = {name: answer[name] for name in SWEEPABLE}
-            points.append({"value": value, "status": answer["status"], "changes": changes, **metrics})
+            points.append({"value": value, "status": answer["status"], "changes": changed, **metrics})
     label = " ".join(filter(None, (form.LABELS[field].words, form.LABELS[field].letter)))
     if field in GPUS:
-        label += f" ({ADJUSTED[field]} with it, on {_gpus(configuration):,} GPUs)"
+        label += f" ({ADJUSTED[field]} with it, on {gpus(configuration):,} GPUs)"
     return {"field": field, "label": label, "points": points}
 
 
-def _gpus(configuration: Mapping[str, Any]) -> int:
+def gpus(configuration: Mapping[str, Any]) -> int:
     filled = _filled(configuration)
     return prod(int(filled[name]) for name in GPUS)
 
 
-def _changes(configuration: Mapping[str, Any], field: str, value: Any) -> dict[str, Any]:
+def changes(configuration: Mapping[str, Any], field: str, value: Any) -> dict[str, Any]:
     """The fields that change with one of them: a size of the layout takes another with it, or n would change.
 
     A size that does not divide n with the others makes the other one 0, which is not legal.
     """
     if field not in GPUS:
         return {field: value}
-    other, n = ADJUSTED[field], _gpus(configuration)
+    other, n = ADJUSTED[field], gpus(configuration)
     rest = value * prod(int(_filled(configuration)[name]) for name in GPUS if name not in (field, other))
     return {field: value, other: 0 if n % rest else n // rest}
 
@@ -214,7 +216,7 @@ def _legal(configuration: Mapping[str, Any], field: str) -> list[Any]:
         doubled = [base << k for base in (1, 3) for k in range(13)]
         around = [now * k // 4 for k in (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32)]
         values = sorted({*range(1, 17), *doubled, *around} - {0})
-    return [value for value in values if _is_legal({**configuration, **_changes(configuration, field, value)})]
+    return [value for value in values if _is_legal({**configuration, **changes(configuration, field, value)})]
 
 
 def _is_legal(configuration: Mapping[str, Any]) -> bool:

@@ -19,16 +19,15 @@ from typing import Any
 from ptdp_core.schedules import names
 from ptdp_core.simulator import cluster_path
 from ptdp_core.simulator.cluster import CLUSTER_FOLDER, read_parameters
-from reproduce.annex.page import answers, form, lessons, scenarios, timelines
+from reproduce.annex.page import answers, bars, choices, form, lessons, scenarios, timelines, words
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.judging import agreement
 from reproduce.experiment.metrics import METRICS, listed
 from reproduce.output.plain_text import plain, quoted
 from reproduce.output.verdicts import told
-from reproduce.planning import plan_text, run_cost
+from reproduce.planning import run_cost
 from reproduce.planning.models import find, main_names
-from reproduce.planning.plan import make_plan, request
 from reproduce.running import runner
 from reproduce.running.evaluator import Plan
 from reproduce.running.fidelities import code_digest, evaluator
@@ -36,7 +35,6 @@ from reproduce.running.simulated import open_cluster
 from results.records import PointResult
 from results.records.errors import ReproduceError
 
-SHOWN_PLANS = 8
 SHOWN_OF_QUANTITY = ("name", "heading", "axis", "shown", "factor", "digits")
 
 
@@ -73,9 +71,10 @@ def prepare() -> None:
 def start() -> dict[str, Any]:
     """What the page offers: clusters, models, schedules, and the form of a configuration."""
     return {
-        "clusters": sorted(path.stem for path in CLUSTER_FOLDER.glob("*.toml")),
+        "clusters": {name: words.machine(name) for name in sorted(path.stem for path in CLUSTER_FOLDER.glob("*.toml"))},
         "models": {name: asdict(model) for name, model, missing in map(find, main_names()) if not missing},
-        "schedules": list(names()),
+        "model_words": {name: words.model(name) for name, _, missing in map(find, main_names()) if not missing},
+        "schedules": {name: words.schedule(name) for name in names()},
         "fields": form.offered(),
         "metrics": [
             _fields(metric, "name", "factor", "digits")
@@ -96,7 +95,10 @@ def artifacts() -> dict[str, Any]:
 
 def _heading(artifact: Artifact) -> dict[str, Any]:
     drawn = artifact.x_axis is not None
-    return _fields(artifact, "id", "label", "title", "place") | {"fidelity": artifact.fidelities[0], "drawn": drawn}
+    return _fields(artifact, "id", "label", "title", "place", "paper") | {
+        "fidelity": artifact.fidelities[0],
+        "drawn": drawn,
+    }
 
 
 def _fields(shown: object, *names: str) -> dict[str, Any]:
@@ -155,8 +157,10 @@ def artifact(id: str, cluster: str) -> dict[str, Any]:
     plan = runner.plan(catalog.load(id), Path(tempfile.gettempdir()), cluster=cluster)
     shown, evaluate_point = plan.artifact, evaluator(plan)
     points, claims, notes = runner.judge_points(evaluate_point, tuple(map(evaluate_point.evaluate, plan.points)))
+    judges = {claim.id: claim.judge for claim in shown.claims}
     return _heading(shown) | {
         "description": shown.description,
+        "finding": words.finding(points, shown.main.name, shown.x_axis) if shown.x_axis else "",
         "fidelity": plan.fidelity,
         "cluster": _called(cluster) if evaluate_point.cluster_ref else None,
         "command": _command(plan, cluster),
@@ -166,7 +170,8 @@ def artifact(id: str, cluster: str) -> dict[str, Any]:
         "points": [_point(shown, point) for point in points],
         "claims": [
             _fields(claim, "id", "place", "tolerance", "verdict", "explanation")
-            | {"sentence": quoted(plain(claim.sentence), claim.place, "“”"), "shown": told(claim)}
+            | {"sentence": quoted(plain(claim.sentence), claim.place, "“”")}
+            | {"shown": told(claim), "bar": bars.bar(claim, judges.get(claim.id))}
             for claim in claims
         ],
         "notes": list(notes),
@@ -214,7 +219,11 @@ def what_if(
     """
     answer = answers.evaluated(configuration, cluster, tokens, price, sensitivity)
     changed = compare(configuration, cluster, before, tokens, price)["sentence"] if before else ""
-    return answer | answers.further(configuration, cluster, answer) | {"changed": changed}
+    knobs = choices.knobs(configuration, cluster) if answer["status"] != "invalid" else {}
+    helped: dict[str, Any] = {"helps": choices.helps(configuration, cluster)} if answer["status"] == "oom" else {}
+    if answer.get("elasticities"):
+        helped["limits"] = [each | {"change": words.said(each["change"])} for each in answer["elasticities"]]
+    return answer | answers.further(configuration, cluster, answer) | {"changed": changed, "knobs": knobs} | helped
 
 
 def compare(
@@ -224,30 +233,6 @@ def compare(
     file = _file(other.get("cluster", "selene"), other.get("changes", {}), other.get("text", ""))
     before = {"configuration": other.get("configuration", {}), "cluster": file}
     return answers.compared(before, {"configuration": configuration, "cluster": cluster}, tokens, price)
-
-
-def plan(model: Mapping[str, int], gpus: int, batch: int, cluster: str) -> dict[str, Any]:
-    """The best configurations of a model on so many GPUs, by `reproduce plan`'s search and in its order.
-
-    `notes` say what the order follows, and what was not tried; of each plan `layout` says all sizes and techniques, and
-    `place` how far it is from the first, and why a faster one comes later.
-    """
-    name, job = request({**model, "gpus": gpus, "batch": batch})
-    loaded, reference = open_cluster(cluster)
-    result = make_plan(name, job, loaded, reference.name, SHOWN_PLANS)
-    return {
-        "simulated": len(result.search.ranked),
-        "notes": [*plan_text.risk_lines(result), plan_text.untried_line(result)],
-        "plans": [
-            {
-                "configuration": estimate.config.to_plain(),
-                "layout": plan_text.sizes(estimate.config.parallel),
-                "place": "" if estimate is result.best else plan_text.place(result, estimate),
-            }
-            | {metric.name: metric.simulated(estimate, loaded) for metric in listed()}
-            for estimate in result.search.ranked[:SHOWN_PLANS]
-        ],
-    }
 
 
 def timeline(configuration: Mapping[str, Any], cluster: str) -> dict[str, Any]:
@@ -260,18 +245,27 @@ def wait(configuration: Mapping[str, Any], cluster: str, rank: int, place: int) 
     return timelines.wait(answers.without_default_schedule(configuration), cluster, rank, place)
 
 
+def moment(configuration: Mapping[str, Any], cluster: str, time: float) -> dict[str, Any]:
+    """What happens at a time of a timeline, in sentences (`timelines.moment`)."""
+    return timelines.moment(answers.without_default_schedule(configuration), cluster, time)
+
+
 ANSWERS: Mapping[str, Callable[..., dict[str, Any]]] = {
     "start": start,
     "artifacts": artifacts,
     "cluster": cluster,
     "lesson": lessons.lesson,
+    "chosen": choices.chosen,
+    "scheduled": choices.scheduled,
+    "own": timelines.own,
 }
 ANSWERS_ON_CLUSTER: Mapping[str, Callable[..., dict[str, Any]]] = {
     "artifact": artifact,
     "what_if": what_if,
     "compare": compare,
     "sweep": answers.sweep,
-    "plan": plan,
+    "best": choices.best,
+    "moment": moment,
     "timeline": timeline,
     "wait": wait,
 }

@@ -1,7 +1,7 @@
-"""Builds the page: its files, the project's sources as one file, a snapshot of Python, and its libraries.
+"""Builds the page: its files, the project's sources as one file, a snapshot of Python, and Pyodide.
 
-The libraries (Pyodide, d3, Observable Plot) come from npm, pinned in `assets.json` with a hash for each file.
-The page fetches them from a public CDN, or finds them beside itself if it was built with `offline`.
+Pyodide comes from npm, pinned in `assets.json` with a hash for each file. The page fetches it from a public CDN, or
+finds it beside itself if it was built with `offline`.
 """
 
 import base64
@@ -59,7 +59,7 @@ class Built(NamedTuple):
 
 
 def build(out: Path, offline: bool = False, snapshot: bool = False) -> Built:
-    """Write the page to a folder; with `offline` the libraries that it needs, too.
+    """Write the page to a folder; with `offline` Pyodide, too.
 
     With `snapshot`, and if node and npm are installed, also the memory of a Python that has imported the project, from
     which the page opens faster. Raises `UnavailableError` if `offline` needs npm and it is missing, or gives other
@@ -93,7 +93,8 @@ def build(out: Path, offline: bool = False, snapshot: bool = False) -> Built:
 
 def _values(places: dict[str, str], urls: dict[str, str]) -> dict[str, str]:
     """What the page's placeholders stand for: where the libraries are, the project's own files, the security policy."""
-    from reproduce.annex.page import picture  # which loads the definitions of figures; `--help` needs none
+    from reproduce.annex.page import home  # which loads the definitions of figures; `--help` needs none
+    from reproduce.output import colours
 
     commit, dirty = provenance.git_state(ROOT)
     version = f"{commit[:10]}{' with changes' if dirty else ''}" if commit else "without a commit"
@@ -103,33 +104,33 @@ def _values(places: dict[str, str], urls: dict[str, str]) -> dict[str, str]:
         "sources": urls[SOURCES_FILE],
         "snapshot": urls.get(SNAPSHOT_FILE),
     }
-    values = {"@VERSION@": version, "@RUNTIME@": json.dumps(runtime)}
-    libraries = []
-    for mark, package in (("D3", "d3"), ("PLOT", "@observablehq/plot")):
-        (name, check), *_ = ASSETS[package]["files"].items()
-        values[f"@{mark}_CHECK@"] = f'integrity="{check}" crossorigin="anonymous"'
-        values[f"@{mark}@"] = f"{places[package]}/{name}"
-        libraries.append(values[f"@{mark}@"])
-    return values | picture.marks() | {"@POLICY@": _policy(f"{places['pyodide']}/", libraries)}
+    return {
+        "@VERSION@": version,
+        "@RUNTIME@": json.dumps(runtime),
+        "@POLICY@": _policy(f"{places['pyodide']}/"),
+        "@TOKENS@ */": f"*/ {colours.properties()}{colours.classes()}",
+        **home.marks(),
+    }
 
 
-def _policy(runtime: str, libraries: list[str]) -> str:
+def _policy(runtime: str) -> str:
     """The page's content security policy, which its worker has, too: the files of `build` and nothing else.
 
-    What stands inside the page, and the styles that the chart library puts there, are allowed by their hashes; blobs,
-    because the worker imports the runtime's modules from them after it has checked their bytes.
+    What stands inside the page is allowed by its hash; blobs, because the worker imports the runtime's modules from
+    them after it has checked their bytes.
     """
     page = (FOLDER / "page" / "index.html").read_text(encoding="utf-8")
-    inline = [integrity(script.encode()) for script in re.findall(r"<script(?: nomodule)?>(.*?)</script>", page, re.S)]
-    scripts = [*map("'{}'".format, inline), *(url for url in libraries if url.startswith(CDN))]
-    styles = map("'{}'".format, ASSETS["@observablehq/plot"]["styles"].values())
+    inline = [
+        "'" + integrity(script.encode()) + "'"
+        for script in re.findall(r"<script(?: nomodule)?>(.*?)</script>", page, re.S)
+    ]
     return "; ".join(
         [
             "default-src 'none'",
-            f"script-src 'self' blob: 'wasm-unsafe-eval' {' '.join(scripts)}",
+            f"script-src 'self' blob: 'wasm-unsafe-eval' {' '.join(inline)}",
             "worker-src 'self' blob:",
             f"connect-src 'self' {runtime if runtime.startswith(CDN) else ''}".rstrip(),
-            f"style-src 'self' {' '.join(styles)}",
+            "style-src 'self'",
             "img-src data: blob:",
             "base-uri 'none'",
             "form-action 'none'",

@@ -13,14 +13,14 @@ from reproduce.commands.options import path_to_write
 from reproduce.output.terminal import shown_path
 from results.records.errors import DONE, UnavailableError, UsageError
 
-HELP = """Serves the page to this machine only, until Ctrl-C. Python and the chart library come from npm the first
+HELP = """Serves the page to this machine only, until Ctrl-C. Python comes from npm the first
 time, and are kept on the disk (~/.cache/ptdp/npm): later it needs no network. With --out it is written as files, for
 any file server.
 
 examples:
   reproduce explore
   reproduce explore --out public
-  reproduce explore --out public --offline    with Pyodide and the chart library beside it (14 MB, by npm)
+  reproduce explore --out public --offline    with Pyodide beside it (13 MB, by npm)
   reproduce explore --out space --space       as a static Space of Hugging Face
   reproduce explore --time                    how long the page makes people wait, in Chromium on this machine
 

@@ -13,6 +13,7 @@ from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.fields import LARGEST, smallest
 from ptdp_core.schedules import names
 from ptdp_core.simulator.cluster import ClusterParameter
+from reproduce.annex.page import words
 
 
 class Label(NamedTuple):
@@ -62,21 +63,23 @@ def offered() -> dict[str, dict[str, Any]]:
 def _definition(field: Field[Any]) -> dict[str, Any]:
     """The sentence, default and range of a field; `most` is None where it is no smaller than what numbers can count."""
     most = field.metadata["most"]
+    choices = ("", *names()) if field.name == "schedule" else field.metadata["choices"] or None
     return {
         "sentence": field.metadata["description"],
         "default": None if field.default is MISSING else field.default,
-        "choices": ("", *names()) if field.name == "schedule" else field.metadata["choices"] or None,
+        "choices": choices,
+        "choice_words": {choice: words.choice(field.name, choice) for choice in choices or ()},
         "least": smallest(field),
         "most": None if most == LARGEST else most,
         "whole": int in (field.type, type(field.default)),
     }
 
 
-def shown(value: object) -> str:
+def shown(field: str, value: object) -> str:
     """A field's value in words."""
     if isinstance(value, bool):
         return "on" if value else "off"
-    return f"{value:,}" if isinstance(value, int) else str(value or "default")
+    return f"{value:,}" if isinstance(value, int) else words.choice(field, str(value or ""))
 
 
 def number_words(name: str) -> str:

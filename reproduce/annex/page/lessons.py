@@ -1,174 +1,273 @@
-"""Six short lessons: each a picture, a slider, and a question that the simulator answers.
+"""Seven short lessons: a picture, a slider, a guess, and what the simulator or the schedule itself says then.
 
-Nothing in them is a number of ours: what an answer says is formatted from configurations that are simulated for it.
+Nothing in them is a number of ours: what is told is formatted from schedules that are executed, or from configurations
+that are simulated. Pictures are of 4 stages and 8 microbatches in units of a forward pass; full size comes last.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from reproduce.annex.page import answers, form
+from ptdp_core.schedules import bubble_fraction, build, execute, peak_stash, stash_course
+from reproduce.annex.page import answers, words
 from reproduce.experiment.metrics import METRICS
 
 CLUSTER = "selene"
-METRICS_OF_STEP = ("idle_fraction", "bubble_fraction", *answers.SWEEPABLE)
 GPT_3 = {"layers": 96, "hidden": 12288, "heads": 96}
+STAGES = 4
 
-Steps = Sequence[dict[str, Any]]  # of a lesson, simulated: a value of its field, a status and metrics
+Option = tuple[str, str, str]  # its value, what it would mean, and why it is not so, or "it is"
+
+
+class Quiz(NamedTuple):
+    """A question, its options, which one is right, and what is said when one was chosen."""
+
+    question: str
+    options: Sequence[Option]
+    right: int
+    after: str
+
+
+class Picture(NamedTuple):
+    """A small schedule: its name, p, m, v and the times of a forward and a backward pass of a whole stage."""
+
+    schedule: str
+    p: int = STAGES
+    m: int = 8
+    v: int = 1
+    t_f: int = 1
+    t_b: int = 2
 
 
 class Lesson(NamedTuple):
-    """A configuration of which one field is varied, and what is asked of it.
+    """What one slider shows, and what is asked of it.
 
-    - `text`: what to know, in three sentences
-    - `field`, `values`: what the slider sets; `layout` gives other fields that must change with it
-    - `metric`: of the curve; with `timeline` the passes are drawn instead
-    - `answer`: of the question, from the simulated steps
+    - `stops`: what the slider sets, as words; `seen` of them are shown before the guess
+    - `pictures`: of each stop, or none; `configurations`: of each stop, simulated, where there is no picture
+    - `metric`: of the curve, of `METRICS`, or 'waiting' of the pictures
+    - `quizzes`: from the values of the curve; the first one hides the rest of it
+    - `full`: the configurations of the paper's size by value, and the metric
     """
 
     title: str
-    text: str
-    configuration: dict[str, Any]
-    field: str
-    values: tuple[Any, ...]
+    lede: str
+    label: str
+    stops: tuple[str, ...]
+    seen: int
     metric: str
-    question: str
-    answer: Callable[[Steps], str]
-    timeline: bool = False
-    layout: Callable[[Any], dict[str, Any]] = lambda value: {}
+    quizzes: Callable[[Sequence[float]], Sequence[Quiz]]
+    take: str
+    formula: str
+    artifact: str
+    pictures: tuple[Picture, ...] = ()
+    configurations: tuple[dict[str, Any], ...] = ()
+    full: tuple[str, str, dict[Any, dict[str, Any]]] | None = None
 
 
-def _of(steps: Steps, value: object) -> dict[str, Any]:
-    return next(step for step in steps if step["value"] == value)
+def _percent(value: float) -> str:
+    return f"{value:.3g}%"
 
 
-def _shown(step: dict[str, Any], name: str) -> str:
-    """A metric of a step with its unit."""
-    metric = METRICS[name]
-    return f"{metric.show(step[name])}{'' if metric.shown == '%' else ' '}{metric.shown}"
-
-
-def _bubble(steps: Steps) -> str:
-    enough = next(step for step in steps if step["bubble_fraction"] < 0.1)
-    ideal = (enough["configuration"]["p"] - 1) / enough["value"]
-    return (
-        f"With {enough['value']} microbatches the simulated bubble is {_shown(enough, 'bubble_fraction')} of the ideal "
-        f"time; (p-1)/m gives {ideal:.1%}, for stages that take equally long. With {steps[0]['value']} it is "
-        f"{_shown(steps[0], 'bubble_fraction')}."
+def _bubble(values: Sequence[float]) -> Sequence[Quiz]:
+    twice, same, half = values[0], values[1], values[2]
+    options = (
+        (_percent(twice), "twice as much", "with 4 microbatches it is"),
+        (_percent(same), "the same", "the work grows, the waiting does not"),
+        (_percent(half), "half", "it is"),
     )
+    after = "Half. Every stage still waits as long, beside twice the work: the pipeline fills and drains once."
+    question = "Your guess: with 16 microbatches instead of 8, waiting is what share of the work?"
+    return (Quiz(question, options, 2, after),)
 
 
-def _interleaving(steps: Steps) -> str:
-    one, four = _of(steps, 1), _of(steps, 4)
-    return (
-        f"With four chunks an iteration takes {_shown(four, 'iteration_time')} instead of "
-        f"{_shown(one, 'iteration_time')}: GPUs wait {_shown(four, 'idle_fraction')} of the time instead of "
-        f"{_shown(one, 'idle_fraction')}. Each GPU sends {four['pipeline'] / one['pipeline']:.0f} times as much to "
-        f"its neighbours, and the fullest one holds {_shown(four, 'peak_memory')} instead of "
-        f"{_shown(one, 'peak_memory')}."
+def _interleaving(values: Sequence[float]) -> Sequence[Quiz]:
+    options = (
+        (_percent(values[0]), "the same", "the pipeline fills in smaller steps, so faster"),
+        (_percent(values[1]), "half", "it is"),
+        (_percent(values[2]), "a quarter", "four chunks do this"),
     )
+    after = "Half: a stage hands on after half of its layers. But each chunk ends with a message: twice as many."
+    return (Quiz("Your guess: with two chunks on each GPU, waiting is what share of the work?", options, 1, after),)
 
 
-def _tensor(steps: Steps) -> str:
-    best = max(steps, key=lambda step: step["model_flops_utilization"])
-    node, beyond = _of(steps, 8), _of(steps, 16)
-    return (
-        f"t={best['value']} is best, with an MFU of {_shown(best, 'model_flops_utilization')}. A node has 8 GPUs: from "
-        f"t=8 to t=16 the MFU falls from {_shown(node, 'model_flops_utilization')} to "
-        f"{_shown(beyond, 'model_flops_utilization')}, because every layer's all-reduces then cross the network."
+def _tensor(values: Sequence[float]) -> Sequence[Quiz]:
+    before, node, beyond = values[1], values[2], values[3]
+    options = (
+        (f"{node * node / before:.1f}%", "on as before", "every layer’s sums now cross the network"),
+        (f"{node:.1f}%", "the same", "a network is slower than NVLink"),
+        (f"{beyond:.1f}%", "far less", "it is"),
     )
+    after = "From 8 to 16 GPUs a layer is shared by two nodes, and each of its sums has to cross the network."
+    question = "Your guess: a node has 8 GPUs. With 16 GPUs per layer, which share of the peak is left?"
+    return (Quiz(question, options, 2, after),)
 
 
-def _recomputation(steps: Steps) -> str:
-    full, selective, none = (_of(steps, value) for value in ("full", "selective", "none"))
-    return (
-        f"Without it {_shown(none, 'peak_memory')} would be needed, with it {_shown(full, 'peak_memory')}; it makes an "
-        f"iteration {full['iteration_time'] / none['iteration_time'] - 1:.0%} longer. Selective recomputation, of the "
-        f"attention core only, needs {_shown(selective, 'peak_memory')} and costs "
-        f"{selective['iteration_time'] / none['iteration_time'] - 1:.0%}."
+def _recomputation(values: Sequence[float]) -> Sequence[Quiz]:
+    none, core, all_ = values
+    options = (
+        (f"{0.9 * none:.0f} GB", "a tenth less", "the attention core keeps far more than a tenth"),
+        (f"{core:.0f} GB", "in between", "it is"),
+        (f"{all_:.0f} GB", "as if everything were", "the linear layers still keep theirs"),
     )
+    after = f"Recomputing everything saves {none - all_:.0f} GB; the attention core alone {none - core:.0f} of them."
+    return (Quiz("Your guess: only the attention core is recomputed. How much memory is needed?", options, 1, after),)
 
 
-def _microbatch(steps: Steps) -> str:
-    best = max(steps, key=lambda step: step["model_flops_utilization"])
-    return (
-        f"b={best['value']} is best, with an MFU of {_shown(best, 'model_flops_utilization')}. Smaller ones leave GPUs "
-        f"waiting for memory ({_shown(steps[0], 'model_flops_utilization')} at b={steps[0]['value']}), larger ones "
-        f"leave fewer microbatches to fill the pipeline: GPUs wait {_shown(steps[-1], 'idle_fraction')} of the time "
-        f"instead of {_shown(steps[0], 'idle_fraction')}."
+def _microbatch(values: Sequence[float]) -> Sequence[Quiz]:
+    stops = ("1", "2", "4", "8", "16")
+    best = max(range(len(values)), key=lambda i: values[i])
+    why = {4: "too few microbatches are left to fill the pipeline", 0: "the GPU waits for its memory"}
+    options = [
+        (
+            stops[i],
+            "sequences",
+            "it is" if i == best else why.get(i, f"{values[i]:.1f}% instead of {values[best]:.1f}%"),
+        )
+        for i in sorted({0, best, 4} | ({1} if best in (0, 4) else set()))
+    ]
+    right = [option[0] for option in options].index(stops[best])
+    after = f"{stops[best]}, with {values[best]:.1f}% of the peak. Larger ones leave fewer to fill the pipeline."
+    return (Quiz("Your guess: which microbatch is best for 128 sequences on 4 stages?", options, right, after),)
+
+
+def _zero_bubble(values: Sequence[float]) -> Sequence[Quiz]:
+    usual, first = values[:2]
+    options = (
+        (_percent(usual), "the same", "the weights’ gradients now fill a part of it"),
+        (_percent(first), "less", "it is"),
+        ("0%", "nothing", "the first stages still have to fill"),
     )
+    after = f"{_percent(first)}, in the memory of before. A pipeline folded into a V waits {_percent(values[3])}."
+    question = "Your guess: the backward pass in two halves, the second moved into gaps. What share is waiting?"
+    return (Quiz(question, options, 1, after),)
 
 
-def _zero_bubble(steps: Steps) -> str:
-    usual, h1, h2, v = (_of(steps, value) for value in ("1f1b", "zb-h1", "zb-h2", "zb-v"))
-    return (
-        f"GPUs wait {_shown(h1, 'idle_fraction')} of the time with zb-h1 instead of {_shown(usual, 'idle_fraction')}, "
-        f"for {_shown(h1, 'peak_memory')} on the fullest GPU instead of {_shown(usual, 'peak_memory')}. zb-h2 starts "
-        f"more microbatches before it waits: {_shown(h2, 'idle_fraction')}, for {_shown(h2, 'peak_memory')}. zb-v "
-        f"folds the pipeline into a V: {_shown(v, 'idle_fraction')}, for {_shown(v, 'peak_memory')}."
+def _wrong(values: Sequence[float]) -> Sequence[Quiz]:
+    pictures = LESSONS["wrong"].pictures
+    steps = [_steps(picture) for picture in pictures]
+    held = [max(peak_stash(build(picture.schedule, picture.p, picture.m))) for picture in pictures]
+    first = Quiz(
+        "Which of these statements is wrong? (8 stages, 32 microbatches, equal passes)",
+        (
+            ("GPipe waits", f"{values[0]:.1f}% of its work", "this is right"),
+            ("1F1B takes", f"71 steps where GPipe takes {steps[0]}", f"wrong: both take {steps[1]}"),
+            ("1F1B holds", f"{held[1]} microbatches, GPipe {held[0]}", "this is right"),
+        ),
+        1,
+        f"Both take {steps[0]} steps and wait equally long. What 1F1B saves is memory: {held[1]} instead of {held[0]}.",
     )
+    second = Quiz(
+        "One result, told three times: which does not belong?",
+        (
+            ("1.56×", "the caption, at 1,024 tokens", "wrong: 1.56 is 56% faster, not 28%"),
+            ("28% faster", "the text, at 1,024 tokens", "this agrees with 1.28×"),
+            ("1.28×", "what 28% faster means", "this agrees with the text"),
+        ),
+        0,
+        f"The caption’s number is {1.56 / 1.28:.2f} times the text’s: one division shows it.",
+    )
+    return (first, second)
 
+
+def _simulated(values: Sequence[Any], field: str, base: dict[str, Any]) -> dict[Any, dict[str, Any]]:
+    return {value: {**base, field: value} for value in values}
+
+
+_TENSOR = {"layers": 32, "hidden": 20480, "heads": 128, "d": 1, "B": 128}
+_ZERO = {"layers": 48, "hidden": 8192, "heads": 64, "p": 8, "t": 8, "B": 24, "recompute": "none"}
+_SCHEDULES = {"1f1b": 1, "zb-h1": 1, "zb-h2": 1, "zb-v": 2}
 
 LESSONS = {
     "bubble": Lesson(
-        "Why a pipeline has a bubble",
-        "The last stage cannot start before the first microbatch has passed all others, and the first stage waits for "
-        "its way back. That time is lost once in an iteration, however long it is. So the more microbatches there are, "
-        "the smaller is its share.",
-        GPT_3 | {"p": 12, "t": 8},
-        *("B", (12, 24, 48, 96, 144, 192, 240, 288), "bubble_fraction"),
-        "How many microbatches do 12 stages need for a bubble below 10%?",
-        _bubble,
-        timeline=True,
+        "Why a pipeline waits",
+        "Four GPUs each hold a quarter of the layers. A batch is cut into microbatches; each goes forward through all "
+        "four, then backward, which takes twice as long.",
+        *("Microbatches", ("4", "8", "16", "32"), 2, "waiting", _bubble),
+        "Waiting is paid once per batch, so more microbatches make it cheaper.",
+        "Waiting ÷ work = (stages − 1) ÷ microbatches",
+        "fig_gpipe_timeline",
+        pictures=tuple(Picture("1f1b", m=m) for m in (4, 8, 16, 32)),
+        full=(
+            "At full size: GPT-3 on 96 A100s, 12 stages",
+            "bubble_fraction",
+            _simulated((12, 24, 48, 96, 192, 288), "B", GPT_3 | {"p": 12, "t": 8}),
+        ),
     ),
     "interleaving": Lesson(
-        "What interleaving buys and costs",
-        "With v model chunks on each GPU a microbatch passes every GPU v times, in smaller steps. The pipeline fills v "
-        "times as fast. But every step ends with a message.",
-        GPT_3 | {"p": 12, "t": 8, "B": 24},
-        *("v", (1, 2, 4, 8), "idle_fraction"),
-        "What do four chunks on each GPU buy with a batch of 24, and what do they cost?",
-        _interleaving,
-        timeline=True,
+        "What interleaving buys",
+        "Each GPU holds several pieces of the model, its chunks, instead of one. A microbatch passes every GPU once "
+        "for each chunk, in smaller steps.",
+        *("Chunks on each GPU", ("1", "2", "4"), 1, "waiting", _interleaving),
+        "More chunks fill the pipeline faster, and send more messages.",
+        "Waiting ÷ work = (stages − 1) ÷ (chunks × microbatches)",
+        "fig_interleaved",
+        pictures=(Picture("1f1b"), Picture("interleaved", v=2), Picture("interleaved", v=4)),
+        full=(
+            "At full size: GPT-3 on 96 A100s, batch 24",
+            "bubble_fraction",
+            _simulated((1, 2, 4, 8), "v", GPT_3 | {"p": 12, "t": 8, "B": 24}),
+        ),
     ),
     "tensor": Lesson(
         "When tensor parallelism leaves the node",
-        "Tensor parallelism cuts every layer, and adds up the parts by all-reduces in every pass. Inside a node they "
-        "go over NVLink. Here 64 GPUs are divided: t for each layer, and p=64/t pipeline stages.",
-        {"layers": 32, "hidden": 20480, "heads": 128, "d": 1, "B": 128},
-        *("t", (2, 4, 8, 16, 32), "model_flops_utilization"),
-        "Which t is best on 64 GPUs in nodes of 8, and what does t=16 cost?",
-        _tensor,
-        layout=lambda t: {"p": 64 // t},
+        "Several GPUs share each layer and add up their parts in every pass: inside a node over NVLink, beyond it over "
+        "the network. Here 64 GPUs are divided between sharing layers and pipeline stages.",
+        *("GPUs per layer", ("2", "4", "8", "16", "32"), 3, "model_flops_utilization", _tensor),
+        "Share layers inside a node; between nodes, cut the model into stages.",
+        "GPUs per layer × stages = 64, in nodes of 8",
+        "fig_tensor_vs_pipeline",
+        configurations=tuple(_TENSOR | {"t": t, "p": 64 // t} for t in (2, 4, 8, 16, 32)),
     ),
     "recomputation": Lesson(
         "Recomputation: time for memory",
-        "The backward pass needs what the forward pass computed. Either a GPU keeps it, for every microbatch that is "
-        "on its way, or it keeps each layer's input and computes the rest again.",
-        GPT_3 | {"p": 12, "t": 8, "B": 60},
-        *("recompute", ("none", "selective", "full"), "peak_memory"),
-        "How much memory does full recomputation save, and how much longer does an iteration take?",
-        _recomputation,
+        "The backward pass needs what the forward pass computed. A GPU keeps it for every microbatch on its way, or "
+        "keeps little and computes the rest again. This is GPT-3 on 96 A100s with 80 GB each.",
+        *("Recomputed", ("nothing", "attention only", "everything"), 1, "peak_memory", _recomputation),
+        "Recompute what takes much memory and little time: the attention core first.",
+        "A GPU of this machine can fill 80.2 GB",
+        "fig_recomputation",
+        configurations=tuple(
+            GPT_3 | {"p": 12, "t": 8, "B": 60, "recompute": how} for how in ("none", "selective", "full")
+        ),
     ),
     "microbatch": Lesson(
-        "The microbatch size",
-        "A larger microbatch keeps a GPU busier in every pass. But the batch then has fewer microbatches, and the "
-        "pipeline's bubble grows. Somewhere between is the best size.",
-        {"layers": 32, "hidden": 4096, "heads": 32, "p": 4, "t": 4, "B": 128},
-        *("b", (1, 2, 4, 8, 16), "model_flops_utilization"),
-        "Which microbatch size is best for a batch of 128 on 4 stages?",
-        _microbatch,
+        "How big a microbatch?",
+        "A larger microbatch keeps a GPU busier in every pass. But a batch of 128 sequences then has fewer of them, "
+        "and the pipeline waits longer.",
+        *("Sequences in a microbatch", ("1", "2", "4", "8", "16"), 2, "model_flops_utilization", _microbatch),
+        "The best microbatch is neither the smallest nor the largest: try them.",
+        "Microbatches = 128 ÷ sequences in each",
+        "fig_microbatch",
+        configurations=tuple(
+            {"layers": 32, "hidden": 4096, "heads": 32, "p": 4, "t": 4, "B": 128, "b": b} for b in (1, 2, 4, 8, 16)
+        ),
     ),
     "zero-bubble": Lesson(
         "Zero bubble",
         "A backward pass has two halves: the gradient of its input, for which the stage before waits, and that of its "
-        "weights, for which nobody waits. The second can be moved to where the GPU would have waited.",
-        {"layers": 48, "hidden": 8192, "heads": 64, "p": 8, "t": 8, "B": 24}
-        | {"recompute": "none", "sequence_parallel": True},
-        *("schedule", ("1f1b", "zb-h1", "zb-h2", "zb-v"), "idle_fraction"),
-        "How much of the bubble is left, and what does it cost?",
-        _zero_bubble,
-        timeline=True,
-        layout=lambda schedule: {"v": 2 if schedule == "zb-v" else 1},
+        "weights, for which nobody waits. The second can move to where the GPU would have waited.",
+        *("Schedule", tuple(words.schedule(name) for name in _SCHEDULES), 1, "waiting", _zero_bubble),
+        "Work that nobody waits for belongs where the pipeline would wait.",
+        "Input’s and weights’ gradient take one unit each, as the forward pass",
+        "zerobubble/table_4",
+        pictures=tuple(Picture(name, v=v) for name, v in _SCHEDULES.items()),
+        full=(
+            "At full size: 48 layers on 64 A100s, 8 stages",
+            "idle_fraction",
+            {
+                words.schedule(name): _ZERO | {"schedule": name, "v": v, "sequence_parallel": True}
+                for name, v in _SCHEDULES.items()
+            },
+        ),
+    ),
+    "wrong": Lesson(
+        "Find the wrong statement",
+        "Both were said in public, of schedules and of a speed-up. Move the slider, count, and choose the statement "
+        "that cannot be true.",
+        *("Schedule", ("GPipe", "Default (1F1B)"), 1, "waiting", _wrong),
+        "Count before you believe: a schedule is a table, and a speed-up is a division.",
+        "GPipe and 1F1B wait equally long; 1F1B holds less",
+        "fig_gpipe_timeline",
+        pictures=(Picture("gpipe", 8, 32, t_b=1), Picture("1f1b", 8, 32, t_b=1)),
     ),
 }
 
@@ -179,34 +278,91 @@ def offered() -> list[dict[str, str]]:
 
 
 def lesson(id: str) -> dict[str, Any]:
-    """A lesson with all its steps simulated, and the answer to its question. Raises `ValueError`."""
+    """A lesson with what each stop of its slider shows, its curve, and its guess. Raises `ValueError`."""
     if id not in LESSONS:
         raise ValueError(f"lesson={id} is unknown; needs one of {', '.join(LESSONS)}")
     shown = LESSONS[id]
-    steps = [_step(shown, value) for value in shown.values]
-    metric, label = METRICS[shown.metric], form.LABELS[shown.field]
+    pictures = [_picture(picture) for picture in shown.pictures]
+    simulated = [answers.evaluated(configuration, CLUSTER) for configuration in shown.configurations]
+    if pictures:
+        values = [picture["waiting"] for picture in pictures]
+        said = [picture["said"] for picture in pictures]
+        quantity = "Waiting over work, %"
+    else:
+        metric = METRICS[shown.metric]
+        values = [float(answer[metric.name]) / metric.factor for answer in simulated]
+        said = [_said(answer) for answer in simulated]
+        quantity = "Of peak (MFU), %" if metric.name == "model_flops_utilization" else "Memory, GB"
     return {
         "id": id,
-        "cluster": CLUSTER,
-        **{name: getattr(shown, name) for name in ("title", "text", "question", "timeline", "field")},
-        "answer": shown.answer(steps),
-        "label": f"{label.words} {label.letter}".strip(),
-        "metric": {"name": metric.name, "heading": metric.heading, "factor": metric.factor, "digits": metric.digits},
-        "points": steps,
+        **{name: getattr(shown, name) for name in ("title", "lede", "label", "stops", "seen", "take", "formula")},
+        "artifact": shown.artifact,
+        "pictures": pictures,
+        "said": said,
+        "curve": {"quantity": quantity, "values": values},
+        "quizzes": [quiz._asdict() for quiz in shown.quizzes(values)],
+        "full": _full(shown),
+        "configurations": shown.configurations or [*shown.full[2].values()] if shown.full else shown.configurations,
     }
 
 
-def _step(shown: Lesson, value: object) -> dict[str, Any]:
-    """The configuration with a value of the lesson's field, simulated."""
-    configuration = {**shown.configuration, shown.field: value, **shown.layout(value)}
-    answer = answers.evaluated(configuration, CLUSTER)
-    said = ", ".join(_shown(answer, name) for name in ("iteration_time", "peak_memory"))
+def _picture(picture: Picture) -> dict[str, Any]:
+    """A small schedule executed: the passes of each stage in units, what stages hold, and how long one waits."""
+    schedule = build(picture.schedule, picture.p, picture.m, picture.v)
+    rows = execute(schedule, picture.t_f, picture.t_b, picture.t_b // 2 or None)
+    end = max(event.end for row in rows for event in row) / picture.v
+    work = picture.m * (picture.t_f + picture.t_b)
+    waiting = float(bubble_fraction(schedule, picture.t_f, picture.t_b, picture.t_b // 2 or None))
+    shown = f"{end - work:g}"
+    each = f"Each stage works {work} units and waits {shown}: {shown} ÷ {work} = {_percent(100 * waiting)}."
+    held = max(peak_stash(schedule)) / picture.v
     return {
-        "value": value,
-        "status": answer["status"],
-        "configuration": configuration,
-        "said": f"{said}, idle {_shown(answer, 'idle_fraction')} (bubble over ideal time "
-        f"{_shown(answer, 'bubble_fraction')}), MFU {_shown(answer, 'model_flops_utilization')}",
-        "pipeline": answer["traffic"]["pipeline"],
-        **{name: answer[name] for name in METRICS_OF_STEP},
+        "iteration_time": end,
+        "unit": "units",
+        "p": picture.p,
+        "rows": [
+            [
+                [kind, *action[1:], start / picture.v, ended / picture.v]
+                for kind, action, start, ended, _ in row
+                if action
+            ]
+            for row in rows
+        ],
+        "stash": [[[time / picture.v, (s + d) / picture.v] for time, s, d in stash_course(row)] for row in rows],
+        "waiting": 100 * waiting,
+        "said": f"{each} A stage holds {held:.3g} microbatches at most.",
+    }
+
+
+def _steps(picture: Picture) -> int:
+    rows = execute(build(picture.schedule, picture.p, picture.m, picture.v), picture.t_f, picture.t_b)
+    return int(max(event.end for row in rows for event in row))
+
+
+def _said(answer: dict[str, Any]) -> str:
+    """What a simulated stop says: its time, its share of the peak, its memory."""
+    over = "" if answer["status"] == "ok" else ": more than a GPU has"
+    return (
+        f"An iteration takes {answer['iteration_time']:.3g} s, {100 * answer['model_flops_utilization']:.3g}% of the "
+        f"peak; the fullest GPU holds {answer['peak_memory'] / 1e9:.3g} GB{over}."
+    )
+
+
+def _full(shown: Lesson) -> dict[str, Any] | None:
+    """The lesson's curve at the size of a paper, simulated."""
+    if shown.full is None:
+        return None
+    title, name, configurations = shown.full
+    metric = METRICS[name]
+    points = [
+        {"x": x, "y": float(answers.evaluated(configuration, CLUSTER)[name]) / metric.factor}
+        for x, configuration in configurations.items()
+    ]
+    first, last = points[0], points[-1]
+    return {
+        "title": title,
+        "quantity": "Waiting over work, %" if name == "bubble_fraction" else "Waiting, % of the time",
+        "points": points,
+        "said": f"Simulated, waiting goes from {_percent(first['y'])} at {first['x']} to {_percent(last['y'])} at "
+        f"{last['x']}.",
     }

@@ -1,48 +1,51 @@
-"""Figure 12 as the page shows it before Python has loaded: the published points as static SVG, nothing simulated."""
+"""Figure 12 as the page shows it before Python has loaded: the paper's rings as static SVG, nothing simulated.
 
-from collections.abc import Iterator, Sequence
+Places and letters are those of chart.js, so that nothing moves when the simulated lines join.
+"""
+
+from collections.abc import Iterator
 from html import escape
-from math import ceil
+from math import ceil, floor
 from typing import NamedTuple
 
 from reproduce.experiment import catalog
 from reproduce.experiment.sweep import PAPER
 
 FIGURE = "fig_interleaved"
-WIDTHS = (760, 358)  # of a desk's and of a phone's screen, in pixels; the style sheet shows one of them
-HEIGHT = 380
-LEFT, RIGHT, TOP, BOTTOM, INSET = 56, 20, 20, 44, 12
-COLOURS = ("#0072b2", "#d55e00")  # as those of the first series in chart.js
-GRID = 20  # between lines, in the shown unit
+SIZES = ((596, 450), (324, 330))  # of a desk's and of a phone's screen, in pixels; home.js shows one of them
+HIGH, STEP, LETTER = 26, 20, 7  # pixels of the top, the shown unit between lines, pixels of a letter
 
 
 class Frame(NamedTuple):
-    """The axes of a picture: its width in pixels, the values on the x axis, and the largest one on the y axis."""
+    """The axes of a picture: its edges in pixels, the values on the x axis, and the ends of the y axis."""
 
-    width: int
+    left: float
+    right: float
+    low: float
     xs: list[float]
-    top: int
+    ends: tuple[int, int]
 
     def place(self, x: float, y: float) -> tuple[float, float]:
         """Where a point stands, in pixels from the left and the top."""
-        inner = self.width - LEFT - RIGHT - 2 * INSET
         share = (x - self.xs[0]) / (self.xs[-1] - self.xs[0])
-        height = (HEIGHT - BOTTOM - TOP) * y / self.top
-        return round(LEFT + INSET + inner * share, 1), round(HEIGHT - BOTTOM - height, 1)
+        height = (y - self.ends[0]) / (self.ends[1] - self.ends[0])
+        across = self.left + 14 + share * (self.right - self.left - 28)
+        return round(across, 1), round(self.low - height * (self.low - HIGH), 1)
 
 
 def marks() -> dict[str, str]:
-    """What the page's placeholders stand for: title, description, and the picture for both widths."""
+    """What the page's placeholders stand for: the picture for both widths, and what it is."""
     shown = catalog.load(FIGURE)
+    claims = len({claim.sentence for claim in shown.claims})
     return {
         "@PICTURE_TITLE@": escape(f"{shown.label}: {shown.title}"),
-        "@PICTURE_DESCRIPTION@": escape(shown.description),
-        "@PICTURE@": "".join(map(_picture, WIDTHS)),
+        "@PICTURE_CLAIMS@": f"{shown.label} and its {claims} sentences",
+        "@PICTURE@": "".join(_picture(*size) for size in SIZES),
     }
 
 
-def _picture(width: int) -> str:
-    """The published points as the live chart marks them: hollow, on dashed lines."""
+def _picture(width: int, height: int) -> str:
+    """The published points as the live chart marks them: rings, without a line."""
     shown = catalog.load(FIGURE)
     quantity, x_axis = shown.quantities[0], shown.x_axis
     assert x_axis is not None
@@ -50,35 +53,31 @@ def _picture(width: int) -> str:
     for point in shown.points(PAPER):
         value = point.paper[quantity.name].value / quantity.factor
         series.setdefault(point.series, []).append((float(point.parameters[x_axis.parameter]), value))
-    points = [point for of_series in series.values() for point in of_series]
-    frame = Frame(width, sorted({x for x, _ in points}), GRID * ceil(max(y for _, y in points) / GRID))
-    drawn = [*_axes(frame, x_axis.label, quantity.axis)]
-    for i, (name, of_series) in enumerate(series.items()):
-        drawn += _series([frame.place(*point) for point in of_series], COLOURS[i])
-        drawn.append(_text(width - RIGHT, HEIGHT - BOTTOM - 56 + 24 * i, f"○ {name} (paper)", "end", COLOURS[i]))
+    values = [y for points in series.values() for _, y in points]
+    ends = (STEP * floor(min(values) / STEP) - STEP, STEP * ceil(max(values) / STEP))
+    names = 22 + max(LETTER * len(name) + 4 for name in series) if width > 500 else 14
+    xs = sorted({x for points in series.values() for x, _ in points})
+    frame = Frame(31, width - names, height - 44, xs, ends)
+    drawn = [*_axes(frame, x_axis.label, quantity.axis or quantity.heading)]
+    for kind, (name, points) in enumerate(series.items(), start=1):
+        places = [frame.place(*point) for point in points]
+        drawn += [f'<circle class="pub s{kind}" cx="{x}" cy="{y}" r="7"/>' for x, y in places]
+        x, y = (frame.right + 6, places[-1][1] - 2) if width > 500 else (places[2][0], places[2][1] + 42 - 28 * kind)
+        drawn.append(f'<text x="{x}" y="{y}" class="b {"" if width > 500 else "mid"} f{kind}">{escape(name)}</text>')
+        if width > 500:
+            drawn.append(f'<text x="{x}" y="{y + 17}">paper {points[-1][1]:.0f}</text>')
     label = escape(f"{shown.label}, the published values: {quantity.axis} over {x_axis.label}")
-    box = f'viewBox="0 0 {width} {HEIGHT}" width="{width}" height="{HEIGHT}"'
-    return f'<svg class="published w{width}" role="img" aria-label="{label}" {box}>{"".join(drawn)}</svg>'
+    box = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+    return f'<svg class="published" role="img" aria-label="{label}" {box}>{"".join(drawn)}</svg>'
 
 
 def _axes(frame: Frame, x_label: str, y_label: str) -> Iterator[str]:
     """Lines at round values, the numbers beside and below them, and what the axes are."""
-    for y in range(0, frame.top + 1, GRID):
+    yield f'<text x="0" y="12" class="k b">{escape(y_label)}</text>'
+    for y in range(frame.ends[0], frame.ends[1] + 1, STEP):
         _, height = frame.place(frame.xs[0], y)
-        yield f'<path class="grid" d="M{LEFT} {height}H{frame.width - RIGHT}"/>'
-        yield _text(LEFT - 8, height + 4, y, "end")
+        yield f'<path class="grid" d="M{frame.left} {height}H{frame.right}"/>'
+        yield f'<text x="{frame.left - 8}" y="{height + 4}" class="end">{y}</text>'
     for x in frame.xs:
-        yield _text(frame.place(x, 0)[0], HEIGHT - BOTTOM + 18, f"{x:g}", "middle")
-    yield _text(frame.width - RIGHT, HEIGHT - 8, f"{x_label} →", "end")
-    yield _text(4, 10, f"↑ {y_label}", "start")
-
-
-def _series(places: Sequence[tuple[float, float]], colour: str) -> Iterator[str]:
-    """A dashed line, and a hollow mark for each point."""
-    yield f'<path class="paper" stroke="{colour}" d="M{"L".join(f"{x} {y}" for x, y in places)}"/>'
-    for x, y in places:
-        yield f'<circle class="mark" stroke="{colour}" cx="{x}" cy="{y}" r="7"/>'
-
-
-def _text(x: float, y: float, text: object, anchor: str, colour: str = "currentColor") -> str:
-    return f'<text x="{x}" y="{y}" text-anchor="{anchor}" fill="{colour}">{escape(str(text))}</text>'
+        yield f'<text x="{frame.place(x, 0)[0]}" y="{frame.low + 20}" class="mid">{x:g}</text>'
+    yield f'<text x="{frame.left}" y="{frame.low + 38}">{escape(x_label)} →</text>'

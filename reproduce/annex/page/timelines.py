@@ -1,11 +1,14 @@
 """The simulated timeline of a configuration, and who waits for whom in it, in sentences."""
 
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from statistics import median
 from typing import Any, NamedTuple
 
 from ptdp_core.config import TrainingConfig
-from ptdp_core.schedules import stash_course
+from ptdp_core.schedules import Schedule, execute, stash_course
+from ptdp_core.schedules.files import check
 from ptdp_core.simulator import Estimate, load_cluster, simulate
 from reproduce.experiment.parameters import check_keys
 
@@ -23,8 +26,8 @@ class Kept(NamedTuple):
 def timeline(configuration: Mapping[str, Any], cluster: str) -> dict[str, Any]:
     """The simulated passes of every pipeline rank: [kind, stage, microbatch, start, end] in seconds, and its stash.
 
-    The stash of a rank is a list of [second, microbatches of a chunk held from then on]. The critical path is a list of
-    [rank, index of the pass in its row], from the last pass to the first. `waits` is a sentence.
+    The stash of a rank is a list of [second, microbatches of a chunk held from then on]. `waits` is a sentence on the
+    longest waiting, `facts` are what to look for.
     """
     kept = _simulated(configuration, cluster)
     estimate, rows = kept.estimate, kept.estimate.timeline
@@ -38,9 +41,98 @@ def timeline(configuration: Mapping[str, Any], cluster: str) -> dict[str, Any]:
             for row in rows
         ],
         "stash": [[[time, stashed + deferred] for time, stashed, deferred in stash_course(row)] for row in rows],
-        "critical": _critical_path(kept),
+        "unit": "s",
         "waits": _most_waited(kept),
+        "facts": _facts(kept),
     }
+
+
+def own(text: str) -> dict[str, Any]:
+    """The timeline of a schedule of one's own, the text of a CSV file, in units of a forward pass. Raises `ValueError`.
+
+    A backward pass takes two units, each half of a split one a unit.
+    """
+    schedule = Schedule.from_csv(text, "the file")
+    check(schedule)
+    rows = execute(schedule, 1, 2, 1)
+    end = max(event.end for row in rows for event in row)
+    return {
+        "iteration_time": end,
+        "idle_fraction": 1 - sum(event.end - event.start for row in rows for event in row) / (end * schedule.p),
+        "p": schedule.p,
+        "rows": [
+            [[kind, *(action[1:] if action else ()), start, end] for kind, action, start, end, _ in row] for row in rows
+        ],
+        "stash": [[[time, stashed + deferred] for time, stashed, deferred in stash_course(row)] for row in rows],
+        "unit": "units",
+        "waits": "",
+        "facts": [],
+    }
+
+
+def moment(configuration: Mapping[str, Any], cluster: str, time: float) -> dict[str, Any]:
+    """What happens at a time: which stages work, for whom the first that waits does, and what the ends hold."""
+    kept = _simulated(configuration, cluster)
+    rows = kept.estimate.timeline
+    places = [bisect_right(row, time, key=lambda event: event.end) for row in rows]
+    works = [place < len(row) and row[place].start <= time for place, row in zip(places, rows, strict=True)]
+    working = [rank + 1 for rank, does in enumerate(works) if does]
+    waiting = len(rows) - len(working)
+    who = (
+        f"stage{'s' * (len(working) > 1)} {_listed(working)} work{'s' * (len(working) == 1)}"
+        if working
+        else "nobody works"
+    )
+    if not waiting:
+        who = "all stages work"
+    rest = f"; the other {waiting} wait" if working and waiting > 1 else "; the other one waits" if waiting == 1 else ""
+    idle = next((rank for rank, does in enumerate(works) if not does), None)
+    held = [_held(row, time) for row in (rows[0], rows[-1])]
+    wait_words = f"{_waits(kept, idle, places[idle])} " if idle is not None else ""
+    sentence = f"At {time:.2f} s {who or 'nobody works'}{rest}"
+    return {"sentence": sentence, "detail": f"{wait_words}Stage 1 holds {held[0]:g}, stage {len(rows)} {held[1]:g}."}
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    """'1 to 4' and '10, 11 and 12'."""
+    if len(numbers) > 3 and numbers[-1] - numbers[0] == len(numbers) - 1:
+        return f"{numbers[0]} to {numbers[-1]}"
+    *others, last = map(str, numbers)
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _held(row: Sequence[Any], time: float) -> float:
+    """The microbatches of a chunk that a stage holds at a time."""
+    states = [stashed + deferred for at, stashed, deferred in stash_course(row) if at <= time]
+    return states[-1] if states else 0
+
+
+def _facts(kept: Kept) -> list[dict[str, str]]:
+    """What to look for: how long is waited, how long at once, what is held at most, how long a backward pass is."""
+    estimate, rows = kept.estimate, kept.estimate.timeline
+    gaps = [(_gap(estimate, rank, i)[1], rank) for rank, row in enumerate(rows) for i in range(len(row) + 1)]
+    longest, rank = max(gaps)
+    most = [max((s + d for _, s, d in stash_course(row)), default=0) for row in rows]
+    lengths = {kind: [e.end - e.start for e in rows[0] if e.kind == kind] for kind in "FB"}
+    facts = [
+        (
+            "Waiting, over work",
+            f"{100 * estimate.bubble_fraction:.3g}",
+            "%",
+            f"{100 * estimate.idle_fraction:.3g}% of the time",
+        ),
+        ("Longest wait", f"{longest:.3g}", "s", f"stage {rank + 1}"),
+        (
+            "Held at most",
+            f"{max(most)}",
+            "microbatches",
+            f"stage {most.index(max(most)) + 1}; the last {most[-1]}",
+        ),
+    ]
+    if all(lengths.values()):
+        share = median(lengths["B"]) / median(lengths["F"])
+        facts.append(("Backward over forward", f"{share:.2g}", "×", "with what it computes again"))
+    return [dict(zip(("name", "value", "unit", "said"), fact, strict=True)) for fact in facts]
 
 
 def wait(configuration: Mapping[str, Any], cluster: str, rank: int, place: int) -> dict[str, Any]:
@@ -72,30 +164,6 @@ def _kept(config: TrainingConfig, cluster: str) -> Kept:
     )
 
 
-def _critical_path(kept: Kept) -> list[list[int]]:
-    """The critical path, as (rank, index in its row) from the last pass back to the first.
-
-    Before a pass comes the one before it on its rank, or the one that made its input, whichever ended later; before a
-    fused pair one that made an input of either.
-    """
-    rows, makers = kept.estimate.timeline, kept.makers
-    stages = _stages(kept)
-
-    def end(place: tuple[int, int]) -> float:
-        return rows[place[0]][place[1]].end
-
-    path, place = [], max(makers.values(), key=end, default=None)
-    while place is not None:
-        path.append(list(place))
-        rank, i = place
-        row, (_, _, start, ended, _) = rows[rank], rows[rank][i]
-        together = [event.action for event in row[max(i - 1, 0) : i + 2] if (event.start, event.end) == (start, ended)]
-        sources = [makers.get(action.input(stages)) for action in together if action]
-        before = next(((rank, j) for j in range(i - 1, -1, -1) if row[j].action and row[j].end <= start), None)
-        place = max(filter(None, (before, *sources)), key=end, default=None)
-    return path
-
-
 def _gap(estimate: Estimate, rank: int, place: int) -> tuple[float, float]:
     """Start and length of the waiting before the pass at a place of a rank's row, in seconds."""
     row = estimate.timeline[rank]
@@ -107,16 +175,16 @@ def _waits(kept: Kept, rank: int, place: int) -> str:
     """In a sentence: how long a rank waits there, and for whom; a message is waited for as the pass that takes it."""
     rows = kept.estimate.timeline
     start, length = _gap(kept.estimate, rank, place)
-    waits = f"Rank {rank} waits {_shown(length)} from {start:.3f} s"
+    waits = f"Stage {rank + 1} waits {_shown(length)} from {start:.3f} s"
     action = next((event.action for event in rows[rank][place:] if event.action), None)
     source = action.input(_stages(kept)) if action else None
     maker = kept.makers.get(source) if source else None
     if maker is None:
-        return f"{waits}, until the slowest rank has come as far."
+        return f"{waits}, until the slowest stage has come as far."
     made = rows[maker[0]][maker[1]].action
     assert made is not None
     kind = PASSES.get(made[0], made[0])
-    return f"{waits}, for the {kind} pass of microbatch {made[2]} on rank {maker[0]} and its message."
+    return f"{waits}, for the {kind} pass of microbatch {made[2] + 1} from stage {maker[0] + 1}."
 
 
 def _stages(kept: Kept) -> int:

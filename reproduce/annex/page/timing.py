@@ -20,7 +20,7 @@ from results.records.errors import UnavailableError
 
 OPENINGS, CHANGES = 5, 24
 START_MS = 120_000
-LIVE = "#chart svg:not(.published)"  # a chart of simulated values
+LIVE = "#home-chart svg:not(.published)"  # a chart of simulated values
 BIG = {"layers": 128, "hidden": 12288, "heads": 96, "p": 64, "t": 8, "d": 1, "v": 1, "b": 1, "B": 512}
 # The page's marks while it opens (python.js), and what it did from the mark before to this one.
 PARTS = {
@@ -41,12 +41,12 @@ CHANGE = """([field, value, shown, event]) => new Promise((resolve) => {
   input.value = value;
   input.dispatchEvent(new Event(event, { bubbles: true }));
 })"""
-# Presses keys on the timeline, one after the other; milliseconds from each to the end of the frame that shows it.
+# Presses keys on the slider of the timeline; milliseconds from each to the end of the frame that shows it.
 FRAMES = """async (keys) => {
-  const canvas = document.querySelector("#timelines canvas"), times = [];
+  const slider = document.querySelector("#time"), times = [];
   for (const key of keys) {
     const start = performance.now();
-    canvas.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+    slider.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
     await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
     times.push(performance.now() - start);
   }
@@ -105,7 +105,7 @@ def _open(browser: Any, address: str, shown: str) -> Any:
 
 
 def _ready(page: Any) -> None:
-    page.locator("#message", has_text="Ready").wait_for(timeout=START_MS)
+    page.locator("#message", has_text="Simulator ready").wait_for(timeout=START_MS)
 
 
 def _openings(browser: Any, address: str) -> tuple[list[PageTiming], list[str]]:
@@ -126,11 +126,11 @@ def _openings(browser: Any, address: str) -> tuple[list[PageTiming], list[str]]:
 
 
 def _redraws(browser: Any, address: str) -> PageTiming:
-    page = _open(browser, address, LIVE)
+    page = _open(browser, f"{address}#view=figure", "#chart svg")
     _ready(page)
     page.click("#cluster summary")
     box = "[aria-label='HCA bandwidth in GB/s']"
-    times = [page.evaluate(CHANGE, [box, str((130 + i) / 10), "#points", "change"]) for i in range(CHANGES)]
+    times = [page.evaluate(CHANGE, [box, str((130 + i) / 10), "#chart", "change"]) for i in range(CHANGES)]
     page.close()
     return PageTiming("Figure 12 again, after a changed number of the cluster", times, 200)
 
@@ -138,7 +138,7 @@ def _redraws(browser: Any, address: str) -> PageTiming:
 def _changes(browser: Any, address: str) -> PageTiming:
     page = _open(browser, f"{address}#view=whatif", "#answer dd")
     _ready(page)
-    times = [page.evaluate(CHANGE, ["#field-B", str(48 + 12 * i), "#answer", "input"]) for i in range(CHANGES)]
+    times = [page.evaluate(CHANGE, ["#batch", str(48 + 12 * i), "#answer", "input"]) for i in range(CHANGES)]
     page.close()
     return PageTiming("what if: another batch size, 96 GPUs", times, 50)
 
@@ -147,15 +147,15 @@ def _timeline(browser: Any, address: str) -> list[PageTiming]:
     link = f"{address}#view=timeline&configuration={quote(json.dumps(BIG))}"
     drawn = []
     for _ in range(OPENINGS):
-        page = _open(browser, link, "#timelines canvas")
+        page = _open(browser, link, "#timelines svg")
         drawn.append(float(page.evaluate("performance.now()")))
         if len(drawn) < OPENINGS:
             page.close()
-    keys = ["+"] * 20 + ["ArrowRight"] * 20 + ["-"] * 20
+    keys = ["ArrowRight"] * 20 + ["PageUp"] * 20 + ["ArrowLeft"] * 20
     frames = page.evaluate(FRAMES, keys)
     page.close()
     where = "timeline of 64 ranks x 512 microbatches"
     return [
         PageTiming(f"opening, until the {where} is drawn", drawn, 10_000),
-        PageTiming(f"a step of zoom or pan in the {where}", frames, 50),
+        PageTiming(f"a step of the playhead in the {where}", frames, 50),
     ]

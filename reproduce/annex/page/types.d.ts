@@ -1,6 +1,5 @@
 // What Python answers (bridge.py), and what the page has from its libraries and its first script.
 
-declare const Plot: any;
 declare function newWorker(query?: string): Worker;
 declare var firstWorker: Worker;
 
@@ -28,6 +27,7 @@ interface Field {
   sentence: string;
   default: Scalar | null;
   choices: string[] | null;
+  choice_words: Record<string, string>;
   least: number | null;
   most: number | null;
   whole: boolean;
@@ -48,9 +48,10 @@ interface MetricShown {
 }
 
 interface Offer {
-  clusters: string[];
+  clusters: Record<string, string>;
+  model_words: Record<string, string>;
   models: Record<string, Configuration>;
-  schedules: string[];
+  schedules: Record<string, string>;
   fields: Record<string, Field>;
   metrics: (MetricShown & { sure: boolean })[];
   of_run: MetricShown[];
@@ -77,6 +78,14 @@ interface PointAnswer {
   paper: Record<string, number>;
 }
 
+interface Bar {
+  value: number;
+  bound: number;
+  least: boolean;
+  needs: string;
+  said: string;
+}
+
 interface ArtifactAnswer {
   id: string;
   label: string;
@@ -90,7 +99,8 @@ interface ArtifactAnswer {
   columns: Record<string, string>;
   x: { parameter: string; label: string; scale: string } | null;
   points: PointAnswer[];
-  claims: Record<"id" | "place" | "verdict" | "shown" | "explanation" | "sentence", string>[];
+  finding: string;
+  claims: (Record<"id" | "place" | "verdict" | "shown" | "explanation" | "sentence", string> & { bar: Bar | null })[];
   notes: string[];
   looks: Record<string, { colour: string; dotted: boolean }>;
 }
@@ -106,10 +116,34 @@ interface WhatIfAnswer {
   [metric: string]: any;
 }
 
-interface PlanAnswer {
-  simulated: number;
+type Changes = Record<string, Scalar>;
+
+interface Chip {
+  name: string;
+  on: boolean;
+  changes: Changes;
+  reason: string;
+}
+
+interface BestRow {
+  layout: string;
+  differs: string;
+  configuration: Configuration;
+  iteration_time: number;
+  peak_memory: number;
+  mine?: boolean;
+}
+
+interface BestAnswer {
+  groups: { kind: string; rows: BestRow[] }[];
+  counts: string;
   notes: string[];
-  plans: ({ configuration: Configuration; layout: string; place: string } & Answers)[];
+}
+
+interface Phase {
+  name: string;
+  label: string;
+  seconds: number;
 }
 
 type Pass = [kind: string, stage: number | null, microbatch: number | null, start: number, end: number];
@@ -120,13 +154,15 @@ interface TimelineAnswer {
   p: number;
   rows: Pass[][];
   stash: [number, number][][];
-  critical: [number, number][];
+  unit: string;
+  facts: Record<"name" | "value" | "unit" | "said", string>[];
   waits: string;
 }
 
 interface ComparisonAnswer {
   differences: { name: string; label: string; values: string[] }[];
   metrics: { name: string; label: string; values: (string | null)[]; change: string }[];
+  phases: Phase[][];
   statuses: string[];
   sentence: string;
 }
@@ -137,15 +173,29 @@ interface SweepAnswer {
   points: ({ value: Scalar; status: string; changes: Configuration } & Answers)[];
 }
 
-interface LessonAnswer extends SweepAnswer {
-  id: string;
-  cluster: string;
-  title: string;
-  text: string;
+interface Quiz {
   question: string;
-  answer: string;
-  timeline: boolean;
-  metric: MetricShown;
+  options: [value: string, means: string, why: string][];
+  right: number;
+  after: string;
+}
+
+interface LessonAnswer {
+  id: string;
+  title: string;
+  lede: string;
+  label: string;
+  stops: string[];
+  seen: number;
+  take: string;
+  formula: string;
+  artifact: string;
+  pictures: TimelineAnswer[];
+  said: string[];
+  curve: { quantity: string; values: number[] };
+  quizzes: Quiz[];
+  full: { title: string; quantity: string; points: { x: Scalar; y: number }[]; said: string } | null;
+  configurations: Configuration[];
 }
 
 interface ClusterNumber {

@@ -1,80 +1,73 @@
 // Starts the page and its views; every number comes from Python in a worker.
-import * as cluster from "./cluster.js";
 import { byId, inputOf } from "./elements.js";
 import * as figure from "./figure.js";
+import * as home from "./home.js";
 import * as lessons from "./lessons.js";
+import * as machine from "./machine.js";
 import * as page from "./page.js";
 import { ask, onStatus, restart } from "./python.js";
 import * as timelines from "./timelines.js";
 import * as whatif from "./whatif.js";
 
-/** @type {Record<string, { refresh: () => unknown, listen: () => void }>} */
-const VIEWS = { figure, whatif, timeline: timelines, lessons };
-const tabs = /** @type {HTMLElement[]} */ ([...document.querySelectorAll("[role=tab]")]);
+/** @type {Record<string, { make: () => void, refresh: () => unknown, fill: () => unknown }>} */
+const VIEWS = { home, figure, whatif, timeline: timelines, lessons };
+let shown = "";
 
 function refresh() {
   page.writeAddress();
-  for (const tab of tabs) {
-    const chosen = tab.dataset.view === page.current().view;
-    tab.setAttribute("aria-selected", String(chosen));
-    tab.tabIndex = chosen ? 0 : -1;
-    byId(`view-${tab.dataset.view}`).hidden = !chosen;
-  }
-  cluster.showName();
-  return VIEWS[page.current().view].refresh();
+  const { view } = page.current();
+  for (const name of Object.keys(VIEWS)) byId(`view-${name}`).hidden = name !== view;
+  for (const tab of document.querySelectorAll(".tabs a"))
+    if (tab.getAttribute("data-view") === view) tab.setAttribute("aria-current", "page");
+    else tab.removeAttribute("aria-current");
+  if (shown && shown !== view) scrollTo(0, 0);
+  shown = view;
+  machine.refresh();
+  return VIEWS[view].refresh();
 }
 
 /** @param {Status} status */
 function showStatus({ message, busy, share, loaded }) {
   byId("message").textContent = message;
-  byId("loading").hidden = !busy;
+  byId("state").toggleAttribute("data-ready", loaded && !busy);
   byId("cancel").hidden = !busy || !loaded;
+  byId("load").hidden = loaded;
   if (share) inputOf("loading").value = String(share);
-  else byId("loading").removeAttribute("value");
 }
 
-function listen() {
-  tabs.forEach((tab, i) => {
-    tab.addEventListener("click", () => page.change({ view: tab.dataset.view }));
-    tab.addEventListener("keydown", ({ key }) => {
-      const step = { ArrowRight: 1, ArrowLeft: -1 }[key];
-      if (!step) return;
-      const next = tabs[(i + step + tabs.length) % tabs.length];
-      next.focus();
-      next.click();
-    });
-  });
-  for (const part of [cluster, ...Object.values(VIEWS)]) part.listen();
-  byId("cancel").addEventListener("click", () => {
-    restart();
-    void begin();
-  });
-  window.addEventListener("hashchange", () => {
-    page.readAddress();
-    refresh();
-    void cluster.showNumbers();
-  });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", refresh);
+/** A link in the page changes what it names, and leaves all else as it is. @param {MouseEvent} event */
+function follow(event) {
+  const link = event.target instanceof Element && event.target.closest("a[href^='#']");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  page.follow(link.getAttribute("href") ?? "");
 }
 
 async function begin() {
-  const first = [refresh(), cluster.showNumbers()]; // asked before anything else, so answered first
+  const first = refresh(); // asked before anything else, so answered first
   try {
     page.setOffer(await ask("start", {}));
   } catch (error) {
     return page.fail(/** @type {Error} */ (error).message);
   }
-  cluster.fill(/** @type {Offer} */ (page.offered()).clusters);
-  whatif.fill();
-  timelines.fill();
-  lessons.fill();
-  await Promise.all(first);
-  await figure.fill();
+  machine.fill();
+  for (const view of Object.values(VIEWS)) void view.fill();
+  await first;
 }
 
 page.readAddress();
 page.onChange(refresh);
-listen();
+for (const view of Object.values(VIEWS)) view.make();
+machine.make();
+document.addEventListener("click", follow);
+byId("cancel").addEventListener("click", () => {
+  restart();
+  void begin();
+});
+window.addEventListener("hashchange", () => {
+  page.readAddress();
+  refresh();
+});
 onStatus(showStatus);
 Object.assign(window, { ptdp: { ask } }); // for tests, and for the curious
 void begin();

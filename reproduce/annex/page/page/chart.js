@@ -1,234 +1,280 @@
-// Charts by Observable Plot: ours as lines and filled markers, the paper's hollow and dashed.
-import { download } from "./elements.js";
+// Charts: ours as dots on a line, the paper's as rings, our doubt as a band; every series is named at its line.
+import { element } from "./elements.js";
+import { figures, fitted, path, picture, rect, rounded, svg, text, wide } from "./svg.js";
 
-const PALETTE = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#888888"];
-const SYMBOLS = ["circle", "square", "triangle", "diamond", "star", "wye", "cross"];
-const LATE_MS = 5000;
-const STYLE = { fontSize: "13px", background: "transparent", color: "var(--fg)" };
-const SVG = "http://www.w3.org/2000/svg";
+/**
+ * @typedef {{ x: Scalar, y: number | null, paper?: number | null, low?: number, high?: number, status?: string }} Mark
+ * @typedef {{ name: string, marks: Mark[], dashed?: boolean }} Series
+ * @typedef {{ label: string, quantity: string, unit?: string, x: string, scale: string, series: Series[], height?: number,
+ *   now?: Scalar | null, ask?: Scalar | null, note?: Node, zero?: boolean, faded?: boolean }} Chart
+ * @typedef {{ x: number, y: number, mark: Mark, name: string, kind: number }} Place
+ */
 
-/** @typedef {Element & { series: [name: string, color: string][] }} Figure */
+const WIDE = 560; // from here names stand at the right of their lines
+const MANY = 4; // series in one chart
 
-const libraries = loaded(); // asked for before the first chart is
-
-/** The libraries that the page names, one after the other: the second needs the first. */
-async function loaded() {
-  const scripts = [...document.querySelectorAll("link[rel=preload][as=script]")].map((link) => {
-    const { href, integrity } = /** @type {HTMLLinkElement} */ (link);
-    const script = Object.assign(document.createElement("script"), { async: false, crossOrigin: "anonymous" });
-    const done = new Promise((resolve, reject) => {
-      const failed = () => reject(new Error(`no charts: ${new URL(href).host} did not give ${href}`));
-      script.onload = resolve;
-      script.onerror = failed;
-      setTimeout(failed, LATE_MS);
-    });
-    document.head.append(Object.assign(script, { src: href, integrity }));
-    return done;
+/** Draw a chart in its place, at the width that the place has. @param {HTMLElement} place @param {Chart} chart */
+export function draw(place, chart) {
+  place.classList.toggle("faded", Boolean(chart.faded));
+  const series = chart.series.filter(({ marks }) => marks.some((mark) => mark.y !== null || mark.paper != null));
+  fitted(place, (width) => {
+    if (chart.scale === "category") return [rows(chart, series, width)];
+    if (series.length <= MANY) return [lines(chart, series, width)];
+    const columns = Math.max(1, Math.floor((width + 24) / 296));
+    const each = (width - 24 * (columns - 1)) / columns;
+    const range = [Math.min(...series.flatMap(ends)), Math.max(...series.flatMap(ends))];
+    const small = series.map((one) => lines({ ...chart, height: 210 }, [one], each, range));
+    return [element("div", { class: "multiples" }, ...small)];
   });
-  await Promise.all(scripts);
 }
-libraries.catch(() => {}); // said where a chart is missing
 
-/**
- * @typedef {{ series: string, x: Scalar, y: number | null, paper: number | null, status: string,
- *   low: number, high: number }} Mark
- */
+/** All values that a series shows. @param {Series} series */
+const ends = ({ marks }) =>
+  marks.flatMap(({ y, paper, low, high }) => [y, paper, low, high]).filter((value) => typeof value === "number");
 
-/** @param {ArtifactAnswer} answer @param {QuantityShown} quantity @returns {Mark[]} */
-function marks({ x, points, fidelity }, quantity) {
-  const { name, factor } = quantity;
-  const shown = (/** @type {number | undefined} */ value) => (typeof value === "number" ? value / factor : null);
-  return points.map((point) => ({
-    series: point.series || fidelity,
-    x: x?.scale === "category" ? point.label : point.parameters[x?.parameter ?? ""],
-    y: point.status === "ok" ? shown(point.metrics[name]) : null,
-    paper: shown(point.paper[name]),
-    status: point.status,
-    low: point.intervals[name]?.[0] / factor,
-    high: point.intervals[name]?.[1] / factor,
-  }));
+/** @param {Scalar[]} values @param {string} scale */
+function horizontal(values, scale) {
+  const all = [...new Set(values)];
+  if (scale === "point") return { all, at: (/** @type {Scalar} */ x) => all.indexOf(x) / Math.max(1, all.length - 1) };
+  all.sort((one, other) => Number(one) - Number(other));
+  const by = scale === "log2" ? Math.log2 : Number;
+  const [first, last] = [by(Number(all[0])), by(Number(all.at(-1)))];
+  return { all, at: (/** @type {Scalar} */ x) => (last > first ? (by(Number(x)) - first) / (last - first) : 0.5) };
 }
 
 /**
- * The chart of an artifact, or nothing for one that has no x axis (its table is shown).
- *
- * @param {ArtifactAnswer} answer
- * @param {number} width in pixels
- * @returns {Promise<Figure | null>} rejected if the libraries cannot be had
+ * @param {Chart} chart
+ * @param {Series[]} series
+ * @param {number} width
+ * @param {number[]} [range] of what is shown, where charts stand beside each other
  */
-export async function draw(answer, width) {
-  const { x, quantities } = answer;
-  const [quantity] = quantities;
-  const data = marks(answer, quantity);
-  if (!x || !data.some((point) => point.y !== null)) return null;
-  await libraries;
-  const { plot, ruleX, ruleY, areaY, lineY, dot, text, tip, pointer } = Plot;
-  const categories = x.scale === "category";
-  const ours = data.filter((point) => point.y !== null);
-  const papers = data.filter((point) => point.paper !== null);
-  const domain = [...new Set(data.map((point) => point.series))];
-  const label = quantity.axis || quantity.heading;
-  const both = { x: "x", stroke: "series", symbol: "series" };
-  const title = (/** @type {Mark} */ mark) => described(mark, x.label, quantity);
-  const sure = ours.filter((point) => point.low >= 0);
-  const range = domain.map((name, i) => answer.looks[name]?.colour ?? PALETTE[i % PALETTE.length]);
-  // Categories stand beside each other: no line leads from one to the next.
-  const line = (/** @type {boolean} */ dotted) =>
-    lineY(
-      ours.filter(({ series }) => !categories && Boolean(answer.looks[series]?.dotted) === dotted),
-      {
-        x: "x",
-        y: "y",
-        stroke: "series",
-        strokeWidth: 2,
-        ...(dotted && { strokeDasharray: "1 5", strokeLinecap: "round" }),
-      },
+function lines(chart, series, width, range) {
+  const height = chart.height ?? (width < WIDE ? 330 : 450);
+  const shown = range ?? series.flatMap(ends);
+  const ticks = rounded(chart.zero ? 0 : Math.min(...shown), Math.max(...shown));
+  const [bottom, top] = [ticks[0], ticks[ticks.length - 1]];
+  const atEnd = width >= WIDE && !range;
+  const name = (/** @type {Series} */ one) => (one.name.length > 30 ? `${one.name.slice(0, 29)}…` : one.name);
+  const left = 10 + Math.max(...ticks.map((tick) => wide(String(tick))));
+  const right =
+    width - (atEnd && series.length > 1 ? 22 + Math.max(...series.map((one) => wide(name(one)) + 4), 98) : 14);
+  const [high, low] = [26, height - 44];
+  const { all, at } = horizontal(
+    series.flatMap(({ marks }) => marks.map(({ x }) => x)),
+    chart.scale,
+  );
+  const X = (/** @type {Scalar} */ x) => left + 14 + at(x) * (right - left - 28);
+  const Y = (/** @type {number} */ y) => low - ((y - bottom) / (top - bottom || 1)) * (low - high);
+  const frame = ticks.flatMap((tick) => [
+    path(`M${left} ${Y(tick).toFixed(1)}H${right}`, "grid"),
+    text(left - 8, Y(tick) + 4, figures(tick), "end"),
+  ]);
+  let before = -99;
+  for (const x of all) {
+    if (X(x) - before < Math.max(34, wide(String(x)) + 8)) continue;
+    frame.push(text((before = X(x)), low + 20, String(x), chart.now === x ? "mid k b" : "mid"));
+  }
+  frame.push(text(left, low + 38, `${chart.x} →`));
+  /** @type {Place[]} */
+  const places = [];
+  const drawn = series.flatMap((one, i) => oneSeries(one, (i % MANY) + 1, X, Y, places));
+  const title = range ? text(0, 12, name(series[0]), "k b") : text(0, 12, chart.quantity, "k b");
+  const names =
+    series.length < 2
+      ? []
+      : atEnd
+        ? atEnds(series, places, name, right, high)
+        : inside(series, places, name, [left, right, high, low]);
+  const now =
+    chart.now != null && all.includes(chart.now) ? [path(`M${X(chart.now)} ${high}V${low}`, "thin dash")] : [];
+  if (chart.ask != null && all.includes(chart.ask)) {
+    const middle = (high + low) / 2;
+    now.push(
+      path(`M${X(chart.ask)} ${high}V${low}`, "thin dash"),
+      svg("circle", { cx: X(chart.ask), cy: middle, r: 13, class: "box" }),
+      text(X(chart.ask), middle + 5, "?", "k b mid"),
     );
-  const figure = plot({
-    ...size(width),
-    ...(categories && { marginBottom: 110 }),
-    ariaLabel: `${answer.label}: ${label} over ${x.label}`,
-    x: axis(x, [...new Set(data.map((point) => point.x))]),
-    y: { label, zero: true, grid: true, nice: true },
-    color: { domain, range },
-    symbol: { domain, range: SYMBOLS, legend: domain.length > 1 },
-    marks: [
-      ruleY([0]),
-      ...(categories
-        ? [ruleX(sure, { x: "x", y1: "low", y2: "high", stroke: "series", strokeWidth: 8, strokeOpacity: 0.2 })]
-        : [areaY(sure, { x: "x", y1: "low", y2: "high", z: "series", fill: "series", fillOpacity: 0.15 })]),
-      lineY(categories ? [] : papers, {
-        x: "x",
-        y: "paper",
-        stroke: "series",
-        strokeDasharray: "4 4",
-        strokeOpacity: 0.7,
+  }
+  return explored(picture(width, height, chart.label, title, ...frame, ...now, ...drawn, ...names), places, chart);
+}
+
+/**
+ * @param {Series} series
+ * @param {number} kind
+ * @param {(x: Scalar) => number} X
+ * @param {(y: number) => number} Y
+ * @param {Place[]} places
+ */
+function oneSeries({ name, marks, dashed }, kind, X, Y, places) {
+  const ours = marks.filter((mark) => mark.y !== null);
+  const sure = ours.filter(({ low, high }) => low !== undefined && high !== undefined);
+  const point = (/** @type {Scalar} */ x, /** @type {number} */ y) => `${X(x).toFixed(1)} ${Y(y).toFixed(1)}`;
+  const drawn = [];
+  if (sure.length > 1) {
+    const over = sure.map((mark) => point(mark.x, Number(mark.high)));
+    const under = sure.map((mark) => point(mark.x, Number(mark.low))).reverse();
+    drawn.push(path(`M${[...over, ...under].join("L")}Z`, `ar f${kind}`));
+  }
+  if (ours.length > 1)
+    drawn.push(
+      path(`M${ours.map((mark) => point(mark.x, Number(mark.y))).join("L")}`, `line s${kind}${dashed ? " dash" : ""}`),
+    );
+  for (const mark of marks) {
+    const y = mark.y ?? mark.paper;
+    if (y == null) continue;
+    places.push({ x: X(mark.x), y: Y(y), mark, name, kind });
+    const hollow = mark.status === "oom";
+    if (mark.y !== null && !dashed)
+      drawn.push(
+        svg("circle", {
+          cx: X(mark.x),
+          cy: Y(mark.y),
+          r: hollow ? 5 : 3.5,
+          class: hollow ? `pub dash s${kind}` : `f${kind}`,
+        }),
+      );
+    if (mark.paper != null)
+      drawn.push(svg("circle", { cx: X(mark.x), cy: Y(mark.paper), r: 7, class: `pub s${kind}` }));
+  }
+  return drawn;
+}
+
+/** The last value of a series, ours and the paper's. @param {Mark} mark */
+const last = ({ y, paper }) =>
+  [...(y === null ? [] : [figures(y)]), ...(paper == null ? [] : [`paper ${figures(paper)}`])].join(", ");
+
+/**
+ * Names at the ends of lines, apart from each other.
+ *
+ * @param {Series[]} series @param {Place[]} places @param {(one: Series) => string} name @param {number} right @param {number} high
+ */
+function atEnds(series, places, name, right, high) {
+  const found = series.map((one) => /** @type {Place} */ (places.filter((place) => place.name === one.name).at(-1)));
+  const order = found.map((place, i) => ({ place, i })).sort((one, other) => one.place.y - other.place.y);
+  let least = high + 4;
+  return order.flatMap(({ place, i }) => {
+    const y = Math.max(least, place.y - 2);
+    least = y + 38;
+    return [text(right + 6, y, name(series[i]), `b f${place.kind}`), text(right + 6, y + 17, last(place.mark))];
+  });
+}
+
+/**
+ * Names within the plot, each above or below its own line, where the others are far.
+ *
+ * @param {Series[]} series @param {Place[]} places @param {(one: Series) => string} name
+ * @param {number[]} frame
+ */
+function inside(series, places, name, [left, right, high, low]) {
+  /** @type {[number, number, number][]} */
+  const taken = [];
+  return series.map((one) => {
+    const words = name(one);
+    const half = wide(words) / 2;
+    const own = places.filter((place) => place.name === one.name);
+    const tried = own.flatMap(({ x, y }) =>
+      [-14, 24].map((shift) => {
+        const at = [Math.min(Math.max(x, left + half), right - half), y + shift];
+        const near = places.map((place) =>
+          Math.hypot(Math.max(0, Math.abs(place.x - at[0]) - half), place.y - at[1] + 4),
+        );
+        const clash = taken.some(([u, v, w]) => Math.abs(u - at[0]) < w + half && Math.abs(v - at[1]) < 17);
+        const off = at[1] < high + 8 || at[1] > low - 4 || clash;
+        return { at, room: off ? -1 : Math.min(...near, 16) - Math.abs(at[0] - x) / 20 };
       }),
-      dot(papers, { ...both, y: "paper", r: 7, fill: "none", strokeWidth: 1.5 }),
-      line(false),
-      line(true),
-      dot(ours, { ...both, y: "y", r: 4, fill: "series" }),
-      text(
-        data.filter((point) => !categories && point.status === "oom"),
-        { ...{ x: "x", text: () => "out of memory", frameAnchor: "bottom", dy: -6, rotate: -90 }, textAnchor: "start" },
-      ),
-      tip(ours, pointer({ x: "x", y: "y", fill: "var(--bg)", title })),
-    ],
+    );
+    const { at } = tried.reduce((best, next) => (next.room > best.room ? next : best));
+    taken.push([at[0], at[1], half]);
+    return text(at[0], at[1], words, `b mid halo f${own[0].kind}`);
   });
-  figure.series = domain.map((name, i) => [name, range[i]]);
-  return labelled(figure);
 }
 
 /**
- * The curve of a metric over the values of one field; hollow where it does not fit, and a line at the present value.
+ * Values by name, a row each: dots and rings on one axis, bands behind.
  *
- * @param {SweepAnswer} answer
- * @param {MetricShown} metric
- * @param {Scalar | null | undefined} now
- * @param {number} width in pixels
- * @returns {Promise<Element>} rejected if the libraries cannot be had
+ * @param {Chart} chart @param {Series[]} series @param {number} width
  */
-export async function curve({ label, points }, { name, heading, factor, digits }, now, width) {
-  await libraries;
-  const { plot, ruleX, ruleY, lineY, dot, tip, pointerX } = Plot;
-  const shown = (/** @type {Scalar} */ value) => (value === "" ? "default" : String(value));
-  const data = points.map((point) => ({ x: shown(point.value), y: point[name] / factor, status: point.status }));
-  const title = (/** @type {{ x: string, y: number, status: string }} */ { x, y, status }) =>
-    `${label} ${x}\n${heading} ${y.toFixed(digits)}${status === "ok" ? "" : "\nout of memory"}`;
-  const place = { x: "x", y: "y" };
-  const fill = (/** @type {{ status: string }} */ { status }) => (status === "ok" ? PALETTE[0] : "var(--bg)");
-  const figure = plot({
-    ...{ ...size(width), height: 260 },
-    ariaLabel: `${heading} over ${label}`,
-    x: { type: "point", label, domain: data.map(({ x }) => x) },
-    y: { label: heading, zero: true, grid: true, nice: true },
-    marks: [
-      ruleY([0]),
-      ...(now == null ? [] : [ruleX([shown(now)], { stroke: "var(--accent)", strokeWidth: 2, strokeOpacity: 0.5 })]),
-      lineY(data, { ...place, stroke: PALETTE[0], strokeWidth: 2 }),
-      dot(data, { ...place, r: 5, stroke: PALETTE[0], fill }),
-      tip(data, pointerX({ ...place, fill: "var(--bg)", title })),
-    ],
+function rows(chart, series, width) {
+  const labels = [...new Set(series.flatMap(({ marks }) => marks.map(({ x }) => String(x))))];
+  const ticks = rounded(0, Math.max(...series.flatMap(ends), 0), width < WIDE ? 4 : 6);
+  const left = width < WIDE ? 0 : Math.min(width / 2.5, 16 + Math.max(...labels.map(wide)));
+  const tall = width < WIDE ? 42 : 28;
+  const several = series.length > 1 && series.length <= MANY;
+  const high = several ? 52 : 30;
+  const low = high + labels.length * tall;
+  const X = (/** @type {number} */ value) =>
+    left + 8 + ((value - ticks[0]) / (ticks[ticks.length - 1] - ticks[0])) * (width - left - 28);
+  const frame = ticks.flatMap((tick) => [
+    path(`M${X(tick)} ${high}V${low}`, "grid"),
+    text(X(tick), low + 18, figures(tick), "mid"),
+  ]);
+  labels.forEach((label, i) => {
+    const words = label.length > 46 ? `${label.slice(0, 45)}…` : label;
+    frame.push(
+      width < WIDE ? text(0, high + i * tall + 12, words) : text(left - 8, high + i * tall + 19, words, "end"),
+    );
   });
-  return labelled(figure);
-}
-
-/** @param {number} width */
-const size = (width) => ({ width: Math.min(width, 760), height: 380, marginLeft: 56, marginBottom: 44, style: STYLE });
-
-/** @param {{ label: string, scale: string }} x @param {Scalar[]} values */
-function axis({ label, scale }, values) {
-  if (scale === "category") return { type: "point", label: null, domain: values, tickRotate: -45 };
-  return { type: scale === "log2" ? "log" : "linear", base: 2, label, ticks: values, tickFormat: String, inset: 12 };
-}
-
-/** What the tip of a mark says. @param {Mark} mark @param {string} label @param {QuantityShown} quantity */
-function described({ series, x, y, paper }, label, { digits, shown }) {
-  if (y === null) return series;
-  const beside = paper === null ? "" : `\npaper ${paper.toFixed(digits)}, ratio ${(y / paper).toFixed(3)}`;
-  return `${series}, ${label} ${x}\nours ${y.toFixed(digits)} ${shown}${beside}`;
-}
-
-/** The drawing itself, without the legend that may stand beside it. @param {Element} figure @returns {SVGSVGElement} */
-const drawing = (figure) =>
-  /** @type {any} */ (figure.matches("svg") ? figure : [...figure.querySelectorAll("svg")].at(-1));
-
-/**
- * The drawing as one image with a label, as screen readers take it: Plot labels its groups, which have no role.
- *
- * @template {Element} Drawn
- * @param {Drawn} figure
- */
-function labelled(figure) {
-  figure.querySelectorAll("g[aria-label]").forEach((group) => group.removeAttribute("aria-label"));
-  drawing(figure).setAttribute("role", "img");
-  return figure;
+  /** @type {Place[]} */
+  const places = [];
+  let along = 0;
+  const names = !several
+    ? []
+    : series.map(({ name }, i) => text((along += i ? wide(series[i - 1].name) + 18 : 0), 34, name, `b f${i + 1}`));
+  const drawn = series.flatMap(({ name, marks }, i) =>
+    marks.flatMap((mark) => {
+      const y = high + labels.indexOf(String(mark.x)) * tall + (width < WIDE ? 28 : 14);
+      const kind = (i % MANY) + 1;
+      const value = mark.y ?? mark.paper;
+      if (value == null) return [];
+      places.push({ x: X(value), y, mark, name, kind });
+      const band = mark.low !== undefined && mark.high !== undefined && mark.y !== null;
+      return [
+        ...(band
+          ? [rect(X(Number(mark.low)), y - 6, X(Number(mark.high)) - X(Number(mark.low)), 12, `ar f${kind}`)]
+          : []),
+        ...(mark.y === null ? [] : [svg("circle", { cx: X(mark.y), cy: y, r: 3.5, class: `f${kind}` })]),
+        ...(mark.paper == null ? [] : [svg("circle", { cx: X(mark.paper), cy: y, r: 7, class: `pub s${kind}` })]),
+      ];
+    }),
+  );
+  const title = text(0, 12, chart.quantity, "k b");
+  return explored(picture(width, low + 26, chart.label, title, ...names, ...frame, ...drawn), places, chart);
 }
 
 /**
- * A chart as a file; its legend, which is beside it in the page, goes below it.
+ * The points of a chart can be read one by one, by pointer or by arrows.
  *
- * @param {Figure} figure
- * @param {string} name
- * @param {"svg" | "png"} kind
+ * @param {SVGElement} drawn @param {Place[]} places @param {Chart} chart
  */
-export async function save(figure, name, kind) {
-  const [markup, width, height] = marked(figure);
-  if (kind === "svg") return download(`${name}.svg`, markup, "image/svg+xml");
-  const image = new Image();
-  image.src = URL.createObjectURL(new Blob([markup], { type: "image/svg+xml" }));
-  await image.decode();
-  const canvas = Object.assign(document.createElement("canvas"), { width: 2 * width, height: 2 * height });
-  const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  pen.fillStyle = getComputedStyle(document.documentElement).getPropertyValue("--bg");
-  pen.fillRect(0, 0, canvas.width, canvas.height);
-  pen.drawImage(image, 0, 0, canvas.width, canvas.height);
-  canvas.toBlob((blob) => blob && download(`${name}.png`, blob));
-}
-
-/**
- * A chart as the text of an SVG file, with its width and height.
- *
- * @param {Figure} figure
- * @returns {[string, number, number]}
- */
-function marked(figure) {
-  const svg = drawing(figure);
-  const copy = /** @type {SVGSVGElement} */ (svg.cloneNode(true));
-  const box = svg.viewBox.baseVal;
-  const height = box.height + 22 * figure.series.length;
-  copy.setAttribute("xmlns", SVG);
-  copy.setAttribute("height", String(height));
-  copy.setAttribute("viewBox", `0 0 ${box.width} ${height}`);
-  figure.series.forEach(([series, color], i) => {
-    const line = document.createElementNS(SVG, "text");
-    const place = { x: 60, y: box.height + 16 + 22 * i, fill: color };
-    for (const [key, value] of Object.entries(place)) line.setAttribute(key, String(value));
-    line.textContent = `\u25cf ${series}`;
-    copy.append(line);
+function explored(drawn, places, { note, x, unit = "" }) {
+  if (!note || !places.length) return drawn;
+  const ring = svg("circle", { r: 0, class: "now" });
+  drawn.append(ring);
+  drawn.setAttribute("tabindex", "0");
+  let at = -1;
+  const show = (/** @type {number} */ to) => {
+    at = (to + places.length) % places.length;
+    const { x: cx, y: cy, mark, name } = places[at];
+    ring.setAttribute("r", "11");
+    ring.setAttribute("cx", String(cx));
+    ring.setAttribute("cy", String(cy));
+    const band = mark.low === undefined ? "" : `, 9 of 10 in ${figures(mark.low)} to ${figures(Number(mark.high))}`;
+    const where = typeof mark.x === "number" ? `${x} ${mark.x}` : mark.x;
+    note.textContent = `${where}${name ? `, ${name}` : ""}: ${last(mark)} ${unit}${band}`;
+  };
+  drawn.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    show(at < 0 ? 0 : at + step);
   });
-  let markup = new XMLSerializer().serializeToString(copy);
-  const style = getComputedStyle(document.documentElement);
-  for (const name of ["--fg", "--bg"]) markup = markup.replaceAll(`var(${name})`, style.getPropertyValue(name));
-  return [markup, box.width, height];
+  drawn.addEventListener("pointermove", (event) => {
+    const box = drawn.getBoundingClientRect();
+    const far = places.map((place) =>
+      Math.hypot(place.x - event.clientX + box.left, place.y - event.clientY + box.top),
+    );
+    const near = far.indexOf(Math.min(...far));
+    if (far[near] < 40) show(near);
+  });
+  return drawn;
 }

@@ -46,6 +46,15 @@ export function readAddress() {
   fail(complaint);
 }
 
+/** Go where a link leads: what it names changes. @param {string} href */
+export function follow(href) {
+  const [to] = address.read(href);
+  const named = [...new URLSearchParams(href.slice(1)).keys()];
+  const part = Object.fromEntries(named.map((key) => [key, /** @type {any} */ (to)[key]]));
+  history.pushState(null, "", location.href);
+  change({ claim: "", ...part, view: to.view });
+}
+
 export function writeAddress() {
   const hash = address.write(state);
   if (hash !== location.hash) history.replaceState(null, "", hash === "#" ? location.pathname + location.search : hash);

@@ -1,6 +1,6 @@
 // Python, in a worker. The page starts the first one itself, before anything else.
 const QUIET_MS = 150; // an answer that comes sooner is not announced
-export const FETCHING = "Fetching Python (14 MB the first time)";
+export const FETCHING = "Loading the simulator, 14 MB the first time";
 
 /** @typedef {{ message: object, resolve: (answer: any) => void, reject: (error: Error) => void }} Waiting */
 
@@ -74,7 +74,7 @@ function settle(id, { answer, error }) {
   if (!waiting.size) {
     clearTimeout(timer);
     timer = undefined;
-    say("Ready", false);
+    say("Simulator ready", false);
   }
   if (error) asked?.reject(new Error(error));
   else asked?.resolve(answer);

@@ -1,8 +1,8 @@
 // What the page shows, kept in the address: view, artifact, cluster with its changed numbers, configuration, schedules,
 // tokens of the whole run, the price of a GPU hour, the field that is swept, a configuration to compare with, and the
-// lesson with the step of its slider.
+// lesson with the step of its slider, and a claim.
 export const START = {
-  view: "figure",
+  view: "home",
   artifact: "fig_interleaved",
   cluster: "selene",
   changes: /** @type {Record<string, number>} */ ({}),
@@ -12,7 +12,8 @@ export const START = {
   price: "",
   sweep: "",
   lesson: "bubble",
-  step: "0",
+  step: "",
+  claim: "",
   against: /** @type {{ configuration?: Configuration }} */ ({}),
   configuration: /** @type {Configuration} */ ({
     layers: 96,
@@ -27,7 +28,7 @@ export const START = {
   }),
 };
 
-const VIEWS = ["figure", "whatif", "timeline", "lessons"];
+const VIEWS = ["home", "figure", "whatif", "timeline", "lessons"];
 const USUAL = /** @type {Record<string, any>} */ (START);
 
 /**
@@ -51,6 +52,8 @@ export function read(hash) {
         wrong.push(`${key}=${text} is not JSON`);
       }
   }
+  // An address of before names no view for a figure.
+  if (state.view === "home" && !/(^#?|&)view=home/.test(hash) && hash.length > 1) state.view = "figure";
   const said = wrong.length ? `left out of the address: ${wrong.join("; ")}` : "";
   return [/** @type {typeof START} */ (state), said];
 }
@@ -62,5 +65,6 @@ export function write(state) {
     const [text, usual] = [value, USUAL[key]].map((it) => (typeof it === "object" ? JSON.stringify(it) : it));
     if (text !== usual) words.set(key, text);
   }
+  if (state.view === "home" && words.size) words.set("view", "home");
   return "#" + words.toString();
 }

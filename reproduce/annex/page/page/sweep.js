@@ -1,17 +1,44 @@
-// One field varied: the curve of a metric over its values, and a slider that sets it.
-import { curve } from "./chart.js";
-import { byId, inputOf, option, selectOf } from "./elements.js";
-import { change, cluster, configure, current, fail, offered, update } from "./page.js";
+// One field varied, on as many GPUs: the curve of a metric over its values, and a slider that sets it.
+import { draw } from "./chart.js";
+import { byId, element, inputOf, labelled, more, option, selectOf } from "./elements.js";
+import { change, cluster, configure, current, offered, update } from "./page.js";
 
 /** @type {SweepAnswer | undefined} */
 let shown;
 let asked = ""; // what the shown curve is about: everything but the field's own value
 
+export function section() {
+  const slider = element("input", {
+    id: "sweep-value",
+    type: "range",
+    min: 0,
+    step: 1,
+    "aria-label": "Value of the field",
+  });
+  slider.addEventListener("input", () => {
+    const point = shown?.points[slider.valueAsNumber];
+    if (point) configure(point.changes);
+  });
+  const made = more(
+    "One field varied",
+    "sweeping",
+    element("div", { class: "fields" }, labelled("Field", "sweep-field"), labelled("Curve of", "sweep-metric")),
+    element("p", { class: "note", id: "sweep-shown" }),
+    slider,
+    element("div", { id: "sweep-chart", class: "plot" }),
+  );
+  made
+    .querySelector("#sweep-field")
+    ?.addEventListener("change", () => change({ sweep: selectOf("sweep-field").value }));
+  made.querySelector("#sweep-metric")?.addEventListener("change", () => shown && show(shown));
+  return made;
+}
+
 export function refresh() {
   const { sweep, configuration } = current();
   selectOf("sweep-field").value = sweep;
-  byId("sweep").hidden = !sweep;
   if (!sweep) return;
+  byId("sweeping").setAttribute("open", "");
   const { [sweep]: value, ...others } = configuration;
   const about = JSON.stringify({ sweep, others, ...cluster() });
   if (about === asked && shown?.points.some((point) => point.value === value)) return show(shown);
@@ -22,22 +49,36 @@ export function refresh() {
 }
 
 /** @param {SweepAnswer} answer */
-async function show(answer) {
+function show(answer) {
   shown = answer;
   const { points, field, label } = answer;
-  const now = current().configuration[field] ?? offered()?.fields[field].default;
+  const definition = offered()?.fields[field];
+  const now = current().configuration[field] ?? definition?.default ?? "";
+  const words = (/** @type {Scalar} */ value) =>
+    definition?.choice_words[String(value)] ?? (typeof value === "boolean" ? (value ? "on" : "off") : String(value));
   const slider = inputOf("sweep-value");
   slider.max = String(points.length - 1);
   slider.value = String(points.findIndex(({ value }) => value === now));
-  slider.setAttribute("aria-valuetext", `${label} ${now}`);
-  byId("sweep-shown").textContent = `${label}: ${now === "" ? "default" : now}`;
+  slider.setAttribute("aria-valuetext", `${label} ${words(now)}`);
+  byId("sweep-shown").textContent = points.length
+    ? `${label}: ${words(now)}`
+    : "No value of this field is legal with the others as they are.";
   const metric = offered()?.metrics.find(({ name }) => name === selectOf("sweep-metric").value);
-  byId("sweep-none").hidden = points.length > 0;
-  if (!points.length) return byId("sweep-chart").replaceChildren();
-  if (!metric) return;
-  const width = byId("sweep-chart").clientWidth || 340;
-  const drawn = await curve(answer, metric, now, width).catch((error) => (fail(error.message), null));
-  if (shown === answer) byId("sweep-chart").replaceChildren(...(drawn ? [drawn] : []));
+  if (!metric || !points.length) return byId("sweep-chart").replaceChildren();
+  const marks = points.map((point) => ({
+    x: words(point.value),
+    y: point[metric.name] / metric.factor,
+    status: point.status,
+  }));
+  draw(byId("sweep-chart"), {
+    label: `${metric.heading} over ${label}`,
+    quantity: metric.heading,
+    x: `${label} (dashed rings: out of memory)`,
+    scale: "point",
+    height: 280,
+    now: words(now),
+    series: [{ name: "", marks }],
+  });
 }
 
 export function fill() {
@@ -45,16 +86,8 @@ export function fill() {
   const names = Object.keys(fields).map((name) => option(name, fields[name].words));
   selectOf("sweep-field").replaceChildren(option("", "choose a field"), ...names);
   selectOf("sweep-field").value = current().sweep;
-  const shownMetrics = metrics.filter(({ name }) => swept.includes(name));
-  selectOf("sweep-metric").replaceChildren(...shownMetrics.map(({ name, heading }) => option(name, heading)));
-  if (shown) void show(shown); // the curve may have come before what the metrics are called
-}
-
-export function listen() {
-  selectOf("sweep-field").addEventListener("change", () => change({ sweep: selectOf("sweep-field").value }));
-  selectOf("sweep-metric").addEventListener("change", () => shown && show(shown));
-  inputOf("sweep-value").addEventListener("input", () => {
-    const point = shown?.points[inputOf("sweep-value").valueAsNumber];
-    if (shown && point) configure(point.changes);
-  });
+  selectOf("sweep-metric").replaceChildren(
+    ...metrics.filter(({ name }) => swept.includes(name)).map(({ name, heading }) => option(name, heading)),
+  );
+  if (shown) show(shown); // the curve may have come before what the metrics are called
 }

@@ -1,197 +1,473 @@
-// The view of a configuration of one's own: how long an iteration takes, what of, and whether it fits.
+// The view of a configuration of one's own: four choices, an answer, the layout, techniques, and what follows.
 import * as best from "./best.js";
 import * as comparison from "./comparison.js";
-import { byId, download, element, inputOf } from "./elements.js";
+import {
+  button,
+  byId,
+  choices,
+  copy,
+  download,
+  element,
+  facts,
+  inputOf,
+  labelled,
+  more,
+  option,
+  selectOf,
+  tell,
+  valued,
+} from "./elements.js";
 import * as form from "./form.js";
-import { change, cluster, current, isShipped, offered, update } from "./page.js";
+import { layout } from "./layout.js";
+import { bars, interval, stack } from "./bars.js";
+import { picker } from "./machine.js";
+import { change, cluster, configure, current, isShipped, offered, update } from "./page.js";
+import { ask } from "./python.js";
+import { figures, fitted } from "./svg.js";
 import * as sweep from "./sweep.js";
 
-/** @typedef {{ configuration: Configuration, cluster: string, changes: object, text: string }} Asked */
-
-/** @type {Asked | undefined} */
-let last; // what the shown answer is about
 /** @type {WhatIfAnswer | undefined} */
 let shown;
-/** @type {Record<string, number>} */
-const DIGITS = { iteration_time: 5, model_flops_utilization: 3, peak_memory: 3 };
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let said;
+const GB = 1e9;
+/** @type {Record<string, string>} */
+const LOOKS = {
+  forward: "fwd",
+  backward: "bwd",
+  recompute: "fwd2",
+  bubble: "wait",
+  pipeline_communication: "msg",
+  data_parallel: "msg",
+  expert_exchange: "msg",
+  weights: "fwd",
+  gradients: "bwd",
+  stashed_activations: "fwd2",
+  working_activations: "fwd2",
+  optimizer: "opt",
+};
 
-/** @returns {Asked} */
-const asked = () => ({ configuration: current().configuration, ...cluster() });
-const ofRun = () => ({ tokens: current().tokens, price: current().price });
+/** @param {string} words @param {string} id */
+const number = (words, id) =>
+  element(
+    "label",
+    { class: "field", id: `${id}-field` },
+    element("span", {}, words),
+    element("input", { id, type: "number", inputmode: "numeric", min: 1 }),
+    element("span", { class: "why", role: "alert" }),
+  );
+
+export function make() {
+  const command = button("Save for the command line", save, { id: "export-json" });
+  byId("view-whatif").append(
+    element(
+      "div",
+      { class: "head" },
+      element("h1", {}, "What would it take to train your model?"),
+      element(
+        "p",
+        { class: "lede" },
+        "Four choices give an answer. Everything else has a good default, and can be changed below.",
+      ),
+    ),
+    element(
+      "div",
+      { class: "bench" },
+      element(
+        "section",
+        { "aria-label": "Your choices", class: "ask", id: "ask" },
+        element(
+          "div",
+          { class: "fields" },
+          labelled("Model", "model", "field full"),
+          picker("whatif"),
+          number("GPUs", "gpus"),
+          number("Batch, sequences", "batch"),
+        ),
+        element(
+          "div",
+          { class: "row" },
+          button("Find the best layout", best.find, { class: "btn go", id: "best" }),
+          labelled("Start from an example", "scenario", "field off"),
+        ),
+        element("p", { class: "row tight", id: "scenarios" }),
+      ),
+      element(
+        "section",
+        { "aria-label": "Layout and techniques", class: "tune" },
+        element("h2", {}, "Layout"),
+        element("div", { id: "layout", class: "plot" }),
+        element("div", { id: "steps" }),
+        element("h2", {}, "Techniques"),
+        element("div", { class: "chips", id: "chips" }),
+        element("small", { id: "chip-why", role: "status" }),
+        element(
+          "div",
+          { id: "whatif-details" },
+          more("More of the layout", "more-layout"),
+          more("The model in detail", "more-model"),
+        ),
+      ),
+      element(
+        "div",
+        { class: "told" },
+        element("section", { "aria-label": "Answer", class: "card", id: "answer" }),
+        element(
+          "section",
+          { class: "limits", id: "limited" },
+          element("h2", {}, "What limits it"),
+          element("p", {}, button("Try one change after another", limits, { class: "btn", id: "limits" })),
+        ),
+      ),
+    ),
+    element("section", { id: "plans" }),
+    element("section", { id: "comparison" }),
+    sweep.section(),
+    element(
+      "p",
+      { class: "row tight" },
+      command,
+      button("Copy command", ({ target } = /** @type {any} */ (event)) =>
+        copy(target, "reproduce simulate points.json"),
+      ),
+    ),
+    element(
+      "p",
+      { class: "dock", id: "dock" },
+      element("b", { class: "num" }),
+      element("span", { class: "u num" }),
+      element("a", { class: "quiet", href: "#view=whatif" }, "Change"),
+    ),
+    element("p", { class: "off", role: "status", id: "changed" }),
+  );
+  byId("dock")
+    .querySelector("a")
+    ?.addEventListener("click", () => byId("ask").scrollIntoView());
+  selectOf("model").addEventListener("change", () => {
+    const sizes = offered()?.models[selectOf("model").value];
+    if (sizes) change({ configuration: { ...layoutOf(), ...sizes } });
+  });
+  for (const [id, what] of [
+    ["gpus", "gpus"],
+    ["batch", "batch"],
+  ])
+    inputOf(id).addEventListener("input", () => void choose(id, what));
+}
+
+/** The configuration without what belongs to the model. */
+function layoutOf() {
+  const fields = offered()?.fields ?? {};
+  return Object.fromEntries(
+    Object.entries(current().configuration).filter(([name]) => fields[name]?.group !== "Model"),
+  );
+}
+
+/** Another number of GPUs or sequences: taken if legal, else a sentence at the field. @param {string} id @param {string} what */
+async function choose(id, what) {
+  const value = inputOf(id).valueAsNumber;
+  if (!(value > 0)) return wrong(id, "Needs a number.");
+  const { changes, wrong: why } = await ask("chosen", { configuration: current().configuration, [what]: value });
+  if (value !== inputOf(id).valueAsNumber) return;
+  wrong(id, why ?? "");
+  if (changes) configure(changes);
+}
+
+/** @param {string} id @param {string} why */
+function wrong(id, why) {
+  byId(`${id}-field`).classList.toggle("bad", Boolean(why));
+  const said = byId(`${id}-field`).querySelector(".why");
+  if (said) said.textContent = why;
+  byId("answer").classList.toggle("stale", Boolean(why));
+}
+
+const asked = () => ({
+  configuration: current().configuration,
+  ...cluster(),
+  tokens: current().tokens,
+  price: current().price,
+});
 
 export function refresh() {
   form.show();
-  inputOf("tokens").value = current().tokens;
-  inputOf("price").value = current().price;
-  const now = asked();
-  const before = last && JSON.stringify(last) !== JSON.stringify(now) ? last : null;
+  if (offered()) selectOf("model").value = form.modelShown();
   best.refresh();
-  const answer = update("whatif", "what_if", { ...now, ...ofRun(), before }, (found) => {
-    last = now;
-    if (before) byId("changed").textContent = found.changed;
-    show(found);
-  });
+  const answer = update("whatif", "what_if", asked(), show);
   comparison.refresh();
   sweep.refresh();
-  return answer.then((how) => how === "failed" && showNone());
-}
-
-/** There is no answer to what is asked: an earlier one is none to this. */
-function showNone() {
-  shown = undefined;
-  byId("answer-status").textContent = "Not simulated: the red line says what is wrong.";
-  byId("answer-status").dataset.status = "invalid";
-  for (const name of ["answer", "limited", "run", "phases", "memory"]) byId(name).replaceChildren();
-  for (const name of ["limit", "sizes", "changed"]) byId(name).textContent = "";
-  byId("parts").hidden = true;
-  byId("summary").textContent = "Not simulated";
+  return answer.then((how) => how === "failed" && byId("answer").classList.add("stale"));
 }
 
 /** @param {WhatIfAnswer} answer */
 function show(answer) {
-  shown = answer;
-  const known = answer.iteration_time !== null;
-  byId("answer-status").textContent = status(answer);
-  byId("answer-status").dataset.status = answer.status;
-  byId("answer").replaceChildren(...(known ? metrics(answer).map(box) : []));
-  byId("limit").textContent = answer.limit ?? "";
-  byId("sizes").textContent = answer.sizes ?? "";
-  byId("limited").replaceChildren();
-  byId("parts").hidden = !known;
-  byId("run").replaceChildren(...runMetrics(answer).map(box));
-  byId("phases").replaceChildren(...(known ? time(answer) : []));
-  byId("memory").replaceChildren(...(known ? memory(answer) : []));
-  byId("summary").textContent = known ? summary(answer) : answer.status;
-}
-
-/** @param {WhatIfAnswer} answer */
-function status({ status, reason, intervals }) {
-  if (status !== "ok") return `${status === "oom" ? "Out of memory" : status}: ${reason}`;
-  const said = " In brackets: where 90% of real values are expected, of programs whose runs were scored.";
-  const brackets = Object.keys(intervals ?? {}).length ? said : "";
-  return `Simulated; it fits.${reason ? ` ${reason}.` : ""}${brackets}`;
-}
-
-/** @param {WhatIfAnswer} answer */
-function summary({ iteration_time, model_flops_utilization, peak_memory, capacity }) {
-  const used = `${(peak_memory / 1e9).toFixed(1)} of ${(capacity / 1e9).toFixed(1)} GB`;
-  return `${Number(iteration_time).toPrecision(4)} s · MFU ${(100 * model_flops_utilization).toFixed(1)}% · ${used}`;
-}
-
-/** @param {WhatIfAnswer} answer @returns {[string, string, string][]} */
-function metrics(answer) {
-  return (offered()?.metrics ?? []).map(({ name, heading, factor, digits, sure }) => {
-    const value = answer[name] / factor;
-    const shown = sure ? value.toPrecision(DIGITS[name] ?? 4) : value.toFixed(digits);
-    return [heading, shown, between(answer.intervals?.[name], (end) => (end / factor).toPrecision(3))];
-  });
-}
-
-/** @param {WhatIfAnswer} answer @returns {[string, string, string][]} */
-function runMetrics({ run }) {
-  if (!run) return [];
-  const shown = (offered()?.of_run ?? []).filter(({ name }) => run[name] != null);
-  return shown.map(({ name, heading, factor, digits }) => {
-    const show = (/** @type {number} */ value) => (value / factor).toFixed(digits);
-    return [heading, show(run[name]), between(run.intervals[name], show)];
-  });
-}
-
-/** @param {Interval | undefined} interval @param {(end: number) => string} show */
-const between = (interval, show) => (interval ? `(${show(interval.low)} to ${show(interval.high)})` : "");
-
-/** @param {[string, string, string]} metric its name, its value, and where real values are expected */
-const box = ([name, value, interval]) =>
-  element("div", {}, element("dt", {}, name), element("dd", {}, value, " ", element("small", {}, interval)));
-
-/** @typedef {{ name: string, label: string, size: number, shown: string }} Part */
-
-/** The phases of an iteration as one bar. @param {WhatIfAnswer} answer */
-function time({ phases, iteration_time }) {
-  const parts = phases.map((/** @type {any} */ { name, label, seconds }) => {
-    return { name, label, size: seconds, shown: `${seconds.toPrecision(3)} s` };
-  });
-  return stack(parts, Number(iteration_time), "Time of an iteration");
-}
-
-/** The memory of the fullest GPU as one bar, against what a run can fill. @param {WhatIfAnswer} answer */
-function memory({ memory, peak_memory, capacity, status }) {
-  const most = Math.max(peak_memory, capacity);
-  const parts = memory.map((/** @type {any} */ { name, label, bytes }) => {
-    return { name, label, size: bytes, shown: `${(bytes / 1e9).toPrecision(3)} GB` };
-  });
-  const [bar, legend] = stack(parts, most, "Memory of the fullest GPU");
-  const limit = element("span", { class: "capacity" });
-  limit.style.setProperty("--at", String(capacity / most));
-  bar.append(limit);
-  bar.classList.toggle("over", status === "oom");
-  const used = `${(peak_memory / 1e9).toFixed(1)} GB of the ${(capacity / 1e9).toFixed(1)} GB that a run can fill`;
-  return [element("p", {}, `${used}${status === "oom" ? ": it does not fit." : "."}`), bar, legend];
-}
-
-/**
- * Parts of a whole as one bar, and a list of them with their values.
- *
- * @param {Part[]} parts
- * @param {number} whole
- * @param {string} label
- */
-function stack(parts, whole, label) {
-  const positive = parts.filter(({ size }) => size > 0);
-  const told = positive.map((part) => `${part.label} ${part.shown}`).join(", ");
-  const bar = element("div", { class: "stack", role: "img", "aria-label": `${label}: ${told}` });
-  const legend = element("ul", { class: "parts" });
-  for (const { name, label: said, size, shown } of positive) {
-    const segment = element("span", { "data-part": name, title: `${said}: ${shown}` });
-    segment.style.setProperty("--share", String(size / whole));
-    bar.append(segment);
-    const swatch = element("i", { "data-part": name });
-    legend.append(element("li", {}, swatch, element("span", {}, said), element("b", {}, shown)));
+  if (answer.status === "invalid") {
+    byId("answer").classList.add("stale");
+    return (
+      byId("ask").querySelector(".note")?.remove(),
+      byId("ask").append(element("p", { class: "note error", role: "alert" }, answer.reason ?? ""))
+    );
   }
-  return [bar, legend];
+  byId("ask").querySelector(".note")?.remove();
+  shown = answer;
+  const { sizes } = answer.knobs;
+  for (const [id, value] of [
+    ["gpus", answer.gpus],
+    ["batch", sizes.B],
+  ]) {
+    if (inputOf(id) !== document.activeElement) inputOf(id).value = String(value);
+    wrong(id, "");
+  }
+  byId("answer").replaceChildren(...told(answer));
+  byId("answer").classList.remove("stale");
+  const perNode = answer.per_node ?? 8;
+  fitted(byId("layout"), (width) => layout(sizes, answer.knobs.layers, perNode, width));
+  byId("steps").replaceChildren(...steps(answer));
+  byId("chips").replaceChildren(...answer.knobs.chips.map(chip));
+  tell("more-layout", `microbatch ${sizes.b}`);
+  tell(
+    "more-model",
+    `${answer.knobs.layers} layers, hidden size ${Number(current().configuration.hidden).toLocaleString("en")}`,
+  );
+  const [days, rest] = byId("dock").children;
+  days.textContent = headline(answer).slice(0, 2).join(" ");
+  rest.textContent = `${(100 * answer.model_flops_utilization).toFixed(0)}% · ${figures(answer.peak_memory / GB)} of ${figures(answer.capacity / GB)} GB`;
+  clearTimeout(said);
+  said = setTimeout(() => (byId("changed").textContent = sentence(answer)), 500);
 }
 
-/** What each change makes of the tokens per second, a bar for each. @param {WhatIfAnswer} answer */
-function showLimits({ elasticities = [] }) {
-  const most = Math.max(...elasticities.map((row) => Math.abs(row.faster_by)));
-  const rows = elasticities.map(({ change: what, faster_by, fits }) => {
-    const bar = element("span", { class: faster_by < 0 ? "loss" : "gain" });
-    bar.style.setProperty("--share", String(Math.abs(faster_by) / most));
-    const sign = faster_by < 0 ? "−" : "+";
-    const told = `${sign}${(100 * Math.abs(faster_by)).toFixed(1)}%${fits ? "" : ", does not fit"}`;
-    return element("tr", {}, element("th", { scope: "row" }, what), element("td", {}, bar, told));
+/** The one number: too much memory, days of a run, or seconds. @param {WhatIfAnswer} answer @returns {[string, string, string, Interval | undefined]} */
+function headline({ status, peak_memory, capacity, run, iteration_time, intervals }) {
+  if (status === "oom")
+    return [`+${figures((peak_memory - capacity) / GB)}`, "GB too much", "The fullest GPU needs", undefined];
+  if (run)
+    return [
+      figures(run.run_time),
+      "days",
+      `Training on ${current().tokens.replace(/T$/, " trillion").replace(/B$/, " billion")} tokens takes`,
+      run.intervals.run_time,
+    ];
+  return [figures(Number(iteration_time)), "s", "An iteration takes", intervals?.iteration_time];
+}
+
+/** @param {WhatIfAnswer} answer */
+function sentence(answer) {
+  const [value, unit, before, sure] = headline(answer);
+  return `${before} ${value} ${unit}${sure ? `, 9 of 10 in ${figures(sure.low)} to ${figures(sure.high)}` : ""}.`;
+}
+
+/** @param {WhatIfAnswer} answer */
+function told(answer) {
+  const [value, unit, before, sure] = headline(answer);
+  const { status, phases, memory, peak_memory, capacity, iteration_time, helps = [] } = answer;
+  const big = element("p", { class: status === "oom" ? "big no" : "big" }, ...valued(value, unit));
+  const made = /** @type {HTMLElement[]} */ ([]);
+  made.push(
+    element(
+      "div",
+      { class: "answer" },
+      element("p", { class: "over" }, before),
+      big,
+      ...(sure
+        ? [
+            interval(answer, value, sure, unit),
+            element("p", { class: "note" }, "9 of 10 real runs are expected in the band, of programs whose runs were scored."),
+          ]
+        : []),
+    ),
+  );
+  if (status === "oom") {
+    const most = `${figures(peak_memory / GB)} GB are needed; ${figures(capacity / GB)} GB can be used.`;
+    const chips = helps.map((/** @type {any} */ { name, changes, memory: needs }) =>
+      button(`${name}: ${figures(needs / GB)} GB, fits`, () => configure(changes), { class: "chip" }),
+    );
+    made.push(
+      element("p", { class: "note" }, most),
+      element(
+        "p",
+        { class: "chips", id: "helps" },
+        ...chips,
+        button("Find a layout that fits", best.find, { class: "chip" }),
+      ),
+    );
+  }
+  made.push(facts(factsOf(answer)));
+  const useful = phases
+    .filter((/** @type {any} */ { name }) => ["forward", "backward", "embedding_and_logits"].includes(name))
+    .reduce((/** @type {number} */ sum, /** @type {any} */ { seconds }) => sum + seconds, 0);
+  const time = phases.map((/** @type {any} */ { name, label, seconds }) => ({
+    look: LOOKS[name] ?? "opt",
+    label,
+    size: seconds,
+  }));
+  const space = memory.map((/** @type {any} */ { name, label, bytes }) => ({
+    look: LOOKS[name] ?? "opt",
+    label,
+    size: bytes / GB,
+  }));
+  const spare = (capacity - peak_memory) / GB;
+  const fits = spare >= 0 ? `it fits, ${figures(spare)} GB to spare` : `${figures(-spare)} GB too much`;
+  made.push(
+    titled(
+      `Where an iteration’s ${figures(Number(iteration_time))} s go`,
+      `${((100 * useful) / Number(iteration_time)).toFixed(0)}% trains the model`,
+      (width) => stack(time, Number(iteration_time), "s", width),
+    ),
+    titled("The fullest GPU’s memory", fits, (width) => stack(space, capacity / GB, "GB", width)),
+    element(
+      "p",
+      { class: "row tight" },
+      button("Keep to compare", comparison.keep, { id: "keep" }),
+      element("a", { class: "quiet", href: "#view=timeline" }, "See the timeline"),
+      tokens(),
+    ),
+  );
+  return made;
+}
+
+/** Tokens of the run and the price of a GPU hour, which one may change. */
+function tokens() {
+  const made = button("Change tokens and price", () => {
+    const field = (/** @type {string} */ words, /** @type {"tokens" | "price"} */ name) => {
+      const input = element("input", { id: name, value: current()[name] });
+      input.addEventListener("change", () => change({ [name]: input.value.trim() }));
+      return element("label", { class: "field" }, element("span", {}, words), input);
+    };
+    made
+      .closest(".row")
+      ?.after(
+        element(
+          "div",
+          { class: "fields" },
+          field("Tokens to train on, as 300B", "tokens"),
+          field("USD per GPU hour", "price"),
+        ),
+      );
+    made.remove();
   });
-  const list = element("table", { class: "bars" }, element("tbody", {}, ...rows));
-  byId("limited").replaceChildren(element("h2", {}, "Tokens per second with one thing changed"), list);
+  return made;
 }
 
-function saveConfiguration() {
+/** @param {string} words @param {string} note @param {(width: number) => Node[]} drawing */
+function titled(words, note, drawing) {
+  const place = element("div", { class: "plot" });
+  requestAnimationFrame(() => fitted(place, drawing));
+  return element(
+    "div",
+    { class: "titled" },
+    element("h3", {}, words, element("span", { class: "u" }, ` · ${note}`)),
+    place,
+  );
+}
+
+/** @param {WhatIfAnswer} answer @returns {[string, string, string, string][]} */
+function factsOf({ run, iteration_time, model_flops_utilization, tokens_per_s_per_gpu, sequences_per_s, intervals }) {
+  const between = (/** @type {Interval | undefined} */ ends, factor = 1) =>
+    ends ? `${figures(ends.low / factor)} to ${figures(ends.high / factor)}` : "";
+  const cost = run?.cost == null ? [] : [["Cost", figures(run.cost / 1e6), "M$", between(run.intervals.cost, 1e6)]];
+  const energy =
+    run?.energy == null ? [] : [["Energy", figures(run.energy / 3.6e12), "GWh", between(run.intervals.energy, 3.6e12)]];
+  const rest = [
+    ["Tokens a second", figures(tokens_per_s_per_gpu), "a GPU", between(intervals?.tokens_per_s_per_gpu)],
+    ["Sequences", figures(sequences_per_s), "a second", between(intervals?.sequences_per_s)],
+  ];
+  return /** @type {any} */ ([
+    ["An iteration", figures(Number(iteration_time)), "s", between(intervals?.iteration_time)],
+    ["Of peak (MFU)", figures(100 * model_flops_utilization), "%", between(intervals?.model_flops_utilization, 0.01)],
+    ...[...cost, ...energy, ...rest].slice(0, 2),
+  ]);
+}
+
+/** @param {WhatIfAnswer} answer */
+function steps({ knobs: { sizes, steps: next }, gpus }) {
+  const step = (/** @type {string} */ words, /** @type {string} */ help, /** @type {"p" | "t"} */ name) => {
+    const set = (/** @type {"less" | "more"} */ way, /** @type {string} */ sign) =>
+      button(sign, () => next[name][way] && configure(next[name][way]), {
+        class: "",
+        "aria-label": `${way === "less" ? "Fewer" : "More"} ${words.toLowerCase()}`,
+        disabled: !next[name][way],
+      });
+    return element(
+      "div",
+      { class: "step", "data-size": name },
+      element("span", {}, words, element("small", {}, help)),
+      set("less", "−"),
+      element("output", {}, String(sizes[name])),
+      set("more", "+"),
+    );
+  };
+  const split = [sizes.p, sizes.t, ...(sizes.c > 1 ? [sizes.c] : [])].join(" × ");
+  return [
+    step("Pipeline stages", next.p.more ? "pieces the layers are cut into" : "no larger number is legal here", "p"),
+    step("GPUs per layer", next.t.more ? "tensor parallelism" : "no larger number is legal here", "t"),
+    element(
+      "div",
+      { class: "step" },
+      element(
+        "span",
+        {},
+        "Replicas",
+        element("small", {}, `what is left: ${Number(gpus).toLocaleString("en")} ÷ (${split})`),
+      ),
+      element("span"),
+      element("output", {}, String(sizes.d)),
+      element("span"),
+    ),
+  ];
+}
+
+/** @param {Chip} chip */
+function chip({ name, on, changes, reason }) {
+  const pressed = () => {
+    byId("chip-why").textContent = reason ? `${name}: ${reason}` : "";
+    if (!reason) configure(changes);
+  };
+  return button(name, pressed, {
+    class: "chip",
+    "aria-pressed": String(on),
+    ...(reason && { "aria-disabled": "true", title: reason }),
+  });
+}
+
+function limits() {
+  return update("limits", "what_if", { ...asked(), sensitivity: true }, ({ limits: elasticities = [] }) => {
+    const gains = elasticities
+      .filter((/** @type {any} */ { fits, faster_by }) => fits && faster_by > 0.002)
+      .map((/** @type {any} */ { change: what }) => what);
+    const place = element("div", { class: "plot" });
+    const heading = gains.length
+      ? `What limits it: ${gains.slice(0, 2).join(", then ")}`
+      : "What limits it: nothing that was tried";
+    byId("limited").replaceChildren(
+      element("h2", {}, heading),
+      element(
+        "p",
+        { class: "note" },
+        "Tokens per second gained or lost, in %, when one thing changes. Dashed: it does not fit.",
+      ),
+      place,
+    );
+    const told = elasticities.filter((/** @type {any} */ { faster_by }) => Math.abs(faster_by) >= 0.001);
+    fitted(place, (width) => bars([...told.slice(0, 7), ...told.slice(7).slice(-3)], width));
+  });
+}
+
+function save() {
   const point = { ...current().configuration, ...(isShipped() ? { cluster: current().cluster } : {}) };
   download("points.json", JSON.stringify([point], null, 1), "application/json");
 }
 
 export function fill() {
-  form.fill();
+  const { scenarios, model_words: names } = /** @type {Offer} */ (offered());
+  choices("model", names, form.modelShown());
+  selectOf("model").prepend(option("", "of my own"));
+  selectOf("model").value = form.modelShown();
+  form.filled("more-layout", ["Layout", "Schedule", "Techniques"]);
+  form.filled("more-model", ["Model"]);
   sweep.fill();
-  if (shown) show(shown); // the first answer comes before what the metrics are called
-  const scenarios = offered()?.scenarios ?? [];
+  byId("ask").querySelector(".field.off")?.remove();
   byId("scenarios").replaceChildren(
-    ...scenarios.map(({ title, cluster: name, configuration, tokens }) => {
-      const made = element("button", { type: "button" }, title);
-      made.addEventListener("click", () => change({ cluster: name, changes: {}, text: "", configuration, tokens }));
-      return made;
-    }),
+    ...scenarios.map(({ title, cluster: name, configuration, tokens }) =>
+      button(title, () => change({ cluster: name, changes: {}, text: "", configuration, tokens })),
+    ),
   );
-}
-
-export function listen() {
-  byId("configuration").addEventListener("submit", (event) => event.preventDefault());
-  byId("configuration").addEventListener("emptied", showNone);
-  byId("limits").addEventListener("click", () =>
-    update("limits", "what_if", { ...asked(), ...ofRun(), sensitivity: true }, showLimits),
-  );
-  inputOf("tokens").addEventListener("change", () => change({ tokens: inputOf("tokens").value.trim() }));
-  inputOf("price").addEventListener("change", () => change({ price: inputOf("price").value.trim() }));
-  byId("export-json").addEventListener("click", saveConfiguration);
-  for (const part of [best, comparison, sweep]) part.listen();
+  if (shown && current().view === "whatif") show(shown);
 }

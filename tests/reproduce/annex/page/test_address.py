@@ -39,7 +39,7 @@ def test_a_link_without_a_mistake(read):
     [
         ("#artefact=fig_bubble", "artefact is unknown, needs one of view, artifact, cluster"),
         ("#constructor=1", "constructor is unknown"),
-        ("#view=nope", "view=nope is unknown, needs one of figure, whatif, timeline, lessons"),
+        ("#view=nope", "view=nope is unknown, needs one of home, figure, whatif, timeline, lessons"),
         ("#configuration={broken", "configuration={broken is not JSON"),
         ("#changes=null", "changes=null is not JSON"),
     ],
@@ -47,4 +47,10 @@ def test_a_link_without_a_mistake(read):
 def test_what_is_wrong_is_said_and_left_out_alone(read, address, complaint):
     state, said, start = read(f"{address}&cluster=h100")
     assert said.startswith(f"left out of the address: {complaint}")
-    assert state == start | {"cluster": "h100"}
+    assert state == start | {"cluster": "h100", "view": "figure"}
+
+
+def test_an_address_of_before_that_names_no_view_is_of_a_figure_and_an_empty_one_of_home(read):
+    assert read("#artifact=fig_bubble")[0]["view"] == "figure"
+    assert read("")[0]["view"] == read("#")[0]["view"] == "home"
+    assert read("#view=lessons&lesson=tensor&step=2")[0]["lesson"] == "tensor"

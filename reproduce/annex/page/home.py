@@ -1,0 +1,173 @@
+"""What the page shows first, complete without a script: the claims with their verdicts, Figure 12's published points.
+
+Counts are those of the committed records, as `reproduce verify` gives them; what is not there is judged now.
+"""
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from html import escape
+from textwrap import shorten
+
+from reproduce.annex.page import lessons, picture
+from reproduce.experiment import catalog, papers
+from reproduce.output.answer import Answer, Judged, answer, claims_of
+from reproduce.output.plain_text import plain, quoted
+from reproduce.output.verdicts import SHOWN
+from reproduce.running import runner
+from results import ROOT
+from results.records import Record
+
+REFERENCE = ROOT / "results" / "reference"
+KINDS = {
+    "holds": "holds",
+    "inconclusive": "open",
+    "paper inconsistent": "self",
+    "contradicted": "contra",
+    "not testable here": "untested",
+}
+TALLY = {
+    "holds": "hold",
+    "inconclusive": "too near to call, or a result is missing",
+    "paper inconsistent": "the paper’s own numbers disagree",
+    "contradicted": "contradicted by the results",
+    "not testable here": "not testable without the hardware",
+}
+SAID, WHY = 130, 150  # characters of a sentence and of a reason in the card
+# The scores of docs/blind.md, whose measurements are not in this repository.
+BLIND_DENSE, BLIND_EXPERTS = "8.9%", "17.5%"
+
+
+@cache
+def judged() -> Answer:
+    """The claims of all papers with their verdicts, from the committed records."""
+    records = []
+    for id in catalog.ids():
+        for path in runner.record_paths(REFERENCE, catalog.load(id)):
+            records.append(_record(path.read_text(encoding="utf-8")))
+    return answer(claims_of(records))
+
+
+def _record(text: str) -> Record:
+    return Record.from_json(json.loads(text))
+
+
+def marks() -> dict[str, str]:
+    """What the placeholders of the first view stand for."""
+    everything = judged()
+    first = next(iter(everything.papers.values()))
+    counts = first.counts
+    ordered = [claim for verdict in KINDS for claim in first.of(verdict)]
+    return {
+        "@CLAIMS@": str(len(ordered)),
+        "@HOLD@": str(counts["holds"]),
+        "@CONTRADICTED@": _plural(counts["contradicted"], "is contradicted", "are contradicted"),
+        "@WAFFLE@": "".join(_cell(claim) for claim in ordered),
+        "@SAID@": _said(first.of("contradicted")[0] if counts["contradicted"] else ordered[0]),
+        "@TALLY@": "".join(_tally(verdict, counts[verdict]) for verdict in KINDS),
+        "@PAPER_COUNT@": _words(len(everything.papers)),
+        "@PAPERS@": "".join(_paper(name, each) for name, each in everything.papers.items()),
+        "@ARTIFACTS@": str(len(catalog.ids())),
+        "@LESSONS@": _words(len(lessons.LESSONS)),
+        "@TRUST@": _trust(),
+        **picture.marks(),
+    }
+
+
+def _plural(number: int, one: str, more: str) -> str:
+    return f"{number} {one if number == 1 else more}"
+
+
+def _words(number: int) -> str:
+    names = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+    return names[number] if number < len(names) else str(number)
+
+
+def _link(claim: Judged) -> str:
+    return escape(f"#view=figure&artifact={claim.artifact.id}&claim={claim.claim.id}")
+
+
+def _cell(claim: Judged) -> str:
+    """A link to a claim: its verdict as colour and sign, its name in words, and what its card says."""
+    name = escape(f"{claim.artifact.label}: {SHOWN[claim.claim.verdict]}")
+    sentence, why = _texts(claim)
+    kind = KINDS[claim.claim.verdict]
+    data = f'data-said="{sentence}" data-why="{why}"'
+    return f'<li><a class="v-{kind}" href="{_link(claim)}" title="{name}" aria-label="{name}" {data}></a></li>'
+
+
+def _texts(claim: Judged) -> tuple[str, str]:
+    """The sentence and the reason of a claim, as short as a card has them."""
+    sentence = quoted(shorten(plain(claim.claim.sentence), SAID, placeholder=" …"), claim.claim.place, "“”")
+    why = shorten(claim.finding, WHY, placeholder=" …")
+    return escape(sentence), escape(why[:1].upper() + why[1:])
+
+
+def _said(claim: Judged) -> str:
+    """The card of one claim, as home.js fills it for others."""
+    sentence, why = _texts(claim)
+    name = escape(f"{claim.artifact.label} · {SHOWN[claim.claim.verdict]}")
+    return (
+        f'<div id="said" class="said v-{KINDS[claim.claim.verdict]}" role="status"><span class="row ends">'
+        f'<span>{name}</span><a class="quiet" href="{_link(claim)}">Read the claim →</a></span>'
+        f"<b>{sentence}</b><span>{why}</span></div>"
+    )
+
+
+def _tally(verdict: str, number: int) -> str:
+    kind = KINDS[verdict]
+    return (
+        f'<button type="button" data-kind="{kind}" aria-pressed="false"><i class="sign v-{kind}"></i>'
+        f'<b class="num">{number}</b><span>{TALLY[verdict]}</span></button>'
+    )
+
+
+def _paper(short: str, claims: Answer) -> str:
+    """A row for a paper: its title, its claims by verdict as one bar, how many hold and how many do not."""
+    first = claims.claims[0].artifact
+    paper = papers.paper(first.paper)
+    counts, total = claims.counts, len(claims.claims)
+    at, bars = 0.0, []
+    for verdict, kind in KINDS.items():
+        width = 260 * counts[verdict] / total
+        look = "sunk" if kind == "untested" else ""
+        bars.append(f'<rect class="{look} p-{kind}" x="{at:.1f}" width="{width:.1f}" height="20"/>' if width else "")
+        at += width
+    authors = f"{paper.authors[0].split()[-1]} et al., {paper.year}"
+    link = escape(f"#view=figure&artifact={first.id}")
+    return (
+        f'<tr><td><a href="{link}"><b>{escape(short)}</b></a><small>{escape(paper.title)}. {escape(authors)}</small>'
+        f'</td><td class="share"><svg viewBox="0 0 260 20" width="260" height="20" preserveAspectRatio="none" '
+        f'role="img" aria-label="{counts["holds"]} of {total} hold">{"".join(bars)}</svg></td>'
+        f'<td class="n"><b>{counts["holds"]}</b> <span class="u">of {total} hold</span></td><td class="n wideonly">'
+        f'<b>{counts["contradicted"]}</b> <span class="u">contradicted</span></td></tr>'
+    )
+
+
+def errors(folder: str, ending: str = "") -> list[float]:
+    """The absolute errors of the committed record of a score, of the series with that ending."""
+    record = _record((REFERENCE / folder / "record.json").read_text(encoding="utf-8"))
+    return [
+        abs(point.metrics["relative_error"].value or 0.0)
+        for point in record.points
+        if "relative_error" in point.metrics and point.series.endswith(ending)
+    ]
+
+
+def _mean(values: Sequence[float]) -> str:
+    return f"{100 * sum(values) / len(values):.1f}%"
+
+
+def _trust() -> str:
+    """How far the simulator is off: on what it knows, and on what it did not when it predicted."""
+    record = _record((REFERENCE / "accuracy" / "record.json").read_text(encoding="utf-8"))
+    known = next(point.metrics for point in record.points if (point.series, point.label) == ("score", "all"))
+    mean, worst, number = (known[name].value or 0.0 for name in ("mean_error", "worst_error", "points"))
+    h100 = [error for ending in ("H100", "H100, bf16") for error in errors("blind_modern", ending)]
+    return (
+        f'<p class="big num">{100 * mean:.1f}%<span class="u"> off</span></p><p>is the simulator’s mean error over '
+        f"{number:.0f} published values, {100 * abs(worst):.1f}% its worst. Predicted before they were known, five "
+        f"figures came out {_mean(errors('blind_score'))} off; public runs on today’s machines {BLIND_DENSE} for dense "
+        f"models and {BLIND_EXPERTS} with experts. An earlier version was {_mean(h100)} off on {len(h100)} runs on "
+        "H100s.</p>"
+    )

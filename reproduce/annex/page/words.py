@@ -1,0 +1,119 @@
+"""What the page calls models, machines, schedules and choices: names for people, never those of files."""
+
+import re
+import tomllib
+from collections.abc import Sequence
+from functools import cache
+
+from ptdp_core.schedules import definition
+from ptdp_core.simulator import cluster_path
+from reproduce.experiment.metrics import METRICS
+from reproduce.experiment.quantities import XAxis
+from results.records import PointResult
+
+CHOICES = {
+    "none": "none",
+    "full": "everything",
+    "selective": "attention only",
+    "operators": "not fused",
+    "auto": "fused where that is faster",
+    "ring": "in a ring",
+    "sdpa": "fused",
+    "local": "Megatron's",
+    "torch": "PyTorch's",
+    "zero3": "ZeRO-3",
+    "all_gather": "gathered",
+    "delayed": "8 bits, delayed scaling",
+    "": "as usual",
+}
+PHASES = {
+    "pipeline_communication": "messages",
+    "bubble": "waiting",
+    "data_parallel": "gradient exchange",
+    "recompute": "recomputing",
+    "embedding_and_logits": "embedding and logits",
+    "forward": "forward",
+    "backward": "backward",
+}
+MACHINES = {"selene": "Selene: A100s, as in the paper"}
+_SIZED = re.compile(r"(?:(?P<family>.*?)-)?(?P<size>\d+(?:\.\d+)?|\d+x\d+)(?P<unit>[bt])(?P<rest>-.*)?")
+_FAMILIES = {"gpt3": "GPT-3", "": "GPT"}
+
+
+@cache
+def model(name: str) -> str:
+    """'llama-3-70b' is 'Llama 3, 70 billion parameters'."""
+    found = _SIZED.fullmatch(name)
+    if not found:
+        return " ".join(word.capitalize() for word in name.split("-"))
+    family = found["family"] or ""
+    words = _FAMILIES.get(family) or " ".join(word.capitalize() for word in family.split("-"))
+    if name in ("175b", "1t"):
+        words = "GPT-3"
+    unit = {"b": "billion", "t": "trillion"}[found["unit"]]
+    active = re.fullmatch(r"-a(\d+)b", found["rest"] or "")
+    rest = f", {active[1]} active" if active else (found["rest"] or "").replace("-", ", ")
+    return f"{words}, {found['size'].replace('x', ' × ')} {unit} parameters{rest}"
+
+
+@cache
+def machine(name: str) -> str:
+    """A shipped cluster by what stands in its nodes."""
+    described = str(tomllib.loads(cluster_path(name).read_text(encoding="utf-8")).get("description") or name)
+    return MACHINES.get(name) or described.replace(", a training program of today", "").replace(" x ", " × ")
+
+
+@cache
+def schedule(name: str) -> str:
+    """'1f1b' is 'Default (1F1B)'; others are called as in figures."""
+    if not name:
+        return "as usual"
+    return {"1f1b": "Default (1F1B)", "interleaved": "Interleaved"}.get(name) or definition(name).title
+
+
+def choice(field: str, value: str) -> str:
+    """A choice of a field in words."""
+    return schedule(value) if field == "schedule" else CHOICES.get(value, value.replace("_", " "))
+
+
+def said(text: str) -> str:
+    """A text of the planner with what it calls fields and schedules in words: 'v=4' is '4 chunks'."""
+    for pattern, shown in (
+        (r"\bv=(\d+)", r"\1 chunks"),
+        (r"\bb=(\d+)", r"microbatches of \1"),
+        (r"\bGEMM rate\b", "matrix products"),
+        (r" x2\b", " twice as fast"),
+        (r"batch twice as fast", "batch doubled"),
+        (r"\bcontext_exchange=(\w+)", r"context in a \1"),
+        (r"\bdata_parallel=torch", "PyTorch’s data parallelism"),
+    ):
+        text = re.sub(pattern, shown, text)
+    return re.sub(r"^(?:zb|v|dualpipev)-?\w+(?=,|$)", lambda found: schedule(found[0]), text)
+
+
+def phase(name: str) -> str:
+    """A part of an iteration's time."""
+    return PHASES.get(name) or METRICS[f"{name}_time"].label
+
+
+def finding(points: Sequence[PointResult], metric: str, x: XAxis) -> str:
+    """What two series say together, in one sentence; '' unless one of them is above the other at every value of x.
+
+    'Interleaved is 9 to 48% above non-interleaved, most at batch size 12'.
+    """
+    series: dict[str, dict[object, float]] = {}
+    for point in points:
+        value = point.metrics[metric].value if point.status == "ok" and metric in point.metrics else None
+        if value is not None:
+            series.setdefault(point.series, {})[point.parameters.get(x.parameter)] = float(value)
+    if len(series) != 2 or not all(series):
+        return ""
+    (low, under), (high, over) = sorted(series.items(), key=lambda each: max(each[1].values()))
+    shared = [at for at in over if at in under]
+    gains = {at: over[at] / under[at] - 1 for at in shared if under[at] > 0}
+    if len(gains) < 3 or min(gains.values()) <= 0.005:
+        return ""
+    most = max(gains, key=lambda at: gains[at])
+    where = x.label.partition(" (")[0].lower()
+    low = low[:1].lower() + low[1:] if low[1:2].islower() else low
+    return f"{high} is {100 * min(gains.values()):.0f} to {100 * gains[most]:.0f}% above {low}, most at {where} {most}"

@@ -1,0 +1,60 @@
+"""The colours of the page, light and dark, by what they mean: the one place for them; `build.py` writes them into it.
+
+Told apart under simulated deuteranopia and protanopia (tests/reproduce/annex/page/test_colours.py): passes, and the
+verdicts with a sign each. Text has a contrast of at least 4.5, what only marks a place one of 3.
+"""
+
+# What it is for: (light, dark).
+COLOURS: dict[str, tuple[str, str]] = {
+    "bg": ("#fbfaf7", "#131517"),
+    "card": ("#ffffff", "#1a1d20"),
+    "sunk": ("#f1efe8", "#24282c"),
+    "line": ("#dedad0", "#363b41"),
+    "edge": ("#85817a", "#838a92"),
+    "ink": ("#1b1d20", "#eceae5"),
+    "ink2": ("#575b61", "#adb1b6"),
+    "accent": ("#1b5e9b", "#86bbee"),
+    "on-accent": ("#ffffff", "#0d1a26"),
+    "wash": ("#e6eff8", "#1c2d3e"),
+    "fwd": ("#2364a6", "#4a90d9"),
+    "fwd2": ("#7fb2e0", "#aed0f1"),
+    "bwd": ("#d0771a", "#eb9a45"),
+    "bwd2": ("#f0bd80", "#7d5526"),
+    "msg": ("#7d57a8", "#b08fd8"),
+    "opt": ("#66707a", "#8b949d"),
+    "hatch": ("#938e82", "#656b71"),
+    "on-fwd": ("#ffffff", "#0b1622"),
+    "on-bwd": ("#1b1d20", "#17120b"),
+    "on-fwd2": ("#14202b", "#14202b"),
+    "on-bwd2": ("#1b1d20", "#eceae5"),
+    "on-opt": ("#ffffff", "#131517"),
+    "on-msg": ("#ffffff", "#131517"),
+    "s1": ("#2b6cb0", "#74b0ee"),
+    "s2": ("#b1530d", "#f0a25c"),
+    "s3": ("#7d57a8", "#b08fd8"),
+    "s4": ("#1d7a66", "#3fae94"),
+    "holds": ("#1d7a66", "#3fae94"),
+    "open": ("#c9c4b6", "#5a5e60"),
+    "self": ("#56317d", "#d6baf2"),
+    "contra": ("#bb2d1b", "#f0715c"),
+    "on-verdict": ("#ffffff", "#131517"),
+}
+SERIES = (1, 2, 3, 4)
+VERDICTS = ("holds", "open", "self", "contra")
+PASSES = ("fwd", "fwd2", "bwd", "bwd2", "msg", "opt")
+TEXT = ("ink", "ink2", "accent", "s1", "s2", "s3", "s4", "contra", "holds")  # legible on each surface
+
+
+def properties() -> str:
+    """The colours as custom properties of a style sheet, light, and dark where the reader prefers it."""
+    light, dark = ("".join(f"--{name}:{pair[i]};" for name, pair in COLOURS.items()) for i in (0, 1))
+    return f":root{{{light}}}@media (prefers-color-scheme: dark){{:root{{{dark}}}}}"
+
+
+def classes() -> str:
+    """The classes by which what is drawn has a colour: passes, letters on them, series, and shares by verdict."""
+    rules = [f".{name}{{fill:var(--{name})}}" for name in (*PASSES, "sunk")]
+    rules += [f"svg text.on-{name}{{fill:var(--on-{name})}}" for name in PASSES]
+    rules += [f".s{i}{{stroke:var(--s{i})}}.f{i},svg text.f{i}{{fill:var(--s{i})}}" for i in SERIES]
+    rules += [f".p-{name}{{fill:var(--{name})}}" for name in VERDICTS]
+    return "".join(rules)

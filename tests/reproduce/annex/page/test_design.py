@@ -1,0 +1,388 @@
+"""The page as it was designed, in Chromium: twenty checks, at 390, 768 and 1280 pixels, light and dark."""
+
+import json
+import re
+import shutil
+from urllib.parse import quote
+
+import pytest
+
+from reproduce.annex.page import bridge, build, home
+from reproduce.annex.page.serve import served
+
+VIEWS = ("", "#view=figure", "#view=whatif", "#view=timeline", "#view=lessons")
+WIDTHS = (390, 768, 1280)
+START_MS = 60_000
+GPT_3 = {"layers": 96, "hidden": 12288, "heads": 96, "p": 12, "t": 8, "d": 1, "v": 1, "b": 1, "B": 288}
+LLAMA = bridge.start()["scenarios"][1]
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.browser,
+    pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm, which fetches Pyodide"),
+]
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    """The page on a file server."""
+    folder = tmp_path_factory.mktemp("page")
+    build.build(folder, offline=True, snapshot=True)
+    with served(folder) as server:
+        yield server
+
+
+@pytest.fixture
+def visit(visit):
+    """Opens the page at a width, and waits until it has answered."""
+
+    def open_page(width=1280, anchor="", scheme="light", height=900, script=True):
+        page = visit((width, height), scheme, anchor, script)
+        if script:
+            page.locator("#message", has_text="Simulator ready").wait_for(timeout=START_MS)
+            settled(page)
+        return page
+
+    return open_page
+
+
+def settled(page):
+    """Waits until Python has answered all that was asked, and a frame was drawn."""
+    page.evaluate("ptdp.ask('start', {}).then(() => ptdp.ask('start', {})).then(() => true)")
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
+
+
+def shows(page, selector, text):
+    page.locator(selector, has_text=text).first.wait_for(timeout=START_MS)
+
+
+def whatif(configuration=LLAMA["configuration"], cluster="h100", tokens="15T"):
+    return f"#view=whatif&cluster={cluster}&tokens={tokens}&configuration={quote(json.dumps(configuration))}"
+
+
+def timeline(configuration):
+    return f"#view=timeline&configuration={quote(json.dumps(configuration))}"
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_01_nothing_is_wider_than_the_screen(visit, width):
+    for view in VIEWS:
+        page = visit(width, view)
+        size = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+        assert size[0] == size[1], view
+
+
+def test_02_home_is_complete_without_a_script(visit):
+    page = visit(script=False)
+    counts = next(iter(home.judged().papers.values())).counts
+    assert page.locator(".waffle a").count() == sum(counts.values())
+    assert page.inner_text(".says").startswith(f"Of its {sum(counts.values())} claims {counts['holds']} hold")
+    assert [int(number) for number in page.locator(".tally b").all_inner_texts()] == [
+        counts[verdict] for verdict in home.KINDS
+    ]
+    assert page.locator("#home-chart .published").first.locator("circle").count() == 10
+    assert "3.3%" in page.inner_text("#trust")
+
+
+def test_03_what_matters_of_home_is_seen_without_scrolling(visit):
+    page = visit(1280, height=900)
+    for selector in ("h1", ".waffle", ".tally button >> nth=0", "#home-chart svg"):
+        box = page.locator(selector).first.bounding_box()
+        assert box["y"] >= 0
+        assert box["y"] + box["height"] <= 900, selector
+
+
+def test_04_each_claim_is_a_link_and_the_matrix_is_one_tab_stop(visit):
+    page = visit()
+    names = page.eval_on_selector_all(".waffle a", "(cells) => cells.map((cell) => cell.getAttribute('aria-label'))")
+    words = {"holds", "contradicted", "too near to call", "the paper's own numbers disagree", "not testable here"}
+    assert all(name.rpartition(": ")[2] in words for name in names)
+    assert page.eval_on_selector_all(".waffle a", "(cells) => cells.filter((cell) => cell.tabIndex === 0).length") == 1
+    page.focus(".waffle a[tabindex='0']")
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == names[1]
+    target = page.evaluate("document.activeElement.getAttribute('href')")
+    page.keyboard.press("Enter")
+    page.locator("[data-chosen]").wait_for(timeout=START_MS)
+    assert re.search(r"claim=(\w+)", target)[1] in page.evaluate("location.hash")
+
+
+def test_05_signs_and_hatches_stand_for_colours(visit):
+    page = visit()
+    sign = "(kind) => getComputedStyle(document.querySelector(`.waffle .v-${kind}`), '::before').content"
+    assert page.evaluate(sign, "contra") == '"✕"'
+    assert page.evaluate(sign, "self") == '"≠"'
+    lesson = visit(anchor="#view=lessons")
+    assert lesson.locator("#lesson-picture rect.wait").count() == 4
+    assert "hatch" in lesson.evaluate("getComputedStyle(document.querySelector('rect.wait')).fill")
+
+
+def test_06_series_are_named_at_their_lines(visit):
+    page = visit(anchor="#view=figure")
+    assert page.locator("#view-figure [class*=legend], #view-figure [class*=swatches]").count() == 0
+    for width in (1280, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        settled(page)
+        for kind in (1, 2):
+            near = page.evaluate(
+                """(kind) => {
+                  const name = document.querySelector(`#chart text.f${kind}`).getBoundingClientRect();
+                  const dots = [...document.querySelectorAll(`#chart circle.f${kind}`)];
+                  const gap = (at, low, high) => Math.max(low - at, at - high, 0);
+                  return Math.min(...dots.map((dot) => {
+                    const { x, y, width } = dot.getBoundingClientRect();
+                    const [u, v] = [x + width / 2, y + width / 2];
+                    return Math.hypot(gap(u, name.left, name.right), gap(v, name.top, name.bottom));
+                  }));
+                }""",
+                kind,
+            )
+            assert near <= 24, (width, kind)
+
+
+@pytest.mark.parametrize("width", [320, *WIDTHS])
+def test_07_letters_of_charts_have_one_size_and_none_is_cut(visit, width):
+    page = visit(width, "#view=figure")
+    sizes = page.eval_on_selector_all("#chart svg text", "(all) => all.map((it) => getComputedStyle(it).fontSize)")
+    assert set(sizes) == {"13px"}
+    outside = page.evaluate(
+        """() => {
+          const box = document.querySelector("#chart svg").getBoundingClientRect();
+          const texts = [...document.querySelectorAll("#chart svg text")];
+          return texts.filter((it) => {
+            const { left, right } = it.getBoundingClientRect();
+            return left < box.left - 1 || right > box.right + 1;
+          }).map((it) => it.textContent);
+        }"""
+    )
+    assert outside == []
+    passes = visit(width, timeline({**GPT_3, "p": 4, "t": 2, "B": 8}))
+    shown = "(all) => all.map((it) => getComputedStyle(it).fontSize)"
+    assert set(passes.eval_on_selector_all("#timelines text.sm", shown)) <= {"11px"}
+
+
+def test_08_no_name_of_a_file_is_shown(visit):
+    for view in (*VIEWS, whatif()):
+        words = visit(anchor=view).inner_text("body")
+        for name in ("selene", "1f1b", "sdpa", "all_gather", "p2p"):
+            assert name not in words, (view, name)
+
+
+def test_09_four_choices_and_each_changes_the_answer(visit):
+    page = visit(anchor=whatif())
+    inputs = page.locator("#ask select:visible, #ask input:visible")
+    assert inputs.count() == 4
+    before = page.inner_text("#answer .big")
+    page.fill("#gpus", "1024")
+    page.locator("#answer .big").filter(has_not_text=before).wait_for(timeout=START_MS)
+    before = page.inner_text("#answer .big")
+    page.select_option("#machine-whatif", "h200")
+    page.locator("#answer .big").filter(has_not_text=before).wait_for(timeout=START_MS)
+
+
+def test_10_the_number_has_its_interval_or_none(visit):
+    page = visit(anchor=whatif())
+    label = page.get_attribute("#answer .answer svg", "aria-label")
+    assert re.fullmatch(r"9 of 10 in [\d.,]+ to [\d.,]+ days", label)
+    shows(page, "#changed", "9 of 10 in")
+    unknown = visit(anchor=whatif(cluster="gb200", tokens=""))
+    assert unknown.locator("#answer .answer svg").count() == 0
+    assert "9 of 10" not in unknown.inner_text("#answer .answer")
+
+
+def test_11_what_does_not_fit_says_by_how_much_and_what_would(visit):
+    page = visit(anchor=whatif({**LLAMA["configuration"], "sharded_optimizer": False}))
+    assert re.match(r"\+[\d.]+ GB too much", page.inner_text("#answer .big"))
+    assert page.locator("#answer .bad-line").count() == 1
+    page.click("#helps button >> nth=0")
+    shows(page, "#answer .big", "days")
+
+
+def test_12_a_number_of_gpus_that_is_not_legal_is_told_at_its_field(visit):
+    page = visit(anchor=whatif())
+    before = page.inner_text("#answer .big")
+    page.fill("#gpus", "500")
+    shows(page, "#gpus-field .why", "500 is no multiple of 2 × 8. Nearest: 512.")
+    assert page.inner_text("#answer .big") == before
+    assert "stale" in page.get_attribute("#answer", "class")
+    page.fill("#gpus", "512")
+    page.locator("#gpus-field:not(.bad)").wait_for()
+
+
+def test_13_best_layouts_stand_together_where_they_cannot_be_told_apart(visit):
+    model = {"layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "ffn_hidden": 14336, "seq": 8192}
+    page = visit(anchor=whatif(model | {"p": 1, "t": 4, "d": 4, "B": 16, "attention": "sdpa"}))
+    page.click("#best")
+    page.locator("#plans table").wait_for(timeout=START_MS)
+    assert page.locator("#plans tr.band").first.inner_text().startswith("Too near to call")
+    assert page.locator("#plans tr.mine").count() == 1
+    assert all(page.locator("#plans tbody tr:not(.band) small").all_inner_texts())
+    page.click("#plans .act button >> nth=0")
+    page.locator("#plans.stale").wait_for(timeout=START_MS)
+
+
+def test_14_the_layout_has_a_square_for_each_gpu_and_a_box_for_each_replica(visit):
+    page = visit(anchor=whatif())
+    count = lambda selector: page.locator(f"#layout {selector}").count()  # noqa: E731
+    assert (count(".gpu"), count(".replica")) == (2 * 8, 32)
+    page.click("[data-size=p] button >> nth=1")
+    shows(page, "[data-size=p] output", "4")
+    settled(page)
+    assert (count(".gpu"), count(".replica")) == (4 * 8, 16)
+
+
+@pytest.mark.parametrize(("width", "least"), [(1280, 6), (390, 3)])
+def test_15_a_long_iteration_is_folded_and_a_short_one_is_not(visit, width, least):
+    page = visit(width, timeline(GPT_3))
+    widths = page.eval_on_selector_all(
+        "#timelines rect.fwd:not(.cut), #timelines rect.bwd:not(.cut)",
+        "(all) => all.map((it) => it.getBoundingClientRect().width)",
+    )
+    assert min(widths) >= least - 0.8  # a gap of 0.75 between passes
+    assert "alike" in page.inner_text("#timelines")
+    assert re.search(r"[\d.]+ s", page.inner_text("#timelines"))
+    short = visit(width, timeline({**GPT_3, "p": 4, "t": 2, "B": 8}))
+    assert "alike" not in short.inner_text("#timelines")
+
+
+def test_16_the_playhead_goes_by_keys_and_says_who_works(visit):
+    page = visit(anchor=timeline(GPT_3))
+    before = page.inner_text("#moment b")
+    page.focus("#time")
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("PageUp")
+    settled(page)
+    assert page.inner_text("#moment b") != before
+    assert re.match(r"At [\d.]+ s (all )?stages? .*work", page.inner_text("#moment b"))
+    assert "waits" in page.inner_text("#moment span")
+    said = page.inner_text("#moment b")
+    page.click("#play")
+    page.wait_for_timeout(300)
+    assert page.inner_text("#moment b") == said  # nothing is announced while playing
+    page.click("#play")
+
+
+def test_17_the_rest_of_a_curve_is_there_after_a_guess_and_a_wrong_one_says_why(visit):
+    page = visit(anchor="#view=lessons")
+    chart = page.locator(".quiz svg").first
+    assert "9.38" not in page.inner_text(".quiz")
+    assert "9.38" not in chart.get_attribute("aria-label")
+    assert chart.locator("circle[class^=f1]").count() == 2
+    page.click(".quiz label >> nth=0")
+    assert "with 4 microbatches it is" in page.inner_text(".quiz")
+    chart = page.locator(".quiz svg").first
+    assert chart.locator("circle[class^=f1]").count() == 4
+    assert "9.38" in chart.get_attribute("aria-label")
+
+
+def test_18_what_a_finger_may_touch_is_large_enough(visit):
+    for view in VIEWS:
+        page = visit(390, view)
+        small = page.evaluate(
+            """() => [...document.querySelectorAll("button, select, input:not([type=radio]):not([type=file]), summary,"
+              + " .tabs a, .quiet, .btn, .seg label, .opts label")]
+              .filter((it) => it.getClientRects().length && !it.closest(".off") && !it.classList.contains("off"))
+              .map((it) => [it.outerHTML.slice(0, 90), it.getBoundingClientRect().height])
+              .filter(([, height]) => height < 43.5)"""
+        )
+        assert small == [], view
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_19_axe_finds_nothing_and_no_style_stands_in_an_element(visit, assert_accessible, width, scheme):
+    for view in VIEWS:
+        page = visit(width, view, scheme)
+        assert_accessible(page)
+        assert page.locator("[style]").count() == 0, view
+        page.keyboard.press("Tab")
+        page.keyboard.press("Tab")
+        ring = "(it) => [it.outlineWidth, it.outlineStyle]"
+        assert page.evaluate(f"({ring})(getComputedStyle(document.activeElement))") == ["3px", "solid"]
+
+
+def test_20_nothing_moves_for_who_wants_no_motion_and_larger_text_fits(chromium, address):
+    page = chromium.new_page(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
+    page.goto(address)
+    page.locator("#message", has_text="Simulator ready").wait_for(timeout=START_MS)
+    for view in ("figure", "whatif", "timeline", "lessons"):
+        page.click(f".tabs [data-view={view}]")
+        settled(page)
+        assert page.evaluate("document.getAnimations().length") == 0
+        page.evaluate("document.documentElement.style.fontSize = '32px'")
+        settled(page)
+        assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), view
+        page.evaluate("document.documentElement.removeAttribute('style')")
+    page.close()
+
+
+def test_a_changed_number_of_the_machine_redraws_and_its_link_shows_the_same(visit):
+    page = visit(anchor="#view=figure")
+    before = page.inner_html("#chart")
+    page.click("#cluster summary")
+    box = page.get_by_label("HCA bandwidth in GB/s", exact=True)
+    box.fill("13")
+    box.press("Enter")
+    settled(page)
+    after = page.inner_html("#chart")
+    assert after != before
+    again = visit(anchor=page.evaluate("location.hash"))
+    assert again.inner_html("#chart") == after
+    again.click("#cluster summary")
+    box = again.get_by_label("HCA bandwidth in GB/s", exact=True)
+    box.fill("1e30")
+    box.blur()
+    shows(again, "#error", "HCA bandwidth: 1e30 lies outside its range; needs 12.6 to 24 GB/s")
+    assert again.inner_html("#chart") == after
+
+
+def test_what_a_link_has_wrong_is_said_and_stays_until_something_changes(visit):
+    page = visit(anchor="#cp=2&artifact=fig_pipeline_vs_data")
+    assert page.inner_text("#error").startswith("left out of the address: cp is unknown, needs one of view, artifact")
+    assert page.input_value("#artifact") == "fig_pipeline_vs_data"
+    page.click(".tabs [data-view=whatif]")
+    settled(page)
+    assert page.locator("#error").is_hidden()
+
+
+def test_a_kept_layout_stands_beside_the_shown_one_and_what_limits_it_is_told(visit):
+    page = visit(anchor=whatif())
+    page.click("#keep")
+    shows(page, "#comparison", "Kept: now change something")
+    page.click("[data-size=p] button >> nth=1")
+    shows(page, "#comparison h2", "The one you kept takes")
+    page.click("#comparison button >> nth=0")
+    shows(page, "[data-size=p] output", "2")
+    page.click("#limits")
+    shows(page, "#limited h2", "What limits it: NVLink twice as fast")
+
+
+def test_lessons_are_walked_through_and_lead_to_full_size(visit):
+    page = visit(390, "#view=lessons&tokens=1T")
+    for i, entry in enumerate(bridge.start()["lessons"]):
+        page.click(f"#lessons a >> nth={i}")
+        shows(page, "#lesson-title", entry["title"])
+        settled(page)
+        first = page.inner_text("#lesson-said")
+        page.press("#lesson-value", "End")
+        settled(page)
+        assert page.inner_text("#lesson-said") != first or i == 0
+        page.click(".quiz label >> nth=1")
+        assert page.locator(".quiz[data-answered]").count() == 1
+    page.click("#lessons a >> nth=0")
+    shows(page, "#lesson-title", "Why a pipeline waits")
+    page.click("#lesson-open")
+    shows(page, "#timelines", "alike")
+    assert "tokens=1T" in page.evaluate("location.hash")  # a link leaves all else as it is
+
+
+def test_two_schedules_stand_on_one_scale_and_one_s_own_is_drawn(visit, tmp_path):
+    page = visit(anchor=timeline({**GPT_3, "B": 24}))
+    page.select_option("#schedule-b", "gpipe")
+    page.locator("#timelines svg").nth(1).wait_for(timeout=START_MS)
+    assert page.locator("#timelines h3").count() == 2
+    (tmp_path / "own.csv").write_text("0F0,0B0\n1F0,1B0\n")
+    page.set_input_files("#own", tmp_path / "own.csv")
+    shows(page, "#timeline-lede", "2 stages, 1 microbatches, 6 units")
