@@ -27,7 +27,7 @@ class Quiz(NamedTuple):
     after: str
 
 
-class Picture(NamedTuple):
+class Miniature(NamedTuple):
     """A small schedule: its name, p, m, v and the times of a forward and a backward pass of a whole stage."""
 
     schedule: str
@@ -58,7 +58,7 @@ class Lesson(NamedTuple):
     take: str
     formula: str
     artifact: str
-    pictures: tuple[Picture, ...] = ()
+    pictures: tuple[Miniature, ...] = ()
     configurations: tuple[dict[str, Any], ...] = ()
     full: tuple[str, str, dict[Any, dict[str, Any]]] | None = None
 
@@ -185,7 +185,7 @@ LESSONS = {
         "Waiting is paid once per batch, so more microbatches make it cheaper.",
         "Waiting ÷ work = (stages − 1) ÷ microbatches",
         "fig_gpipe_timeline",
-        pictures=tuple(Picture("1f1b", m=m) for m in (4, 8, 16, 32)),
+        pictures=tuple(Miniature("1f1b", m=m) for m in (4, 8, 16, 32)),
         full=(
             "At full size: GPT-3 on 96 A100s, 12 stages",
             "bubble_fraction",
@@ -200,7 +200,7 @@ LESSONS = {
         "More chunks fill the pipeline faster, and send more messages.",
         "Waiting ÷ work = (stages − 1) ÷ (chunks × microbatches)",
         "fig_interleaved",
-        pictures=(Picture("1f1b"), Picture("interleaved", v=2), Picture("interleaved", v=4)),
+        pictures=(Miniature("1f1b"), Miniature("interleaved", v=2), Miniature("interleaved", v=4)),
         full=(
             "At full size: GPT-3 on 96 A100s, batch 24",
             "bubble_fraction",
@@ -249,7 +249,7 @@ LESSONS = {
         "Work that nobody waits for belongs where the pipeline would wait.",
         "Input’s and weights’ gradient take one unit each, as the forward pass",
         "zerobubble/table_4",
-        pictures=tuple(Picture(name, v=v) for name, v in _SCHEDULES.items()),
+        pictures=tuple(Miniature(name, v=v) for name, v in _SCHEDULES.items()),
         full=(
             "At full size: 48 layers on 64 A100s, 8 stages",
             "idle_fraction",
@@ -267,7 +267,7 @@ LESSONS = {
         "Count before you believe: a schedule is a table, and a speed-up is a division.",
         "GPipe and 1F1B wait equally long; 1F1B holds less",
         "fig_gpipe_timeline",
-        pictures=(Picture("gpipe", 8, 32, t_b=1), Picture("1f1b", 8, 32, t_b=1)),
+        pictures=(Miniature("gpipe", 8, 32, t_b=1), Miniature("1f1b", 8, 32, t_b=1)),
     ),
 }
 
@@ -306,7 +306,7 @@ def lesson(id: str) -> dict[str, Any]:
     }
 
 
-def _picture(picture: Picture) -> dict[str, Any]:
+def _picture(picture: Miniature) -> dict[str, Any]:
     """A small schedule executed: the passes of each stage in units, what stages hold, and how long one waits."""
     schedule = build(picture.schedule, picture.p, picture.m, picture.v)
     rows = execute(schedule, picture.t_f, picture.t_b, picture.t_b // 2 or None)
@@ -334,7 +334,7 @@ def _picture(picture: Picture) -> dict[str, Any]:
     }
 
 
-def _steps(picture: Picture) -> int:
+def _steps(picture: Miniature) -> int:
     rows = execute(build(picture.schedule, picture.p, picture.m, picture.v), picture.t_f, picture.t_b)
     return int(max(event.end for row in rows for event in row))
 
