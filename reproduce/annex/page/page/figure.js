@@ -6,7 +6,7 @@ import { exports } from "./exports.js";
 import { picker } from "./machine.js";
 import { change, cluster, current, update } from "./page.js";
 import { ask } from "./python.js";
-import { figures, path, rect, svg } from "./svg.js";
+import { figures, fitted, path, rect, svg } from "./svg.js";
 
 /** @type {ArtifactAnswer | undefined} */
 let shown;
@@ -123,9 +123,7 @@ function show(answer) {
   byId("chart").classList.remove("stale");
   const chart = chartOf(answer);
   if (chart.series.length) draw(byId("chart"), { ...chart, note: byId("chart-note") });
-  else
-    (draw(byId("chart"), { ...chart, series: [] }),
-      byId("chart").replaceChildren(table(answer.label, ...rows(answer))));
+  else fitted(byId("chart"), () => [table(answer.label, ...rows(answer))]);
   document.querySelector("[data-chosen]")?.scrollIntoView({ block: "center" });
 }
 
