@@ -269,7 +269,11 @@ function told(answer) {
       ...(sure
         ? [
             interval(answer, value, sure, unit),
-            element("p", { class: "note" }, "9 of 10 real runs are expected in the band, of programs whose runs were scored."),
+            element(
+              "p",
+              { class: "note" },
+              "9 of 10 real runs are expected in the band, of programs whose runs were scored.",
+            ),
           ]
         : []),
     ),
