@@ -9,8 +9,8 @@ from typing import Any
 
 from benchmarks.exact.quantities import COUNTED, PROBLEM, Entry, Quantities, Section, Value, schedule_of, shards_of
 from benchmarks.exact.schedules import problem
-from ptdp_core.engine.sections import FIELDS, from_mapping
 from ptdp_core.engine.settings import Settings
+from ptdp_core.engine.settings_file import FIELDS, from_mapping
 from ptdp_core.launch.local import RankError, launch
 from ptdp_core.packages import installation
 from ptdp_core.schedules import build, lower

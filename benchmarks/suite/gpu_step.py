@@ -28,7 +28,7 @@ from ptdp_core.engine.groups import Groups, local_device
 from ptdp_core.engine.settings import EngineSettings, OptimizerSettings, Settings
 from ptdp_core.engine.trainer import Trainer
 from ptdp_core.formulas import model_flops_per_iteration
-from ptdp_core.launch.report import peak_memory
+from ptdp_core.launch.training_log import peak_memory
 from results.records import Metric, PointResult
 from results.records.errors import UnavailableError
 

@@ -1,6 +1,6 @@
 """The PTD-P engine: trains GPTs with pipeline, tensor, context and data parallelism, in strict optimizer semantics.
 
-    settings, sections      the configuration of a training run; TOML, overrides
+    settings, settings_file the configuration of a training run; TOML, overrides
     groups                  process groups along the axes pp, dp, cp and tp of the rank grid
     parameters              the parts of parameters that a rank holds, with values that do not depend on the layout
     rng_tracker             dropout masks that do not depend on the layout

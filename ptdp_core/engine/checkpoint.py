@@ -36,8 +36,8 @@ from ptdp_core.engine.files import LOCK, check_writable, lock, write_durably
 from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.optimizer import LossScale, StateSlice
 from ptdp_core.engine.rng_tracker import RNGTracker
-from ptdp_core.engine.sections import to_mapping
 from ptdp_core.engine.settings import Settings
+from ptdp_core.engine.settings_file import to_mapping
 from ptdp_core.engine.staging import Staging
 from ptdp_core.layout import chunk_parameters
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from ptdp_core.engine.checkpoint_folder import STATE, manifest, step_of
 from ptdp_core.engine.files import read_json
-from ptdp_core.engine.memory import STATE_BYTES
-from ptdp_core.engine.sections import from_mapping, to_mapping
+from ptdp_core.engine.least_memory import STATE_BYTES
 from ptdp_core.engine.settings import Settings
+from ptdp_core.engine.settings_file import from_mapping, to_mapping
 from ptdp_core.formulas import parameters
 
 SHORT = Repr()

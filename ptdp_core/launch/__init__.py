@@ -4,7 +4,7 @@
     command_line   the command `ptdp-train`, which is `reproduce train`, too
     preflight      what can be found wrong with a run before its ranks start
     rank_run       a run as each of its ranks runs it
-    report         the log of a training run
+    training_log   the log of a training run
     outcome        what became of a run
     defaults       what 'auto' means on a device
     recipes        named, complete configurations

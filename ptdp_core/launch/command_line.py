@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptdp_core.engine.errors import DivergedError, EngineUnavailableError
-from ptdp_core.engine.sections import SECTIONS, from_mapping, override, read
 from ptdp_core.engine.settings import Settings, check_world_size
+from ptdp_core.engine.settings_file import SECTIONS, from_mapping, override, read
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.fields import field_help
 from ptdp_core.interrupts import EXIT_BASE, received, settle

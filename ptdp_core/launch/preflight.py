@@ -16,7 +16,7 @@ from ptdp_core.engine.data import Sequences, check_vocabulary, open_tokens, prep
 from ptdp_core.engine.errors import EngineUnavailableError
 from ptdp_core.engine.files import check_place, check_writable
 from ptdp_core.engine.groups import local_device
-from ptdp_core.engine.memory import check_memory
+from ptdp_core.engine.least_memory import check_memory
 from ptdp_core.engine.settings import Settings
 from ptdp_core.schedules import definition
 

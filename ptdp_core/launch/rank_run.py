@@ -21,7 +21,7 @@ from ptdp_core.engine.settings import RunSettings, Settings
 from ptdp_core.engine.trainer import Trainer
 from ptdp_core.launch.defaults import decided, fitted, set_up, smallest_memory
 from ptdp_core.launch.outcome import Trained
-from ptdp_core.launch.report import TrainingLog
+from ptdp_core.launch.training_log import TrainingLog
 
 if TYPE_CHECKING:
     from ptdp_core.engine.zero3 import Zero3Trainer

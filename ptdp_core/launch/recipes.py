@@ -6,8 +6,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from ptdp_core.engine.sections import from_mapping
 from ptdp_core.engine.settings import Settings
+from ptdp_core.engine.settings_file import from_mapping
 
 Sections = dict[str, dict[str, Any]]
 

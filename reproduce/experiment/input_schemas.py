@@ -9,7 +9,7 @@ from dataclasses import MISSING, Field, fields
 from typing import Any, get_args
 
 from ptdp_core.config import ModelConfig, ParallelConfig
-from ptdp_core.engine.sections import SECTIONS
+from ptdp_core.engine.settings_file import SECTIONS
 from ptdp_core.simulator import PAPER
 from ptdp_core.simulator.cluster import HOST, NUMBERS, TILES
 from reproduce.experiment.parameters import REQUIRED

@@ -26,7 +26,7 @@ def ranks_of(parameters: Mapping[str, Any]) -> int:
 
 def settings_of(parameters: Mapping[str, Any]) -> "Settings":
     """The engine's settings that a point's parameters name; others do not matter. Raises ConfigurationError."""
-    from ptdp_core.engine.sections import FIELDS, from_mapping
+    from ptdp_core.engine.settings_file import FIELDS, from_mapping
 
     sections: dict[str, dict[str, Any]] = {}
     for name, value in parameters.items():

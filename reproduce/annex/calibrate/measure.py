@@ -42,7 +42,7 @@ from ptdp_core.engine.model import EPSILON
 from ptdp_core.engine.parameters import TORCH_DTYPES
 from ptdp_core.engine.settings import EngineSettings
 from ptdp_core.launch.local import RankError
-from ptdp_core.launch.report import peak_memory
+from ptdp_core.launch.training_log import peak_memory
 from ptdp_core.layers.parts import Gemm
 from reproduce.annex.calibrate.timings import DeviceTimings, LayerSize, Timings, gemms_of, layers_for
 from reproduce.annex.calibrate.write import machine

@@ -24,7 +24,7 @@ predicts that machine: nothing of the run itself goes into `prediction`.
 
     plan          times and sizes of a configuration, for the ranks      network, fabric   the emulated nodes
     calibration   what the links do                                      prediction        the simulator on that
-    worker        what a rank does                                       report, result    what it brings back
+    worker        what a rank does                                       rank_report, result  what it brings back
     run           `emulate`                                              machine           `requirements`
 """
 

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from ptdp_core.engine.groups import Axis, Groups
 from ptdp_core.schedules import Exchange, Message
 from reproduce.annex.emulation.plan import ELEMENT_BYTES, EmulationPlan
-from reproduce.annex.emulation.report import MeasuredLinks, Timing
+from reproduce.annex.emulation.rank_report import MeasuredLinks, Timing
 from reproduce.annex.emulation.virtual import RendezvousCommunicator, sleep_until
 
 REPEATS, WARMUP = 9, 2

@@ -13,7 +13,7 @@ from ptdp_core.schedules import MESSAGES_AT_ONCE, definition
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.network import Group, data_group, expert_group, tensor_group
 from reproduce.annex.emulation.plan import SHRINK, EmulationPlan
-from reproduce.annex.emulation.report import MeasuredLinks, Timing
+from reproduce.annex.emulation.rank_report import MeasuredLinks, Timing
 
 
 @dataclass(frozen=True)

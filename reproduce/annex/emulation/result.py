@@ -11,7 +11,7 @@ from ptdp_core.schedules import Message, Schedule, TimelineEvent
 from ptdp_core.simulator.estimate import Estimate
 from reproduce.annex.emulation.plan import SHRINK
 from reproduce.annex.emulation.prediction import LinkRate, Links
-from reproduce.annex.emulation.report import Iteration, RankReport
+from reproduce.annex.emulation.rank_report import Iteration, RankReport
 
 
 @dataclass(frozen=True)

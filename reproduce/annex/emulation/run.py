@@ -13,7 +13,7 @@ from ptdp_core.simulator import Cluster, simulate
 from reproduce.annex.emulation.network import LinkError, Network
 from reproduce.annex.emulation.plan import SHRINK, EmulationPlan, make_plan
 from reproduce.annex.emulation.prediction import describe
-from reproduce.annex.emulation.report import RankReport
+from reproduce.annex.emulation.rank_report import RankReport
 from reproduce.annex.emulation.result import Emulation, assemble
 
 ITERATIONS, WARMUP = 3, 1

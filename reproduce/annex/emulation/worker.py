@@ -17,7 +17,7 @@ from ptdp_core.schedules import Action, TimelineEvent, build, lower
 from ptdp_core.turns import Turns
 from reproduce.annex.emulation.calibration import Stopwatch, measure_links
 from reproduce.annex.emulation.plan import ELEMENT_BYTES, EmulationPlan
-from reproduce.annex.emulation.report import Iteration, RankReport
+from reproduce.annex.emulation.rank_report import Iteration, RankReport
 from reproduce.annex.emulation.virtual import (
     ChunkTimes,
     Pace,

@@ -10,7 +10,7 @@ from ptdp_core.engine.checkpoint import Checkpoints
 from ptdp_core.engine.checkpoint_folder import resolve
 from ptdp_core.engine.checkpoint_state import alone, read_state
 from ptdp_core.engine.groups import Groups
-from ptdp_core.engine.memory import check_memory
+from ptdp_core.engine.least_memory import check_memory
 from ptdp_core.engine.parameters import LocalParameter
 from ptdp_core.engine.settings import EngineSettings, Settings
 from ptdp_core.engine.trainer import Trainer

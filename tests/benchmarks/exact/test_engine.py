@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from benchmarks.exact import check, counts, engine
-from ptdp_core.engine.sections import SECTIONS
+from ptdp_core.engine.settings_file import SECTIONS
 from ptdp_core.launch.local import RankError
 from ptdp_core.layout import Boundary
 from ptdp_core.schedules import names

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ptdp_core.engine.sections import SECTIONS, from_mapping, override, read, to_mapping
+from ptdp_core.engine.settings_file import SECTIONS, from_mapping, override, read, to_mapping
 from ptdp_core.launch.recipes import RECIPES, recipe, settings
 
 

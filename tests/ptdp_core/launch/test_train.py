@@ -22,12 +22,12 @@ from ptdp_core.engine.checkpoint_folder import checkpoints_in, newest, problem
 from ptdp_core.engine.data import open_tokens, prepare, write_tokens
 from ptdp_core.engine.files import LOCK, lock
 from ptdp_core.engine.pipeline import BatchResult
-from ptdp_core.engine.sections import from_mapping
+from ptdp_core.engine.settings_file import from_mapping
 from ptdp_core.engine.trainer import TrainStep
 from ptdp_core.launch import recipes
 from ptdp_core.launch.command_line import configure, main, parser
 from ptdp_core.launch.defaults import decided, set_up
-from ptdp_core.launch.report import TrainingLog
+from ptdp_core.launch.training_log import TrainingLog
 from ptdp_core.schedules import build
 from ptdp_core.schedules.registry import DEFINITIONS
 from reproduce.annex.explain.profiled_step import profile_step

@@ -7,7 +7,7 @@ from dataclasses import MISSING, fields
 import pytest
 from jsonschema import Draft202012Validator
 
-from ptdp_core.engine.sections import SECTIONS
+from ptdp_core.engine.settings_file import SECTIONS
 from ptdp_core.fields import _problem_of
 from ptdp_core.simulator.cluster import CLUSTER_FOLDER
 from reproduce.cli import main

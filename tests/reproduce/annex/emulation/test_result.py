@@ -12,7 +12,7 @@ from ptdp_core.simulator.network import Group
 from reproduce.annex.emulation.calibration import fit
 from reproduce.annex.emulation.plan import SHRINK, make_plan
 from reproduce.annex.emulation.prediction import describe
-from reproduce.annex.emulation.report import Iteration, MeasuredLinks, Timing
+from reproduce.annex.emulation.rank_report import Iteration, MeasuredLinks, Timing
 from reproduce.annex.emulation.result import bubble_fraction, cells, in_order, timelines
 from tests.reproduce.annex.emulation.jobs import EXPERTS, LARGE, config
 

@@ -14,7 +14,7 @@ import torch
 
 from ptdp_core.config import ModelConfig
 from ptdp_core.engine.model import EPSILON
-from ptdp_core.engine.sections import from_mapping, read
+from ptdp_core.engine.settings_file import from_mapping, read
 from ptdp_core.formulas import parameters
 from ptdp_core.launch.local import launch
 from ptdp_core.layout import chunk_parameters

@@ -21,8 +21,8 @@ import torch
 from ptdp_core.engine.errors import not_writable
 from ptdp_core.engine.files import lock
 from ptdp_core.engine.fp8 import is_native
-from ptdp_core.engine.sections import to_mapping
 from ptdp_core.engine.settings import Settings
+from ptdp_core.engine.settings_file import to_mapping
 from ptdp_core.engine.trainer import TrainStep
 from ptdp_core.formulas import flops_per_iteration, model_flops_per_iteration, parameters
 from ptdp_core.interrupts import leave_lost_terminal
