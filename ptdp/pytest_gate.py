@@ -71,7 +71,7 @@ class Gate:
             if not printed:
                 pytest.exit(said.strip().removeprefix("reproduce: "), returncode=process.returncode)
             document = json.loads(printed)
-            del document["record"]
+            document.pop("record", None)  # of times, which are not always taken
             return document, summary.read_text(encoding="utf-8")
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
@@ -106,7 +106,8 @@ class GateItem(pytest.Item):
         document = self.gate.comparison[0]
         if why := document["not_measured"].get(self.nodeid):
             pytest.skip(f"not compared: {why}")
-        found = next(entry for entry in document["benchmarks"] if entry["name"] == self.nodeid)
+        untimed = {"verdict": "ok", "slowdown": None, "reason": None}
+        found = next((entry for entry in document["benchmarks"] if entry["name"] == self.nodeid), untimed)
         changes = document["exact"]["changes"].get(self.nodeid, [])
         grown = [change for change in changes if change["head"] > change["base"]]
         more = [_line(change) for change in grown if change["fails"]]

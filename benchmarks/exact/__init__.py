@@ -6,6 +6,7 @@
 - `simulated.py`: times, FLOPs, bytes by link class and memory of the paper's points; the cluster's parameters
 - `schedules.py`: tables of actions, lowered programs, messages, peak stash, bubble
 - `growth.py`: how the lines that functions execute grow with the size of a problem, and the calls of an iteration
+- `planner.py`: what a search looks at, and the calls that this takes
 - `layout.py`: the layers and parameters of uneven stages
 - `startup.py`: what commands import, wait for and start
 - `page.py`: the files and sources of the page that `reproduce explore` writes

@@ -11,7 +11,7 @@ import weakref
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -23,7 +23,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from benchmarks.exact.ranks import INPUT_ARGUMENT, NAMES, group_names, group_of
+from benchmarks.exact.ranks import INPUT_ARGUMENT, NAMES, Beside, beside, group_names, group_of
 from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.zero3 import Zero3Trainer
 from results import ROOT
@@ -124,7 +124,6 @@ class Profile(TorchDispatchMode):
         self.peak: Counter[str] = Counter()
         self._groups = group_names(groups)
         self._storages: dict[int, weakref.ref[Any]] = {}
-        self._modes = [True]  # of each function of the project on the stack: whether gradients were on at its call
         self._dispatched = 0
         self._started = list(pending)  # `_dispatched` at the start of collectives that nobody has waited for
 
@@ -140,10 +139,25 @@ class Profile(TorchDispatchMode):
             stack.enter_context(patch.object(dist.Work, "is_completed", lambda work: False))
             stack.enter_context(patch.object(dist.Work, "wait", self._waiting(wait)))
             stack.enter_context(_Synchronisations(self.operators))
+            stack.enter_context(beside(self._beside))
             stack.enter_context(self)
-            stack.callback(sys.setprofile, None)
-            sys.setprofile(self._call)
+            stack.enter_context(self._calling())
             yield
+
+    def _beside(self, other: Callable[[], None]) -> None:
+        """Count what `other` does, in another thread than that of `active`."""
+        with _Synchronisations(self.operators), Beside(self), self._calling():
+            other()
+
+    @contextmanager
+    def _calling(self) -> Iterator[None]:
+        """Count the calls of this thread."""
+        # Of each function of the project on the stack: whether gradients were on at its call.
+        sys.setprofile(partial(self._call, [True]))
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
 
     def pending(self) -> list[int]:
         """For every collective that nobody has waited for: minus the operators dispatched since it was started."""
@@ -166,19 +180,19 @@ class Profile(TorchDispatchMode):
 
         return counted
 
-    def _call(self, frame: FrameType, event: str, argument: Any) -> None:
+    def _call(self, modes: list[bool], frame: FrameType, event: str, argument: Any) -> None:
         if event not in ("call", "return") or not (name := function_name(frame.f_code)):
             return
         if event == "return":
-            self._modes.pop()
+            modes.pop()
             return
         module, function = name.split(".", 1)
         self.calls[module][function] += 1
         enabled = torch.is_grad_enabled()
         caller = frame.f_back.f_code.co_filename if frame.f_back is not None else ""
-        if self._modes[-1] and not enabled and "/torch/autograd/" not in caller:
+        if modes[-1] and not enabled and "/torch/autograd/" not in caller:
             self.gradients[name]["calls without gradients"] += 1
-        self._modes.append(enabled)
+        modes.append(enabled)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         before = {x.untyped_storage()._cdata for x in _tensors((args, kwargs))}

@@ -16,7 +16,7 @@ from benchmarks.exact.quantities import Entry, Quantities, Section
 from ptdp_core.launch.local import launch
 
 AUTO = "auto on a GPU"
-CAPABILITIES = ((7, 0), (8, 0), (9, 0), (10, 0), (12, 0))  # V100, A100, H100, B200, GeForce RTX 5090
+CAPABILITIES = ((7, 0), (8, 0), (8, 9), (9, 0), (10, 0), (12, 0))  # V100, A100, L40, H100, B200, GeForce RTX 5090
 STEPS = 3  # counted steps of each case
 
 # Few cases that combine much: each precision, dropout, recomputation, both kinds of attention, both sharded optimizers,
@@ -38,6 +38,7 @@ CASES: dict[int, tuple[Case, ...]] = {
         | {"overlapped_gather": True, "fused_accumulation": True},
         {"p": 2, "t": 2, "B": 4, "dtype": "bf16", "dropout": 0.1, "evaluated": True},
         {"d": 4, "B": 4, "data_parallel": "zero3", "evaluated": True},
+        *engine.AXES,
     ),
 }
 
@@ -136,7 +137,8 @@ def _automatic() -> dict[str, str]:
 
     from kernels import select
     from ptdp_core.config import ModelConfig, ParallelConfig
-    from ptdp_core.engine.settings import EngineSettings, Settings
+    from ptdp_core.engine.fp8 import is_native
+    from ptdp_core.engine.settings import FP8_RECIPES, EngineSettings, Settings
     from ptdp_core.launch.defaults import decided
 
     automatic = Settings(ModelConfig(2, 16, 4), ParallelConfig(attention="auto"), EngineSettings(kernels="auto"))
@@ -150,7 +152,10 @@ def _automatic() -> dict[str, str]:
     ):
         for capability in CAPABILITIES:
             capability_of.return_value = capability
-            choices["kernels on compute capability {}.{}".format(*capability)] = select("auto", "cuda").name
+            on = "on compute capability {}.{}".format(*capability)
+            choices[f"kernels {on}"] = select("auto", "cuda").name
+            products = [recipe for recipe in FP8_RECIPES if is_native(recipe, torch.device("cuda"))]
+            choices[f"FP8 products of fp8.is_native {on}"] = ", ".join(products) or "none"
     return choices
 
 

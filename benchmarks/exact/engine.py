@@ -20,6 +20,31 @@ TIMEOUT = 60.0  # seconds after which ranks that finished no case count as hung
 
 Case = dict[str, Any]
 
+# The axes that came after the paper, each at two sizes. Which experts a token chooses depends on numbers, which are of
+# fp32, so that those of another machine choose the same ones.
+AXES: tuple[Case, ...] = (
+    {"model": "llama", "c": 4, "b": 2, "B": 4, "context_exchange": "ring", "attention": "sdpa", "recompute": "none"}
+    | {"dtype": "bf16"},
+    {"model": "llama", "p": 2, "c": 2, "B": 4, "context_exchange": "ring", "attention": "sdpa"},
+    {"t": 2, "c": 2, "b": 2, "B": 4, "recompute": "none", "dtype": "bf16", "dropout": 0.1},
+    {"c": 4, "B": 1, "sharded_optimizer": True},
+    {"t": 2, "c": 2, "b": 2, "B": 4, "context_exchange": "all_to_all", "dtype": "bf16"},
+    {"c": 4, "B": 1, "context_exchange": "all_to_all", "recompute": "none"},
+    {"model": "experts", "t": 2, "d": 2, "e": 2, "b": 2, "B": 8, "sharded_optimizer": True}
+    | {"recompute": "selective", "recompute_modules": "moe"},
+    {"model": "mixture", "layers": 3, "t": 2, "d": 2, "e": 4, "etp": 1, "sequence_parallel": True, "B": 2}
+    | {"capacity_factor": 1.25},
+    {"p": 2, "t": 2, "b": 2, "B": 4, "fp8_recipe": "tensorwise", "dtype": "bf16", "sequence_parallel": True},
+    {"p": 2, "d": 2, "B": 4, "fp8_recipe": "blockwise", "schedule": "zb-h1", "recompute": "none", "dtype": "bf16"},
+    {"d": 4, "B": 4, "fp8_recipe": "mxfp8", "data_parallel": "torch", "fused_accumulation": True},
+    {"model": "experts", "p": 2, "v": 2, "d": 2, "e": 2, "B": 8, "schedule": "dualpipev-overlap"},
+    {"model": "all experts", "p": 2, "v": 2, "d": 2, "e": 2, "b": 2, "B": 16, "schedule": "dualpipev-overlap"}
+    | {"recompute": "none", "exchange": "overlapped", "dtype": "bf16"},
+    {"p": 2, "v": 2, "d": 2, "B": 4, "layers": 4, "pipeline_layout": "Et|tt|t|L"}
+    | {"recompute": "selective", "recompute_modules": "core_attn,mlp"},
+    {"p": 4, "B": 6, "layers": 5, "pipeline_layout": "E|tt|ttt|L", "exchange": "overlapped"},
+)
+
 # Cases by number of ranks, which start once for all of them. A case has fields of `Settings`, of which `layers` is one
 # per chunk by default, and at least 2. Its `model` is one of `MODELS`, by default a GPT.
 CASES: dict[int, tuple[Case, ...]] = {
@@ -49,6 +74,7 @@ CASES: dict[int, tuple[Case, ...]] = {
         {"t": 2, "d": 2, "B": 4, "data_parallel": "torch", "bucket_mib": 0.002},
         {"d": 4, "B": 8, "sharded_optimizer": True},
         {"p": 2, "d": 2, "B": 8, "b": 2},
+        *AXES,
     ),
     8: ({"p": 2, "t": 2, "d": 2, "v": 2, "B": 8},),
 }
@@ -62,7 +88,21 @@ LLAMA = GPT | {
     "tied_embeddings": False,
     "bias": False,
 }
-MODELS = {"gpt": GPT, "llama": LLAMA}
+EXPERTS = GPT | {"experts": 4, "experts_per_token": 2, "bias": False}
+ALL_EXPERTS = EXPERTS | {"experts": 2}  # every token goes through all of them, which needs no choice
+MIXTURE = LLAMA | {
+    "head_dim": 6,
+    "qk_norm": True,
+    "rope_theta": 1e6,
+    "experts": 8,
+    "experts_per_token": 3,
+    "expert_ffn_hidden": 12,
+    "shared_expert_ffn_hidden": 20,
+    "dense_layers": 1,
+    "router": "sigmoid",
+    "auxiliary_loss": 0.01,
+}
+MODELS = {"gpt": GPT, "llama": LLAMA, "experts": EXPERTS, "all experts": ALL_EXPERTS, "mixture": MIXTURE}
 NOT_SETTINGS = ("model", "evaluated")  # `evaluated` is of `counts`: the forward passes of an evaluation are counted
 
 

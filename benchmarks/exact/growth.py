@@ -6,17 +6,20 @@ powers are rounded, so that they are the same on every machine and version of Py
 `x in numbers`, executes no lines, unless it compares objects of our own classes.
 
 What a cache saves does not grow. So the calls of a simulated iteration are counted as they are: of a first one, and of
-a second one, which finds the costs of its passes in the cache.
+a second one, which finds the costs of its passes in the cache. Whether the simulator asks its compiled loops is seen by
+stand-ins for them.
 """
 
+import os
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from math import log2
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
+from unittest.mock import patch
 
 from benchmarks.exact.quantities import Entry, Quantities, Section, Value
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
@@ -31,7 +34,7 @@ from ptdp_core.schedules import (
     names,
     peak_stash,
 )
-from ptdp_core.simulator import load_cluster, simulate
+from ptdp_core.simulator import load_cluster, native, simulate
 from ptdp_core.simulator.executor import compile_blocking
 from ptdp_core.simulator.native import uncompiled
 from results import ROOT
@@ -58,7 +61,41 @@ def collect() -> Section:
         "simulated iteration": _simulated,
     }
     with uncompiled():  # what a C compiler makes of the simulator executes no lines
-        return _counted(runs)
+        return {**_counted(runs), "compiled loops": Entry({"work": _asked()})}
+
+
+def _asked() -> dict[str, Value]:
+    """How often the simulator asks its compiled loops for each schedule: stand-ins, as no compiler need be there.
+
+    They say that they cannot do it, so that Python does.
+    """
+    asked: Counter[str] = Counter()
+
+    class StandIn(ModuleType):
+        @staticmethod
+        def compile(*table: Any) -> tuple[object, tuple[Any, ...]]:
+            asked["compile"] += 1
+            return None, ()
+
+        @staticmethod
+        def execute(*costs: Any) -> None:
+            asked["execute"] += 1
+
+    quantities: dict[str, Value] = {}
+    environment = {key: value for key, value in os.environ.items() if key != "PTDP_NATIVE"}
+    with (
+        patch.dict(sys.modules, {"_ptdp_native": StandIn("_ptdp_native")}),
+        patch.dict(os.environ, environment, clear=True),
+        patch.object(native, "_chosen", [native._load()]),
+    ):
+        for name in names():
+            _empty_caches()
+            asked.clear()
+            parallel = ParallelConfig(p=4, v=definition(name).chunks[0], B=16, schedule=name)
+            simulate(TrainingConfig(ModelConfig(16, 1024, 16), parallel), load_cluster("selene"))
+            quantities |= {f"native.{function} of {name}": asked[function] for function in ("compile", "execute")}
+    _empty_caches()  # which hold programs of the stand-ins
+    return quantities
 
 
 def _counted(runs: dict[str, Run]) -> Section:

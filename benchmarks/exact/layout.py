@@ -11,6 +11,11 @@ CASES = (
     TrainingConfig(ModelConfig(13, 1024, 16), ParallelConfig(p=4, v=2, B=8)),
     TrainingConfig(ModelConfig(11, 1024, 16), ParallelConfig(p=3, v=2, B=6, schedule="zb-v")),
     TrainingConfig(ModelConfig(126, 16384, 128), ParallelConfig(p=16, t=8, B=32)),
+    TrainingConfig(ModelConfig(6, 1024, 16), ParallelConfig(p=4, B=8, pipeline_layout="Et*2|t*3|t|L")),
+    TrainingConfig(
+        ModelConfig(6, 1024, 16, experts=8, experts_per_token=2, expert_ffn_hidden=512, dense_layers=1),
+        ParallelConfig(p=4, t=2, d=4, e=4, etp=1, sequence_parallel=True, B=8),
+    ),
 )
 
 
@@ -21,7 +26,10 @@ def collect() -> Section:
 
 def _name(case: TrainingConfig) -> str:
     parallel = case.parallel
-    return f"layers={case.model.layers} p={parallel.p} t={parallel.t} v={parallel.v} schedule={parallel.schedule}"
+    more = (
+        f" experts={case.model.experts} e={parallel.e}" if parallel.e > 1 else f" {parallel.pipeline_layout}".rstrip()
+    )
+    return f"layers={case.model.layers} p={parallel.p} t={parallel.t} v={parallel.v} schedule={parallel.schedule}{more}"
 
 
 def _entry(case: TrainingConfig) -> Entry:

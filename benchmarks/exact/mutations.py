@@ -24,7 +24,7 @@ from results.records import errors
 
 FILE = Path(__file__).with_suffix(".toml")
 COPIED = (
-    *("kernels", "ptdp_core", "benchmarks", "reproduce"),
+    *("kernels", "ptdp_core", "benchmarks", "reproduce", "ptdp"),
     *("results/records", "results/schema", "results/reference"),
 )
 
@@ -56,7 +56,8 @@ def copy(folder: Path) -> None:
     """Copy what an exact check needs into a folder."""
     for name in COPIED:
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "results" / "__init__.py", folder / "results")
+    for path in (ROOT / "results").glob("*.py"):
+        shutil.copy(path, folder / "results")
 
 
 def check(folder: Path, sections: Sequence[str]) -> list[str]:
@@ -97,8 +98,12 @@ def naming(mutation: Mutation, report_lines: Sequence[str]) -> str:
     return next((line for line in report_lines if all(text in line for text in mutation.named)), "")
 
 
+def _unnamed(mutation: Mutation, report_lines: Sequence[str]) -> str:
+    return f"**not named**: {mutation.known_miss}" if mutation.known_miss else f"**MISSED**: {report_lines}"
+
+
 def main(names: Sequence[str]) -> int:
-    """Check the named mutations, or all, print a line for each, and return the exit code."""
+    """Check the named mutations, or all, print a row of `docs/mutations.md` for each, and return the exit code."""
     mutations = read()
     if unknown := [name for name in names if name not in mutations]:
         print(f"mutations: {unknown[0]!r} is unknown; there are {', '.join(mutations)}", file=sys.stderr)
@@ -118,8 +123,7 @@ def main(names: Sequence[str]) -> int:
             seconds = time.monotonic() - start
             line = naming(mutation, named)
             missed += not line and not mutation.known_miss
-            verdict = "named" if line else "known miss" if mutation.known_miss else "MISSED"
-            print(f"{verdict:10} {seconds:4.0f} s  {mutation.name}: {line or mutation.known_miss or named}", flush=True)
+            print(f"| {mutation.name} | {line or _unnamed(mutation, named)} | {seconds:.0f} |", flush=True)
     print(f"{len(chosen)} mutations, {missed} missed unexpectedly")
     return errors.REGRESSED if missed else errors.DONE
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from ptdp_core.config import ParallelConfig
 
 SECTIONS = (
-    *("simulated", "schedules", "growth", "layout", "startup", "page", "artifacts"),
+    *("simulated", "schedules", "growth", "planner", "layout", "startup", "page", "artifacts"),
     *("engine", "counts", "resources"),
 )
 

@@ -67,10 +67,7 @@ class Counts(TorchDispatchMode):
         self._names = group_names(groups)
 
     def __enter__(self) -> Self:
-        def beside(turns: Turns, other: Callable[[], None], own: Any = Turns.beside) -> Any:
-            return own(turns, partial(_counted, self, other))
-
-        self._patch = patch.object(Turns, "beside", beside)
+        self._patch = beside(partial(_counted, self))
         self._patch.start()
         super().__enter__()
         return self
@@ -112,10 +109,19 @@ class Counts(TorchDispatchMode):
         }
 
 
-class _Beside(TorchDispatchMode):
+def beside(counted: Callable[[Callable[[], None]], None]) -> Any:
+    """A patch of `Turns`, by which `counted` runs what a fused pass does in another thread."""
+
+    def patched(turns: Turns, other: Callable[[], None], own: Any = Turns.beside) -> Any:
+        return own(turns, partial(counted, other))
+
+    return patch.object(Turns, "beside", patched)
+
+
+class Beside(TorchDispatchMode):
     """Counts, in another thread, with these `counts`."""
 
-    def __init__(self, counts: Counts) -> None:
+    def __init__(self, counts: TorchDispatchMode) -> None:
         super().__init__()
         self.counts = counts
 
@@ -124,7 +130,7 @@ class _Beside(TorchDispatchMode):
 
 
 def _counted(counts: Counts, function: Callable[[], None]) -> None:
-    with _Beside(counts):
+    with Beside(counts):
         function()
 
 

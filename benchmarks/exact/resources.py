@@ -18,7 +18,7 @@ from results.records.errors import UnavailableError
 
 RANKS = 4
 TIMEOUT = 60.0  # seconds after which ranks that finish no step count as hung
-GRIDS = ((2, 2, 2), (4, 4, 4), (8, 4, 4))  # p, t, d
+GRIDS = ({"p": 2, "t": 2, "d": 2}, {"p": 4, "t": 4, "d": 4}, {"p": 8, "t": 4, "d": 4}, {"t": 2, "c": 2, "d": 4, "e": 2})
 
 Usage = dict[str, dict[str, str]]  # by entry, by function
 
@@ -57,7 +57,8 @@ def _alone(beat: Callable[[], None], folder: str) -> Usage:
 
     usage.write_tokens(folder)
     samples = {f"{count} samples": usage.of_samples(folder, count) for count in usage.SAMPLES}
-    return samples | {f"groups of p={p} t={t} d={d}": usage.of_groups(p, t, d) for p, t, d in GRIDS}
+    shown = {" ".join(f"{axis}={size}" for axis, size in grid.items()): grid for grid in GRIDS}
+    return samples | {f"groups of {name}": usage.of_groups(grid) for name, grid in shown.items()}
 
 
 def _train(beat: Callable[[], None], folder: str) -> Usage:

@@ -1,11 +1,12 @@
 """Section `simulated`: the simulator's iteration of every point of the paper, and of a few other configurations."""
 
 import json
+from dataclasses import replace
 
 from benchmarks.exact.quantities import PROBLEM, Entry, Quantities, Section, Value, schedule_of, shards_of
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.formulas import flops_per_iteration, model_flops_per_iteration, parameters
-from ptdp_core.layers.blocks import LayerRun, block, ends
+from ptdp_core.layers.blocks import LayerRun, ends, layer_of
 from ptdp_core.layers.parts import Work
 from ptdp_core.simulator import Cluster, load_cluster, read_parameters, simulate
 from results import ROOT
@@ -34,19 +35,109 @@ FURTHER = {
     "groups of 4 layers, B=32": TrainingConfig(_SMALL, ParallelConfig(p=4, t=2, d=2, B=32, checkpoint_layers=4)),
 }
 
+# What came after the paper, each axis at two sizes, on GPUs that have all of it.
+NEW_CLUSTER = "b200"
+_LLAMA = ModelConfig(
+    layers=32,
+    hidden=4096,
+    heads=32,
+    kv_heads=8,
+    seq=8192,
+    ffn_hidden=14336,
+    bias=False,
+    activation="swiglu",
+    norm="rmsnorm",
+    positions="rotary",
+    tied_embeddings=False,
+    rope_theta=5e5,
+)
+_MIXTURE = replace(_LLAMA, experts=8, experts_per_token=2, expert_ffn_hidden=3584)
+_LATENT = replace(
+    _MIXTURE,
+    kv_heads=0,
+    head_dim=128,
+    kv_latent=512,
+    query_latent=1536,
+    rotary_dim=64,
+    mtp_layers=1,
+    dense_layers=3,
+    shared_expert_ffn_hidden=3584,
+    router="sigmoid",
+    auxiliary_loss=0.01,
+)
+_WINDOWS = replace(
+    _LLAMA,
+    activation="geglu",
+    post_norms=True,
+    qk_norm=True,
+    window=1024,
+    window_layers="wwf",
+    sinks=True,
+    router="softmax_before",
+)
+AXES = {
+    "ring of 2": TrainingConfig(_LLAMA, ParallelConfig(c=2, d=2, B=8, context_exchange="ring", attention="sdpa")),
+    "ring of 8": TrainingConfig(
+        _LLAMA, ParallelConfig(t=2, c=8, B=4, context_exchange="ring", attention="sdpa", recompute="none")
+    ),
+    "keys gathered over 2": TrainingConfig(_LLAMA, ParallelConfig(p=2, t=2, c=2, B=8, sharded_optimizer=True)),
+    "keys gathered over 4": TrainingConfig(_LLAMA, ParallelConfig(c=4, B=2, recompute="selective")),
+    "heads over 2": TrainingConfig(
+        _LLAMA, ParallelConfig(t=4, c=2, B=4, context_exchange="all_to_all", distribute_checkpointed_activations=True)
+    ),
+    "heads over 8": TrainingConfig(
+        _LLAMA, ParallelConfig(c=8, B=4, context_exchange="all_to_all", attention="sdpa", scatter_gather=False)
+    ),
+    "experts over 2": TrainingConfig(_MIXTURE, ParallelConfig(t=2, d=2, e=2, B=8, expert_imbalance=1.3)),
+    "experts over 8, whole ones": TrainingConfig(
+        _MIXTURE,
+        ParallelConfig(t=2, d=4, e=8, etp=1, sequence_parallel=True, B=8, capacity_factor=1.1, expert_imbalance=1.3),
+    ),
+    "experts recomputed": TrainingConfig(
+        _MIXTURE, ParallelConfig(p=2, d=4, e=4, B=16, recompute="selective", recompute_modules="core_attn,moe")
+    ),
+    "latents, experts, two tokens": TrainingConfig(
+        _LATENT, ParallelConfig(d=8, e=8, B=16, data_parallel="zero2", sharded_optimizer=True)
+    ),
+    "latents recomputed": TrainingConfig(
+        _LATENT, ParallelConfig(p=4, d=2, e=2, B=16, recompute="selective", recompute_modules="mla_up_proj,layernorm")
+    ),
+    "windows": TrainingConfig(_WINDOWS, ParallelConfig(t=2, d=2, B=4, b=2, data_parallel="torch")),
+    "windows, ring of 2": TrainingConfig(
+        _WINDOWS, ParallelConfig(p=2, c=2, B=4, context_exchange="ring", attention="sdpa")
+    ),
+    "fused pairs": TrainingConfig(_MIXTURE, ParallelConfig(p=2, v=2, d=2, e=2, B=16, schedule="dualpipev-overlap")),
+    "fused pairs of 2 sequences": TrainingConfig(
+        _MIXTURE, ParallelConfig(p=4, v=2, d=2, e=2, b=2, B=48, schedule="dualpipev-overlap")
+    ),
+    "layout of 4 stages": TrainingConfig(_LLAMA, ParallelConfig(p=2, v=2, B=8, pipeline_layout="Et*9|t*9|t*8|t*6L")),
+    "layout with an empty stage": TrainingConfig(
+        _LLAMA, ParallelConfig(p=4, B=8, pipeline_layout="E|t*12|t*12|t*8L", schedule="zb-h1")
+    ),
+    **{
+        f"{recipe}, t={t}": TrainingConfig(_LLAMA, ParallelConfig(t=t, d=2, B=4, fp8_recipe=recipe))
+        for recipe in ("delayed", "tensorwise", "blockwise", "mxfp8", "nvfp4")
+        for t in (1, 4)
+    },
+}
+
 
 def configurations() -> dict[str, TrainingConfig]:
     """The configurations that are simulated, by label."""
     points = json.loads(PAPER_POINTS.read_text(encoding="utf-8"))
-    return {point["label"]: TrainingConfig.from_plain(point) for point in points} | FURTHER
+    return {point["label"]: TrainingConfig.from_plain(point) for point in points} | FURTHER | AXES
 
 
 def collect() -> Section:
-    """Simulate every configuration on the default cluster. The first entry holds the cluster's parameters."""
-    cluster = load_cluster(CLUSTER)
-    numbers = {name: parameter.value for name, parameter in read_parameters(CLUSTER).items()}
-    return {f"cluster {CLUSTER}": Entry({"parameters": numbers})} | {
-        label: _entry(config, cluster) for label, config in configurations().items()
+    """Simulate every configuration on its cluster. The first entries hold the clusters' parameters."""
+    clusters = {name: load_cluster(name) for name in (CLUSTER, NEW_CLUSTER)}
+    parameters_of = {
+        f"cluster {name}": Entry({"parameters": {key: each.value for key, each in read_parameters(name).items()}})
+        for name in clusters
+    }
+    return parameters_of | {
+        label: _entry(config, clusters[NEW_CLUSTER if label in AXES else CLUSTER])
+        for label, config in configurations().items()
     }
 
 
@@ -73,13 +164,11 @@ def _entry(config: TrainingConfig, cluster: Cluster) -> Entry:
 
 def _passes(config: TrainingConfig) -> dict[str, list[Work]]:
     """The work of one microbatch in one layer, forward and backward, and at both ends of the pipeline together."""
-    parallel = config.parallel
-    run = LayerRun(parallel.b, parallel.t, parallel.sequence_parallel)
-    layer = block(config.model, run, config.model.usual_kind)
+    layer, both = layer_of(config), ends(config.local_model, LayerRun.of(config.parallel))
     return {
         "layer forward": [layer.forward],
         "layer backward": [layer.backward],
-        "ends": [work for end in ends(config.model, run) for work in (end.forward, end.backward)],
+        "ends": [work for end in both for work in (end.forward, end.backward)],
     }
 
 

@@ -3,7 +3,8 @@
 A few commands run in a separate process each, in which sleeps and child processes are counted, with a cache of
 matplotlib's that is there already: making its list of fonts starts processes. For the light commands
 so are executed lines: a function that executes more than `BUSY` of them is listed. The help of every command is printed
-in a fork of one process, and only what it imports is listed, packages by the module of ours that imports them.
+in a fork of one process, and only what it imports is listed, packages by the module of ours that imports them. So are
+the imports of the plugin of pytest.
 """
 
 import json
@@ -19,9 +20,10 @@ from results import ROOT
 
 LIGHT = ("list", "--help")
 COMMANDS = (*LIGHT, "fig_interleaved")
+PLUGIN = "pytest without --gate"
 BUSY = 50_000  # lines, which take some ten milliseconds; functions of the light commands execute far fewer
 
-OURS = ("results", "kernels", "ptdp_core", "benchmarks", "reproduce")
+OURS = ("results", "kernels", "ptdp_core", "benchmarks", "reproduce", "ptdp")
 # The project's dependencies. What they import themselves is not listed, as it depends on their versions.
 PACKAGES = (
     *("torch", "triton", "numpy", "pandas", "scipy", "matplotlib", "seaborn"),
@@ -97,6 +99,23 @@ for command in COMMANDS:
 print(json.dumps(helps))
 """
 
+# What pytest does with our plugin in every project where it is installed; pytest itself need not be.
+PLUGIN_PROBE = """
+import json, sys
+from unittest.mock import MagicMock
+class Pytest:
+    hookimpl = lambda **options: lambda function: function
+    Item = Parser = Config = Session = object
+sys.modules["pytest"] = Pytest
+before = set(sys.modules)
+import ptdp.pytest_gate as plugin
+plugin.pytest_addoption(MagicMock())
+config = MagicMock()
+config.getoption.return_value = False
+plugin.pytest_configure(config)
+print(json.dumps(sorted(set(sys.modules) - before)))
+"""
+
 
 def collect() -> Section:
     """Run each command, and return what it imports and does."""
@@ -104,7 +123,19 @@ def collect() -> Section:
         environment = {**os.environ, "MPLCONFIGDIR": cache}
         subprocess.run([sys.executable, "-c", "import matplotlib.font_manager"], env=environment, check=False)
         entries = {f"reproduce {command}": _entry(command, environment) for command in COMMANDS}
-    return {**entries, **_helps()}
+    return {**entries, PLUGIN: _plugin(), **_helps()}
+
+
+def _plugin() -> Entry:
+    """What the plugin of pytest imports where the gate is not asked for."""
+    process = subprocess.run(
+        [sys.executable, "-c", PLUGIN_PROBE], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if process.returncode:
+        return _failed(PLUGIN, process.stderr)
+    modules = json.loads(process.stdout)
+    foreign = ", ".join(f"1 {name}" for name in PACKAGES if name in modules)
+    return Entry({"imports": {"packages of pytest_gate": foreign, "modules of pytest_gate": _ours(modules)}})
 
 
 def _helps() -> Section:

@@ -14,7 +14,7 @@ import sys
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
@@ -48,6 +48,7 @@ CALLS: tuple[tuple[Any, str, str, Amount], ...] = (
     (hashlib, "sha256", "digests begun", lambda *args, **options: 1),
     (np.random, "default_rng", "random generators", lambda *args, **options: 1),
     (Future, "result", "waits for a thread", lambda *args, **options: 1),
+    (ThreadPoolExecutor, "submit", "calls for a thread", lambda *args, **options: 1),
 )
 
 
@@ -196,14 +197,15 @@ def of_samples(folder: str, count: int) -> dict[str, str]:
     return used.by_function()
 
 
-def of_groups(p: int, t: int, d: int) -> dict[str, str]:
-    """The process groups that the first of p*t*d ranks makes; the others only pretend to be there."""
+def of_groups(grid: dict[str, Any]) -> dict[str, str]:
+    """The process groups that the first rank of a grid makes; the others only pretend to be there."""
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
-    dist.init_process_group("fake", rank=0, world_size=p * t * d, store=FakeStore())
+    parallel = ParallelConfig(**grid, B=grid["d"])
+    dist.init_process_group("fake", rank=0, world_size=parallel.n, store=FakeStore())
     try:
         with counting(Path.cwd()) as used:
-            Groups.create(ParallelConfig(p=p, t=t, d=d, B=p * d))
+            Groups.create(parallel)
     finally:
         dist.destroy_process_group()
     return used.by_function()

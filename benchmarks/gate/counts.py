@@ -17,13 +17,19 @@ from typing import Any
 UNIT = 16 * 1024  # bytes of memory are counted by, to the nearest: what a few objects need is no regression
 
 CALLS = "calls "  # begins the name of a count of calls
+ALLOCATED = f"{UNIT // 1024} KiB allocated"  # and of memory
 
 Step = Callable[[], object]
 
 
 def counted(step: Step, tree: Path, modules: Iterable[str]) -> dict[str, int]:
-    """Counts by name of further runs of `step`; `modules` are those that setting it up imported."""
-    counts = Counter(f"imported {name.partition('.')[0]}" for name in modules)
+    """Counts by name of further runs of `step`; `modules` are those that setting it up imported.
+
+    Those of the tree are left out, as a module that is split is no regression; what they import is there.
+    """
+    places = {name: getattr(sys.modules.get(name), "__file__", None) or "" for name in modules}
+    others = [name for name, file in places.items() if name != "__future__" and not file.startswith(f"{tree}/")]
+    counts = Counter(f"imported {name.partition('.')[0]}" for name in others)
     counts.update(_files(step, tree))
     counts.update(_calls(step, tree))
     if "torch" in sys.modules:
@@ -119,4 +125,4 @@ def _memory(step: Step) -> dict[str, int]:
     after = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     grown = {"at the peak": peak - before, "that stay": max(0, after - before)}
-    return {f"{UNIT // 1024} KiB allocated {when}": round(size / UNIT) for when, size in grown.items()}
+    return {f"{ALLOCATED} {when}": round(size / UNIT) for when, size in grown.items()}

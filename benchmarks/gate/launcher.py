@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gate.guard import measured_core
-from benchmarks.gate.trees import BASE, HEAD, Tree, last_line
+from benchmarks.gate.trees import BASE, HEAD, TEMPORARY, Tree, last_line
+from benchmarks.gate.workload import TESTS
 from results.records.errors import UnavailableError
 
 WORKLOAD = Path(__file__).with_name("workload.py")
@@ -28,7 +29,7 @@ class ProcessLauncher:
     """
 
     def __init__(self, trees: Mapping[str, Tree], workloads: Workloads, slowdown: float = 0.0) -> None:
-        self.trees, self.workloads = trees, workloads
+        self.trees, self.workloads = trees, dict(workloads)
         self.slowdown = {BASE: 0.0, HEAD: slowdown}
         self._loaded: dict[str, _Loaded] = {}
 
@@ -61,14 +62,22 @@ class ProcessLauncher:
         """Try every benchmark once on both sides; return, by name, why some of them cannot be compared.
 
         This first run also compiles both trees' modules. What base cannot run is no fault of head: base may be older
-        than the benchmark, or broken. Raises `UnavailableError` for what head cannot run.
+        than the benchmark, or broken. Several tests of one name are several workloads from then on. Raises
+        `UnavailableError` for what head cannot run.
         """
         lacks: dict[str, str] = {}
-        for name, workload in self.workloads.items():
-            digests = {}
+        names = list(self.workloads)
+        for name in names:
+            workload, digests = self.workloads[name], {}
             for side, tree in reversed(list(self.trees.items())):
                 try:
-                    digests[side] = self._ask(tree, name, workload)[name]
+                    ready = self._ask(tree, name, workload)
+                    if side == HEAD and TESTS in ready:
+                        names += ready[TESTS]
+                        del self.workloads[name]
+                        self.workloads |= {test: {**workload, "test": test} for test in ready[TESTS]}
+                        break
+                    digests[side] = ready[name]
                 except UnavailableError as error:
                     why = str(error).removeprefix(f"{tree} does not run: ")
                     if side == HEAD:
@@ -177,7 +186,8 @@ def _environment(tree: Tree) -> dict[str, str]:
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     places = [str(place) for place in (tree.folder / "src", tree.folder) if place.is_dir()]
     programs = os.pathsep.join([str(tree.python.parent), *filter(None, [os.environ.get("PATH")])])
-    temporary = tree.folder / ".ptdp-gate"
+    temporary = tree.folder / TEMPORARY
     temporary.mkdir(exist_ok=True)
+    places.append(str(temporary))
     paths = {"PYTHONPATH": os.pathsep.join(places), "PATH": programs, "TMPDIR": str(temporary)}
     return inherited | threads | paths | {"CUDA_VISIBLE_DEVICES": ""}

@@ -10,9 +10,11 @@ from typing import Any
 
 from results.records.errors import UsageError, did_you_mean
 
-KEYS = {  # of the table: the type, and what a value has to be
+ALLOCATIONS = "allocations"  # all that is compared with these `counts`
+KEYS: dict[str, tuple[Any, str]] = {  # of the table: the type, and what a value has to be
     "workloads": (dict, 'a table, name = "module:function"'),
-    "counts": (bool, "true or false"),
+    "counts": ((bool, str), 'true, false, or "allocations" for these alone, and no times'),
+    "build": (str, "a text, a command that builds a tree's extension modules there"),
     "packages": (list, 'a list of modules to import first, such as ["a"]'),
     "suite": (list, 'a list of the usual workloads, such as ["a"]'),
     "sources": (list, 'a list of what must be committed, such as ["a"]'),
@@ -28,17 +30,19 @@ class Project:
     """A git checkout, its workloads by name, the usual ones of them, and what else the gate does there.
 
     With `exact`, a module and its arguments, head's own exact checks are run; else base's and head's `counts` are
-    compared, unless False. With `slowed`, a patch, trials measure a head that it slows down, else one whose iterations
-    are stretched. Only files of `sources` have to be committed, if any are named.
+    compared, unless False, or allocations alone. With `slowed`, a patch, trials measure a head that it slows down, else
+    one whose iterations are stretched. Only files of `sources` have to be committed, if any are named. `build` is the
+    command that builds a tree's extension modules.
     """
 
     folder: Path
     workloads: Mapping[str, Mapping[str, Any]]
     suite: tuple[str, ...]
-    counts: bool = True
+    counts: bool | str = True
     exact: str = ""
     slowed: str = ""
     sources: tuple[str, ...] = ()
+    build: str = ""
 
 
 def of(folder: Path, names: Sequence[str]) -> Project:
@@ -52,8 +56,7 @@ def of(folder: Path, names: Sequence[str]) -> Project:
         table = _table(file) if file.exists() else {}
         _require_known({key: value for key, value in table.items() if key != "workloads"}, file)
         tests = {name: {"packages": table.get("packages", []), "kind": "pytest", "test": name} for name in names}
-        sources = tuple(table.get("sources", ()))
-        return Project(folder, tests, tuple(names), counts=table.get("counts", True), sources=sources)
+        return Project(folder, tests, tuple(names), **_said(table, "counts", "sources", "build"))
     project = read(folder)
     known = project.workloads
     for name in names:
@@ -81,11 +84,15 @@ def read(folder: Path) -> Project:
         name: {"packages": packages, **_workload(entry, f"{file}: workload {name}")}
         for name, entry in table["workloads"].items()
     }
-    suite, sources = tuple(table.get("suite", workloads)), tuple(table.get("sources", ()))
+    suite = tuple(table.get("suite", workloads))
     if unknown := [name for name in suite if name not in workloads]:
         raise UsageError(f"{file}: suite: {unknown[0]!r} is no workload{did_you_mean(unknown[0], list(workloads))}")
-    others = (table.get("counts", True), table.get("exact", ""), table.get("slowed", ""))
-    return Project(folder, workloads, suite, *others, sources)
+    return Project(folder, workloads, suite, **_said(table, "counts", "sources", "build", "exact", "slowed"))
+
+
+def _said(table: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    """What a table says of these fields of `Project`."""
+    return {key: tuple(table[key]) if key == "sources" else table[key] for key in keys if key in table}
 
 
 def _table(file: Path) -> dict[str, Any]:
@@ -107,7 +114,8 @@ def _require_known(table: Mapping[str, Any], file: Path) -> None:
             raise UsageError(f"{file}: tool.ptdp.gate.{key} is unknown{did_you_mean(key, tuple(KEYS))}; known: {known}")
         kind, needed = KEYS[key]
         texts = kind is not list or (value and all(isinstance(each, str) for each in value))
-        if not isinstance(value, kind) or not texts:
+        unknown = key == "counts" and value not in (True, False, ALLOCATIONS)
+        if not isinstance(value, kind) or not texts or unknown:
             raise UsageError(f"{file}: {key}={value!r}; needs {needed}")
 
 

@@ -36,6 +36,8 @@ def text(result: CheckResult) -> str:
     headline = f"**{result.verdict}**: {HEADLINES[result.verdict].format(head=head, base=base)}"
     if result.exact.failed:
         headline = f"**{result.verdict}**: {result.trees[HEAD]} {result.exact.headline}"
+    elif not result.timed:
+        headline = f"**{result.verdict}**: {head} allocates no more than {base}"
     elif not result.told:
         headline = f"**nothing measured** of {head} against {base}"
     return "\n\n".join(filter(None, [headline, _times(result), result.exact.text]))
@@ -93,8 +95,6 @@ def document(result: CheckResult) -> dict[str, Any]:
             "changes": {name: [change._asdict() for change in changes] for name, changes in exact.changes.items()},
         },
     }
-    if not result.timed:
-        return whole
     session = result.session
     return whole | {
         "seed": result.seed,

@@ -5,6 +5,7 @@ gets a virtual environment, with this interpreter's packages behind its own.
 """
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -14,10 +15,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from results.records.errors import NothingSelectedError, UnavailableError, UsageError
 
 BASE, HEAD = "base", "head"
+TEMPORARY = ".ptdp-gate"  # a folder of a tree, for temporary files and what makes the project look installed
 NO_CHECKOUT = "{} is not a git checkout with a commit (or git is missing); needs one: base is a commit of it"
 
 
@@ -77,14 +80,14 @@ def require_different(project: Path, sources: Sequence[str], base: str, head: st
 
 
 @contextmanager
-def built(project: Path, refs: Mapping[str, str]) -> Iterator[dict[str, Tree]]:
+def built(project: Path, refs: Mapping[str, str], command: str = "") -> Iterator[dict[str, Tree]]:
     """The trees of refs by side, in a folder that is gone at the end. Raises as `build` does."""
     with tempfile.TemporaryDirectory(prefix="ptdp-gate-", ignore_cleanup_errors=True) as folder:
-        yield build(project, refs, Path(folder))
+        yield build(project, refs, Path(folder), command)
 
 
-def build(project: Path, refs: Mapping[str, str], folder: Path) -> dict[str, Tree]:
-    """Build a tree below `folder` for each side's ref; return them by side.
+def build(project: Path, refs: Mapping[str, str], folder: Path, command: str = "") -> dict[str, Tree]:
+    """Build a tree below `folder` for each side's ref, by a `command` of the project's if it has one.
 
     Raises as `resolve` does, and `UnavailableError` if one does not build.
     """
@@ -93,12 +96,30 @@ def build(project: Path, refs: Mapping[str, str], folder: Path) -> dict[str, Tre
         commit = resolve(project, ref)
         trees[side] = Tree(side, ref, commit, export(project, commit, folder / side))
     needed = {side: dependencies(tree) for side, tree in trees.items()}
-    if len(set(needed.values())) == 1:
-        return trees
-    return {
-        side: replace(tree, python=_environment(folder / f"{side}-venv", needed[side], f"{side} {tree.ref}"))
-        for side, tree in trees.items()
-    }
+    if len(set(needed.values())) > 1:
+        for side, tree in trees.items():
+            python = _environment(folder / f"{side}-venv", needed[side], f"{side} {tree.ref}")
+            trees[side] = replace(tree, python=python)
+    for tree in trees.values():
+        _install(tree, command)
+    return trees
+
+
+def _install(tree: Tree, command: str) -> None:
+    """Run what builds a tree's extension modules, and let the project's own version be found (0 if it is dynamic)."""
+    if command:
+        where = os.environ | {"PATH": f"{tree.python.parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+        done = subprocess.run(
+            command, shell=True, cwd=tree.folder, env=where, capture_output=True, stdin=subprocess.DEVNULL, check=False
+        )
+        if done.returncode:
+            why = last_line(done.stderr if done.stderr.strip() else done.stdout)
+            raise UnavailableError(f"{tree} does not build: build={command!r} ends with {done.returncode}: {why}")
+    if name := _project(tree).get("name"):
+        information = tree.folder / TEMPORARY / f"{re.sub('[-_.]+', '_', name)}-0.dist-info"
+        information.mkdir(parents=True)
+        version = _project(tree).get("version", "0")
+        (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
 
 
 def export(project: Path, commit: str, folder: Path) -> Path:
@@ -119,22 +140,30 @@ def export(project: Path, commit: str, folder: Path) -> Path:
 
 def dependencies(tree: Tree) -> tuple[str, ...]:
     """The dependencies in a tree's pyproject.toml, with its engine's, sorted. Raises `UnavailableError`."""
-    file = tree.folder / "pyproject.toml"
+    project = _project(tree)
     try:
-        project = tomllib.loads(file.read_text(encoding="utf-8")).get("project", {}) if file.exists() else {}
         engine = project.get("optional-dependencies", {}).get("engine", ())
         return tuple(sorted(map(str, (*project.get("dependencies", ()), *engine))))
-    except (OSError, KeyError, ValueError, AttributeError) as error:
+    except (TypeError, AttributeError) as error:
+        raise UnavailableError(f"{tree} does not build: its pyproject.toml cannot be used: {error}") from None
+
+
+def _project(tree: Tree) -> dict[str, Any]:
+    """`[project]` of a tree's pyproject.toml; empty if there is none. Raises `UnavailableError`."""
+    file = tree.folder / "pyproject.toml"
+    try:
+        return dict(tomllib.loads(file.read_text(encoding="utf-8")).get("project", {}) if file.exists() else {})
+    except (OSError, TypeError, ValueError) as error:
         raise UnavailableError(f"{tree} does not build: its pyproject.toml cannot be used: {error}") from None
 
 
 def _environment(folder: Path, requirements: Sequence[str], name: str) -> Path:
     """Make a virtual environment with these requirements and return its interpreter."""
     python = folder / "bin" / "python"
-    for command in (
-        [sys.executable, "-m", "venv", str(folder)],
-        [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements],
-    ):
+    commands = [[sys.executable, "-m", "venv", str(folder)]]
+    if requirements:
+        commands += [[str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements]]
+    for command in commands:
         finished = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=False)
         if finished.returncode:
             raise UnavailableError(

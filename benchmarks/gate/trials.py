@@ -64,7 +64,7 @@ def built(project: Project) -> Iterator[dict[str, dict[str, Tree]]]:
 
     Raises `UnavailableError` if a tree does not build, or the patch does not fit.
     """
-    with trees.built(project.folder, {BASE: "HEAD", HEAD: "HEAD"}) as identical:
+    with trees.built(project.folder, {BASE: "HEAD", HEAD: "HEAD"}, project.build) as identical:
         slowed = identical[HEAD]
         if project.slowed:
             patch = (project.folder / project.slowed).resolve()

@@ -2,17 +2,15 @@
 
     PYTHONPATH=TREE python -P workload.py PIPE TREE CORE PACKAGE ...
 
-It imports third-party packages that take long (PACKAGE ...), and then takes commands from the connection whose file
-descriptor is PIPE:
+It imports the slow packages, and then takes commands from the connection whose file descriptor is PIPE:
 
     {"start": {"a": {...}}, "slowdown": 0.0}    fork a process on core CORE and set these workloads up
     {"slice": "a"}    measure a slice; the answer is the seconds of its iterations
     {"count": "a"}    run one more iteration, and answer what it does, counted (`counts.py`)
     {"end": True}     end the forked process
 
-A forked process waits for commands without using a core. It has loaded nothing of the tree when it starts. This script
-does the timing, for base and head alike. Every iteration of a rank is stretched by the ratio `slowdown`, which trials
-set. What a workload prints goes to standard error, and it reads nothing.
+A forked process has loaded nothing of the tree when it starts. Trials stretch every iteration by the ratio `slowdown`.
+What a workload prints goes to standard error, and it reads nothing.
 
 A workload's step is made by its `kind`: a 'function' of the tree (`function`, as 'module:name': called once to set up,
 with the first of `sizes` if there are any, it returns the step, or is the step itself if it returns nothing that can be
@@ -45,11 +43,16 @@ from typing import Any
 SLICE_S, SHORTEST_S = 0.025, 1e-3  # of a slice, and of an iteration that can be timed; a shorter step is repeated in it
 MOST_REPEATED = 100_000
 TIMER_S = 1e-3  # that a sleep may last too long; the rest of a stretch is waited for without sleep, to be exact
+TESTS = "::"  # what is ready in place of a workload that names several tests: their ids
 ENDED = 77  # exit status of a forked process that the gate has ended, which a workload cannot know
 
 
 class WorkloadError(RuntimeError):
     """A workload cannot run; the text says why."""
+
+
+class SeveralTestsError(RuntimeError):
+    """A workload names several tests, by their ids."""
 
 
 def require_own(tree: Path) -> None:
@@ -146,7 +149,7 @@ def _test(workload: dict[str, Any]) -> Callable[[], object] | None:
         def pytest_collection_finish(self, session: pytest.Session) -> None:
             ids = [item.nodeid for item in session.items if "benchmark" in getattr(item, "fixturenames", ())]
             if len(ids) > 1:  # the first would be measured under the name of all
-                found.put(WorkloadError(f"{workload['test']} is {len(ids)} tests; needs one of {', '.join(ids)}"))
+                found.put(SeveralTestsError(ids))
                 threading.Event().wait()
 
         def pytest_exception_interact(self, call: Any) -> None:
@@ -157,11 +160,12 @@ def _test(workload: dict[str, Any]) -> Callable[[], object] | None:
 
     def run() -> None:
         options = ["--quiet", "--capture=no", "-p", "no:ptdp_gate", "-p", "no:faulthandler"]
+        options += ["-W", "ignore::pytest.PytestConfigWarning"]  # of that plugin's options, which would be an error
         found.put(pytest.main([workload["test"], *options], plugins=[Plugin()]))
 
     threading.Thread(target=run, daemon=True).start()
     step = found.get()
-    if isinstance(step, WorkloadError):
+    if isinstance(step, WorkloadError | SeveralTestsError):
         raise step
     if isinstance(step, int) and step != pytest.ExitCode.OK:
         raise WorkloadError(f"{workload['test']} fails, or gives its benchmark fixture no function")
@@ -270,8 +274,15 @@ def serve_rank(workload: dict[str, Any], rank: int, store: str, slowdown: float,
 def said(error: BaseException) -> str:
     """An error in one line, as at the end of a traceback."""
     line = " ".join("".join(traceback.format_exception_only(error)).split())
+    own, where = (error.name or "").partition(".")[0] if isinstance(error, ImportError) else "", Path.cwd()
     if isinstance(error, PackageNotFoundError):
-        line += "; needs the project installed, as it asks for its own version; try pip install -e . first"
+        line += "; needs that package installed, as its version is asked for; try pip install -e . first"
+    elif own and any((where / place / own).is_dir() for place in ("", "src")):
+        line += '; needs its extension modules, if it has any; try build = "COMMAND" in [tool.ptdp.gate] (docs/gate.md)'
+    elif own:
+        line += (
+            "; needs what the project's tests need; try the gate inside the environment of tox or nox, or pip install"
+        )
     return line
 
 
@@ -285,6 +296,9 @@ def serve(gate: Connection, tree: Path, core: int, workloads: dict[str, Any], sl
             if made := prepare(workload, slowdown):
                 made.slice()  # to warm up
                 prepared[name] = made
+    except SeveralTestsError as several:
+        gate.send({"ready": {TESTS: several.args[0]}})
+        return
     except (Exception, SystemExit) as error:
         gate.send({"cannot": str(error) if isinstance(error, WorkloadError) else said(error)})
         return

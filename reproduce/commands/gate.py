@@ -18,28 +18,18 @@ from results.records.storage import IS_CHECKOUT, atomic_write_bytes
 
 OWN = ROOT if IS_CHECKOUT else Path()  # the project unless --project names one: an installed copy has no history
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
-HELP = """First the exact checks of head against its own committed reference (reproduce gate exact); a
-difference ends the check with 6. Then times: base and head run side by side in this session, in pairs of launches in
-random order, at most as long as the budget.
+HELP = """Exact checks first (the project's own command, or counts of what a step does on base and on head): a
+difference ends the check with 6. Then base and head run side by side, in pairs of launches, within the budget.
+--project is any git checkout whose pyproject.toml names workloads (docs/gate.md); default: this one, or this folder.
 
---project checks any git checkout whose pyproject.toml names workloads (docs/gate.md); without it, this project's own,
-or if this is an installed copy, the current folder's.
-Exact checks are a command of the project's, or counts of what a step does on base and on head (allocations, files,
-imports, calls that grow faster with the size): more of anything ends the check with 6. Other calls are a note.
-
-verdicts:
   regressed      slower by more than 3%: exit code 6
   ok             not slower by 10% or more: 0; between 3% and 10% either verdict may fall, or none
   improved       faster by more than 3%: 0
   inconclusive   none of these could be shown in the budget, or the machine is too loaded: 7
 
-Base and head are commits. Without --head it is HEAD, and sources that differ from it are refused with 2: commit them,
-or pass --head HEAD. A REF that is no commit: 2. A side that does not build, or a head that does not run, or a system
-other than Linux: 3. The same commit twice, or a budget too short for anything: 9. What base cannot run is
-"not compared", with the reason, and no failure. Both run under this interpreter, unless their dependencies differ.
-
-The exact checks alone: reproduce gate exact. The exact checks alone: reproduce gate exact.
-Whether the gate works on this machine: reproduce gate trials.
+2: a REF that is no commit, or changes that no commit holds (commit them, or pass --head HEAD). 3: a side that does not
+build, a head that does not run, no Linux. 9: the same commit twice, or too short a budget. What base cannot run is "not
+compared". The exact checks alone: reproduce gate exact. Whether the gate works on this machine: reproduce gate trials.
 
 """
 
@@ -81,7 +71,8 @@ def run(parsed: argparse.Namespace, project: Path = OWN) -> int:
     if seed < 0:
         raise UsageError(f"--seed {seed}: needs a whole number from 0 on; try --seed 1")
     trees.require_different(measured.folder, measured.sources, parsed.base, parsed.head)
-    with trees.built(measured.folder, {BASE: parsed.base, HEAD: parsed.head or "HEAD"}) as built:
+    refs = {BASE: parsed.base, HEAD: parsed.head or "HEAD"}
+    with trees.built(measured.folder, refs, measured.build) as built:
         result = gate.check(measured, built, seed, budget_s, progress, parsed.keep_going, started=clock)
     progress("")
     text, document = report.text(result), report.document(result)

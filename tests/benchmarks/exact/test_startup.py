@@ -44,6 +44,6 @@ def test_a_fresh_runner_starts_what_the_reference_says(
         monkeypatch.setenv(name, str(kept / name.lower()))
     monkeypatch.setattr(startup, "COMMANDS", ("fig_interleaved",))
     monkeypatch.setattr(startup, "_helps", dict)
-    (entry,) = startup.collect().values()
+    entry = startup.collect()["reproduce fig_interleaved"]
     wanted = reference.read("startup")["reproduce fig_interleaved"]["imports"]
     assert entry.quantities["imports"]["what it does"] == wanted["what it does"]

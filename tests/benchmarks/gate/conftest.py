@@ -31,6 +31,9 @@ def first_commit(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("first")
     for package in ("kernels", "ptdp_core", "benchmarks/gate", "benchmarks/gated", "benchmarks/harness"):
         shutil.copytree(ROOT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
+    (root / "results").mkdir()
+    for path in (ROOT / "results").glob("*.py"):
+        shutil.copy(path, root / "results")
     (root / "benchmarks/__init__.py").touch()
     (root / "pyproject.toml").write_text(PYPROJECT)
     git(root, "init", "--quiet", "--template=")

@@ -140,34 +140,39 @@ OWN_VERSION = "from importlib.metadata import version\n\nversion('of-nobody')\n"
 
 
 @pytest.mark.parametrize(
-    ("tests", "asked", "said"),
+    ("tests", "asked", "code", "said"),
     [
         (
             PARAMETERS,
             "test_speed.py::test_sized",
-            "is 2 tests; needs one of test_speed.py::test_sized[3], test_speed.py::",
+            (7, 9),
+            ["test_speed.py::test_sized[3]", "test_speed.py::test_sized[5]"],
         ),
-        (TESTS, "test_speed.py", "is 2 tests; needs one of test_speed.py::test_total, test_speed.py::test_pedantic"),
+        (TESTS, "test_speed.py", (7, 9), ["test_speed.py::test_total", "test_speed.py::test_pedantic"]),
         (
             OWN_VERSION,
             "test_speed.py::test_a",
-            "PackageNotFoundError: No package metadata was found for of-nobody; needs the project installed, as",
+            (3,),
+            ["PackageNotFoundError: No package metadata was found for of-nobody; needs that package installed, as"],
         ),
     ],
-    ids=["a name without its parameter", "a file", "its own version"],
+    ids=["a name without its parameter", "a file", "the version of a package that is not there"],
 )
-def test_a_name_of_no_one_test_is_refused_in_one_line(suite: Path, tests: str, asked: str, said: str) -> None:
-    """The first of several was measured under the name of all."""
+def test_a_name_of_several_tests_runs_all_of_them(
+    suite: Path, tests: str, asked: str, code: tuple[int, ...], said: list[str]
+) -> None:
+    """The first of several was once measured under the name of all."""
     (suite / "test_speed.py").write_text(tests)
     for side in ("base", "head"):
         git(suite, "commit", "--quiet", "--all", "--allow-empty", "--message", side)
-    command = [sys.executable, "-m", "ptdp", "gate", "--project", str(suite), "--base", "HEAD~1", "--benchmark", asked]
+    command = [sys.executable, "-m", "ptdp", "gate", f"--project={suite}", "--base=HEAD~1", f"--benchmark={asked}"]
+    command += ["--budget=3s", f"--results={suite}"]
     where = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=suite, env=where, capture_output=True, text=True, check=False)
-    assert done.returncode == 3, done.stdout + done.stderr
-    (line,) = done.stderr.splitlines()
-    assert said in line
-    assert len(line) < 300
+    assert done.returncode in code, done.stdout + done.stderr
+    told = done.stderr if 3 in code else done.stdout
+    assert all(any(each in line and len(line) < 300 for line in told.splitlines()) for each in said), told
+    assert 3 not in code or len(told.splitlines()) == 1
 
 
 @pytest.mark.parametrize(

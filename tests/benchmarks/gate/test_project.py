@@ -4,12 +4,13 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
-from benchmarks.gate import launcher, project, run, trees
+from benchmarks.gate import launcher, project, report, run, trees
 from benchmarks.gate.launcher import ProcessLauncher
 from benchmarks.gate.trees import BASE, HEAD, Tree
 from results import ROOT
@@ -113,7 +114,14 @@ def test_this_project_is_a_client_of_the_same_interface() -> None:
         ("[tool.ptdp.gate.workloads]\na = 3\n", 'needs "module:function", or'),
         ("[tool.ptdp.gate.workloads]\na = {shell = 'x'}\n", 'needs "module:function", or'),
         ("[tool.ptdp.gate]\npackages = 'numpy'\n[tool.ptdp.gate.workloads]\na = 'b:c'\n", "needs a list of modules"),
-        ("[tool.ptdp.gate]\ncounts = 1\n[tool.ptdp.gate.workloads]\na = 'b:c'\n", "needs true or false"),
+        (
+            "[tool.ptdp.gate]\ncounts = 1\n[tool.ptdp.gate.workloads]\na = 'b:c'\n",
+            "needs true, false, or .allocations.",
+        ),
+        (
+            "[tool.ptdp.gate]\ncounts = 'memory'\n[tool.ptdp.gate.workloads]\na = 'b:c'\n",
+            "needs true, false, or .alloca",
+        ),
         ("[tool.ptdp.gate]\nsuite = ['b']\n[tool.ptdp.gate.workloads]\na = 'b:c'\n", "suite: 'b' is no workload"),
         ("[tool.ptdp.gate]\nexact = 1\n[tool.ptdp.gate.workloads]\na = 'b:c'\n", "needs a text, a module to run"),
         ("[tool.ptdp.gate]\nworkloads = 'none.py'\n", "workloads='none.py' cannot be run: FileNotFoundError"),
@@ -201,7 +209,7 @@ def test_more_calls_are_a_note_and_more_of_anything_else_fails(
     found = run.counted(ProcessLauncher(sides(foreign, tmp_path), project.read(foreign).workloads), ["work"])
     assert named in found.text
     assert found.failed is fails, found.text
-    note = "as they are calls: the times decide" in next(line for line in found.text.splitlines() if named in line)
+    note = "a note: the times decide" in next(line for line in found.text.splitlines() if named in line)
     assert note is not fails
 
 
@@ -259,7 +267,8 @@ def test_other_work_and_what_base_lacks_are_not_compared(
     ("workload", "said"),
     [
         ({"kind": "function", "function": "bench:nothing"}, "AttributeError: module 'bench' has no attribute"),
-        ({"kind": "function", "function": "nowhere:f"}, "ModuleNotFoundError: No module named 'nowhere'"),
+        ({"kind": "function", "function": "nowhere:f"}, "'nowhere'; needs .* inside the environment of tox or nox"),
+        ({"kind": "function", "function": "pkg.speedups:f"}, "No module named 'pkg.speedups'; needs .* build = "),
         ({"kind": "function", "function": "bad:raises"}, "cannot run a: ValueError: two lines$"),
         ({"kind": "function", "function": "bad:leaves"}, "cannot run a: SystemExit: 3"),
         ({"kind": "function", "function": "bad:reads"}, "cannot run a: EOFError"),
@@ -279,6 +288,38 @@ def test_what_does_not_run_says_why(
     built = sides(foreign, tmp_path)
     with pytest.raises(UnavailableError, match=said):
         ProcessLauncher({HEAD: built[HEAD]}, {"a": workload}).lacking()
+
+
+def test_a_tree_is_built_by_the_project_s_command(foreign: Path, tmp_path: Path) -> None:
+    """What it builds is measured, and what asks for the project's own version gets the tree's."""
+    asks = "from importlib.metadata import version\nfrom pkg.built import X\n\n\ndef made():\n"
+    asks += "    return lambda: (version('of-nobody'), X)[1]\n"
+    (foreign / "bench.py").write_text(asks)
+    own = '[project]\nname = "of-nobody"\nversion = "1.5"\n[tool.ptdp.gate]\nbuild = "echo X = 1 > src/pkg/built.py"\n'
+    change(foreign, "pyproject.toml", f'{own}[tool.ptdp.gate.workloads]\nmade = "bench:made"\n')
+    git(foreign, "tag", "--force", "first")
+    project_of = project.read(foreign)
+    with trees.built(foreign, {BASE: "first", HEAD: "HEAD"}, project_of.build) as built:
+        assert ProcessLauncher(built, project_of.workloads).lacking() == {}
+    with (
+        pytest.raises(UnavailableError, match=r"base first .* does not build: build='echo no; false' ends with 1: no"),
+        trees.built(foreign, {BASE: "first", HEAD: "HEAD"}, "echo no; false"),
+    ):
+        pass
+
+
+def test_allocations_alone_are_a_verdict_without_times(foreign: Path, tmp_path: Path) -> None:
+    frees = PACKAGE.replace("square(i) for", "square(i) + 0 * square(len(bytes(4000))) for")
+    keeps = PACKAGE.replace(
+        "sum(square(i) for i in range(n))", "sum(map(square, range(n))) + 0 * len([bytes(9000) for i in range(n)])"
+    )
+    for package, code, said in ((frees, 0, "**ok**: head"), (keeps, 6, "16 KiB allocated at the peak 0 -> ")):
+        change(foreign, "src/pkg/__init__.py", package)
+        own = replace(project.of(foreign, ["made"]), counts="allocations")
+        result = run.check(own, sides(foreign, tmp_path / str(code)), 1, 60.0, lambda text: None)
+        assert (result.code, result.timed, result.session.rounds) == (code, False, 0)
+        assert said in report.text(result)
+        assert "calls" not in report.text(result)
 
 
 def bash(script: str, folder: Path, further: dict[str, str]) -> "subprocess.CompletedProcess[str]":
