@@ -337,8 +337,8 @@ def test_the_page_for_other_projects_runs_as_it_stands(tmp_path: Path) -> None:
     block = block.replace("git commit", "git -c user.name=a -c user.email=a@b.c commit").replace("20s", "4s")
     program = f'reproduce() {{ "{sys.executable}" -m ptdp "$@"; }}\npytest() {{ "{sys.executable}" -m pytest "$@"; }}\n'
     done = bash(program + block, tmp_path, {})
-    assert done.returncode in (0, 7, 9), done.stderr
-    assert "sums: as on base" in done.stdout
+    assert done.returncode == 6, done.stderr  # a verdict whatever else the machine does
+    assert "sums: 16 KiB allocated at the peak 0 -> " in done.stdout
     toy = tmp_path / "toy"
     assert git(toy, "status", "--short") == ""
     (toy / "test_toy.py").write_text("from toy import total\n\n\ndef test_total(benchmark):\n    benchmark(total, 9)\n")
