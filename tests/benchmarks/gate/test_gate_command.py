@@ -23,7 +23,8 @@ class Fake:
     factor = 1.0
     lacks: dict[str, str] = {}  # noqa: RUF012 - set by tests
 
-    def __init__(self, trees: object, workloads: object, slowdown: float) -> None:
+    def __init__(self, trees: object, workloads: dict[str, object], slowdown: float) -> None:
+        self.workloads = workloads
         self.slowdown = slowdown
         self.rng = np.random.default_rng(0)
 

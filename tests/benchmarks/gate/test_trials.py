@@ -21,7 +21,8 @@ class Fake:
 
     slow = 1.2
 
-    def __init__(self, trees: dict[str, Tree], workloads: object, slowdown: float) -> None:
+    def __init__(self, trees: dict[str, Tree], workloads: dict[str, object], slowdown: float) -> None:
+        self.workloads = workloads
         source = (trees[HEAD].folder / "ptdp_core/simulator/simulate.py").read_text()
         self.factor = self.slow if source.count("memory = fullest_memory(") == 2 else 1.0
         self.rng = np.random.default_rng(0)
