@@ -5,6 +5,7 @@ import shlex
 import sys
 from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Mapping, Sequence
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 from benchmarks.harness.registry import BENCHMARKS, find
@@ -190,7 +191,16 @@ def _print_outcomes(outcomes: "Mapping[str, StepOutcome]") -> None:
     from reproduce.running import gpu_session
 
     for name, outcome in outcomes.items():
-        print(f"{visible(name):26} {outcome.status:8} {outcome.seconds:5.0f} s  {visible(outcome.said)[:100]}")
+        if outcome.status != gpu_session.NO_TIME:
+            print(f"{visible(name):26} {outcome.status:8} {outcome.seconds:5.0f} s  {visible(outcome.said)[:100]}")
+    if left := [visible(name) for name, outcome in outcomes.items() if outcome.status == gpu_session.NO_TIME]:
+        print(
+            fill(
+                f"no time was left for {', '.join(left)}; the same command goes on with them",
+                120,
+                break_on_hyphens=False,
+            )
+        )
     statuses = [outcome.status for outcome in outcomes.values()]
     print(", ".join(f"{statuses.count(status)} {status}" for status in gpu_session.STATUSES))
 

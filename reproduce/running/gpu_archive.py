@@ -150,6 +150,9 @@ def scores(measured: Record | None, sealed: Record) -> list[dict[str, Any]]:
 
 def score_lines(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     """The rows as a table, and the mean error."""
+    rows = list(rows)
+    if not rows:
+        return ["no training step was measured"]
     lines = [f"{'a step [measured]':26}{'seconds':>10}{'MFU':>8}{'predicted':>11}{'over':>7}"]
     for row in rows:
         mfu = f"{row['mfu']:.1%}" if row["mfu"] else ""
@@ -162,7 +165,7 @@ def score_lines(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 def _place(record: Record, results: Path) -> Path:
     """The file of a record, by ids and names that there are here: no word of an archive is a path."""
     if record.kind == "benchmark" and record.id in BENCHMARKS and record.fidelity == "measured":
-        return record_path(results, record.id)
+        return record_path(results if record.scale == "full" else results / "quick", record.id)
     if record.id in catalog.ids() and record.scale in FIDELITIES[record.fidelity].scales:
         return results / record.id / folder_name(record.fidelity, record.scale) / "record.json"
     raise ValueError(f"a record of {record.id!r}, {record.fidelity}, at scale {record.scale!r}, which is none here")

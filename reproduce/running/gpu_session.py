@@ -186,22 +186,24 @@ def run(
         tell(f"{name}: passed before")
     untried = [step for step in left if step.name not in outcomes or outcomes[step.name].status == NO_TIME]
     for number, step in enumerate([*untried, *(step for step in left if step not in untried)], 1):
-        tell(f"[{number}/{len(left)}] {step.name}: {step.title} ...")
-        outcome = _run(step, folder, end)
+        head = f"[{number}/{len(left)}] {step.name}: {step.title} ..."
+        outcome = _run(step, folder, end, lambda head=head: tell(head))  # type: ignore[misc]
         if outcome.status != NO_TIME or step.name not in outcomes:
             outcomes[step.name] = outcome
-        tell(f"    {outcome.status} after {outcome.seconds:.0f} s: {outcome.said}")
+        if outcome.seconds:
+            tell(f"    {outcome.status} after {outcome.seconds:.0f} s: {outcome.said}")
         kept = {"sources": sources(), "steps": {name: vars(row) for name, row in outcomes.items()}}
         atomic_write_bytes(folder / "session.json", json.dumps(kept, indent=1).encode())
     return {step.name: outcomes[step.name] for step in steps}
 
 
-def _run(step: SessionStep, folder: Path, end: float) -> StepOutcome:
+def _run(step: SessionStep, folder: Path, end: float, begin: Callable[[], None]) -> StepOutcome:
     if step.missing:
         return StepOutcome(SKIPPED, 0.0, step.missing)
     start = time.monotonic()
     if step.expected_s > end - start:
         return StepOutcome(NO_TIME, 0.0, f"takes about {step.expected_s:.0f} s; the same command goes on with it")
+    begin()
     log = folder / f"{step.name.replace('/', '-')}.log"
     with log.open("w", encoding="utf-8") as file:
         process = subprocess.Popen(

@@ -77,7 +77,9 @@ def test_it_stops_in_time_and_goes_on_with_what_was_not_tried(tmp_path: Path) ->
     told.clear()
     again = gpu_session.run([replace(step, expected_s=1000) for step in steps], tmp_path, told.append, seconds=10)
     tried = [line.split()[1] for line in told if line.startswith("[")]
-    assert tried.index("long:") < tried.index("bad:")
+    assert tried == []
+    gpu_session.run([steps[0], replace(steps[2], expected_s=60)], tmp_path, told.append)
+    assert [line.split()[1] for line in told if line.startswith("[")] == ["long:", "bad:"]
     assert again["bad"].status == "failed"  # what was seen is kept where there was no time to see it again
 
 
@@ -174,6 +176,16 @@ def test_an_archive_becomes_records_and_scores(tmp_path: Path, capsys: pytest.Ca
     assert "note:" not in printed
     record = read_record(tmp_path / "there" / "benchmarks" / "gpu_step" / "record.json")
     assert {point.label for point in record.points} == {"small", "gpt-b1"}
+
+
+def test_a_toys_time_is_not_scored(tmp_path: Path) -> None:
+    with zipfile.ZipFile(session(tmp_path / "gpu", {"small": 1.0})) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    toy = [record | {"scale": "quick"} for record in json.loads(files["records.json"])]
+    (tmp_path / "toy.zip").write_bytes(packed(files | {"records.json": json.dumps(toy).encode()}))
+    imported = gpu_archive.read(tmp_path / "toy.zip", tmp_path)
+    assert imported.scores == []
+    assert list(imported.records) == [tmp_path / "quick" / "benchmarks" / "gpu_step" / "record.json"]
 
 
 def packed(files: dict[str, bytes]) -> bytes:
