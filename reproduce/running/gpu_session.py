@@ -84,7 +84,7 @@ ROWS = (
     ("train", "training under torchrun with one rank, saved and profiled", 40, (),
      f"{TRAIN} --set steps={{steps}} --resume auto --set save={{here}}/checkpoints --set profile={{folder}}/profile"),
     ("trace", "where that step's time went", 15, DRAWN,
-     f"{REPRODUCE} trace {{folder}}/profile/rank0.json.gz --results {{here}}"),
+     f"{REPRODUCE} explain trace {{folder}}/profile/rank0.json.gz --results {{here}}"),
     ("zero3", "the FSDP2 baseline", 40, (), f"{TRAIN} --set steps={{steps}} --set data_parallel=zero3"),
     ("sanitizer", "the Triton kernels under compute-sanitizer", 120, ("compute-sanitizer", "pytest", "compiler"),
      "compute-sanitizer --error-exitcode 9 {python} -m pytest -q -n 0 tests/kernels/test_bias_gelu.py"),
@@ -204,6 +204,7 @@ def _run(step: SessionStep, folder: Path, end: float, begin: Callable[[], None])
     if step.expected_s > end - start:
         return StepOutcome(NO_TIME, 0.0, f"takes about {step.expected_s:.0f} s; the same command goes on with it")
     begin()
+    (folder / step.name.replace("/", "-")).mkdir(exist_ok=True)
     log = folder / f"{step.name.replace('/', '-')}.log"
     with log.open("w", encoding="utf-8") as file:
         process = subprocess.Popen(

@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.harness.registry import find
 from benchmarks.suite.gpu_cases import CASES, GPUS_CASES
 from benchmarks.suite.gpu_step import unsupported
 from ptdp_core.config import ModelConfig, ParallelConfig
 from reproduce.cli import main
-from reproduce.commands import bench
+from reproduce.commands import COMMANDS, bench
+from reproduce.experiment import catalog
 from reproduce.running import gpu_archive, gpu_session
 from reproduce.running.gpu_session import SAVING_S, SessionStep
 from results import ROOT
@@ -117,6 +119,18 @@ def test_the_order_is_that_of_worth(tmp_path: Path) -> None:
     places = [names.index(name) for name in (*worth, "calibrate", "trace")]
     assert places == sorted(places)
     assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("table", gpu_session.TABLES)
+def test_every_step_calls_what_there_is(table: str, tmp_path: Path) -> None:
+    known = {*COMMANDS, *catalog.ids()}
+    for step in gpu_session.steps(tmp_path, toy=False, table=table):
+        words = list(step.command)
+        if words[1:3] == ["-m", "reproduce"]:
+            assert words[3] in known, step
+            if words[3] == "bench":
+                for name in words[words.index("--device") + 2 :]:
+                    assert name.startswith("--") or find(name)
 
 
 def test_the_first_runs_cases_are_the_same_and_all_are_predicted() -> None:
