@@ -108,7 +108,7 @@ function laid(shown, width, height) {
   const { data, whole, title, unfolded } = shown;
   const narrow = width < WIDE;
   const left = narrow ? 26 : 62;
-  const least = 0.85 + (narrow ? LEAST_NARROW : LEAST); // with the gap between passes
+  const least = 0.95 + (narrow ? LEAST_NARROW : LEAST); // with the gap between passes
   const scale = shortest(data) / least; // seconds of a pixel, at most
   const fits = whole / (width - left - 2) <= scale;
   if (fits || unfolded) {
