@@ -87,7 +87,7 @@ def test_what_cannot_be_a_name_is_no_file(name: str, tmp_path: Path) -> None:
 OTHERWISE = {
     "ptdp_core/launch": ("local.py", "srun.py"),
     "reproduce/annex": ("accuracy/ledger.py", "accuracy/refit.py", "accuracy/sealed.py", "emulation/fabric.py"),
-    "reproduce/annex/page": ("answers.py", "bridge.py", "build.py", "timing.py"),
+    "reproduce/annex/page": ("answers.py", "bridge.py", "build.py", "home.py", "timing.py", "words.py"),
     "reproduce/commands": ("gate.py", "schema.py"),
     "reproduce/experiment": ("margins.py",),
     "reproduce/output": ("export.py", "html/page.py", "html/report.py"),

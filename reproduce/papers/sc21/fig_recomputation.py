@@ -101,7 +101,6 @@ def needed_for_larger_batches(results: Results) -> Judgement:
 @ARTIFACT.claim(
     "best with recomputation over best without between 1.95 and 2.05 (2x to a tenth, stricter than 'up "
     "to' of one digit), the latter at a smaller batch size, in Figure 17; the reason is not tested",
-    scales=DIRECTION,
     papers_points="as plotted in Figure 17: best with recomputation over best without between 1.95 and 2.05 (2x to a "
     "tenth, stricter than 'up to' of one digit), the latter at a smaller batch size; the reason is not "
     "tested",

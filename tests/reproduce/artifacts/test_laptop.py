@@ -24,7 +24,7 @@ DIRECTIONS = {
     },
     "fig_tensor_vs_data": set(),
     "fig_microbatch": set(),
-    "fig_recomputation": {"needed_for_larger_batches", "up_to_two_times_higher"},
+    "fig_recomputation": {"needed_for_larger_batches"},
 }
 
 

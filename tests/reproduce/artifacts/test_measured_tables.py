@@ -90,8 +90,10 @@ def test_the_step_that_an_h100_ran_is_the_first_runs_and_is_no_test_of_the_paper
     assert settings.model == ModelConfig(**run["cases"]["gpt-paper"]["model"])
     assert settings.parallel == ParallelConfig(**run["cases"]["gpt-paper"]["parallel"])
     claims = [judge(claim, Results.of_record(record)) for claim in catalog.load("table_fused_operators").claims]
-    assert [claim.verdict for claim in claims] == ["not testable here"] * 2
-    assert all("measured at another size" in claim.explanation and "+139%" in claim.explanation for claim in claims)
+    assert {claim.verdict for claim in claims} == {"not testable here"}
+    gains = [claim for claim in claims if not claim.id.endswith("_levels")]
+    assert len(gains) == 2
+    assert all("measured at another size" in claim.explanation and "+139%" in claim.explanation for claim in gains)
     assert tuple(claims) == record.claims
 
 

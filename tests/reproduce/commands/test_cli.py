@@ -408,4 +408,4 @@ def test_the_tables_are_printed_before_the_figure_is_drawn(tmp_path, capsys, mon
 
 def test_the_second_word_of_a_command_is_corrected(capsys):
     assert main(["bench", "rum"]) == errors.USAGE
-    assert "'rum' is unknown; there are list, run, gpu; did you mean 'run'?" in capsys.readouterr().err
+    assert "'rum' is unknown; there are list, run, gpu, gpus; did you mean 'run'?" in capsys.readouterr().err
