@@ -90,14 +90,17 @@ def within_margins(claim: Claim, results: Results) -> Judgement:
         text = f"{judged.verdict} as simulated, but nobody knows the simulator's errors on {', '.join(unknown)}"
         return replace(judged, verdict="inconclusive", explanation=f"{text}; {judged.explanation}")
     ways = _alternatives(claim, results, by, read)
-    nearest, but = _nearest_other_verdict(claim, results, judged, ways), "not"
+    nearest, what = _nearest_other_verdict(claim, results, judged, ways), "the verdict would be another"
     if nearest is None:
-        nearest, but = _each_by_itself(claim, results, judged, by, read), "each that misses holds by itself, the last"
+        nearest, what = (
+            _each_by_itself(claim, results, judged, by, read),
+            "each that misses would hold by itself, the last",
+        )
     if nearest:
         other, share = nearest
         origin = {"simulated": "as simulated", "measured": "as measured", "paper": "by the values as printed"}[by]
-        whose = {"simulated": "the simulator is", "measured": "the samples are", "paper": "the values are"}[by]
-        text = f"{judged.verdict} {origin}, but {but} if {other.described(share)}, and {whose} sure of that only to"
+        whose = {"simulated": "the simulator", "measured": "the samples", "paper": "the values"}[by]
+        text = f"{judged.verdict} {origin}; {what} if {other.described(share)}, and {whose} may be off by"
         return replace(judged, verdict="inconclusive", explanation=f"{text} {other.sure_to}; {judged.explanation}")
     if judged.set_with:
         were = f"{', '.join(judged.set_with)} {'were' if len(judged.set_with) > 1 else 'was'} set with these numbers"
