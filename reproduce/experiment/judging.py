@@ -92,10 +92,8 @@ def within_margins(claim: Claim, results: Results) -> Judgement:
     ways = _alternatives(claim, results, by, read)
     nearest, what = _nearest_other_verdict(claim, results, judged, ways), "the verdict would be another"
     if nearest is None:
-        nearest, what = (
-            _each_by_itself(claim, results, judged, by, read),
-            "each that misses would hold by itself, the last",
-        )
+        nearest = _each_by_itself(claim, results, judged, by, read)
+        what = "each that misses would hold by itself, the last"
     if nearest:
         other, share = nearest
         origin = {"simulated": "as simulated", "measured": "as measured", "paper": "by the values as printed"}[by]

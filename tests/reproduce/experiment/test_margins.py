@@ -190,7 +190,7 @@ def test_a_window_inside_the_margin_is_found():
     """M1: 0.5% wide, where neither end of the margin of 10% is in it, and the reason names the true distance."""
     judged = verdict(lambda r: 10.300 <= speed(r, "a_1") <= 10.350, point("a", 1, 10.0))
     assert judged.verdict == "inconclusive"
-    assert "not if every throughput is 3.0% higher" in judged.explanation
+    assert "another if every throughput is 3.0% higher" in judged.explanation
     assert verdict(lambda r: 11.1 <= speed(r, "a_1") <= 11.2, point("a", 1, 10.0)).verdict == "contradicted"
 
 
@@ -227,7 +227,7 @@ def test_a_missed_prediction_is_told_by_the_true_distance_and_contradicted_beyon
 
     near = judged(9.5)
     assert near.verdict == "inconclusive"
-    assert "not if every throughput is 4.1% lower" in near.explanation
+    assert "another if every throughput is 4.1% lower" in near.explanation
     assert judged(8.0).verdict == "contradicted"
 
 
