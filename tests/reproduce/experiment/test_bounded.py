@@ -159,7 +159,7 @@ def test_several_points_that_miss_contradict_no_more_than_the_worst(margin, verd
     claim = Claim("c", "S.", "Section 1", "simulated", None, judge(bounds={"at_least": 1}))
     judged = judging.judge(claim, missing)
     assert judged.verdict == verdict
-    assert ("each that misses holds by itself, the last if m=16 is 5.3% higher" in judged.explanation) == (
+    assert ("each that misses would hold by itself, the last if m=16 is 5.3% higher" in judged.explanation) == (
         verdict == "inconclusive"
     )
 
