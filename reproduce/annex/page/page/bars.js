@@ -2,6 +2,23 @@
 import { figures, path, picture, rect, svg, text, wide } from "./svg.js";
 
 const [NARROW, TALL] = [480, 38];
+/** @type {Record<string, string>} */
+const LOOKS = {
+  forward: "fwd",
+  backward: "bwd",
+  recompute: "fwd2",
+  bubble: "wait",
+  pipeline_communication: "msg",
+  data_parallel: "msg",
+  expert_exchange: "msg",
+  weights: "fwd",
+  gradients: "bwd",
+  stashed_activations: "fwd2",
+  working_activations: "fwd2",
+};
+
+/** How a part of a time or of the memory looks: the class of its colour. @param {string} name */
+export const lookOf = (name) => LOOKS[name] ?? "opt";
 
 /** @typedef {{ look: string, label: string, size: number }} Part */
 

@@ -1,18 +1,8 @@
 // A configuration that was kept beside the one shown: a waterfall from one to the other, and the numbers.
-import { waterfall } from "./bars.js";
+import { lookOf, waterfall } from "./bars.js";
 import { button, byId, element, table } from "./elements.js";
 import { change, cluster, current, update } from "./page.js";
 import { figures, fitted } from "./svg.js";
-
-/** @type {Record<string, string>} */
-const LOOKS = {
-  forward: "fwd",
-  backward: "bwd",
-  recompute: "fwd2",
-  bubble: "wait",
-  pipeline_communication: "msg",
-  data_parallel: "msg",
-};
 
 export const keep = () => change({ against: { configuration: current().configuration, ...cluster() } });
 
@@ -36,7 +26,7 @@ function show({ differences, metrics, phases, statuses }) {
   const [before, after] = phases;
   const sum = (/** @type {Phase[]} */ parts) => parts.reduce((total, { seconds }) => total + seconds, 0);
   const parts = after.map(({ name, label, seconds }) => ({
-    look: LOOKS[name] ?? "opt",
+    look: lookOf(name),
     label,
     size: (before.find((phase) => phase.name === name)?.seconds ?? 0) - seconds,
   }));

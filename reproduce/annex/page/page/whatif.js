@@ -19,7 +19,7 @@ import {
 } from "./elements.js";
 import * as form from "./form.js";
 import { layout } from "./layout.js";
-import { bars, interval, stack } from "./bars.js";
+import { bars, interval, lookOf, stack } from "./bars.js";
 import { picker } from "./machine.js";
 import { change, cluster, configure, current, isShipped, offered, update } from "./page.js";
 import { ask } from "./python.js";
@@ -31,21 +31,6 @@ let shown;
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let said;
 const GB = 1e9;
-/** @type {Record<string, string>} */
-const LOOKS = {
-  forward: "fwd",
-  backward: "bwd",
-  recompute: "fwd2",
-  bubble: "wait",
-  pipeline_communication: "msg",
-  data_parallel: "msg",
-  expert_exchange: "msg",
-  weights: "fwd",
-  gradients: "bwd",
-  stashed_activations: "fwd2",
-  working_activations: "fwd2",
-  optimizer: "opt",
-};
 
 /** @param {string} words @param {string} id */
 const number = (words, id) =>
@@ -298,12 +283,12 @@ function told(answer) {
     .filter((/** @type {any} */ { name }) => ["forward", "backward", "embedding_and_logits"].includes(name))
     .reduce((/** @type {number} */ sum, /** @type {any} */ { seconds }) => sum + seconds, 0);
   const time = phases.map((/** @type {any} */ { name, label, seconds }) => ({
-    look: LOOKS[name] ?? "opt",
+    look: lookOf(name),
     label,
     size: seconds,
   }));
   const space = memory.map((/** @type {any} */ { name, label, bytes }) => ({
-    look: LOOKS[name] ?? "opt",
+    look: lookOf(name),
     label,
     size: bytes / GB,
   }));
