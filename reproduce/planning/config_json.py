@@ -123,14 +123,15 @@ def _llama(read: _Read, kind: str, seq: int | None) -> ModelConfig:
 
 
 def _sliding(read: _Read, kind: str) -> tuple[int, str]:
-    """The window of attention in tokens, 0 without one, and which layers have it: w, and f those that see all."""
+    """The window of attention in tokens, 0 without one, and which layers in turn have it: w, and f those that see all."""
     window, layers = read.get("sliding_window") or 0, read["num_hidden_layers"]
-    if not read.get("use_sliding_window", not kind.startswith("qwen")):
-        return 0, "f" * layers
     every = read.get("sliding_window_pattern") or {"gpt_oss": 2, "gemma3_text": 6}.get(kind, 0)
-    kinds = read.get("layer_types") or ["full_attention" if every and n % every == 0 else "sliding_attention"
-                                        for n in range(1, layers + 1)]  # fmt: skip
-    return window, "".join("w" if kind == "sliding_attention" else "f" for kind in kinds)
+    kinds = read.get("layer_types")
+    if not read.get("use_sliding_window", not kind.startswith("qwen")):
+        return 0, "f"
+    if kinds:
+        return window, "".join("w" if kind == "sliding_attention" else "f" for kind in kinds)
+    return window, "w" * (every - 1) + "f" if 0 < every <= layers else "w"
 
 
 def _window(read: _Read, kind: str, seq: int) -> dict[str, Any]:
@@ -138,7 +139,8 @@ def _window(read: _Read, kind: str, seq: int) -> dict[str, Any]:
     window, layers = _sliding(read, kind)
     if not 0 < window < seq or "w" not in layers:
         return {}
-    period = next(n for n in range(1, len(layers) + 1) if layers == (layers[:n] * len(layers))[: len(layers)])
+    # What repeats is as long as the least shift by which the layers are the same as before.
+    period = next(n for n in range(1, len(layers) + 1) if layers.startswith(layers[n:]))
     return {"window": window, "window_layers": layers[:period]}
 
 
