@@ -123,7 +123,7 @@ def _llama(read: _Read, kind: str, seq: int | None) -> ModelConfig:
 
 
 def _sliding(read: _Read, kind: str) -> tuple[int, str]:
-    """The window of attention in tokens, 0 without one, and which layers have it, in turn: w; f are those without one."""
+    """The window of attention in tokens, 0 without one, and which layers in turn have it (w) or see all (f)."""
     window, layers = read.get("sliding_window") or 0, read["num_hidden_layers"]
     every = read.get("sliding_window_pattern") or {"gpt_oss": 2, "gemma3_text": 6}.get(kind, 0)
     kinds = read.get("layer_types")

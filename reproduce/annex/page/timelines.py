@@ -116,10 +116,10 @@ def _facts(kept: Kept) -> list[dict[str, str]]:
     lengths = {kind: [e.end - e.start for e in rows[0] if e.kind == kind] for kind in "FB"}
     facts = [
         (
-            "Waiting, over work",
-            f"{100 * estimate.bubble_fraction:.3g}",
+            "Waiting, of the time",
+            f"{100 * estimate.idle_fraction:.3g}",
             "%",
-            f"{100 * estimate.idle_fraction:.3g}% of the time",
+            f"{100 * estimate.bubble_fraction:.3g}% over work, as the paper counts",
         ),
         ("Longest wait", f"{longest:.3g}", "s", f"stage {rank + 1}"),
         (
