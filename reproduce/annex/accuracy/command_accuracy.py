@@ -54,6 +54,10 @@ With --ledger: training iterations that others measured and published, study by 
 of throughput and memory, what is missing, and other simulators' scores beside ours. None of them set a parameter.
 And whether simulated memory tells what the paper ran from what did not fit there. Writes nothing.
 
+With --open: the 689 public runs of today's programs whose results are known, each predicted as its program, on its
+cluster: errors of speed, bias, coverage and runs called out of memory, by class, program, cluster and source.
+Writes nothing.
+
 """
 
 
@@ -66,6 +70,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="what the predictions are compared with (default: measured runs for a file that reproduce calibrate made)",
     )
     parser.add_argument("--ledger", action="store_true", help="score what other papers measured, on their clusters")
+    parser.add_argument("--open", action="store_true", help="score the open rows, public runs of today's programs")
     parser.add_argument("--slopes", action="store_true", help="split the errors: per microbatch, and the rest")
     parser.add_argument("--refit", action="store_true", help="fit the parameters anew without each artifact, first")
     options.add_json(parser)
@@ -77,6 +82,8 @@ def run(parsed: Namespace) -> int:
     cluster, reference = open_cluster(parsed.cluster)  # what can be wrong, before any work
     if parsed.ledger:
         return _ledger(parsed, cluster.usable_memory)
+    if parsed.open:
+        return _open(parsed)
     if parsed.slopes:
         return _slopes(parsed, reference.name)
     against = parsed.against or (PAPER if part("calibrate", "write").host_of(parsed.cluster) is None else MEASURED)
@@ -176,6 +183,17 @@ def _ledger(parsed: Namespace, usable_memory: float) -> int:
         print_document("accuracy-ledger", 1, document)
     else:
         print_parts(ledger_text.parts(document))
+    return DONE
+
+
+def _open(parsed: Namespace) -> int:
+    from reproduce.annex.accuracy import open_rows
+
+    document = open_rows.document()
+    if parsed.json:
+        print_document("accuracy-open", 1, document)
+    else:
+        print_parts(open_rows.parts(document))
     return DONE
 
 

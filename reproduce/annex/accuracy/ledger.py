@@ -26,7 +26,7 @@ GIB = 2**30
 TODAY = ("dgxc_h100", "mosaic_a100_80", "mosaic_h100", "zero_bubble_a100", "simumax_b200")
 # Runs with context parallelism, by cluster.
 CONTEXT = {"h100": "dgxc_h100_context", "b200": "simumax_b200_context"}
-TEXTS = ("id", "title", "source", "measured", "cluster", "caveat")
+TEXTS = ("id", "program", "title", "source", "measured", "cluster", "caveat")
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ class Study:
     """
 
     id: str
+    program: str
     title: str
     source: str
     measured: str

@@ -17,7 +17,7 @@ from results.records.validation import SCHEMAS, RecordError, check_document, val
 MODEL = ("--layers", "4", "--hidden", "512", "--heads", "8", "--gpus", "2", "--batch", "4")
 REFERENCE = str(ROOT / "results" / "reference" / "fig_bubble")
 # Printed, and so checked, in tests of the commands that take longer.
-ELSEWHERE = {f"accuracy{part}" for part in ("", "-ledger", "-measured", "-slopes")}
+ELSEWHERE = {f"accuracy{part}" for part in ("", "-ledger", "-measured", "-open", "-slopes")}
 ELSEWHERE |= {"benchmarks-run", "calibrate", "calibrate-tables", "exact", "gate", "trace", "train"}
 PRINTED = {
     "list": ["list"],

@@ -37,7 +37,7 @@ def study(*seconds: float, published_bytes: float | None = None, allocated: bool
     point = {"label": "", "config": CONFIG, "cluster": "selene", "software": PAPER}
     point |= {"published_bytes": published_bytes, "allocated": allocated}
     points = DataFrame([{**point, "iteration_time": each} for each in seconds], dtype=object)
-    return Study("one", "One", "a paper", "iterations", "selene", "", PAPER, points, {})
+    return Study("one", "paper-2021", "One", "a paper", "iterations", "selene", "", PAPER, points, {})
 
 
 def test_every_study_says_where_it_is_from_and_has_points():
