@@ -422,7 +422,7 @@ class ParallelConfig:
     )
     data_parallel: str = described(
         "'local' all-reduces gradients after the flush, 'torch' in buckets during the last backward pass; 'zero2' "
-        "keeps 1/d of them (simulated only); 'zero3' shards all states, without model parallelism (Section 5.2).",
+        "keeps 1/d of them (simulated only); 'zero3' shards all states, in the engine without model parallelism.",
         "local",
         choices=("local", "torch", "zero2", "zero3"),
         words="Gradient reduction",
@@ -431,6 +431,13 @@ class ParallelConfig:
         "ZeRO-1: shard the optimizer's states over the d replicas, with c > 1 over the d*c GPUs with the same weights.",
         False,
         words="Sharded optimizer (ZeRO-1)",
+    )
+    zero3_shards: int = counted_later(
+        "GPUs over which data_parallel='zero3' shards the states, copies of which the others have (hybrid sharding, "
+        "HSDP); 0: all with the same weights. Simulated only.",
+        0,
+        words="GPUs that share a copy of the states",
+        unit="GPUs",
     )
     e: int = counted_later(
         "Expert-parallel size: groups of GPUs with different experts, among d*c*t/etp.",
@@ -465,15 +472,6 @@ class ParallelConfig:
         if not self.schedule:
             object.__setattr__(self, "schedule", default_schedule(self.v))
         definition(self.schedule)
-        if self.data_parallel == "zero3" and self.p * self.t > 1:
-            raise ConfigurationError(
-                f"data_parallel='zero3' with p={self.p}, t={self.t}; needs p=1 and t=1, the baseline has no model "
-                f"parallelism; try d={self.n}"
-            )
-        if self.data_parallel == "zero3" and self.c > 1:
-            raise ConfigurationError(
-                f"data_parallel='zero3' with c={self.c}; needs c=1, the baseline keeps sequences whole; try d={self.n}"
-            )
         if self.data_parallel == "zero3" and self.sharded_optimizer:
             raise ConfigurationError(
                 "sharded_optimizer=True with data_parallel='zero3', which shards it already; needs one of the two; "
@@ -494,10 +492,12 @@ class ParallelConfig:
                 "distribute_checkpointed_activations=True with sequence_parallel=True, by which tensor ranks keep 1/t "
                 "of a block's input anyway; needs one of the two; try distribute_checkpointed_activations=false"
             )
-        if self.data_parallel == "zero3" and (self.v > 1 or self.schedule != default_schedule(1)):
+        shards, ranks = self.zero3_shards, self.weight_replicas
+        if shards and (self.data_parallel != "zero3" or ranks % shards or shards * self.t % self.expert_parts):
             raise ConfigurationError(
-                f"v={self.v}, schedule={self.schedule!r} with data_parallel='zero3', which has no pipeline; needs "
-                "neither; try v=1 and the default schedule"
+                f"zero3_shards={shards} with data_parallel={self.data_parallel!r} on d*c={ranks} GPUs with the same "
+                f"weights; needs 'zero3', a divisor of these, and with experts one that e*etp/t={self.expert_parts}/"
+                f"{self.t} divides; try zero3_shards=0"
             )
         if unknown := [name for name in self.recompute_modules.split(",") if name not in RECOMPUTE_MODULES]:
             raise ConfigurationError(
@@ -568,6 +568,18 @@ class ParallelConfig:
         return self.weight_replicas * self.t // self.expert_parts
 
     @property
+    def shards(self) -> tuple[int, int]:
+        """With ZeRO-3, GPUs that share a copy of the states, and the number of copies."""
+        shards = self.zero3_shards or self.weight_replicas
+        return shards, self.weight_replicas // shards
+
+    @property
+    def expert_shards(self) -> tuple[int, int]:
+        """The same of the states of experts."""
+        copies = self.shards[1]
+        return self.expert_replicas // copies, copies
+
+    @property
     def sequence_shards(self) -> int:
         """Parts into which the tensors between layers are cut along the sequence: t with sequence parallelism, or 1."""
         return self.t if self.sequence_parallel else 1
@@ -614,11 +626,6 @@ class TrainingConfig:
             raise ConfigurationError(
                 f"t={parallel.t} does not divide kv_heads={model.query_groups}; needs whole key/value heads on every "
                 f"tensor rank; try t={largest_divisor(model.query_groups, parallel.t)}"
-            )
-        if model.mtp_layers and parallel.data_parallel == "zero3":
-            raise ConfigurationError(
-                f"mtp_layers={model.mtp_layers} with data_parallel='zero3'; needs 0, the baseline's layers are alike; "
-                "try mtp_layers=0"
             )
         if model.mlp_width % parallel.t:
             raise ConfigurationError(
@@ -728,9 +735,26 @@ class TrainingConfig:
                 f"t={parallel.t} does not divide shared_expert_ffn_hidden={model.shared_expert_ffn_hidden}; needs "
                 f"equal parts of it; try t={largest_divisor(model.shared_expert_ffn_hidden, parallel.t)}"
             )
-        if parallel.data_parallel == "zero3":
+
+    def check_zero3_alone(self) -> None:
+        """Raise ConfigurationError unless ZeRO-3 is by itself, as in Section 5.2 and in the engine."""
+        model, parallel = self.model, self.parallel
+        if parallel.data_parallel != "zero3":
+            return
+        if parallel.p * parallel.t * parallel.c > 1:
             raise ConfigurationError(
-                "data_parallel='zero3' with experts; needs another, the baseline has no axis for experts; "
+                f"data_parallel='zero3' with p={parallel.p}, t={parallel.t}, c={parallel.c}; needs p=1 and t=1, the "
+                f"baseline has no model parallelism, and c=1; try d={parallel.n}"
+            )
+        if parallel.v > 1 or parallel.schedule != default_schedule(1):
+            raise ConfigurationError(
+                f"v={parallel.v}, schedule={parallel.schedule!r} with data_parallel='zero3', which has no pipeline; "
+                "needs neither; try v=1 and the default schedule"
+            )
+        if model.experts or model.mtp_layers or parallel.zero3_shards:
+            raise ConfigurationError(
+                f"data_parallel='zero3' with experts={model.experts}, mtp_layers={model.mtp_layers}, zero3_shards="
+                f"{parallel.zero3_shards}; needs another, the baseline has no axis for experts, and 0; "
                 "try data_parallel='local'"
             )
 

@@ -99,6 +99,9 @@ AXES = {
     "latents, experts, two tokens": TrainingConfig(
         _LATENT, ParallelConfig(d=8, e=8, B=16, data_parallel="zero2", sharded_optimizer=True)
     ),
+    "experts, all states sharded": TrainingConfig(
+        _MIXTURE, ParallelConfig(t=2, d=8, e=4, B=16, data_parallel="zero3", zero3_shards=4)
+    ),
     "latents recomputed": TrainingConfig(
         _LATENT, ParallelConfig(p=4, d=2, e=2, B=16, recompute="selective", recompute_modules="mla_up_proj,layernorm")
     ),

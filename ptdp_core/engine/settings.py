@@ -173,7 +173,7 @@ class Settings:
 def check(settings: Settings) -> None:
     """Check all settings together; raises `ConfigurationError` naming the field, the rule and a fix."""
     engine, optimizer, parallel, run = settings.engine, settings.optimizer, settings.parallel, settings.run
-    TrainingConfig(settings.model, parallel)
+    TrainingConfig(settings.model, parallel).check_zero3_alone()
     zero3, experts = parallel.data_parallel == "zero3", settings.model.experts
     if parallel.fp8_recipe not in FP8_RECIPES or (parallel.fp8_recipe != "none" and (zero3 or experts)):
         but = " with data_parallel='zero3'" if zero3 else f" with experts={experts}" if experts else ""

@@ -168,7 +168,7 @@ def step_collectives(config: TrainingConfig) -> tuple[tuple[Collective, ...], ..
     embedding = Collective(ALL_REDUCE, "embedding", table_elements(config), GRADIENT)
 
     def data_parallel(elements: int, group: str, replicas: int) -> tuple[Collective, ...]:
-        if replicas == 1 or not elements:
+        if replicas == 1 or not elements or parallel.data_parallel == "zero3":  # which does so layer by layer
             return ()
         if parallel.sharded_optimizer:
             return (

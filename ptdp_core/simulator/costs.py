@@ -58,6 +58,7 @@ class StageTimes:
     `weight_gradient` is the part of the backward pass that a split backward pass does later: the GEMMs for the weights'
     gradients, and the accumulation of these. `exchange` is the part of `layers_forward`, and of `layers_backward`, in
     which tokens go to their experts and back; `recomputed_exchange` that of `recompute`.
+    `sharding_forward` and `sharding_backward` are what ZeRO-3 adds, which gathers weights and reduces gradients.
     """
 
     fetch: float
@@ -69,16 +70,18 @@ class StageTimes:
     weight_gradient: float = 0.0
     exchange: float = 0.0
     recomputed_exchange: float = 0.0
+    sharding_forward: float = 0.0
+    sharding_backward: float = 0.0
 
     @property
     def forward(self) -> float:
         """Seconds of the forward pass."""
-        return self.fetch + self.layers_forward + self.extra_forward
+        return self.fetch + self.layers_forward + self.extra_forward + self.sharding_forward
 
     @property
     def backward(self) -> float:
         """Seconds of the backward pass, with the recomputed forward pass before it."""
-        return self.recompute + self.layers_backward + self.extra_backward
+        return self.recompute + self.layers_backward + self.extra_backward + self.sharding_backward
 
     @property
     def input_gradient(self) -> float:
@@ -183,6 +186,7 @@ class Stages(tuple[StageTimes, ...]):
             "backward": lambda stage: stage.layers_backward,
             "embedding_and_logits": lambda stage: stage.extra_forward + stage.extra_backward,
             "host": lambda stage: stage.fetch,
+            "data_parallel": lambda stage: stage.sharding_forward + stage.sharding_backward,
         }
         return {phase: fsum(self.each(part)) for phase, part in parts.items()}
 
@@ -538,6 +542,8 @@ class CostModel:
         after every microbatch, and overlaps each with that microbatch's backward pass.
         """
         parallel = config.parallel
+        if parallel.data_parallel == "zero3":
+            return self._reduced_over_shards(config, parameters, of_experts)
         if not _has_replicas(config):
             return 0.0
         reduce = self._reduced(config, parameters, of_experts, self.gradient_bytes)
@@ -548,6 +554,18 @@ class CostModel:
             return reduce + copies
         times = parallel.m if parallel.data_parallel == "zero2" else 1
         return times * max(0.0, reduce - last_backward) + copies
+
+    def _reduced_over_shards(self, config: TrainingConfig, parameters: float, of_experts: float) -> float:
+        """Seconds to all-reduce a GPU's shard of the gradients over the copies of the shards (HSDP)."""
+        parallel, node = config.parallel, self.cluster.gpus_per_node
+        seconds = 0.0
+        for held, apart, (shards, copies) in (
+            (parameters - of_experts, parallel.t, parallel.shards),
+            (of_experts, parallel.expert_parts, parallel.expert_shards),
+        ):
+            group = data_group(apart * shards, copies, node)
+            seconds += self.network.gradient_all_reduce(group, self.gradient_bytes * held / shards) if held else 0.0
+        return seconds
 
     def gradient_copies(self, config: TrainingConfig, parameters: float) -> float:
         """Seconds to flatten a GPU's gradients into the all-reduce's buffer and back."""

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from ptdp_core.config import TrainingConfig
 from ptdp_core.layers.blocks import layer_of
 from ptdp_core.layers.techniques import recomputed
+from ptdp_core.layout import elements_held
 from ptdp_core.schedules import MESSAGES_AT_ONCE, definition
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.kernels import FP16_BYTES
@@ -150,13 +151,33 @@ def working_bytes(config: TrainingConfig, computes_loss: bool, layer: LayerBytes
 
 
 def updated(config: TrainingConfig, parameters: float, of_experts: float = 0.0) -> float:
-    """The parameters that a GPU updates: with a sharded optimizer (ZeRO-1) 1/(d*c), of experts by their replicas."""
+    """The parameters that a GPU updates: with a sharded optimizer (ZeRO-1) 1/(d*c), of experts by their replicas.
+
+    With ZeRO-3 those of its shards.
+    """
     parallel = config.parallel
+    if parallel.data_parallel == "zero3":
+        return (parameters - of_experts) / parallel.shards[0] + of_experts / parallel.expert_shards[0]
     if not parallel.sharded_optimizer:
         return parameters
     if not of_experts:
         return parameters / parallel.weight_replicas
     return (parameters - of_experts) / parallel.weight_replicas + of_experts / parallel.expert_replicas
+
+
+def gathered_bytes(config: TrainingConfig, cluster: Cluster, software: Software) -> int:
+    """Bytes of what ZeRO-3 has gathered beside its shards; 0 without it.
+
+    Section 5.2's program has a layer's largest matrix: weight, gradient, send buffer. FSDP has the weights of a layer
+    and of the next, and the gradients of one, once as they are computed and once as they are reduced.
+    """
+    parallel, width = config.parallel, cluster.element_bytes
+    if parallel.data_parallel != "zero3":
+        return 0
+    held = [elements_held((item,), parallel.t, parallel.expert_parts) for item in layer_of(config).parameters]
+    if not software.fsdp:
+        return 3 * width * max(held)
+    return (3 * width + cluster.gradient_bytes) * sum(held)
 
 
 def moment_bytes(
@@ -192,10 +213,13 @@ def rank_memory(
     parameters, layers, of_experts = sizes
     own = updated(config, parameters, of_experts)
     buffers = MESSAGES_AT_ONCE[definition(parallel.schedule).exchanges]
+    sharded = parallel.data_parallel == "zero3"
     weight, gradient, optimizer = state_bytes(cluster.element_bytes, software)
+    if sharded:  # 16 bytes, whether a narrow weight is beside the wide one (and its gradient so) or made of it
+        weight, gradient, optimizer = (4, 4, 8) if software.fsdp else (WEIGHT_BYTES, GRADIENT_BYTES, OPTIMIZER_BYTES)
     states = {
-        "weights": round(weight * parameters),
-        "gradients": round(gradient * (own if parallel.data_parallel == "zero2" else parameters)),
+        "weights": round(weight * (own if sharded else parameters)) + gathered_bytes(config, cluster, software),
+        "gradients": round(gradient * (own if sharded or parallel.data_parallel == "zero2" else parameters)),
         "optimizer": round(optimizer * own),
     }
     stashed = stash * stash_bytes(config, cluster, layers, layer)
@@ -208,7 +232,7 @@ def rank_memory(
         "boundary_buffers": (stash + buffers) * layer.input if parallel.p > 1 else 0,
     }
     backward = {use: round(size * cluster.element_bytes / FP16_BYTES) for use, size in backward.items()}
-    unscaled = round(FP32_GRADIENT_BYTES * own) if gradient < FP32_GRADIENT_BYTES else 0
+    unscaled = round(FP32_GRADIENT_BYTES * own) if gradient < FP32_GRADIENT_BYTES and not sharded else 0
     if sum(backward.values()) >= unscaled:
         return states | backward | {"unscaled_gradients": 0}
     return states | dict.fromkeys(backward, 0) | {"unscaled_gradients": unscaled}

@@ -10,7 +10,6 @@ from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.memory import RankSizes, moment_bytes, rank_memory
 from ptdp_core.simulator.steady_state import no_collection, short_batches
-from ptdp_core.simulator.zero3 import zero3_memory
 
 
 def rank_stash_fronts(config: TrainingConfig) -> Sequence[Sequence[tuple[int, int]]]:
@@ -36,8 +35,6 @@ def _table_fronts(name: str, p: int, m: int, v: int) -> Sequence[Sequence[tuple[
 
 def peak_memory(config: TrainingConfig, model: CostModel) -> int:
     """Bytes of memory on the fullest GPU, as `simulate` computes them, without executing the schedule."""
-    if config.parallel.data_parallel == "zero3":
-        return sum(zero3_memory(config, model.cluster, model.software).values())
     return sum(fullest_memory(config, model, rank_stash_fronts(config)).values())
 
 

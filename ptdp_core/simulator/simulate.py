@@ -26,7 +26,7 @@ from ptdp_core.simulator.memory import layer_bytes, rank_memory
 from ptdp_core.simulator.peak_memory import fullest_memory
 from ptdp_core.simulator.software import Software
 from ptdp_core.simulator.steady_state import Flush, flush, pipeline_timeline
-from ptdp_core.simulator.zero3 import simulate_zero3
+from ptdp_core.simulator.zero3 import communication_bytes, sharded_stages
 
 
 @lru_cache(maxsize=16)
@@ -56,9 +56,7 @@ def simulate(
 
         config, _ = least_recomputation(config, model)
     parallel = config.parallel
-    if parallel.data_parallel == "zero3":
-        return simulate_zero3(config, model)
-    stages = model.stages(config)
+    stages = sharded_stages(config, model) if parallel.data_parallel == "zero3" else model.stages(config)
     costs = pipeline_costs(model, config, stages)
     pipeline = flush(parallel.schedule, parallel.p, parallel.m, parallel.v, costs)
     flush_s = [end / PICOSECONDS for end in pipeline.ends]
@@ -88,7 +86,7 @@ def simulate(
         bubble_fraction=phases["bubble"] / fsum(phases[name] for name in PHASES[:4]),
         peak_memory=peak,
         memory_bytes=memory,
-        traffic=_traffic(config, cluster, model.gradient_bytes),
+        traffic=_traffic(config, model),
         fits=peak <= cluster.usable_memory,
         bubble_times=causes,
         timeline=_timeline(config, cluster, costs, flush_s, reduction, step_start, steps, gathers) if timeline else (),
@@ -162,9 +160,10 @@ def _phases(
     phases = {phase: seconds * m / p for phase, seconds in stages.phases.items()}
     for phase, saved in zip(("forward", "backward"), pipeline.hidden, strict=True):
         phases[phase] -= saved / PICOSECONDS / p
+    sharding = phases["data_parallel"]
     phases |= {
         "pipeline_communication": sum(pipeline.communication) / PICOSECONDS / p,
-        "data_parallel": fsum(data_parallel) / p,
+        "data_parallel": sharding + fsum(data_parallel) / p,
         "optimizer": fsum(steps) / p,
         "host": cluster.iteration_host_time + phases["host"],
     }
@@ -210,7 +209,7 @@ def rank_memories(
     ]
 
 
-def _traffic(config: TrainingConfig, cluster: Cluster, gradient_bytes: int) -> dict[str, int]:
+def _traffic(config: TrainingConfig, model: CostModel) -> dict[str, int]:
     """Bytes one GPU sends in an iteration, by use, on the rank that sends most: exact counts times sizes.
 
     'tensor' are the collectives of the transformer layers (Section 3.2), of scatter/gather, those that gather
@@ -218,7 +217,7 @@ def _traffic(config: TrainingConfig, cluster: Cluster, gradient_bytes: int) -> d
     those of attention over the context-parallel group, and 'experts', with e > 1, those of tokens to their experts and
     back.
     """
-    parallel = config.parallel
+    parallel, cluster, gradient_bytes = config.parallel, model.cluster, model.gradient_bytes
     t, m, placement = parallel.t, parallel.m, parallel.placement
     boundary = Boundary.of(config)
 
@@ -250,6 +249,8 @@ def _traffic(config: TrainingConfig, cluster: Cluster, gradient_bytes: int) -> d
             "embedding": gradient_bytes * fsum(call.sent(2) for call in once if call.group == "embedding"),
         }
         sent = {use: max(size, rank[use]) for use, size in sent.items()}
+    if parallel.data_parallel == "zero3":
+        sent["data"] += max(communication_bytes(config, model, sizes) for sizes in model.rank_sizes(config))
     if parallel.c > 1:
         most_layers = max(map(sum, kinds.chunks))
         sent["context"] = cluster.element_bytes * m * per_layer("cp", parallel.c) * most_layers

@@ -115,7 +115,6 @@ def test_vocabulary_is_padded_to_a_multiple_of_128_t(vocab: int, t: int, padded:
         ),
         ({"data_parallel": "ddp"}, "data_parallel='ddp' is unknown; needs one of local, torch, zero2, zero3"),
         ({"scatter_gather": "yes"}, "scatter_gather='yes' is not a truth value; needs true or false"),
-        ({"data_parallel": "zero3"}, "data_parallel='zero3' with p=12, t=8; needs p=1 and t=1"),
         ({"fused": 1}, "fused=1 is not a truth value; needs true or false; try fused=true"),
         ({"sequence_parallel": 1}, "sequence_parallel=1 is not a truth value; needs true or false"),
         (
@@ -144,8 +143,8 @@ def test_vocabulary_is_padded_to_a_multiple_of_128_t(vocab: int, t: int, padded:
             "needs fused attention; try attention='sdpa', or context_exchange='all_gather'",
         ),
         (
-            {"c": 2, "p": 1, "t": 1, "data_parallel": "zero3"},
-            "data_parallel='zero3' with c=2; needs c=1, the baseline keeps sequences whole; try d=",
+            {"c": 2, "d": 4, "data_parallel": "zero3", "zero3_shards": 3},
+            "zero3_shards=3 with data_parallel='zero3' on d*c=8 GPUs with the same weights; needs 'zero3', a divisor",
         ),
         (
             {"sequence_parallel": True, "distribute_checkpointed_activations": True},

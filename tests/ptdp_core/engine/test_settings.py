@@ -65,7 +65,7 @@ MISTAKES = {
     "save_every=5": r"save_every=5 without a place to save; needs save=<folder>; try save='checkpoints'",
     "layers=1 p=2": r"layers=1 for p\*v=2\*1=2 stages; needs a layer for each stage; try layers=2, or a smaller p",
     "t=3": r"t=3 does not divide heads=4; needs whole attention heads on every tensor rank; try t=2",
-    "data_parallel=zero3 t=2": r"data_parallel='zero3' with p=1, t=2; needs p=1 and t=1",
+    "data_parallel=zero3 t=2": r"data_parallel='zero3' with p=1, t=2, c=1; needs p=1 and t=1",
     "pp=2": r"field='pp' is unknown; the paper's letter is p; try p",
     "weight_decay=nan": r"weight_decay=nan is no finite number; needs one; try weight_decay=0.1",
     "clip=inf": r"clip=inf is no finite number",
