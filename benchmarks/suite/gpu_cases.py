@@ -24,6 +24,7 @@ SMALL = ModelConfig(12, 768, 12, 1024, 50304)
 MANY_EXPERTS = replace(EXPERTS, layers=8, ffn_hidden=512, experts=64, experts_per_token=6)
 SDPA: Mapping[str, Any] = {"attention": "sdpa", "recompute": "none"}
 PAPERS: Mapping[str, Any] = {"attention": "operators", "recompute": "full"}
+FAST: Mapping[str, Any] = {"fused_accumulation": True, "cuda_graph": True}
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class GpuCase:
     b: int
     m: int
     parallel: Mapping[str, Any] = field(default_factory=lambda: SDPA)
-    engine: Mapping[str, Any] = field(default_factory=lambda: {"fused_accumulation": True})
+    engine: Mapping[str, Any] = field(default_factory=lambda: FAST)
 
     @property
     def layout(self) -> ParallelConfig:
@@ -63,7 +64,7 @@ class GpuCase:
 PLAIN: Mapping[str, Any] = {}
 CASES = (
     GpuCase("gpt-sdpa", GPT, 4, 4),
-    GpuCase("gpt-fp8", GPT, 4, 4, {**SDPA, "fp8_recipe": "tensorwise"}, PLAIN),
+    GpuCase("gpt-fp8", GPT, 4, 4, {**SDPA, "fp8_recipe": "tensorwise"}, FAST),
     GpuCase("llama-4k", LLAMA, 2, 4),
     GpuCase("moe", EXPERTS, 4, 4),
     GpuCase("gpt-b1", GPT, 1, 8),
@@ -80,7 +81,7 @@ CASES = (
     GpuCase("gpt-s512", replace(GPT, seq=512), 16, 4),
     GpuCase("gpt-s8k", replace(GPT, seq=8192), 1, 4),
     GpuCase("gpt-one-microbatch", GPT, 4, 1),
-    GpuCase("gpt-fp16", GPT, 4, 4, SDPA, {"fused_accumulation": True, "dtype": "fp16"}),
+    GpuCase("gpt-fp16", GPT, 4, 4, SDPA, {**FAST, "dtype": "fp16"}),
     GpuCase("gpt-operators", replace(GPT, layers=12), 2, 4, {"attention": "operators", "recompute": "none"}),
     GpuCase("llama-tied", replace(LLAMA, layers=12, kv_heads=4, tied_embeddings=True), 2, 4),
     GpuCase("llama-full-b8", replace(LLAMA, seq=2048), 8, 2, {**SDPA, "recompute": "full"}),

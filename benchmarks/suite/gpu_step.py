@@ -34,6 +34,7 @@ from results.records.errors import UnavailableError
 
 LIMIT_S = 4.0  # of samples of a point
 SAMPLES, WARM_UP = 12, 2
+ON_A_CPU = {"dtype": "fp32", "kernels": "reference", "cuda_graph": False}
 TOLERANCE = 0.02  # of loss and gradient norm against one rank: several roundings of bf16, set before a GPU ran it
 NAMES = tuple([case.name for case in CASES] + list(PEERS) + [case.name for case in GPUS_CASES])
 NOTES = (
@@ -67,7 +68,7 @@ def points(setup: Setup) -> Iterator[PointResult]:
 def engine_of(case: GpuCase, setup: Setup) -> EngineSettings:
     """The engine's settings of a case: bf16 and the fastest kernels, or whatever the case says; on a CPU fp32."""
     settings = {"dtype": "bf16", "kernels": "auto", "device": setup.device, **case.engine}
-    return EngineSettings(**settings if setup.on_gpu else {**settings, "dtype": "fp32", "kernels": "reference"})
+    return EngineSettings(**settings if setup.on_gpu else {**settings, **ON_A_CPU})
 
 
 def unsupported(capability: tuple[int, int], dtype: str, fp8: bool) -> str | None:

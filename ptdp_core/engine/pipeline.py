@@ -136,6 +136,13 @@ class Executor:
                 run.timeline += _events(instruction, clock.seconds(begin), clock.seconds(end))
         return run
 
+    def microbatch(self, feed: Batch, loss_scale: float) -> torch.Tensor:
+        """Run F and B of one microbatch on a rank that has the whole model; return the mean loss, as `run` does."""
+        (stage,) = self.stages
+        loss = stage(None, *feed)
+        torch.autograd.backward(get_gradient_edge(loss), self._first_gradient(loss_scale / self.schedule.m))
+        return loss.detach()
+
     def _input(self, action: Action) -> torch.Tensor | None:
         """The activation or gradient from which a pass starts.
 
@@ -164,14 +171,18 @@ class Executor:
     def _backward(self, action: Action, grad: torch.Tensor | None, scale: float) -> None:
         """Run B or I from the output's gradient, or from `scale` on the last stage, and send the input's gradient."""
         x, output_edge = self._stash.pop((action.stage, action.microbatch))
-        if grad is None:  # the last stage starts from the loss, a scalar in at least fp32
-            wide = torch.promote_types(self.p2p.dtype, torch.float32)
-            grad = torch.full((), scale, dtype=wide, device=self.groups.device)
+        if grad is None:  # the last stage starts from the loss
+            grad = self._first_gradient(scale)
         with self._split(action) if action.kind == "I" else nullcontext():
             torch.autograd.backward(output_edge, grad)
         if x is not None:
             assert x.grad is not None
             self._send(action, x.grad)
+
+    def _first_gradient(self, scale: float) -> torch.Tensor:
+        """The gradient of the loss, a scalar in at least fp32."""
+        wide = torch.promote_types(self.p2p.dtype, torch.float32)
+        return torch.full((), scale, dtype=wide, device=self.groups.device)
 
     def _split(self, action: Action) -> AbstractContextManager[None]:
         """Let the backward pass run inside be an I, and note that its W is to come."""

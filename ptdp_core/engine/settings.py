@@ -53,6 +53,11 @@ class EngineSettings:
         "data_parallel='torch'; otherwise only where neither is the case.",
         False,
     )
+    cuda_graph: bool = described(
+        "Run each microbatch as a CUDA graph, which spares the host its launches; on a GPU that has the whole model, "
+        "without dropout. The activations of a microbatch keep their memory between steps.",
+        False,
+    )
     kernels: str = described(
         "Implementation of the fused operators: reference, compiled, triton, or auto for the best that runs here.",
         "reference",
@@ -232,6 +237,7 @@ def check(settings: Settings) -> None:
             "neither a pipeline nor buckets; needs the defaults; try without them"
         )
     _check_overlap(engine, parallel)
+    _check_graphs(settings)
     _check_sense(settings)
 
 
@@ -264,6 +270,27 @@ def _check_overlap(engine: EngineSettings, parallel: ParallelConfig) -> None:
             "fused_accumulation=True with data_parallel='zero3', whose gradients autograd adds; needs 'local' or "
             "'torch'; try fused_accumulation=false"
         )
+
+
+def _check_graphs(settings: Settings) -> None:
+    """Raise `ConfigurationError` if microbatches cannot be CUDA graphs: they exchange, draw, or wait for the host."""
+    parallel = settings.parallel
+    for name, value, needed in (
+        ("p", parallel.p, 1),
+        ("t", parallel.t, 1),
+        ("c", parallel.c, 1),
+        ("e", parallel.e, 1),
+        ("v", parallel.v, 1),
+        ("schedule", parallel.schedule, "1f1b"),
+        ("data_parallel", parallel.data_parallel, "local"),
+        ("capacity_factor", parallel.capacity_factor, 0),
+        ("dropout", settings.engine.dropout, 0),
+    ):
+        if settings.engine.cuda_graph and value != needed:
+            raise ConfigurationError(
+                f"{name}={value} with cuda_graph=True, which records kernels alone; needs {name}={needed}; "
+                "try cuda_graph=false"
+            )
 
 
 def _check_sense(settings: Settings) -> None:

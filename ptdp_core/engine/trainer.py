@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from kernels import Kernels
+from ptdp_core.engine.cuda_graph import GraphedExecutor
 from ptdp_core.engine.evaluation import Evaluator
 from ptdp_core.engine.experts import Routing
 from ptdp_core.engine.fp8 import Fp8, is_native
@@ -23,6 +24,7 @@ from ptdp_core.engine.pipeline import Batch, BatchResult, Executor, last_backwar
 from ptdp_core.engine.rng_tracker import RNGTracker
 from ptdp_core.engine.settings import Settings
 from ptdp_core.engine.weight_gradients import WeightGradients
+from ptdp_core.errors import ConfigurationError
 from ptdp_core.layout import Boundary
 from ptdp_core.schedules import Action, build, check_order, lower
 from ptdp_core.turns import Turns
@@ -57,6 +59,10 @@ class Trainer:
         self.settings, self.groups = settings, groups
         parallel, engine = settings.parallel, settings.engine
         dtype = TORCH_DTYPES[engine.dtype]
+        if engine.cuda_graph and groups.device.type != "cuda":
+            raise ConfigurationError(
+                f"cuda_graph=True with device={groups.device.type!r}; needs a GPU; try cuda_graph=false"
+            )
         self.done = 0
         self.rng = RNGTracker(engine.seed, groups.device, groups.tp.rank, groups.cp.rank)
         overlap = parallel.data_parallel == "torch"
@@ -95,6 +101,7 @@ class Trainer:
         self._replica, self._replicas = groups.replica, parallel.d
         self._last = last_backward(program, groups.pp.rank)
         self.executor = Executor(program, self.chunks, self.p2p, groups, self._before, record, self.routing.turns)
+        self._run = (GraphedExecutor(self.executor, groups) if engine.cuda_graph and not record else self.executor).run
         self.evaluator = Evaluator(program, self.chunks, self.p2p, groups.pp.rank)
 
     def _before(self, action: Action) -> None:
@@ -107,7 +114,7 @@ class Trainer:
         """Loss (a scalar on the device) and reduced main gradients of one batch, without an optimizer step."""
         self.buffer.zero()
         self.routing.begin(self.optimizer.scale.value / self.schedule.m)
-        run = self.executor.run(batch, self.optimizer.scale.value)
+        run = self._run(batch, self.optimizer.scale.value)
         self.buffer.finish()
         return self._mean_loss(list(run.losses.values())), run
 

@@ -53,6 +53,8 @@ MISTAKES = {
     "overlapped_all_reduce=true": r"overlapped_all_reduce=True with t=1, where nothing is all-reduced; needs t > 1",
     "overlapped_gather=true sharded_optimizer=true": r"overlapped_gather=True with .*=True, data_parallel='local'; nee",
     "fused_accumulation=true data_parallel=zero3": r"fused_accumulation=True with data_parallel='zero3', .* autograd",
+    "cuda_graph=true dropout=0.1": r"dropout=0.1 with cuda_graph=True, which records kernels alone; needs dropout=0;",
+    "cuda_graph=true t=2": r"t=2 with cuda_graph=True, .*; needs t=1; try cuda_graph=false",
     "steps=-1": r"steps=-1 is too small; needs steps >= 1",
     "lr=-1.0": r"lr=-1.0 is too small; needs lr >= 0",
     "timeout=0": r"timeout=0 is not positive; needs timeout > 0; try timeout=30",
