@@ -43,10 +43,27 @@ def largest_divisor(n: int, at_most: int) -> int:
 
 
 class LayerKind(NamedTuple):
-    """What layers of one model may differ in: experts in the MLP's place, and how many tokens a query sees (0: all)."""
+    """What layers of one model may differ in.
+
+    These are experts in the MLP's place, how many tokens a query sees (0: all), what mixes tokens: 'attention', 'mamba'
+    (a state-space layer) or nothing, and whether there is an MLP, or experts, at all.
+    """
 
     experts: bool = False
     window: int = 0
+    mixer: str = "attention"
+    mlp: bool = True
+
+
+# What a letter of `ModelConfig.layer_pattern` is: the mixer, and 'mlp', 'experts' or nothing.
+LAYER_LETTERS = {
+    "M": ("mamba", ""),
+    "*": ("attention", ""),
+    "-": ("", "mlp"),
+    "E": ("", "experts"),
+    "d": ("attention", "mlp"),
+    "e": ("attention", "experts"),
+}
 
 
 @dataclass(frozen=True)
@@ -81,9 +98,10 @@ class ModelConfig:
         words="Normalisation",
     )
     positions: str = described_later(
-        "'learned' adds a table to the embedding, 'rotary' turns queries and keys by their positions.",
+        "'learned' adds a table to the embedding, 'rotary' turns queries and keys by their positions; 'none' is "
+        "simulated only.",
         "learned",
-        choices=("learned", "rotary"),
+        choices=("learned", "rotary", "none"),
         words="Positions",
     )
     rope_theta: float = described_later(
@@ -121,6 +139,22 @@ class ModelConfig:
         "w",
         words="Layers with a window",
     )
+    layer_pattern: str = described_later(
+        "What each layer is, repeated: 'M' state-space (Mamba-2), '*' attention, '-' an MLP, 'E' experts, each alone "
+        "(Nemotron-H); 'd' attention and an MLP, 'e' and experts. Empty: all alike. Simulated only.",
+        "",
+        words="Kinds of layers",
+    )
+    mamba_heads: int = counted_later("Heads of a state-space layer, H.", 0, words="Heads of a state-space layer")
+    mamba_head_dim: int = counted_later(
+        "Elements of a head of a state-space layer, P.", 64, words="Size of a state-space head"
+    )
+    mamba_groups: int = counted_later(
+        "Groups of a state-space layer's heads that share B and C, G; they divide H.", 8, words="State-space groups"
+    )
+    mamba_state: int = counted_later(
+        "States of an element of a state-space layer, N.", 128, words="States of a state-space layer"
+    )
     sinks: bool = described_later(
         "Whether a learned number of each head joins its softmax (GPT-OSS). Simulated only.",
         False,
@@ -135,6 +169,12 @@ class ModelConfig:
     )
     shared_expert_ffn_hidden: int = counted_later(
         "Width of an expert that every token goes through; 0: none.", 0, words="Width of the shared expert"
+    )
+    expert_latent: int = counted_later(
+        "Size of the vectors that experts read and write, made of a token's by a linear and turned back by another; 0: "
+        "h. Simulated only.",
+        0,
+        words="Latent of experts",
     )
     dense_layers: int = counted_later("First layers that keep their MLP.", 0, words="Layers without experts")
     router: str = described_later(
@@ -181,6 +221,7 @@ class ModelConfig:
                 f"window_layers={self.window_layers!r} is no pattern of w and f; needs one letter a layer, repeated; "
                 "try window_layers='wf'"
             )
+        self._check_pattern()
         if not self.kv_latent and (self.query_latent or self.rotary_dim):
             raise ConfigurationError(
                 f"query_latent={self.query_latent}, rotary_dim={self.rotary_dim} with kv_latent=0; needs latent "
@@ -211,6 +252,30 @@ class ModelConfig:
             raise ConfigurationError(
                 f"experts_per_token={self.experts_per_token} of experts={self.experts}; needs 1 to {self.experts}; "
                 f"try experts_per_token={min(2, self.experts)}"
+            )
+
+    def _check_pattern(self) -> None:
+        """Raise ConfigurationError unless `layer_pattern` has known letters, and the model what they need."""
+        pattern = self.layer_pattern
+        if unknown := pattern.strip("".join(LAYER_LETTERS)):
+            raise ConfigurationError(
+                f"layer_pattern={pattern!r} with {unknown[0]!r}; needs letters {', '.join(LAYER_LETTERS)}; "
+                "try layer_pattern='M-M-M*-'"
+            )
+        if pattern and self.dense_layers:
+            raise ConfigurationError(
+                f"layer_pattern={pattern!r} with dense_layers={self.dense_layers}; needs one of the two; try "
+                "dense_layers=0"
+            )
+        for letters, field, value in (("M", "mamba_heads", 64), ("Ee", "experts", 8)):
+            if set(letters) & set(pattern) and not getattr(self, field):
+                raise ConfigurationError(
+                    f"layer_pattern={pattern!r} with {field}=0; needs what its layers are made of; try {field}={value}"
+                )
+        if self.mamba_heads % self.mamba_groups:
+            raise ConfigurationError(
+                f"mamba_groups={self.mamba_groups} does not divide mamba_heads={self.mamba_heads}; needs equal groups "
+                f"of heads; try mamba_groups={largest_divisor(self.mamba_heads, self.mamba_groups)}"
             )
 
     @property
@@ -271,22 +336,31 @@ class ModelConfig:
     def layer_kind(self, layer: int) -> LayerKind:
         """The kind of a layer, counted from 0."""
         window = self.window if self.window_layers[layer % len(self.window_layers)] == "w" else 0
-        return LayerKind(self.experts > 0 and layer >= self.dense_layers, window)
+        if not self.layer_pattern:
+            return LayerKind(self.experts > 0 and layer >= self.dense_layers, window)
+        predicts = "e" if self.experts else "d"  # of multi-token prediction
+        letter = self.layer_pattern[layer % len(self.layer_pattern)] if layer < self.layers else predicts
+        mixer, mlp = LAYER_LETTERS[letter]
+        return LayerKind(mlp == "experts", window if mixer == "attention" else 0, mixer, mlp != "")
 
     @property
     def usual_kind(self) -> LayerKind:
         """The kind of the first layer behind the `dense_layers`: with experts, if the model has any."""
-        return self.layer_kind(self.dense_layers)
+        letters = self.layer_pattern
+        return self.layer_kind(min(map(letters.find, set("Ee") & set(letters)), default=self.dense_layers))
 
     @cached_property
     def layer_kinds(self) -> tuple[LayerKind, ...]:
         """The different kinds of the model's layers, the usual one first."""
-        if not (self.experts and self.dense_layers) and not self.window:
+        if not (self.experts and self.dense_layers) and not self.window and not self.layer_pattern:
             return (self.usual_kind,)
-        # All kinds are among the first layers, and among the first with experts: as many of each as a pattern has.
-        first = (range(start, start + len(self.window_layers)) for start in (self.dense_layers, 0))
-        numbers = (layer for layers in first for layer in layers if layer < self.all_layers)
-        return tuple(dict.fromkeys((self.usual_kind, *map(self.layer_kind, numbers))))
+        # All kinds are among the first layers, among the first with experts, as many of each as both patterns have
+        # together, and behind the last.
+        together = len(self.window_layers) * max(1, len(self.layer_pattern))
+        first = (range(start, start + together) for start in (self.dense_layers, 0))
+        numbers = (layer for layers in first for layer in layers if layer < self.layers)
+        behind = range(self.layers, self.all_layers)[: len(self.window_layers)]
+        return tuple(dict.fromkeys((self.usual_kind, *map(self.layer_kind, (*numbers, *behind)))))
 
     @cached_property
     def kind_of_layers(self) -> tuple[int, ...]:
@@ -626,6 +700,12 @@ class TrainingConfig:
             raise ConfigurationError(
                 f"t={parallel.t} does not divide kv_heads={model.query_groups}; needs whole key/value heads on every "
                 f"tensor rank; try t={largest_divisor(model.query_groups, parallel.t)}"
+            )
+        if "M" in model.layer_pattern and (model.mamba_groups % parallel.t or parallel.c > 1):
+            raise ConfigurationError(
+                f"t={parallel.t}, c={parallel.c} with layer_pattern={model.layer_pattern!r}; needs whole groups of "
+                f"mamba_groups={model.mamba_groups} on every tensor rank, and whole sequences; try c=1, "
+                f"t={largest_divisor(model.mamba_groups, parallel.t)}"
             )
         if model.mlp_width % parallel.t:
             raise ConfigurationError(

@@ -9,7 +9,7 @@ from math import sqrt
 
 from ptdp_core.config import LayerKind, ModelConfig
 from ptdp_core.layers.attention import attended
-from ptdp_core.layers.blocks import LayerRun, block, embedding_parameters, mtp_parameters, output_parameters
+from ptdp_core.layers.blocks import LayerRun, block, embedding_parameters, mtp_parameters, output_parameters, states_of
 from ptdp_core.layers.parts import Parameter
 
 
@@ -95,8 +95,12 @@ def forward_flops(model: ModelConfig, B: int) -> int:
 
 
 def layer_forward_flops(model: ModelConfig, B: int, kind: LayerKind | None = None) -> int:
-    """FLOPs of a layer's forward pass, 24Bsh^2 + 4Bs^2h for a GPT (Appendix): 2 an element of a matrix and token."""
-    return 2 * B * model.seq * layer_weights(model, kind) + attention_core_flops(model, B, kind)
+    """FLOPs of a layer's forward pass, 24Bsh^2 + 4Bs^2h for a GPT (Appendix): 2 an element of a matrix and token.
+
+    Those of a state-space layer's scan are added, its convolution is left out.
+    """
+    scan = (kind or model.usual_kind).mixer == "mamba" and states_of(model).scan_flops(B * model.seq)
+    return 2 * B * model.seq * layer_weights(model, kind) + attention_core_flops(model, B, kind) + scan
 
 
 def attention_core_flops(model: ModelConfig, B: int, kind: LayerKind | None = None) -> int:
@@ -104,7 +108,8 @@ def attention_core_flops(model: ModelConfig, B: int, kind: LayerKind | None = No
 
     They do not depend on how many heads share a key; the half that the causal mask hides is counted, as in the paper.
     """
-    pairs = attended(model.seq, (kind or model.usual_kind).window)
+    kind = kind or model.usual_kind
+    pairs = attended(model.seq, kind.window) if kind.mixer == "attention" else 0
     return 2 * B * pairs * model.heads * (model.query_head_size + model.head_size)
 
 

@@ -198,11 +198,15 @@ def check(settings: Settings) -> None:
         "window": 0,
         "sinks": False,
         "post_norms": False,
+        "layer_pattern": "",
+        "expert_latent": 0,
+        "positions": "rotary" if settings.model.positions == "none" else settings.model.positions,
         "activation": "swiglu" if settings.model.activation == "geglu" else settings.model.activation,
     }.items():
         if (value := getattr(settings.model, name)) != trained:
+            needed = "''" if trained == "" else trained
             raise ConfigurationError(
-                f"{name}={value} is simulated only; needs {trained} to train; try {name}={str(trained).lower()}"
+                f"{name}={value} is simulated only; needs {needed} to train; try {name}={str(needed).lower()}"
             )
     if parallel.c > 1 and parallel.context_exchange == "ring" and engine.dropout:
         raise ConfigurationError(

@@ -9,16 +9,15 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ptdp_core.config import LayerKind, ModelConfig, ParallelConfig, TrainingConfig, padded_vocab
-from ptdp_core.layers import attention, experts, kinds, techniques
+from ptdp_core.layers import attention, experts, kinds, state_space, techniques
 from ptdp_core.layers.attention import ALONE, Context, Heads
 from ptdp_core.layers.experts import Routed
 from ptdp_core.layers.kinds import FUNCTION, MODULE, VIEWS, GpuShare, Linear, norm_parameters
 from ptdp_core.layers.parts import COLUMN, Block, Parameter, Part
+from ptdp_core.layers.state_space import States
 
 WORD_EMBEDDING = "embedding.word.weight"
 OUTPUT = "output.weight"
-# __call__ of the layer, of attention and of the MLP.
-MODULES = 3
 
 
 class LayerRun(NamedTuple):
@@ -69,7 +68,14 @@ def layer_of(config: TrainingConfig, kind: LayerKind | None = None) -> Block:
 def block(model: ModelConfig, run: LayerRun, kind: LayerKind) -> Block:
     """A layer of this kind, and what the configuration makes of it."""
     share = run.share(model)
-    made = Block((*_attention(model, share, run, kind.window), *_mlp(model, share, run, kind.experts)), MODULES)
+    parts: list[Part] = []
+    if kind.mixer == "attention":
+        parts += _attention(model, share, run, kind.window)
+    if kind.mixer == "mamba":
+        parts += _state_space(model, share)
+    if kind.mlp:
+        parts += _mlp(model, share, run, kind.experts)
+    made = Block(tuple(parts), 1 + (kind.mixer != "") + kind.mlp)  # __call__ of the layer, of its mixer, of its MLP
     if run.t > 1:
         made = techniques.tensor_parallel(made, share.tokens * model.hidden, run.sequence_parallel)
     if not run.fused:
@@ -138,6 +144,25 @@ def _latent(model: ModelConfig, share: GpuShare, heads: Heads) -> Iterator[Part]
     yield attention.whole_heads(share, heads)
 
 
+def states_of(model: ModelConfig) -> States:
+    """The sizes of a model's state-space layers."""
+    return States(model.mamba_heads, model.mamba_head_dim, model.mamba_groups, model.mamba_state)
+
+
+def _state_space(model: ModelConfig, share: GpuShare) -> Iterator[Part]:
+    """Norm, state-space mixer and what is added behind it."""
+    h, tokens, states = model.hidden, share.tokens, states_of(model)
+    between = tokens * h / share.shards
+    yield kinds.norm("mamba_norm", between, h, norm_tensors(model), "instead")
+    into = Linear("mamba.in", h, states.projected, "outputs")
+    yield kinds.linear(share, into, f=True, output=tokens * states.projected // share.t)
+    yield state_space.convolution(share, states)
+    yield state_space.scan(share, states)
+    yield state_space.gated_norm(share, states)
+    yield kinds.linear(share, Linear("mamba.out", states.inner, h, "inputs"), g=True)
+    yield kinds.addition("mamba.addition", between, False, model.dropout)
+
+
 def _mlp(model: ModelConfig, share: GpuShare, run: LayerRun, with_experts: bool) -> Iterator[Part]:
     """Norm, MLP or experts, and what is added behind them."""
     h, tokens = model.hidden, share.tokens
@@ -173,17 +198,26 @@ def _experts(model: ModelConfig, share: GpuShare, run: LayerRun) -> Iterator[Par
     """Router and experts. Tensor ranks that share experts route all tokens alike, between f and g of Figure 5."""
     h, width, together = model.hidden, model.expert_width, run.etp == share.t
     tokens = share.tokens if together else share.tokens // share.t
+    own = share if together else GpuShare(tokens, 1)  # of the tokens that it routes
+    read = model.expert_latent or h
     routed = Routed(tokens, model.experts_per_token, model.experts, run.e, run.etp, run.load)
     # Without a shared expert the calls of an MLP's two linears and its activation are counted for the experts.
     linears = 0 if model.shared_expert_ffn_hidden else 2
     calls = tuple(linears * calls + FUNCTION * (linears > 0) for calls in (MODULE + VIEWS["linear"], VIEWS["linear"]))
     outer, inner = routed.rows * width * model.branches // run.etp, routed.rows * width // run.etp
     yield experts.router(routed, h, (calls[0], calls[1]))
-    yield experts.dispatch(routed, h, together)
-    yield experts.grouped(routed, Linear("mlp.experts.up", h, width * model.branches, "outputs"), True)
+    if model.expert_latent:
+        yield kinds.linear(own, Linear("mlp.latent_down", h, read, ""), reads=False)
+    yield experts.dispatch(routed, read, together)
+    yield experts.grouped(routed, Linear("mlp.experts.up", read, width * model.branches, "outputs"), True)
     yield kinds.activation("mlp.experts.activation", outer, inner, gated=False, bias=False, calls=0)
-    yield experts.grouped(routed, Linear("mlp.experts.down", width, h, "inputs"), False)
-    yield experts.combine(routed, h, together)
+    yield experts.grouped(routed, Linear("mlp.experts.down", width, read, "inputs"), False)
+    combined = experts.combine(routed, read, together)
+    if model.expert_latent:
+        yield combined._replace(output=2 * tokens * read, narrow="instead")
+        yield kinds.linear(own, Linear("mlp.latent_up", read, h, ""))
+    else:
+        yield combined
 
 
 @lru_cache(maxsize=4096)

@@ -27,9 +27,9 @@ RECOMPUTATION_BACKWARD = Work(host_calls=11)
 # The parts of each module that may be computed again, by the beginnings of their names.
 MODULES = {
     "core_attn": ("attention.core",),
-    "layernorm": ("attention_norm", "mlp_norm"),
+    "layernorm": ("attention_norm", "mamba_norm", "mlp_norm"),
     "mlp": ("mlp.up", "mlp.activation", "mlp.down"),
-    "moe": ("mlp.router", "mlp.dispatch", "mlp.experts", "mlp.combine", "mlp.shared"),
+    "moe": ("mlp.router", "mlp.latent", "mlp.dispatch", "mlp.experts", "mlp.combine", "mlp.shared"),
     "moe_act": ("mlp.experts.activation",),
     "mla_up_proj": ("attention.query_norm", "attention.query", "attention.kv_norm", "attention.kv", "attention.whole"),
 }

@@ -8,7 +8,7 @@ bytes, unless they are summed in fp32 (4 bytes in place of 2).
 
 from typing import NamedTuple
 
-from ptdp_core.config import TrainingConfig
+from ptdp_core.config import LayerKind, TrainingConfig
 from ptdp_core.layers.blocks import layer_of
 from ptdp_core.layers.techniques import recomputed
 from ptdp_core.layout import elements_held
@@ -79,13 +79,30 @@ class LayerBytes(NamedTuple):
 
 
 def layer_bytes(config: TrainingConfig) -> LayerBytes:
-    """The bytes of a layer of the usual kind."""
-    parallel, layer = config.parallel, layer_of(config)
+    """The bytes of a layer: of the usual kind, or where a pattern says what layers are, of all of them in the mean.
+
+    Of what exists only in a layer's backward pass the layer with most counts.
+    """
+    model = config.model
+    if not model.layer_pattern:
+        return _kind_bytes(config, model.usual_kind)
+    of_kinds = [_kind_bytes(config, kind) for kind in model.layer_kinds]
+    numbers = model.kind_of_layers or (0,)
+    kept, deferred = (
+        sum([getattr(of_kinds[number], name) for number in numbers]) / len(numbers) for name in ("kept", "deferred")
+    )
+    intermediate, working = (max(getattr(each, name) for each in of_kinds) for name in ("intermediate", "working"))
+    return LayerBytes(layer_input_bytes(config), intermediate, round(kept), deferred, working)
+
+
+def _kind_bytes(config: TrainingConfig, kind: LayerKind) -> LayerBytes:
+    parallel, layer = config.parallel, layer_of(config, kind)
     between, intermediate = layer_input_bytes(config), layer.kept_bytes
-    (core,) = (part for part in layer.parts if part.name == "attention.core")
     gradients = sum([part.gradients for part in layer.parts if part.name.startswith("mlp")])
-    in_mlp, in_attention, kept = gradients, exchanged_bytes(config) + core.gradients, intermediate
-    in_attention -= (5 if config.model.dropout else 4) * between // 2 + gradients
+    of_mixer = sum([part.gradients for part in layer.parts]) - gradients
+    in_mlp, in_attention, kept = gradients, exchanged_bytes(config) + of_mixer, intermediate
+    if kind.mlp:
+        in_attention -= (5 if config.model.dropout else 4) * between // 2 + gradients
     if parallel.recomputed_modules:
         left = recomputed(layer, parallel.recomputed_modules)
         again = [before.kept_bytes - after.kept_bytes for before, after in zip(layer.parts, left.parts, strict=True)]

@@ -252,8 +252,9 @@ def _traffic(config: TrainingConfig, model: CostModel) -> dict[str, int]:
     if parallel.data_parallel == "zero3":
         sent["data"] += max(communication_bytes(config, model, sizes) for sizes in model.rank_sizes(config))
     if parallel.c > 1:
-        most_layers = max(map(sum, kinds.chunks))
-        sent["context"] = cluster.element_bytes * m * per_layer("cp", parallel.c) * most_layers
+        of_layers = [per_layer("cp", parallel.c, kind) for kind in config.model.layer_kinds]
+        most = max(sum(count * each for count, each in zip(held, of_layers, strict=True)) for held in kinds.layers)
+        sent["context"] = cluster.element_bytes * m * most
     if parallel.e > 1:
         most_experts = max(kinds.elements([kind.experts for kind in config.model.layer_kinds]))
         sent["experts"] = cluster.element_bytes * m * per_layer("ep", parallel.e) * most_experts

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ptdp_core.config import ModelConfig
+from ptdp_core.layers.state_space import CHUNK, KERNEL
 from results.records.errors import UsageError
 
 MOST_TOKENS = 8192  # of a sequence, if none is asked for: models are trained on shorter ones than their positions allow
@@ -16,7 +17,13 @@ FAMILIES = (
     *("llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "gpt_oss", "gemma3_text"),
     *("deepseek_v2", "deepseek_v3", "kimi_k2"),
 )
-GPT_2 = "gpt2"
+GPT_2, NEMOTRON_H = "gpt2", "nemotron_h"
+BLOCK_TYPES = {
+    "mamba": "M",
+    "attention": "*",
+    "mlp": "-",
+    "moe": "E",
+}  # Nemotron-H's words for `layer_pattern`'s letters
 GPT_2_SIZES = ("n_layer", "n_embd", "n_head", "n_positions", "vocab_size")
 GEMMA = ("gemma3_text",)
 EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
@@ -38,6 +45,10 @@ WITHOUT_EFFECT = (
     *("router_aux_loss_coef", "aux_loss_alpha", "seq_aux", "ep_size", "routed_scaling_factor"),
     *("query_pre_attn_scalar", "rope_local_base_freq", "cache_implementation"),
     *("topk_method", "n_group", "topk_group", "swiglu_limit", "experts_per_token"),
+    *("norm_eps", "num_logits_to_keep", "rescale_prenorm_residual", "mamba_ssm_cache_dtype", "mamba_hidden_act"),
+    *("use_conv_bias", "use_mamba_kernels", "time_step_min", "time_step_max", "time_step_floor", "time_step_limit"),
+    *("time_step_rank", "expand", "mlp_hidden_act", "moe_shared_expert_overlap", "norm_topk_prob", "rope_theta"),
+    *("max_position_embeddings", "partial_rotary_factor", "keep_mtp_spec_in_bf16"),
 )
 ENDS_WITHOUT_EFFECT = ("_token_id", "_token_ids")
 NOTHING: tuple[Any, ...] = (None, False, 0, "", [], {})  # values by which a key says that there is none of it
@@ -76,10 +87,12 @@ def described(config: Mapping[str, Any], seq: int | None = None) -> tuple[ModelC
     kind = read.get("model_type")
     if kind == GPT_2:
         model, missing = _gpt_2(read, seq), [*_activation(read, "gelu")]
+    elif kind == NEMOTRON_H:
+        model, missing = _nemotron_h(read, seq), [*_missing_states(read)]
     elif kind in FAMILIES:
         model, missing = _llama(read, kind, seq), [*_missing(read, kind)]
     else:
-        raise UsageError(f"model_type={kind!r} is unknown; needs one of gpt2, {', '.join(FAMILIES)}")
+        raise UsageError(f"model_type={kind!r} is unknown; needs one of gpt2, {', '.join((*FAMILIES, NEMOTRON_H))}")
     unread = (key for key in read if key not in (*read.asked, *WITHOUT_EFFECT) and not key.startswith("_"))
     unread = (key for key in unread if not key.endswith(ENDS_WITHOUT_EFFECT) and read[key] not in NOTHING)
     unknown = [Missing(f"{key}={read[key]!r} (not known here, left out)") for key in sorted(unread)]
@@ -120,6 +133,61 @@ def _llama(read: _Read, kind: str, seq: int | None) -> ModelConfig:
         **_heads(read),
         **_experts(read, kind),
     )
+
+
+def _nemotron_h(read: _Read, seq: int | None) -> ModelConfig:
+    """A model of state-space layers, attention, MLPs and experts, each a layer by itself (arXiv:2504.03624).
+
+    Its attention knows no positions, and its squared ReLU is priced and stored as GELU is.
+    """
+    layers, hidden, heads = (read[key] for key in ("num_hidden_layers", "hidden_size", "num_attention_heads"))
+    longest = read.get("max_position_embeddings", MOST_TOKENS)
+    size = read.get("head_dim") or read.get("attention_head_dim") or hidden // heads
+    pattern = _pattern(read, "hybrid_override_pattern", "layers_block_type")
+    experts = _experts(read, NEMOTRON_H) if "E" in pattern else {}
+    if experts:
+        shared = read.get("moe_shared_expert_intermediate_size") or experts["expert_ffn_hidden"]
+        experts |= {"shared_expert_ffn_hidden": (read.get("n_shared_experts") or 0) * shared, "router": "sigmoid"}
+    return ModelConfig(
+        layers,
+        hidden,
+        heads,
+        seq=min(longest, MOST_TOKENS) if seq is None else seq,
+        vocab=read["vocab_size"],
+        kv_heads=min(heads, read.get("num_key_value_heads") or heads),
+        head_dim=0 if size * heads == hidden else size,
+        ffn_hidden=read["intermediate_size"],
+        norm="rmsnorm",
+        positions="none",
+        tied_embeddings=read.get("tie_word_embeddings", False),
+        bias=False,
+        layer_pattern=pattern,
+        mamba_heads=read["mamba_num_heads"],
+        mamba_head_dim=read["mamba_head_dim"],
+        mamba_groups=read["n_groups"],
+        mamba_state=read["ssm_state_size"],
+        expert_latent=read.get("moe_latent_size") or 0,
+        mtp_layers=read.get("num_nextn_predict_layers") or 0,
+        **experts,
+    )
+
+
+def _pattern(read: _Read, letters: str, words: str) -> str:
+    """What layers are, by a key that has a letter for each or one that has a list of words; '' without both."""
+    pattern = read.get(letters)
+    return str(pattern or "".join(BLOCK_TYPES[word] for word in read.get(words) or ()))
+
+
+def _missing_states(read: _Read) -> Iterator[Missing]:
+    """What the keys of a Nemotron-H say beyond the model."""
+    for key in ("attention_bias", "mlp_bias", "use_bias", "mamba_proj_bias"):
+        if read.get(key):
+            yield Missing(f"{key}=True (left out)")
+    for key, counted in (("chunk_size", CHUNK), ("conv_kernel", KERNEL)):
+        if read.get(key, counted) != counted:
+            yield Missing(f"{key}={read[key]} (counted as {counted})")
+    if (predicts := _pattern(read, "mtp_hybrid_override_pattern", "mtp_layers_block_type")) not in ("", "*E"):
+        yield Missing(f"layers of multi-token prediction {predicts} (taken as *E)")
 
 
 def _sliding(read: _Read, kind: str) -> tuple[int, str]:

@@ -52,6 +52,23 @@ DEEPSEEK_V3: dict[str, Any] = {
     "moe_intermediate_size": 2048,
     "scoring_func": "sigmoid",
 }
+NEMOTRON_H: dict[str, Any] = {
+    "model_type": "nemotron_h",
+    "head_dim": 128,
+    "mamba_head_dim": 64,
+    "ssm_state_size": 128,
+    "n_groups": 8,
+}
+NEMOTRON_3 = NEMOTRON_H | {"n_shared_experts": 1}
+NANO = NEMOTRON_3 | {
+    "hybrid_override_pattern": "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME",
+    "mamba_num_heads": 64,
+    "n_routed_experts": 128,
+    "num_experts_per_tok": 6,
+    "moe_intermediate_size": 1856,
+    "moe_shared_expert_intermediate_size": 3712,
+}
+LATENT_MOE = NEMOTRON_3 | {"n_routed_experts": 512, "num_experts_per_tok": 22, "num_nextn_predict_layers": 1}
 CONFIGS: Mapping[str, dict[str, Any]] = {
     "llama-3-405b": _config(126, 16384, 128, 8, 53248, 128256, model_type="llama", rope_theta=5e5),
     "mistral-7b": _config(32, 4096, 32, 8, 14336, 32000, model_type="mistral"),
@@ -83,6 +100,34 @@ CONFIGS: Mapping[str, dict[str, Any]] = {
     "kimi-k2": _config(
         *(61, 7168, 64, 64, 18432, 163840), n_routed_experts=384, first_k_dense_replace=1, **DEEPSEEK_V3
     ),
+    "nemotron-h-8b": _config(
+        *(52, 4096, 32, 8, 21504, 131072),
+        hybrid_override_pattern="M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-",
+        mamba_num_heads=128,
+        **NEMOTRON_H,
+    ),
+    "nemotron-3-nano": _config(52, 2688, 32, 2, 1856, 131072, **NANO),
+    "nemotron-3.5-lightning": _config(52, 2688, 32, 2, 1856, 131072, num_nextn_predict_layers=1, **NANO),
+    "nemotron-3-super": _config(
+        *(88, 4096, 32, 2, 2688, 131072),
+        hybrid_override_pattern="MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*"
+        "EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*EMEMEMEME",
+        mamba_num_heads=128,
+        moe_intermediate_size=2688,
+        moe_shared_expert_intermediate_size=5376,
+        moe_latent_size=1024,
+        **LATENT_MOE,
+    ),
+    "nemotron-3-ultra": _config(
+        *(108, 8192, 64, 2, 5120, 131072),
+        hybrid_override_pattern="MEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEM*EMEMEM*EMEMEMEM*"
+        "EMEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME",
+        mamba_num_heads=256,
+        moe_intermediate_size=5120,
+        moe_shared_expert_intermediate_size=10240,
+        moe_latent_size=2048,
+        **LATENT_MOE,
+    ),
 }
 SUFFIXES = ("-hf", "-instruct", "-chat", "-base", "-it", "-v0.1", "-v0.3")
 OTHER_NAMES = {
@@ -93,6 +138,10 @@ OTHER_NAMES = {
     "nemotron-15b": "nemotron-4-15b",
     "nemotron-22b": "nemotron-3-22b",
     "nemotron-340b": "nemotron-4-340b",
+    "nemotron-3-5-lightning": "nemotron-3.5-lightning",
+    "nvidia-nemotron-3-nano-30b-a3b-bf16": "nemotron-3-nano",
+    "nvidia-nemotron-3-super-120b-a12b-bf16": "nemotron-3-super",
+    "nvidia-nemotron-3-ultra-550b-a55b-bf16": "nemotron-3-ultra",
 }
 
 

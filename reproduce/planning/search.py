@@ -291,7 +291,9 @@ def time_shares(estimate: Estimate, cluster: Cluster) -> dict[str, float]:
     both = ends(config.local_model, LayerRun.of(parallel))
     again = forward if parallel.recompute == "full" else 0.0
     tensor = forward + backward + communicates((1, work) for end in both for work in (end.forward, end.backward))
-    *waits, waits_again = (model.all_layers * passed * seconds for seconds in costs.context_waits(config))
+    of_kinds = zip(numbers, model.layer_kinds, strict=True)
+    by_kind = [[number * passed * each for each in costs.context_waits(config, kind)] for number, kind in of_kinds]
+    *waits, waits_again = map(fsum, zip(*by_kind, strict=True))
     context = fsum(waits)
     # As long forward as backward.
     mixed = sum(number for number, kind in zip(numbers, model.layer_kinds, strict=True) if kind.experts)
