@@ -184,6 +184,13 @@ class ModelConfig:
         choices=("softmax_after", "softmax_before", "sigmoid"),
         words="Router",
     )
+    trained_with_dropout: str = described_later(
+        "Whether the model is trained with dropout: 'yes', 'no', or, by 'biases', if it has biases: models without "
+        "them were not (PaLM, Llama). For the simulator: training is told a probability.",
+        "biases",
+        choices=("biases", "yes", "no"),
+        words="Dropout",
+    )
     auxiliary_loss: float = described_later(
         "Coefficient of the loss that balances the experts (Fedus et al. 2021, equation 4); loss lines leave it out.",
         0.0,
@@ -295,8 +302,8 @@ class ModelConfig:
 
     @property
     def dropout(self) -> bool:
-        """Whether the model is assumed to be trained with dropout: models without biases were not (PaLM, Llama)."""
-        return self.bias
+        """Whether the model is taken to be trained with dropout (`trained_with_dropout`)."""
+        return self.bias if self.trained_with_dropout == "biases" else self.trained_with_dropout == "yes"
 
     @property
     def query_head_size(self) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.simulator import Software
 
-GPT = ModelConfig(24, 2304, 24, 2048, 51200)
+GPT = ModelConfig(24, 2304, 24, 2048, 51200, trained_with_dropout="no")
 LLAMA = ModelConfig(
     16, 2048, 32, 4096, 128256, kv_heads=8, ffn_hidden=8192, activation="swiglu", norm="rmsnorm", positions="rotary",
     rope_theta=500000.0, bias=False,
@@ -20,7 +20,7 @@ EXPERTS = replace(
     LLAMA, layers=12, hidden=1024, heads=16, kv_heads=0, ffn_hidden=3584, seq=2048, vocab=32000, rope_theta=10000.0,
     experts=8, experts_per_token=2,
 )  # fmt: skip
-SMALL = ModelConfig(12, 768, 12, 1024, 50304)
+SMALL = ModelConfig(12, 768, 12, 1024, 50304, trained_with_dropout="no")
 MANY_EXPERTS = replace(EXPERTS, layers=8, ffn_hidden=512, experts=64, experts_per_token=6)
 SDPA: Mapping[str, Any] = {"attention": "sdpa", "recompute": "none"}
 PAPERS: Mapping[str, Any] = {"attention": "operators", "recompute": "full"}
@@ -55,8 +55,9 @@ class GpuCase:
         """The engine's own training program, as the simulator knows it."""
         fused = self.engine.get("kernels", "auto") != "reference"
         return Software(
-            fp32_gradients=True, flash_attention_2=True, fused_cross_entropy=fused,
+            fp32_gradients=True, flash_attention_2=True, fused_cross_entropy=fused, logits_in_place=True,
             fused_accumulation=self.engine.get("fused_accumulation", False),
+            cuda_graphs=self.engine.get("cuda_graph", False),
             overlapped_all_reduce=self.engine.get("overlapped_all_reduce", False),
         )  # fmt: skip
 

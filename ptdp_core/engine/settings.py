@@ -3,7 +3,7 @@
 Each part checks its own fields when it is made, and `Settings` what they must be together.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ptdp_core.config import DTYPES, ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.errors import ConfigurationError
@@ -153,7 +153,8 @@ class Settings:
     @property
     def training(self) -> TrainingConfig:
         """Model and parallelism as the formulas and the simulator know them."""
-        return TrainingConfig(self.model, self.parallel)
+        drops = "yes" if self.engine.dropout else "no"
+        return TrainingConfig(replace(self.model, trained_with_dropout=drops), self.parallel)
 
     @property
     def kernels(self) -> str:
@@ -204,9 +205,9 @@ def check(settings: Settings) -> None:
         "activation": "swiglu" if settings.model.activation == "geglu" else settings.model.activation,
     }.items():
         if (value := getattr(settings.model, name)) != trained:
-            needed = "''" if trained == "" else trained
+            wanted: object = "''" if trained == "" else trained
             raise ConfigurationError(
-                f"{name}={value} is simulated only; needs {needed} to train; try {name}={str(needed).lower()}"
+                f"{name}={value} is simulated only; needs {wanted} to train; try {name}={str(wanted).lower()}"
             )
     if parallel.c > 1 and parallel.context_exchange == "ring" and engine.dropout:
         raise ConfigurationError(

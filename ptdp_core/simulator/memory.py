@@ -163,6 +163,8 @@ def working_bytes(config: TrainingConfig, computes_loss: bool, layer: LayerBytes
     if not computes_loss:
         return layer.working
     each = FUSED_LOGIT_BYTES if software.fused_cross_entropy else LOGIT_BYTES
+    if software.logits_in_place:
+        each = FP16_BYTES
     tokens = config.local_model.seq * config.parallel.b
     return max(layer.working, each * tokens * config.padded_vocab // config.parallel.t)
 

@@ -20,6 +20,7 @@ class Software:
     - `flash_attention_1`, `flash_attention_2`: fused attention is that of Dao et al. 2022 or of Dao 2023, not the GPU's
       fastest
     - `fused_cross_entropy`: the loss is computed from logits in the program's precision, by one kernel each way
+    - `logits_in_place`: the gradient of a fused loss is written over the logits
     - `fsdp`: ZeRO-3 is PyTorch's FSDP (Zhao et al. 2023, arXiv:2304.11277): it gathers a layer twice for a microbatch
       and reduces each microbatch's gradients, in the precision of gradients, layer by layer
     - `backward_post`: in the backward pass FSDP gathers a layer only when the one before it has computed its gradients
@@ -36,6 +37,7 @@ class Software:
     flash_attention_1: bool = False
     flash_attention_2: bool = False
     fused_cross_entropy: bool = False
+    logits_in_place: bool = False
     fsdp: bool = False
     backward_post: bool = False
     deduplicated_dispatch: bool = False
