@@ -136,8 +136,8 @@ def test_every_step_calls_what_there_is(table: str, tmp_path: Path) -> None:
 def test_the_first_runs_cases_are_the_same_and_all_are_predicted() -> None:
     run = json.loads((ROOT / "results/reference/gpu/first_run.json").read_text(encoding="utf-8"))["cases"]
     for case in CASES[: len(run)]:
-        assert (case.model, case.layout) == (ModelConfig(**run[case.name]["model"], trained_with_dropout=case.model.trained_with_dropout),
-                                             ParallelConfig(**run[case.name]["parallel"]))  # fmt: skip
+        model = ModelConfig(**run[case.name]["model"], trained_with_dropout=case.model.trained_with_dropout)
+        assert (case.model, case.layout) == (model, ParallelConfig(**run[case.name]["parallel"]))
     sealed = read_record(gpu_archive.SEALED)
     assert [point.key for point in sealed.points] == [case.name for case in (*CASES, *GPUS_CASES)]
     assert all(point.status == "ok" for point in sealed.points)
