@@ -27,6 +27,16 @@ RECOMPUTE_MODULES = {
     "moe_act": "experts",
     "mla_up_proj": "kv_latent",
 }
+# What may wait in the host's memory between its passes, or steps: what these modules read (Megatron-Core's names), all
+# that layers keep, and the optimizer's states; and the field of models that have it, if not all do.
+OFFLOADED = {
+    **dict.fromkeys(("layers", "attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm"), ""),
+    **dict.fromkeys(("expert_fc1", "moe_act"), "experts"),
+    "optimizer": "",
+}
+# Kinds of attention for which a program may have another kernel than its usual one, and what these may be, the slowest
+# first: none (operators), or of earlier generations.
+KINDS_OF_ATTENTION, ATTENTION_KERNELS = ("windows", "sinks"), ("none", "flash_attention_1", "flash_attention_2")
 # Keys that other frameworks have, and what to say of them: a near spelling among ours would be wrong advice.
 KEYS_ELSEWHERE = {
     **{f"{letter}p": f"the paper's letter is {letter}; try {letter}" for letter in "ptd"},
@@ -473,6 +483,18 @@ class ParallelConfig:
         "core_attn",
         words="Recomputed modules",
     )
+    offload: str = described_later(
+        "What waits in the host's memory, with commas between: 'layers' (all they keep), what attn_norm, qkv_linear, "
+        "core_attn, attn_proj, mlp_norm, expert_fc1, moe_act read, 'optimizer' (its states). Simulated only.",
+        "",
+        words="Offloaded",
+    )
+    offload_layers: int = counted_later(
+        "Layers of each model chunk, the first of it, of which `offload` moves what they keep; 0: all.",
+        0,
+        words="Offloaded layers of a chunk",
+        unit="layers",
+    )
     checkpoint_layers: int = counted(
         "Layers that are recomputed together from one kept input, with recompute='full'.",
         1,
@@ -493,6 +515,12 @@ class ParallelConfig:
         "operators",
         choices=("operators", "sdpa", "auto"),
         words="Attention",
+    )
+    attention_kernels: str = described_later(
+        "Kernels of attention with windows or sinks, with commas between, where they are not the usual one: "
+        "'windows=flash_attention_2' (or 1; Dao 2023, 2022), 'sinks=none' for operators.",
+        "",
+        words="Kernels of windows and sinks",
     )
     fp8_recipe: str = described_later(
         "FP8 for the linears of layers, by its scaling: 'delayed' or 'tensorwise' one scale a tensor, 'blockwise' one "
@@ -590,6 +618,16 @@ class ParallelConfig:
                 f"recompute_modules={self.recompute_modules!r} with recompute={self.recompute!r}; needs the choice of "
                 "modules; try recompute='selective'"
             )
+        if self.offload or self.offload_layers:
+            self._check_offload()
+        for choice in filter(None, self.attention_kernels.split(",")):
+            kind, _, kernel = choice.partition("=")
+            if kind not in KINDS_OF_ATTENTION or kernel not in ATTENTION_KERNELS:
+                raise ConfigurationError(
+                    f"attention_kernels={self.attention_kernels!r} with {choice!r}; needs "
+                    f"{' or '.join(KINDS_OF_ATTENTION)} = {' or '.join(ATTENTION_KERNELS)}; "
+                    "try attention_kernels='sinks=none'"
+                )
         per_step = self.d * self.b
         if self.B % per_step:
             up = (self.B // per_step + 1) * per_step
@@ -600,6 +638,24 @@ class ParallelConfig:
         check_schedule(self.schedule, self.p, self.m, self.v)
         if self.pipeline_layout:
             self._check_layout(stage_sizes(self.pipeline_layout))
+
+    def _check_offload(self) -> None:
+        """Raise ConfigurationError unless what is offloaded is known, and kept."""
+        if unknown := [name for name in self.offload.split(",") if self.offload and name not in OFFLOADED]:
+            raise ConfigurationError(
+                f"offload={self.offload!r} with {unknown[0]!r}; needs some of {', '.join(OFFLOADED)}; "
+                "try offload='layers'"
+            )
+        if self.offloaded_modules and self.recompute == "full":
+            raise ConfigurationError(
+                f"offload={self.offload!r} with recompute='full', by which layers keep nothing but their input; needs "
+                "another; try recompute='none'"
+            )
+        if self.offload_layers and not self.offloaded_modules:
+            raise ConfigurationError(
+                f"offload_layers={self.offload_layers} with offload={self.offload!r}; needs what they keep; "
+                "try offload='layers'"
+            )
 
     def _check_layout(self, sizes: tuple[int, ...]) -> None:
         """Raise ConfigurationError unless a layout has p*v stages, of which each rank has something to hold."""
@@ -670,12 +726,16 @@ class ParallelConfig:
         """Whether a GPU writes the attention scores to memory, as in the paper."""
         return self.attention == "operators" or (self.attention == "auto" and not self.fused)
 
-    @property
-    def recomputed_modules(self) -> tuple[str, ...]:
-        """The modules of each layer that a GPU computes again; of the core 'sdpa' keeps none of what that saves."""
+    def recomputed_modules(self, writes_scores: bool) -> tuple[str, ...]:
+        """The modules of a layer that a GPU computes again; of the core 'sdpa' keeps none of what that saves."""
         if self.recompute != "selective":
             return ()
-        return tuple(name for name in self.recompute_modules.split(",") if name != "core_attn" or self.writes_scores)
+        return tuple(name for name in self.recompute_modules.split(",") if name != "core_attn" or writes_scores)
+
+    @property
+    def offloaded_modules(self) -> tuple[str, ...]:
+        """Of what is offloaded, whatever is kept for the backward pass."""
+        return tuple(name for name in self.offload.split(",") if name not in ("", "optimizer"))
 
     @property
     def placement(self) -> StagePlacement:
@@ -721,13 +781,14 @@ class TrainingConfig:
             )
         self._check_exchange()
         self._check_experts()
-        for name in parallel.recompute_modules.split(","):
-            field = RECOMPUTE_MODULES[name]
-            if field and not getattr(model, field):
-                raise ConfigurationError(
-                    f"recompute_modules={parallel.recompute_modules!r} with {name!r} of a model with {field}=0; "
-                    "needs a module of the model; try recompute_modules='core_attn'"
-                )
+        for choice, known in (("recompute_modules", RECOMPUTE_MODULES), ("offload", OFFLOADED)):
+            chosen = getattr(parallel, choice)
+            for name in filter(None, chosen.split(",")):
+                if (field := known[name]) and not getattr(model, field):
+                    raise ConfigurationError(
+                        f"{choice}={chosen!r} with {name!r} of a model with {field}=0; "
+                        f"needs a module of the model; try {choice}='core_attn'"
+                    )
         chunks = parallel.p * parallel.v
         if parallel.pipeline_layout:
             held, needed = sum(stage_sizes(parallel.pipeline_layout)), model.all_layers
@@ -745,11 +806,12 @@ class TrainingConfig:
                 f"layers={model.layers} for p*v={parallel.p}*{parallel.v}={chunks} stages; needs a layer for each "
                 f"stage; try {fix}"
             )
-        if parallel.checkpoint_layers > self.layers_per_chunk:
-            raise ConfigurationError(
-                f"checkpoint_layers={parallel.checkpoint_layers} with {self.layers_per_chunk} layers in a model chunk; "
-                f"needs at most as many; try checkpoint_layers={self.layers_per_chunk}"
-            )
+        held = self.layers_per_chunk
+        for name in ("checkpoint_layers", "offload_layers"):
+            if (layers := getattr(parallel, name)) > held:
+                raise ConfigurationError(
+                    f"{name}={layers} with {held} layers in a model chunk; needs at most as many; try {name}={held}"
+                )
 
     def _check_sequence(self) -> None:
         """Raise ConfigurationError unless ranks that share a sequence get equal parts of it."""
@@ -774,10 +836,15 @@ class TrainingConfig:
     def _check_exchange(self) -> None:
         """Raise ConfigurationError unless attention's exchange between context ranks can be done."""
         parallel, heads = self.parallel, self.model.query_groups // self.parallel.t
-        if parallel.c > 1 and parallel.context_exchange == "ring" and parallel.writes_scores:
+        if (
+            parallel.c > 1
+            and parallel.context_exchange == "ring"
+            and any(map(self.writes_scores, self.model.layer_kinds))
+        ):
+            how = f"attention_kernels={parallel.attention_kernels!r}, " if not parallel.writes_scores else ""
             raise ConfigurationError(
-                f"context_exchange='ring' with attention={parallel.attention!r}, whose softmax needs all scores of a "
-                "query at once; needs fused attention; try attention='sdpa', or context_exchange='all_gather'"
+                f"context_exchange='ring' with {how}attention={parallel.attention!r}, whose softmax needs all scores "
+                "of a query at once; needs fused attention; try attention='sdpa', or context_exchange='all_gather'"
             )
         if parallel.context_exchange == "all_to_all" and heads % parallel.c:
             raise ConfigurationError(
@@ -879,6 +946,18 @@ class TrainingConfig:
         c = self.parallel.c
         return self.model if c == 1 else _shortened(self.model, c)
 
+    def writes_scores(self, kind: LayerKind | None = None) -> bool:
+        """Whether a GPU writes the attention scores of a layer of this kind, or of the usual one, to memory."""
+        kernels = self.parallel.attention_kernels
+        if self.parallel.writes_scores or not kernels:
+            return self.parallel.writes_scores
+        return attention_kernel(kernels, self.model, kind or self.model.usual_kind) == "none"
+
+    def recomputed_modules(self, kind: LayerKind | None = None) -> tuple[str, ...]:
+        """The modules of a layer of this kind that a GPU computes again (`ParallelConfig.recomputed_modules`)."""
+        parallel = self.parallel
+        return parallel.recomputed_modules(self.writes_scores(kind)) if parallel.recompute == "selective" else ()
+
     @property
     def tied_ranks(self) -> tuple[int, int] | None:
         """The pipeline ranks of a tied embedding's two uses, which may be one rank; None with one stage or table."""
@@ -895,6 +974,13 @@ class TrainingConfig:
     def padded_vocab(self) -> int:
         """`padded_vocab` of this model on t tensor ranks."""
         return padded_vocab(self.model.vocab, self.parallel.t)
+
+
+def attention_kernel(kernels: str, model: ModelConfig, kind: LayerKind) -> str:
+    """The slowest of the kernels that a layer's attention needs, of `attention_kernels`; empty: the program's usual."""
+    has = {"windows": kind.window, "sinks": model.sinks}
+    chosen = [kernel for name, _, kernel in (choice.partition("=") for choice in kernels.split(",")) if has.get(name)]
+    return min(chosen, key=ATTENTION_KERNELS.index, default="")
 
 
 @lru_cache(maxsize=256)

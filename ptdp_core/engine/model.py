@@ -97,7 +97,7 @@ class Build:
             distribute_block_inputs=parallel.distribute_checkpointed_activations,
             attention=parallel.attention,
             recompute_attention=settings.recompute_attention,
-            recomputed_modules=parallel.recomputed_modules,
+            recomputed_modules=parallel.recomputed_modules(parallel.writes_scores),
             sequence_parallel=parallel.sequence_parallel,
             pipeline_layout=parallel.pipeline_layout,
             cp=cp or Axis("cp"),

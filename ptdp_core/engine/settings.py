@@ -173,7 +173,10 @@ class Settings:
 
         'sdpa' would gain nothing: its fused kernels keep no scores, and compute them again by themselves.
         """
-        return "core_attn" in self.parallel.recomputed_modules and self.parallel.attention != "sdpa"
+        return (
+            "core_attn" in self.parallel.recomputed_modules(self.parallel.writes_scores)
+            and self.parallel.attention != "sdpa"
+        )
 
 
 def check(settings: Settings) -> None:
@@ -187,13 +190,15 @@ def check(settings: Settings) -> None:
         raise ConfigurationError(
             f"fp8_recipe={parallel.fp8_recipe!r}{but} is simulated only; needs {needed} to train; try fp8_recipe='none'"
         )
-    for name in parallel.recomputed_modules:
+    for name in parallel.recomputed_modules(parallel.writes_scores):
         if name not in ("core_attn", "mlp", "moe"):
             raise ConfigurationError(
                 f"recompute_modules={parallel.recompute_modules!r} with {name!r} is simulated only; needs some of "
                 "core_attn, mlp, moe to train; try recompute_modules='core_attn'"
             )
+    values = vars(parallel) | vars(settings.model)
     for name, trained in {
+        "offload": "",
         "kv_latent": 0,
         "mtp_layers": 0,
         "window": 0,
@@ -204,10 +209,10 @@ def check(settings: Settings) -> None:
         "positions": "rotary" if settings.model.positions == "none" else settings.model.positions,
         "activation": "swiglu" if settings.model.activation == "geglu" else settings.model.activation,
     }.items():
-        if (value := getattr(settings.model, name)) != trained:
-            wanted: object = "''" if trained == "" else trained
+        if (value := values[name]) != trained:
+            wanted = str(trained) or "''"
             raise ConfigurationError(
-                f"{name}={value} is simulated only; needs {wanted} to train; try {name}={str(wanted).lower()}"
+                f"{name}={value} is simulated only; needs {wanted} to train; try {name}={wanted.lower()}"
             )
     if parallel.c > 1 and parallel.context_exchange == "ring" and engine.dropout:
         raise ConfigurationError(

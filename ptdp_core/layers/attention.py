@@ -88,8 +88,8 @@ def layout(share: GpuShare, heads: Heads) -> Part:
     )
 
 
-def core(share: GpuShare, heads: Heads, context: Context, writes_scores: bool, dropout: bool, window: int = 0) -> Part:
-    """Attention's products and softmax: operator by operator, or fused, which never writes the scores.
+def core(share: GpuShare, heads: Heads, context: Context, kernel: str, dropout: bool, window: int = 0) -> Part:
+    """Attention's products and softmax: operator by operator ('none'), or fused, which never writes the scores.
 
     Fused attention is one kernel forward and three backward, which compute the scores again, and keeps a sum of
     exponentials in fp32 for each query. The operators need a key and a value for each query head: those that heads
@@ -101,13 +101,13 @@ def core(share: GpuShare, heads: Heads, context: Context, writes_scores: bool, d
     local, blocks = context.heads(b * heads.queries // t), context.blocks(s)
     calls = CORE_MODULES * MODULE + CORE_VIEWS + CORE_FUNCTIONS * FUNCTION + RNG_FORK * dropout
     calls_back, output = CORE_VIEWS + CORE_FUNCTIONS * FUNCTION, 2 * share.tokens * heads.queries * heads.value // t
-    if not writes_scores:
+    if kernel != "none":
         pairs = b * heads.queries * attended(context.c * s, window) / context.c / t  # of which the mask hides half
         keys, queries = max(keys for _, keys in blocks), max(queries for queries, _ in blocks)
         keys = min(keys, window or keys)
 
         def fused(elements: int, backward: bool) -> tuple[FusedAttention]:
-            return (FusedAttention(2 * pairs * elements, keys, heads.value, backward, local * queries),)
+            return (FusedAttention(2 * pairs * elements, keys, heads.value, backward, local * queries, kernel),)
 
         return Part(
             "attention.core",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from ptdp_core.config import LayerKind, ModelConfig, ParallelConfig, TrainingConfig, padded_vocab
+from ptdp_core.config import LayerKind, ModelConfig, ParallelConfig, TrainingConfig, attention_kernel, padded_vocab
 from ptdp_core.layers import attention, experts, kinds, state_space, techniques
 from ptdp_core.layers.attention import ALONE, Context, Heads
 from ptdp_core.layers.experts import Routed
@@ -33,6 +33,7 @@ class LayerRun(NamedTuple):
     e: int = 1
     etp: int = 1
     load: float = 1.0
+    attention_kernels: str = ""
 
     @classmethod
     def of(cls, parallel: ParallelConfig) -> "LayerRun":
@@ -49,6 +50,7 @@ class LayerRun(NamedTuple):
             parallel.e,
             parallel.expert_tensor_ranks,
             min(imbalance, parallel.capacity_factor or imbalance),
+            parallel.attention_kernels,
         )
 
     def share(self, model: ModelConfig) -> GpuShare:
@@ -70,7 +72,7 @@ def block(model: ModelConfig, run: LayerRun, kind: LayerKind) -> Block:
     share = run.share(model)
     parts: list[Part] = []
     if kind.mixer == "attention":
-        parts += _attention(model, share, run, kind.window)
+        parts += _attention(model, share, run, kind)
     if kind.mixer == "mamba":
         parts += _state_space(model, share)
     if kind.mlp:
@@ -88,7 +90,7 @@ def norm_tensors(model: ModelConfig) -> int:
     return 1 if model.norm == "rmsnorm" else 2
 
 
-def _attention(model: ModelConfig, share: GpuShare, run: LayerRun, window: int) -> Iterator[Part]:
+def _attention(model: ModelConfig, share: GpuShare, run: LayerRun, kind: LayerKind) -> Iterator[Part]:
     """Norm, attention and what is added behind it."""
     h, tokens, t = model.hidden, share.tokens, share.t
     between, tensors, bias = tokens * h / share.shards, norm_tensors(model), model.bias
@@ -114,7 +116,10 @@ def _attention(model: ModelConfig, share: GpuShare, run: LayerRun, window: int) 
         yield attention.exchange(share, heads, run.context)
     if model.sinks:
         yield Part("attention.sinks", parameters=(Parameter("attention.sinks", (model.heads,), COLUMN),))
-    yield attention.core(share, heads, run.context, run.writes_scores, model.dropout, window)
+    kernel = "none" if run.writes_scores else run.attention_kernels
+    if kernel not in ("none", ""):
+        kernel = attention_kernel(kernel, model, kind)
+    yield attention.core(share, heads, run.context, kernel, model.dropout, kind.window)
     yield attention.layout(share, heads)
     yield kinds.linear(share, Linear("attention.projection", model.attention_width, h, "inputs"), bias, g=True)
     if model.post_norms:

@@ -65,7 +65,8 @@ NO_COLLECTIVES = PassCollectives()
 class FusedAttention(NamedTuple):
     """A pass of fused attention: FLOPs of its products, what the mask hides included, sequence and head size.
 
-    `rows` are the queries of all heads that one kernel has, which it shares out among the multiprocessors.
+    `rows` are the queries of all heads that one kernel has, which it shares out among the multiprocessors; `kernel` is
+    its generation (`config.ATTENTION_KERNELS`), if not the program's usual one.
     """
 
     flops: float
@@ -73,6 +74,7 @@ class FusedAttention(NamedTuple):
     head: int
     backward: bool
     rows: int
+    kernel: str = ""
 
 
 class Work(NamedTuple):

@@ -5,6 +5,7 @@ A block as the kinds make it has the paper's fused operators in 16 bits, and no 
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ptdp_core.layers.parts import (
     ALL_GATHER,
@@ -54,12 +55,39 @@ def recomputed(block: Block, modules: tuple[str, ...]) -> Block:
 
     Only the core's result is kept, which the projection reads; others' results are computed again before they are read.
     """
+    if not modules:
+        return block
     names = {part.name for part in modules_of(block, modules).parts}
 
     def change(part: Part) -> Part:
         if part.name not in names:
             return part
         return part._replace(inside=0, output=part.output if part.name == "attention.core" else 0)
+
+    return changed(block, change)
+
+
+# What each module reads and keeps until its backward pass, if not what the part before it holds: the parts, by the
+# beginnings of their names, and which of their bytes.
+READ = {
+    "attn_norm": (("attention_norm", "holds"),),
+    "qkv_linear": (("attention_norm", "output"),),
+    "core_attn": (("attention.qkv", "output"), ("attention.whole", "output"), ("attention.core", "inside")),
+    "attn_proj": (("attention.core", "output"),),
+    "mlp_norm": (("mlp_norm", "holds"),),
+    "expert_fc1": (("mlp.dispatch", "output"),),
+    "moe_act": (("mlp.experts.up", "output"),),
+    "layers": (("", "holds"), ("", "inside"), ("", "output")),
+}
+
+
+def offloaded(block: Block, modules: tuple[str, ...]) -> Block:
+    """The block when what these modules read and keep until their backward pass waits in the host's memory."""
+    moved = [each for name in modules for each in READ[name]]
+
+    def change(part: Part) -> Part:
+        gone: dict[str, Any] = {held: 0 for start, held in moved if part.name.startswith(start)}
+        return part._replace(**gone)
 
     return changed(block, change)
 

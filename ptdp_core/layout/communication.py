@@ -65,8 +65,8 @@ def recomputed_passes(config: TrainingConfig, *groups: str, kind: LayerKind | No
     none of these. The attention core, which selective recomputation repeats, is between those of 'all_to_all'.
     """
     parallel = config.parallel
-    if parallel.recomputed_modules:
-        again = modules_of(layer_of(config, kind), parallel.recomputed_modules).collectives.forward
+    if modules := config.recomputed_modules(kind):
+        again = modules_of(layer_of(config, kind), modules).collectives.forward
         return tuple(call for call in again if call.group in groups)
     if parallel.recompute != "full":
         return ()

@@ -114,6 +114,8 @@ class Cluster:
     busy_power: float = 0.0
     idle_power: float = 0.0
     power_usage_effectiveness: float = 1.0
+    # Bytes a second between a GPU and its host's memory, each way, while all GPUs of a node copy; 0: not known.
+    host_bandwidth: float = 0.0
     # What the training program that runs there does beyond the paper's.
     software: Software = PAPER
 

@@ -34,7 +34,15 @@ from ptdp_core.schedules import definition
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.executor import PICOSECONDS
 from ptdp_core.simulator.kernels import FP16_BYTES, KernelModel
-from ptdp_core.simulator.memory import FP32_GRADIENT_BYTES, LayerBytes, RankSizes, layer_bytes, updated
+from ptdp_core.simulator.memory import (
+    FP32_GRADIENT_BYTES,
+    LayerBytes,
+    RankSizes,
+    layer_bytes,
+    moved_bytes,
+    state_bytes,
+    updated,
+)
 from ptdp_core.simulator.network import Group, NetworkModel, data_group, expert_group, tensor_group
 from ptdp_core.simulator.software import Software
 
@@ -59,6 +67,7 @@ class StageTimes:
     gradients, and the accumulation of these. `exchange` is the part of `layers_forward`, and of `layers_backward`, in
     which tokens go to their experts and back; `recomputed_exchange` that of `recompute`.
     `sharding_forward` and `sharding_backward` are what ZeRO-3 adds, which gathers weights and reduces gradients.
+    `moved` are the bytes that wait in the host's memory between the passes.
     """
 
     fetch: float
@@ -72,6 +81,7 @@ class StageTimes:
     recomputed_exchange: float = 0.0
     sharding_forward: float = 0.0
     sharding_backward: float = 0.0
+    moved: float = 0.0
 
     @property
     def forward(self) -> float:
@@ -337,10 +347,9 @@ class CostModel:
 
     def _stage(self, config: TrainingConfig, layers: Sequence[StageTimes], counts: tuple[int, ...]) -> StageTimes:
         """The times of a stage with so many layers of each kind."""
-
         held = [(count, layer) for count, layer in zip(counts, layers, strict=True) if count]
         gathers = recomputation_gathers(config, sum(counts))
-        return StageTimes(
+        stage = StageTimes(
             layers[0].fetch,
             sum([count * layer.layers_forward for count, layer in held]),
             sum([count * layer.recompute for count, layer in held])
@@ -349,6 +358,31 @@ class CostModel:
             weight_gradient=sum([count * layer.weight_gradient for count, layer in held]),
             exchange=sum([count * layer.exchange for count, layer in held]),
             recomputed_exchange=sum([count * layer.recomputed_exchange for count, layer in held]),
+            moved=sum([count * layer.moved for count, layer in held]),
+        )
+        return self._with_copies(config, stage, sum(counts)) if stage.moved else stage
+
+    def host_bandwidth(self, config: TrainingConfig) -> float:
+        """Bytes a second to the host's memory, and from it. Raises ConfigurationError where the cluster has no link."""
+        if not self.cluster.host_bandwidth:
+            raise ConfigurationError(
+                f"offload={config.parallel.offload!r} on {self.cluster.name}, whose file has no host_bandwidth; needs "
+                "a link to the host's memory; try offload='', or the cluster h100"
+            )
+        return self.cluster.host_bandwidth
+
+    def _with_copies(self, config: TrainingConfig, stage: StageTimes, layers: int) -> StageTimes:
+        """The times of a stage whose layers are offloaded.
+
+        Copies out hide under the stage's forward pass, copies back under its backward pass, as one layer is copied
+        while others compute; a pass waits for what takes longer.
+        """
+        share = min(config.parallel.offload_layers or layers, layers) / layers
+        copies = share * stage.moved / self.host_bandwidth(config)
+        return replace(
+            stage,
+            layers_forward=max(stage.layers_forward, copies),
+            layers_backward=max(stage.layers_backward, copies - stage.recompute),
         )
 
     def _accumulated(self, config: TrainingConfig, work: Work, elements: int, tensors: int) -> Work:
@@ -385,11 +419,12 @@ class CostModel:
         if parallel.recompute == "full":
             recompute = self.seconds(into + RECOMPUTATION_BACKWARD, group)
             into += RECOMPUTATION_FORWARD
-        for name in parallel.recomputed_modules:
+        modules = config.recomputed_modules(kind)
+        for name in modules:
             # In the midst of the layer's backward pass, whose work may hide the host's time for it.
             again = modules_of(layer, (name,)).forward
             out_of, into = out_of + again + RECOMPUTATION_BACKWARD, into + RECOMPUTATION_FORWARD
-        if parallel.recomputed_modules:
+        if modules:
             recompute = self.seconds(out_of, group, hidden) - backward
         forward = self.seconds(into, group)
         waits = self.context_waits(config, kind)
@@ -399,7 +434,7 @@ class CostModel:
             exchange = self.expert_exchange(config)
             forward_launches, backward_launches = self.expert_launches(config)
             forward += exchange + forward_launches
-            if parallel.recompute == "full" or "moe" in parallel.recomputed_modules:
+            if parallel.recompute == "full" or "moe" in modules:
                 repeated = exchange
                 recompute += exchange + forward_launches
             backward += exchange + backward_launches
@@ -411,6 +446,7 @@ class CostModel:
             weight_gradient=weights,
             exchange=exchange,
             recomputed_exchange=repeated,
+            moved=moved_bytes(parallel, layer, modules) * self.cluster.element_bytes / FP16_BYTES,
         )
 
     def expert_exchange(self, config: TrainingConfig) -> float:
@@ -596,5 +632,14 @@ class CostModel:
         return self._reduced(config, parameters, of_experts, self.cluster.element_bytes) / 2
 
     def optimizer(self, config: TrainingConfig, parameters: float, of_experts: float = 0.0) -> float:
-        """Seconds of the Adam step over the parameters that a GPU updates (`memory.updated`)."""
-        return self.kernels.streamed(self.cluster.optimizer_bytes * updated(config, parameters, of_experts))
+        """Seconds of the Adam step over the parameters that a GPU updates (`memory.updated`).
+
+        States that wait in the host's memory come and go meanwhile, or for longer.
+        """
+        own = updated(config, parameters, of_experts)
+        step = self.kernels.streamed(self.cluster.optimizer_bytes * own)
+        if "optimizer" not in config.parallel.offload:
+            return step
+        sharded = config.parallel.data_parallel == "zero3"
+        states = state_bytes(self.cluster.element_bytes, self.software, sharded)[2] * own
+        return max(step, states / self.host_bandwidth(config))

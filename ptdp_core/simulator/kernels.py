@@ -67,14 +67,14 @@ class KernelModel:
         """Seconds of `flops` FLOPs at the rate that large products sustain under the power limit."""
         return flops / (self._cluster.gemm_plateau * self._cluster.peak_flops)
 
-    def attention(self, flops: float, seq: int, head: int, backward: bool, rows: int) -> float:
+    def attention(self, flops: float, seq: int, head: int, backward: bool, rows: int, kernel: str = "") -> float:
         """Seconds of a pass of fused attention with a causal mask, which hides half of the `flops`.
 
         Its rate grows with the sequence, whose ends fill no tile, and with the head, over whose elements it pays for
         softmax: half of what long sequences reach at `attention_half_length` tokens, and likewise by head, relative to
         one of 128 elements. It grows with the queries of all heads, too, `rows`: few do not keep all multiprocessors
-        busy, as the last tiles have the most keys. On a cluster without these numbers all FLOPs cost what large GEMMs
-        cost.
+        busy, as the last tiles have the most keys. An earlier `kernel` has its own rate. On a cluster without these
+        numbers all FLOPs cost what large GEMMs cost.
         """
         cluster = self._cluster
         share = cluster.attention_backward if backward else cluster.attention_forward
@@ -84,7 +84,8 @@ class KernelModel:
         wide = head / (head + half) * (1 + half / USUAL_HEAD)
         few = cluster.attention_half_rows_backward if backward else cluster.attention_half_rows_forward
         full = min(1.0, rows / (rows + few) * (1 + few / USUAL_ROWS))
-        return flops / 2 / (self._attention_share * share * long * wide * full * cluster.peak_flops)
+        generation: float = getattr(cluster, kernel) if kernel else self._attention_share
+        return flops / 2 / (generation * share * long * wide * full * cluster.peak_flops)
 
     def memory_bound(self, traffic_bytes: float, kernels: int) -> float:
         """Seconds of `kernels` memory-bound kernels that read and write `traffic_bytes` together."""

@@ -8,9 +8,10 @@ bytes, unless they are summed in fp32 (4 bytes in place of 2).
 
 from typing import NamedTuple
 
-from ptdp_core.config import LayerKind, TrainingConfig
+from ptdp_core.config import LayerKind, ParallelConfig, TrainingConfig
 from ptdp_core.layers.blocks import layer_of
-from ptdp_core.layers.techniques import recomputed
+from ptdp_core.layers.parts import Block
+from ptdp_core.layers.techniques import offloaded, recomputed
 from ptdp_core.layout import elements_held
 from ptdp_core.schedules import MESSAGES_AT_ONCE, definition
 from ptdp_core.simulator.cluster import Cluster
@@ -22,11 +23,14 @@ LOGIT_BYTES = 10  # per logit: in fp16 (2), in fp32 (4), and its softmax (4)
 FUSED_LOGIT_BYTES = 4  # in fp16, and its gradient, where the loss is fused
 
 
-def state_bytes(element_bytes: int, software: Software) -> tuple[int, int, int]:
+def state_bytes(element_bytes: int, software: Software, sharded: bool = False) -> tuple[int, int, int]:
     """Bytes per parameter of weight, gradient and optimizer states, for weights of `element_bytes` bytes.
 
-    The optimizer keeps momentum and variance in at least fp32, and so wide a weight if the model's is narrower.
+    The optimizer keeps momentum and variance in at least fp32, and so wide a weight if the model's is narrower. All
+    `sharded` (ZeRO-3) it is 16 bytes: a narrow weight is beside the wide one (and its gradient so), or made of it.
     """
+    if sharded:
+        return (4, 4, 8) if software.fsdp else (WEIGHT_BYTES, GRADIENT_BYTES, OPTIMIZER_BYTES)
     wide = max(element_bytes, FP32_BYTES)
     gradient = wide if software.fp32_gradients else element_bytes
     return element_bytes, gradient, 2 * wide + (wide if element_bytes < wide else 0)
@@ -62,13 +66,15 @@ class LayerBytes(NamedTuple):
       too: sbh/t (34 + 5as/h), their eq. 4
     - `kept`: what is kept of these between its passes: with full recomputation the input, with selective all but that
       of the recomputed modules: of the attention core 5as/(ht), 2as/(ht) without dropout
+    - `moved`: what of `kept` waits in the host's memory, in each layer that offloads it
     - `deferred`: what is kept between I and W: inputs and output gradients of linears, 8 + 24/t of a GPT. Recomputation
       changes nothing, as W uses what I has recomputed, nor does sequence parallelism: W uses the inputs that I gathered
     - `working`: what exists only while a backward pass goes through it, at the larger of two moments. In the MLP, all
       recomputed intermediates and the gradients of its wide tensors are there (16/t, and those of experts). In the
       attention, the MLP's intermediates are gone (5 and that many); a gradient of the scores is there, if they are
       written, and with selective recomputation the attention core. With sequence parallelism gradients between layers
-      are 1/t, but a linear's whole input and the gradient of it, or of the whole output, are there beside them
+      are 1/t, but a linear's whole input and the gradient of it, or of the whole output, are there beside them. Of what
+      was offloaded, that of this layer and of the next one, which is on its way
     """
 
     input: int
@@ -76,23 +82,36 @@ class LayerBytes(NamedTuple):
     kept: int
     deferred: float
     working: int
+    moved: int = 0
+
+
+def moved_bytes(parallel: ParallelConfig, layer: Block, modules: tuple[str, ...]) -> int:
+    """Bytes in fp16 that a layer moves to the host's memory in its forward pass, and back in its backward pass.
+
+    `modules` are those that it recomputes, of which there is less to move.
+    """
+    if not parallel.offload:
+        return 0
+    left = recomputed(layer, modules)
+    return left.kept_bytes - offloaded(left, parallel.offloaded_modules).kept_bytes
 
 
 def layer_bytes(config: TrainingConfig) -> LayerBytes:
-    """The bytes of a layer: of the usual kind, or where a pattern says what layers are, of all of them in the mean.
+    """The bytes of a layer: of the usual kind, or where kinds differ in what they keep, of all layers in the mean.
 
     Of what exists only in a layer's backward pass the layer with most counts.
     """
     model = config.model
-    if not model.layer_pattern:
+    if not model.layer_pattern and not config.parallel.attention_kernels:
         return _kind_bytes(config, model.usual_kind)
     of_kinds = [_kind_bytes(config, kind) for kind in model.layer_kinds]
     numbers = model.kind_of_layers or (0,)
-    kept, deferred = (
-        sum([getattr(of_kinds[number], name) for number in numbers]) / len(numbers) for name in ("kept", "deferred")
+    kept, deferred, moved = (
+        sum([getattr(of_kinds[number], name) for number in numbers]) / len(numbers)
+        for name in ("kept", "deferred", "moved")
     )
     intermediate, working = (max(getattr(each, name) for each in of_kinds) for name in ("intermediate", "working"))
-    return LayerBytes(layer_input_bytes(config), intermediate, round(kept), deferred, working)
+    return LayerBytes(layer_input_bytes(config), intermediate, round(kept), deferred, working, round(moved))
 
 
 def _kind_bytes(config: TrainingConfig, kind: LayerKind) -> LayerBytes:
@@ -103,8 +122,9 @@ def _kind_bytes(config: TrainingConfig, kind: LayerKind) -> LayerBytes:
     in_mlp, in_attention, kept = gradients, exchanged_bytes(config) + of_mixer, intermediate
     if kind.mlp:
         in_attention -= (5 if config.model.dropout else 4) * between // 2 + gradients
-    if parallel.recomputed_modules:
-        left = recomputed(layer, parallel.recomputed_modules)
+    modules = config.recomputed_modules(kind)
+    if modules:
+        left = recomputed(layer, modules)
         again = [before.kept_bytes - after.kept_bytes for before, after in zip(layer.parts, left.parts, strict=True)]
         of_mlp = sum([size for size, part in zip(again, layer.parts, strict=True) if part.name.startswith("mlp")])
         kept, in_mlp, in_attention = left.kept_bytes, in_mlp + of_mlp, in_attention + sum(again)
@@ -113,8 +133,10 @@ def _kind_bytes(config: TrainingConfig, kind: LayerKind) -> LayerBytes:
         working += 2 * parallel.sequence_shards * between
     if parallel.recompute == "full":
         working += parallel.checkpoint_layers * intermediate
-    kept = between if parallel.recompute == "full" else kept
-    return LayerBytes(between, intermediate, kept, sum([part.deferred for part in layer.parts]), working)
+    kept, moved = between if parallel.recompute == "full" else kept, moved_bytes(parallel, layer, modules)
+    return LayerBytes(
+        between, intermediate, kept, sum([part.deferred for part in layer.parts]), working + 2 * moved, moved
+    )
 
 
 def exchanged_bytes(config: TrainingConfig) -> int:
@@ -141,7 +163,8 @@ def stash_bytes(config: TrainingConfig, cluster: Cluster, layers: int, layer: La
     """
     parallel = config.parallel
     if parallel.recompute != "full":
-        return round(layers * layer.kept / cluster.allocator_efficiency)
+        moved = min(parallel.offload_layers or layers, layers) * layer.moved
+        return round((layers * layer.kept - moved) / cluster.allocator_efficiency)
     kept = layer.kept // (parallel.t if parallel.distribute_checkpointed_activations else 1)
     return -(-layers // parallel.checkpoint_layers) * kept
 
@@ -233,13 +256,11 @@ def rank_memory(
     own = updated(config, parameters, of_experts)
     buffers = MESSAGES_AT_ONCE[definition(parallel.schedule).exchanges]
     sharded = parallel.data_parallel == "zero3"
-    weight, gradient, optimizer = state_bytes(cluster.element_bytes, software)
-    if sharded:  # 16 bytes, whether a narrow weight is beside the wide one (and its gradient so) or made of it
-        weight, gradient, optimizer = (4, 4, 8) if software.fsdp else (WEIGHT_BYTES, GRADIENT_BYTES, OPTIMIZER_BYTES)
+    weight, gradient, optimizer = state_bytes(cluster.element_bytes, software, sharded)
     states = {
         "weights": round(weight * (own if sharded else parameters)) + gathered_bytes(config, cluster, software),
         "gradients": round(gradient * (own if sharded or parallel.data_parallel == "zero2" else parameters)),
-        "optimizer": round(optimizer * own),
+        "optimizer": 0 if "optimizer" in parallel.offload else round(optimizer * own),
     }
     stashed = stash * stash_bytes(config, cluster, layers, layer)
     if deferred:

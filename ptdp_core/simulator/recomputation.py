@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ptdp_core.config import ParallelConfig, TrainingConfig
+from ptdp_core.config import TrainingConfig
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.peak_memory import peak_memory
 
@@ -13,7 +13,7 @@ def least_recomputation(config: TrainingConfig, model: CostModel) -> tuple[Train
     If nothing fits, whole layers are recomputed. Unless `recompute` is 'auto', nothing is tried.
     """
     peaks: dict[str, int] = {}
-    for recompute in _choices(config.parallel):
+    for recompute in _choices(config):
         config = replace(config, parallel=replace(config.parallel, recompute=recompute))
         peaks[recompute] = peak_memory(config, model)
         if peaks[recompute] <= model.cluster.usable_memory:
@@ -21,10 +21,12 @@ def least_recomputation(config: TrainingConfig, model: CostModel) -> tuple[Train
     return config, peaks
 
 
-def _choices(parallel: ParallelConfig) -> tuple[str, ...]:
+def _choices(config: TrainingConfig) -> tuple[str, ...]:
     """What 'auto' may be, the fastest first; selective recomputation has no effect where no scores are written."""
+    parallel = config.parallel
     if parallel.recompute != "auto":
         return ()
     if parallel.distribute_checkpointed_activations:
         return ("full",)
-    return ("none", "selective", "full") if parallel.writes_scores else ("none", "full")
+    choices = ("none", "selective", "full") if config.writes_scores() else ("none", "full")
+    return choices[:-1] if parallel.offloaded_modules else choices

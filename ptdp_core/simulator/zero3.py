@@ -25,11 +25,11 @@ def sharded_stages(config: TrainingConfig, model: CostModel) -> Stages:
     stages, parallel, software = model.stages(config), config.parallel, model.software
     if not software.fsdp:
         config.check_zero3_alone()
-        (stage,) = stages
-        busy = parallel.m * (stage.forward + stage.backward - stage.fetch)
+        (only,) = stages
+        busy = parallel.m * (only.forward + only.backward - only.fetch)
         wire = communication_bytes(config, model, model.rank_sizes(config)[0]) / model.cluster.zero3_bandwidth
         exposed = max(wire, busy * model.cluster.zero3_interference) - busy
-        return Stages((replace(stage, sharding_backward=exposed / parallel.m),))
+        return Stages((replace(only, sharding_backward=exposed / parallel.m),))
     kinds = layers_by_kind(
         stage_layers(config.model.all_layers, parallel.p * parallel.v, parallel.pipeline_layout), config.model
     )

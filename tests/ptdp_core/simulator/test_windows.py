@@ -127,3 +127,43 @@ def test_what_is_no_window_gets_one_line(change: dict[str, object], message: str
 def test_what_is_only_simulated_is_not_trained(change: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         check(Settings(replace(FULL, **change), ParallelConfig(B=1)))  # type: ignore[arg-type]
+
+
+def test_a_kind_of_attention_without_a_fused_kernel_is_built_of_operators() -> None:
+    """In layers with the window alone, or in all of a model with sinks; other models do not notice."""
+    pattern = replace(WINDOWED, window_layers="wf")
+    windows = configured(pattern, attention_kernels="windows=none")
+    for kind in pattern.layer_kinds:
+        how = "operators" if kind.window else "sdpa"
+        assert layer_of(windows, kind) == layer_of(configured(pattern, attention=how), kind)
+        assert windows.writes_scores(kind) is (kind.window > 0)
+    sinks = configured(replace(pattern, sinks=True), attention_kernels="sinks=none,windows=flash_attention_2")
+    operators = replace(sinks, parallel=replace(sinks.parallel, attention="operators"))
+    times = [simulate(config, H100) for config in (sinks, operators)]
+    assert times[0].iteration_time == times[1].iteration_time > simulate(configured(pattern), H100).iteration_time
+    assert times[0].peak_memory == times[1].peak_memory
+    again = replace(sinks, parallel=replace(sinks.parallel, recompute="selective"))
+    assert again.recomputed_modules() == ("core_attn",)
+    assert not replace(again, model=FULL).recomputed_modules()
+    assert simulate(replace(sinks, model=FULL), H100).phase_times == simulate(configured(FULL), H100).phase_times
+
+
+@pytest.mark.parametrize("kernel", ["flash_attention_1", "flash_attention_2"])
+def test_an_earlier_kernel_takes_as_much_longer_as_the_cluster_says(kernel: str) -> None:
+    usual, earlier = (configured(WINDOWED, attention_kernels=each) for each in ("", f"windows={kernel}"))
+    costs = CostModel(replace(H100, host_per_call=0.0))
+    for name in ("forward", "backward"):
+        before, after = getattr(layer_of(usual), name), getattr(layer_of(earlier), name)
+        ((fast,), (slow,)) = ([costs.kernels.attention(*each) for each in of.attention] for of in (before, after))
+        assert slow == pytest.approx(fast / getattr(H100, kernel))
+        assert before._replace(attention=()) == after._replace(attention=())
+
+
+def test_an_unknown_kernel_gets_one_line_and_a_ring_needs_a_fused_one() -> None:
+    for wrong in ("sinks", "sinks=fused", "norms=none", "windows=none,,x"):
+        with pytest.raises(
+            ConfigurationError, match="; needs windows or sinks = none or flash_attention_1 or flash_at"
+        ):
+            configured(WINDOWED, attention_kernels=wrong)
+    with pytest.raises(ConfigurationError, match="context_exchange='ring' with attention_kernels='windows=none', att"):
+        configured(WINDOWED, attention_kernels="windows=none", c=2, context_exchange="ring")

@@ -67,7 +67,14 @@ def test_every_field_of_a_configuration_is_offered_and_texts_with_their_choices(
     defined = [field.name for part in (ModelConfig, ParallelConfig) for field in dataclasses.fields(part)]
     assert sorted(fields) == sorted(defined)
     texts = {name for name, field in fields.items() if isinstance(field["default"], str) and not field["choices"]}
-    assert texts == {"pipeline_layout", "window_layers", "layer_pattern", "recompute_modules"}  # texts of one's own
+    assert texts == {
+        "pipeline_layout",
+        "window_layers",
+        "layer_pattern",
+        "recompute_modules",
+        "offload",
+        "attention_kernels",
+    }  # one's own
     for name, field in fields.items():
         for choice in field["choices"] or ():
             changed = FIGURE_12 | {"d": 1, name: choice} | ({"p": 1, "t": 1, "d": 96} if choice == "zero3" else {})

@@ -1,0 +1,124 @@
+"""Offloading to the host's memory: bytes that leave the GPU, what hides the copies, one line for what cannot be."""
+
+from dataclasses import replace
+
+import pytest
+
+from ptdp_core.config import OFFLOADED, ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.engine.settings import Settings, check
+from ptdp_core.errors import ConfigurationError
+from ptdp_core.layers.techniques import READ
+from ptdp_core.simulator import load_cluster, simulate
+from ptdp_core.simulator.costs import CostModel
+from ptdp_core.simulator.memory import layer_bytes
+from ptdp_core.simulator.peak_memory import peak_memory
+from tests.ptdp_core.simulator.test_recompute_modules import LATENT, LLAMA, MIXTURE, H, S
+
+H100 = load_cluster("h100")
+
+
+def configured(offload: str = "", model: ModelConfig = LLAMA, **parallel: object) -> TrainingConfig:
+    chosen = {"B": 8, "attention": "sdpa", "recompute": "none", "offload": offload} | parallel
+    return TrainingConfig(model, ParallelConfig(**chosen))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("model", "modules", "elements"),
+    [
+        (LLAMA, "attn_norm", H),
+        (LLAMA, "qkv_linear", H),
+        (LLAMA, "core_attn", H + 2 * 8 * 128 + 2 * 16),  # queries, keys and values, and fp32 sums of exponentials
+        (LLAMA, "attn_proj", H),
+        (LLAMA, "attn_norm,mlp_norm", 2 * H),
+        (MIXTURE, "expert_fc1", 2 * H),
+        (MIXTURE, "moe_act", 2 * 2 * 1024),
+        (LATENT, "core_attn", LATENT.qkv_width + 2 * 16),
+    ],
+)
+def test_what_a_module_reads_leaves_the_gpu(model: ModelConfig, modules: str, elements: int) -> None:
+    before, after = layer_bytes(configured(model=model)), layer_bytes(configured(modules, model))
+    assert after.moved == 2 * S * elements
+    assert without_moved(after) == before
+    twice = layer_bytes(configured(f"{modules},{modules}", model))
+    assert twice == after
+
+
+def without_moved(layer):
+    """The layer's bytes without its moved ones: two layers' are on the GPU while a backward pass goes through it."""
+    return layer._replace(moved=0, working=layer.working - 2 * layer.moved)
+
+
+def test_whole_layers_leave_nothing_and_what_is_recomputed_need_not_move() -> None:
+    for modules in ({}, {"recompute": "selective", "recompute_modules": "mlp,layernorm"}):
+        layer = layer_bytes(configured("layers", MIXTURE if not modules else LLAMA, **modules))
+        assert layer.moved == layer.kept > 0
+    assert set(READ) == set(OFFLOADED) - {"optimizer"}
+
+
+@pytest.mark.parametrize(("offload", "layers"), [("layers", 0), ("layers", 1), ("core_attn,mlp_norm", 2)])
+def test_a_pass_waits_for_what_its_copies_take_longer(offload: str, layers: int) -> None:
+    config = configured(offload, MIXTURE, offload_layers=layers)
+    (none,) = CostModel(H100).stages(configured(model=MIXTURE))
+    (fast,) = CostModel(replace(H100, host_bandwidth=1e15)).stages(config)
+    assert replace(fast, moved=0.0) == none
+    bandwidth = 1e6
+    (slow,) = CostModel(replace(H100, host_bandwidth=bandwidth)).stages(config)
+    copies = (layers or 4) * layer_bytes(config).moved / bandwidth
+    assert slow.layers_forward == pytest.approx(copies)
+    assert slow.layers_backward == pytest.approx(copies)
+    again = replace(config, parallel=replace(config.parallel, recompute="selective", recompute_modules="moe"))
+    (slow,) = CostModel(replace(H100, host_bandwidth=bandwidth)).stages(again)
+    assert slow.recompute > 0
+    assert slow.recompute + slow.layers_backward == pytest.approx((layers or 4) * layer_bytes(again).moved / bandwidth)
+
+
+def test_memory_and_time_of_a_pipeline() -> None:
+    kept, moved = (simulate(configured(offload, p=2, d=2), H100) for offload in ("", "layers"))
+    assert moved.iteration_time >= kept.iteration_time
+    assert moved.memory_bytes["stashed_activations"] == 0 < kept.memory_bytes["stashed_activations"]
+    half = simulate(configured("layers", p=2, d=2, offload_layers=1), H100)
+    assert half.memory_bytes["stashed_activations"] == pytest.approx(kept.memory_bytes["stashed_activations"] / 2)
+    assert peak_memory(moved.config, CostModel(H100)) == moved.peak_memory < half.peak_memory < kept.peak_memory
+    faster = simulate(moved.config, load_cluster("gb200"))
+    assert faster.iteration_time < moved.iteration_time
+
+
+@pytest.mark.parametrize("how", [{"p": 2}, {"d": 4, "sharded_optimizer": True}, {"d": 4, "data_parallel": "zero3"}])
+def test_the_optimizer_s_states_come_and_go_during_its_step(how: dict[str, object]) -> None:
+    here, there = (simulate(configured(offload, **how), H100) for offload in ("", "optimizer"))
+    states = here.memory_bytes["optimizer"]
+    assert there.memory_bytes == here.memory_bytes | {"optimizer": 0}
+    assert there.phase_times["optimizer"] == pytest.approx(states / H100.host_bandwidth, rel=0.01)
+    quick = simulate(there.config, replace(H100, host_bandwidth=1e15))
+    assert quick.phase_times == here.phase_times
+
+
+def test_auto_recomputes_no_whole_layers_that_are_offloaded() -> None:
+    config = configured("layers", recompute="auto")
+    assert simulate(config, replace(H100, memory_bytes=6e9)).config.parallel.recompute == "none"
+
+
+@pytest.mark.parametrize(
+    ("model", "parallel", "message"),
+    [
+        (LLAMA, {"offload": "attention"}, "offload='attention' with 'attention'; needs some of layers, attn_norm,"),
+        (LLAMA, {"offload": "layers,"}, "offload='layers,' with ''; needs some of"),
+        (LLAMA, {"offload": "moe_act"}, "offload='moe_act' with 'moe_act' of a model with experts=0; needs a module"),
+        (LLAMA, {"offload": "layers", "recompute": "full"}, "offload='layers' with recompute='full', by which layers"),
+        (LLAMA, {"offload_layers": 2}, "offload_layers=2 with offload=''; needs what they keep; try offload='layers'"),
+        (LLAMA, {"offload": "layers", "offload_layers": 5}, "offload_layers=5 with 4 layers in a model chunk; needs"),
+    ],
+)
+def test_what_cannot_be_offloaded_gets_one_line(model: ModelConfig, parallel: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigurationError) as error:
+        configured(model=model, **parallel)  # type: ignore[arg-type]
+    assert str(error.value).startswith(message)
+    assert "\n" not in str(error.value)
+
+
+def test_a_cluster_without_a_link_and_the_engine_refuse_in_a_line() -> None:
+    for offload in ("layers", "optimizer"):
+        with pytest.raises(ConfigurationError, match="on selene, whose file has no host_bandwidth; needs a link to"):
+            simulate(configured(offload), load_cluster("selene"))
+    with pytest.raises(ConfigurationError, match="offload=layers is simulated only; needs '' to train; try offload=''"):
+        check(Settings(LLAMA, configured("layers").parallel))
