@@ -63,8 +63,11 @@ def least_time(config: TrainingConfig, model: CostModel) -> float:
     reduction = model.data_parallel(config, parameters, last_backward, of_experts)
     if len(ends) == 2:
         reduction += model.embedding_reduction(config)
-    held = [(config, sizes[rank].parameters, sizes[rank].experts) for rank in ends]
-    step = max(model.optimizer(*each) + model.weight_gather(*each) for each in held)
+    held = {rank: (config, sizes[rank].parameters, sizes[rank].experts) for rank in ends}
+    step = max(
+        model.optimizer(*each) + model.weight_gather(*each, model.first_forward(config, stages, rank))
+        for rank, each in held.items()
+    )
     flush = model.least_flushes[same]
     return (flush + reduction + step + model.cluster.iteration_host_time) * (1 - _ROUNDING)
 

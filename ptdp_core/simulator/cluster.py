@@ -89,6 +89,8 @@ class Cluster:
     # What a GPU waits for each kernel of a local expert: the host launches them one by one, once it has read how many
     # tokens there are.
     expert_launch_time: float = 0.0
+    # Multiprocessors that exchanges of experts have while another microbatch computes on the others.
+    exchange_multiprocessors: float = 0.0
     # The bytes of a row of the inner dimension with which large products reach half of `gemm_plateau`, as kernels begin
     # and end each tile apart from the next.
     gemm_half_depth: float = 0.0

@@ -56,6 +56,9 @@ GRADIENT_COPY_BYTES = 12
 # a B200, with an fp32 sum and without (MooreThreads/SimuMax, configs/system/b200_bf16_ceperm.json).
 EXPOSED_ACCUMULATION = 0.56
 
+# Parameters of a bucket of gradients or weights, at least and for each replica (Megatron-Core, ddp_config.bucket_size).
+LEAST_BUCKET, BUCKET_FOR_EACH_REPLICA = 40e6, 1e6
+
 T = TypeVar("T")
 
 
@@ -65,7 +68,8 @@ class StageTimes:
 
     `weight_gradient` is the part of the backward pass that a split backward pass does later: the GEMMs for the weights'
     gradients, and the accumulation of these. `exchange` is the part of `layers_forward`, and of `layers_backward`, in
-    which tokens go to their experts and back; `recomputed_exchange` that of `recompute`.
+    which tokens go to their experts and back; `recomputed_exchange` that of `recompute`. `overlapped_exchange` is what
+    another microbatch hides of both passes' exchange, and they do not have.
     `sharding_forward` and `sharding_backward` are what ZeRO-3 adds, which gathers weights and reduces gradients.
     `moved` are the bytes that wait in the host's memory between the passes.
     """
@@ -79,6 +83,7 @@ class StageTimes:
     weight_gradient: float = 0.0
     exchange: float = 0.0
     recomputed_exchange: float = 0.0
+    overlapped_exchange: float = 0.0
     sharding_forward: float = 0.0
     sharding_backward: float = 0.0
     moved: float = 0.0
@@ -99,19 +104,20 @@ class StageTimes:
         return self.backward - self.weight_gradient
 
 
-def hidden_in_pair(forward: StageTimes, backward: StageTimes) -> tuple[float, float]:
+def hidden_in_pair(forward: StageTimes, backward: StageTimes, taken: float = 0.0) -> tuple[float, float]:
     """Seconds of the all-to-alls of an F, and of those of a B, that a fused pair of the two hides.
 
     The passes take turns (DeepSeek-V3, arXiv:2412.19437, Section 3.2.1): while one exchanges, the other computes up to
     its own next exchange. So each hides as much as the other computes between as many exchanges as both have, x seconds
-    of them: min(x, C x/X), where the other computes C seconds in all and exchanges X.
+    of them: min(x, C x/X), where the other computes C seconds in all and exchanges X. Where exchanging has the share
+    `taken` of the multiprocessors, x seconds of it cost the other x times that share, and hide so much less.
     """
     exchanges = forward.exchange, backward.exchange + backward.recomputed_exchange
     together = min(exchanges)
     if not together:
         return 0.0, 0.0
     of_forward, of_backward = (
-        min(together, (whole - own) * together / own)
+        min(together * (1 - taken), (whole - own) * together / own)
         for whole, own in ((backward.backward, exchanges[1]), (forward.forward, exchanges[0]))
     )
     return of_forward, of_backward
@@ -300,7 +306,7 @@ class CostModel:
 
     def stages(self, config: TrainingConfig) -> Stages:
         """The times of the p*v stages, in model order; cached for configurations with the same passes."""
-        passes = fields_but(config, NOT_IN_PASSES)
+        passes = (*fields_but(config, NOT_IN_PASSES), self._paired(config))
         if passes not in self._stages:
             self._stages[passes] = Stages(self._stage_times(config))
         return self._stages[passes]
@@ -333,7 +339,7 @@ class CostModel:
         layers, embedding, logits = self._parts[parts]
         held = stage_layers(model.all_layers, parallel.p * parallel.v, parallel.pipeline_layout)
         kinds = layers_by_kind(held, model)
-        by_kind = {counts: self._stage(config, layers, counts) for counts in set(kinds)}
+        by_kind = {counts: self._overlapped(config, self._stage(config, layers, counts)) for counts in set(kinds)}
         stages = [by_kind[kind] for kind in kinds]
         for stage, end in ((0, embedding), (-1, logits)):
             before = stages[stage]
@@ -383,6 +389,37 @@ class CostModel:
             stage,
             layers_forward=max(stage.layers_forward, copies),
             layers_backward=max(stage.layers_backward, copies - stage.recompute),
+        )
+
+    def _paired(self, config: TrainingConfig) -> float:
+        """The share of passes of which another microbatch's exchange hides: those after the warm-up, by 1F1B's count.
+
+        As in Megatron-Core, a forward pass runs beside the backward pass of the microbatch before it. A pipeline rank
+        begins with (p-1)/2 forward passes on average and one more, with v > 1 chunks p-1 + (v-1)p and one more. 0
+        without `overlapped_exchange`; fused pairs of a schedule are the schedule's.
+        """
+        parallel = config.parallel
+        if not self.software.overlapped_exchange or parallel.e == 1 or definition(parallel.schedule).fuses:
+            return 0.0
+        p, v = parallel.p, parallel.v
+        first = 1 + ((p - 1) / 2 if v == 1 else p - 1 + (v - 1) * p)
+        return max(0.0, 1 - first / (parallel.m * v))
+
+    def _overlapped(self, config: TrainingConfig, stage: StageTimes) -> StageTimes:
+        """A stage's times less what hides of its exchange under the passes of another microbatch.
+
+        What recomputation repeats of it is waited for: it runs before the backward pass that could hide it.
+        """
+        if not (share := self._paired(config)):
+            return stage
+        taken = self.cluster.exchange_multiprocessors / self.cluster.multiprocessors
+        alone = replace(stage, fetch=0.0, recompute=0.0, recomputed_exchange=0.0)
+        of_forward, of_backward = (share * hidden for hidden in hidden_in_pair(alone, alone, taken))
+        return replace(
+            stage,
+            layers_forward=stage.layers_forward - of_forward,
+            layers_backward=stage.layers_backward - of_backward,
+            overlapped_exchange=of_forward + of_backward,
         )
 
     def _accumulated(self, config: TrainingConfig, work: Work, elements: int, tensors: int) -> Work:
@@ -452,12 +489,11 @@ class CostModel:
     def expert_exchange(self, config: TrainingConfig) -> float:
         """Seconds of the all-to-alls of a layer's pass, dispatch and combine, on the busiest expert-parallel rank.
 
-        Nothing else is computed meanwhile. With `deduplicated_dispatch` a token goes once to each rank and once to each
-        node (so do DeepSeek's DeepEP and NVIDIA's HybridEP), with `overlapped_exchange` all of it hides, as it is
-        shorter than what another microbatch computes.
+        With `deduplicated_dispatch` a token goes once to each rank and once to each node (so do DeepSeek's DeepEP and
+        NVIDIA's HybridEP). What of it hides is `_overlapped`'s to say.
         """
         parallel, model = config.parallel, config.model
-        if parallel.e == 1 or self.software.overlapped_exchange:
+        if parallel.e == 1:
             return 0.0
         group = expert_group(parallel.e, parallel.expert_tensor_ranks, self.cluster.gpus_per_node)
         size = self.cluster.element_bytes * LayerRun.of(parallel).load
@@ -556,6 +592,10 @@ class CostModel:
             return 0.0
         return fsum(stages[stage].backward for stage in config.parallel.placement.stages[rank])
 
+    def first_forward(self, config: TrainingConfig, stages: Sequence[StageTimes], rank: int) -> float:
+        """Seconds of a rank's first forward pass through each of its stages."""
+        return fsum(stages[stage].forward for stage in config.parallel.placement.stages[rank])
+
     def _reduced(self, config: TrainingConfig, parameters: float, of_experts: float, element_bytes: int) -> float:
         """Seconds to all-reduce a GPU's gradients over its d*c replicas, and those of experts over theirs."""
         parallel, node = config.parallel, self.cluster.gpus_per_node
@@ -587,7 +627,7 @@ class CostModel:
             reduce /= 2
         copies = self.gradient_copies(config, parameters)
         if parallel.data_parallel == "local":
-            return reduce + copies
+            return (self._beside(config, reduce, parameters, last_backward) if self._buckets else reduce) + copies
         times = parallel.m if parallel.data_parallel == "zero2" else 1
         return times * max(0.0, reduce - last_backward) + copies
 
@@ -602,6 +642,22 @@ class CostModel:
             group = data_group(apart * shards, copies, node)
             seconds += self.network.gradient_all_reduce(group, self.gradient_bytes * held / shards) if held else 0.0
         return seconds
+
+    @property
+    def _buckets(self) -> bool:
+        return self.software.overlapped_data_parallel
+
+    def _beside(self, config: TrainingConfig, seconds: float, parameters: float, computation: float) -> float:
+        """What a collective over a GPU's parameters adds to a computation beside it, bucket by bucket.
+
+        Nothing hides the bucket that is ready last, or needed first; the others hide under the computation, which
+        they slow down by their share of the multiprocessors.
+        """
+        taken = self.cluster.exchange_multiprocessors / self.cluster.multiprocessors
+        bucket = max(LEAST_BUCKET, BUCKET_FOR_EACH_REPLICA * config.parallel.weight_replicas)
+        alone = seconds * min(1.0, bucket / parameters)
+        hidden = min(seconds - alone, computation)
+        return seconds - hidden * (1 - taken)
 
     def gradient_copies(self, config: TrainingConfig, parameters: float) -> float:
         """Seconds to flatten a GPU's gradients into the all-reduce's buffer and back."""
@@ -625,11 +681,17 @@ class CostModel:
         group = tensor_group(config.parallel.t, self.cluster.gpus_per_node)
         return self.network.all_reduce(group, self.gradient_bytes * elements)
 
-    def weight_gather(self, config: TrainingConfig, parameters: float, of_experts: float = 0.0) -> float:
-        """Seconds to gather the weights that other replicas updated, with a sharded optimizer: half an all-reduce."""
+    def weight_gather(
+        self, config: TrainingConfig, parameters: float, of_experts: float = 0.0, first_forward: float = 0.0
+    ) -> float:
+        """Seconds to gather the weights that other replicas updated, with a sharded optimizer: half an all-reduce.
+
+        With `overlapped_data_parallel` only what the next iteration's first forward pass does not hide.
+        """
         if not config.parallel.sharded_optimizer or not _has_replicas(config):
             return 0.0
-        return self._reduced(config, parameters, of_experts, self.cluster.element_bytes) / 2
+        gather = self._reduced(config, parameters, of_experts, self.cluster.element_bytes) / 2
+        return self._beside(config, gather, parameters, first_forward) if self._buckets else gather
 
     def optimizer(self, config: TrainingConfig, parameters: float, of_experts: float = 0.0) -> float:
         """Seconds of the Adam step over the parameters that a GPU updates (`memory.updated`).

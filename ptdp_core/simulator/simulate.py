@@ -110,7 +110,8 @@ def _after_the_flush(
         if rank in ends:
             reduction += embedding
         held = config, parameters, of_experts
-        times.append((reduction, model.optimizer(*held), model.weight_gather(*held)))
+        gather = model.weight_gather(*held, model.first_forward(config, stages, rank))
+        times.append((reduction, model.optimizer(*held), gather))
     reductions, steps, gathers = ([times[kind][part] for kind in kinds.of] for part in range(3))
     return reductions, steps, gathers
 

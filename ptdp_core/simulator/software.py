@@ -26,7 +26,9 @@ class Software:
     - `backward_post`: in the backward pass FSDP gathers a layer only when the one before it has computed its gradients
     - `deduplicated_dispatch`: a token goes once to each rank that has some of its experts, and once to each node
       (DeepEP, HybridEP), where an all-to-all sends a row for each expert
-    - `overlapped_exchange`: what experts exchange hides under another microbatch's computation
+    - `overlapped_exchange`: what experts exchange hides under another microbatch's computation, which it slows down
+    - `overlapped_data_parallel`: gradients are reduced bucket by bucket under the last backward pass, and weights of a
+      sharded optimizer gathered under the first forward pass
     - `cuda_graphs`: an iteration's kernels are launched as CUDA graphs, which take no time of the host
     - `blocking_launches`: the host waits for each kernel (CUDA_LAUNCH_BLOCKING=1), so that its own time adds up
     """
@@ -42,6 +44,7 @@ class Software:
     backward_post: bool = False
     deduplicated_dispatch: bool = False
     overlapped_exchange: bool = False
+    overlapped_data_parallel: bool = False
     cuda_graphs: bool = False
     blocking_launches: bool = False
 

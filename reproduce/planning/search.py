@@ -295,17 +295,16 @@ def time_shares(estimate: Estimate, cluster: Cluster) -> dict[str, float]:
     by_kind = [[number * passed * each for each in costs.context_waits(config, kind)] for number, kind in of_kinds]
     *waits, waits_again = map(fsum, zip(*by_kind, strict=True))
     context = fsum(waits)
-    # As long forward as backward.
-    mixed = sum(number for number, kind in zip(numbers, model.layer_kinds, strict=True) if kind.experts)
-    exchange = mixed * passed * costs.expert_exchange(config)
-    exchange_again = exchange if parallel.recompute == "full" else 0.0
+    stages = costs.stages(config)
+    exchange = passed * fsum(2 * stage.exchange - stage.overlapped_exchange for stage in stages)
+    exchange_again = passed * fsum(stage.recomputed_exchange for stage in stages)
     passes = phases["forward"] + phases["backward"] + phases["embedding_and_logits"]
     return {
-        "computation": passes - tensor - context - 2 * exchange,
+        "computation": passes - tensor - context - exchange,
         "recomputation": phases["recompute"] - again - waits_again - exchange_again,
         "tensor-parallel communication": tensor + again,
         "context-parallel communication": context + waits_again,
-        "expert-parallel communication": 2 * exchange + exchange_again,
+        "expert-parallel communication": exchange + exchange_again,
         "pipeline communication": phases["pipeline_communication"],
         "bubble": phases["bubble"],
         "data-parallel communication": phases["data_parallel"],

@@ -6,6 +6,7 @@ import pytest
 
 from ptdp_core.config import TrainingConfig
 from ptdp_core.simulator import load_cluster, simulate
+from ptdp_core.simulator.costs import CostModel
 from reproduce.planning.search import time_shares
 
 MIXTURE: dict[str, object] = {"layers": 32, "hidden": 2048, "heads": 16, "kv_heads": 8, "ffn_hidden": 5632}
@@ -17,13 +18,19 @@ LAYOUTS += [{"p": 2, "d": 4, "e": 4, "recompute": "none"}]
 PASSES = ("forward", "recompute", "backward")
 
 
+@pytest.mark.parametrize("overlapped", [False, True])
 @pytest.mark.parametrize("dense", [0, 5, 31, 32])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_only_layers_with_experts_exchange_tokens(dense: int, layout: dict[str, object]) -> None:
-    cluster = load_cluster("h100")
+def test_only_layers_with_experts_exchange_tokens(
+    dense: int, layout: dict[str, object], overlapped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    h100 = load_cluster("h100")
+    cluster, free = (replace(h100, software=replace(h100.software, overlapped_exchange=overlapped)) for _ in range(2))
     config = TrainingConfig.from_plain(MIXTURE | layout | {"dense_layers": dense})
-    hidden = replace(cluster, software=replace(cluster.software, overlapped_exchange=True))
-    estimate, without = simulate(config, cluster), simulate(config, hidden)
+    estimate = simulate(config, cluster)
+    with monkeypatch.context() as patched:
+        patched.setattr(CostModel, "expert_exchange", lambda self, config: 0.0)
+        without = simulate(config, free)
     saved = sum(estimate.phase_times[name] - without.phase_times[name] for name in PASSES)
     shares = time_shares(estimate, cluster)
     assert shares["expert-parallel communication"] == pytest.approx(saved, rel=1e-6, abs=1e-9)
