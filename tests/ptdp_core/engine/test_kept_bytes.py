@@ -1,13 +1,19 @@
 """The bytes that the engine keeps of a layer for its backward pass, against those of the layer's table, exactly.
 
+Those of one rank, and of one of two whose messages go nowhere, as only sizes matter here.
+
 The table counts Megatron-LM's fused operators. Where the engine's own operators keep other tensors, on a CPU, these are
 named here one by one, so that nothing that either of them keeps goes unnoticed.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
+from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from kernels import select
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
@@ -29,6 +35,8 @@ LLAMA = replace(
     tied_embeddings=False,
     bias=False,
 )
+WIDTH, CHOSEN, EXPERTS = 48, 2, 4  # of an expert, of a token's experts, of all
+MIXTURE = replace(LLAMA, experts=EXPERTS, experts_per_token=CHOSEN, expert_ffn_hidden=WIDTH)
 # What the engine keeps more of a layer of a GPT: mean and deviation of both norms in 16 bits.
 STATISTICS = 2 * 2 * 2 * TOKENS
 # Of dropout between layers the table has a mask of a byte an element, and the reference operators factors in bf16.
@@ -40,11 +48,17 @@ SOFTMAX, CAUSAL, DROPPED = (4 - 2) * SCORES, S * S, (2 - 1) * SCORES
 RMS_NORMS = 2 * ((4 + 4 + 2 - 2 - 2) * N + 4 * TOKENS)
 # Queries and keys both before and after they are turned; silu(gate), which is computed apart.
 TURNED, SILU = 2 * TOKENS * (A + 2) * H // A, 2 * TOKENS * 96
+# The router's input in fp32 in place of 16 bits, its weight in fp32, numbers of the chosen experts and of their rows,
+# both ways (8 bytes each), their weights before and after they are divided by their sum, and in 16 bits.
+ROUTER = (4 - 2) * N + 4 * EXPERTS * H + 8 * 3 * TOKENS * CHOSEN + 4 * TOKENS * (1 + CHOSEN) + 2 * TOKENS * CHOSEN
+# Each chosen expert's result, which the engine weights at the end, and Megatron-Core before the last linear.
+RESULTS, EXPERTS_SILU = 2 * CHOSEN * N, 2 * TOKENS * CHOSEN * WIDTH
 
 
 def kept_bytes(model: ModelConfig, parallel: ParallelConfig, engine: EngineSettings) -> int:
     """The bytes that autograd keeps of a microbatch, those of parameters apart."""
-    trainer = Trainer(Settings(model, parallel, engine), Groups.alone(), select("reference"))
+    groups = Groups.create(parallel) if parallel.n > 1 else Groups.alone()
+    trainer = Trainer(Settings(model, parallel, engine), groups, select("reference"))
     parameters = {parameter.untyped_storage().data_ptr() for parameter in trainer.chunks[0].parameters()}
     kept: dict[int, torch.UntypedStorage] = {}
 
@@ -79,3 +93,33 @@ def test_a_layer_keeps_what_its_table_says(
     engine = EngineSettings(dtype="bf16", dropout=dropout)
     one, two = (kept_bytes(replace(model, layers=layers), parallel, engine) for layers in (1, 2))
     assert two - one == layer_bytes(TrainingConfig(model, parallel)).kept + of_its_own
+
+
+@pytest.fixture
+def one_of_two_ranks() -> Iterator[None]:
+    """A process group of two ranks of which only this one is there: its collectives send nothing."""
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.mark.usefixtures("one_of_two_ranks")
+@pytest.mark.parametrize(
+    ("model", "layout", "of_its_own"),
+    [
+        (GPT, {"t": 2}, STATISTICS - MASKS),
+        (GPT, {"t": 2, "sequence_parallel": True}, (STATISTICS - MASKS) // 2),
+        (LLAMA, {"t": 2}, RMS_NORMS + (TURNED + SILU) // 2),
+        (LLAMA, {"t": 2, "sequence_parallel": True}, (RMS_NORMS + TURNED + SILU) // 2),
+        (MIXTURE, {"d": 2}, RMS_NORMS + TURNED + ROUTER + RESULTS + EXPERTS_SILU),
+        (MIXTURE, {"t": 2}, RMS_NORMS + ROUTER + RESULTS + (TURNED + EXPERTS_SILU) // 2),
+        (MIXTURE, {"d": 2, "recompute": "selective", "recompute_modules": "moe"}, RMS_NORMS + TURNED),
+    ],
+)
+def test_a_rank_of_two_keeps_what_its_table_says(model: ModelConfig, layout: dict[str, Any], of_its_own: int) -> None:
+    chosen = {"b": B, "B": 2 * B, "attention": "sdpa", "recompute": "none"} | layout
+    config = TrainingConfig(model, ParallelConfig(**chosen))
+    one, two = (
+        kept_bytes(replace(model, layers=layers), config.parallel, EngineSettings(dtype="bf16")) for layers in (1, 2)
+    )
+    assert two - one == layer_bytes(config).kept + of_its_own
