@@ -73,6 +73,8 @@ LAYER_LETTERS = {
     "E": ("", "experts"),
     "d": ("attention", "mlp"),
     "e": ("attention", "experts"),
+    "m": ("mamba", "mlp"),
+    "x": ("mamba", "experts"),
 }
 
 
@@ -151,7 +153,8 @@ class ModelConfig:
     )
     layer_pattern: str = described_later(
         "What each layer is, repeated: 'M' state-space (Mamba-2), '*' attention, '-' an MLP, 'E' experts, each alone "
-        "(Nemotron-H); 'd' attention and an MLP, 'e' and experts. Empty: all alike. Simulated only.",
+        "(Nemotron-H); 'd' attention and an MLP, 'e' and experts; 'm', 'x' state-space and these. Empty: all alike. "
+        "Simulated only.",
         "",
         words="Kinds of layers",
     )
@@ -284,7 +287,7 @@ class ModelConfig:
                 f"layer_pattern={pattern!r} with dense_layers={self.dense_layers}; needs one of the two; try "
                 "dense_layers=0"
             )
-        for letters, field, value in (("M", "mamba_heads", 64), ("Ee", "experts", 8)):
+        for letters, field, value in (("Mmx", "mamba_heads", 64), ("Eex", "experts", 8)):
             if set(letters) & set(pattern) and not getattr(self, field):
                 raise ConfigurationError(
                     f"layer_pattern={pattern!r} with {field}=0; needs what its layers are made of; try {field}={value}"
@@ -364,7 +367,7 @@ class ModelConfig:
     def usual_kind(self) -> LayerKind:
         """The kind of the first layer behind the `dense_layers`: with experts, if the model has any."""
         letters = self.layer_pattern
-        return self.layer_kind(min(map(letters.find, set("Ee") & set(letters)), default=self.dense_layers))
+        return self.layer_kind(min(map(letters.find, set("Eex") & set(letters)), default=self.dense_layers))
 
     @cached_property
     def layer_kinds(self) -> tuple[LayerKind, ...]:
@@ -768,7 +771,7 @@ class TrainingConfig:
                 f"t={parallel.t} does not divide kv_heads={model.query_groups}; needs whole key/value heads on every "
                 f"tensor rank; try t={largest_divisor(model.query_groups, parallel.t)}"
             )
-        if "M" in model.layer_pattern and (model.mamba_groups % parallel.t or parallel.c > 1):
+        if set("Mmx") & set(model.layer_pattern) and (model.mamba_groups % parallel.t or parallel.c > 1):
             raise ConfigurationError(
                 f"t={parallel.t}, c={parallel.c} with layer_pattern={model.layer_pattern!r}; needs whole groups of "
                 f"mamba_groups={model.mamba_groups} on every tensor rank, and whole sequences; try c=1, "

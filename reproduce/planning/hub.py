@@ -23,13 +23,37 @@ def _config(
         "intermediate_size": ffn,
         "vocab_size": vocab,
         "tie_word_embeddings": False,
-        **further,
-    }
+    } | further
 
 
 # The configurations on the hub: organisation and name there, and what counts here. `max_position_embeddings` is the
 # length of the sequences that most of the pre-training used, as the models' reports have it.
 QWEN_2 = {"model_type": "qwen2", "max_position_embeddings": 4096, "rope_theta": 1e6}
+QWEN_3: dict[str, Any] = {"model_type": "qwen3", "max_position_embeddings": 4096, "rope_theta": 1e6, "head_dim": 128}
+LLAMA_3_2: dict[str, Any] = {"model_type": "llama", "rope_theta": 5e5, "tie_word_embeddings": True}
+GEMMA_3: dict[str, Any] = {
+    "model_type": "gemma3_text",
+    "head_dim": 128,
+    "sliding_window": 1024,
+    "tie_word_embeddings": True,
+}
+LLAMA_4: dict[str, Any] = {
+    "model_type": "llama4",
+    "head_dim": 128,
+    "rope_theta": 5e5,
+    "intermediate_size_mlp": 16384,
+    "num_experts_per_tok": 1,
+}
+GLM_4_5: dict[str, Any] = {
+    "model_type": "glm4_moe",
+    "head_dim": 128,
+    "max_position_embeddings": 4096,
+    "num_experts_per_tok": 8,
+    "n_shared_experts": 1,
+    "num_nextn_predict_layers": 1,
+    "attention_bias": True,
+    "scoring_func": "sigmoid",
+}
 MIXTRAL = {"model_type": "mixtral", "rope_theta": 1e6, "num_local_experts": 8, "num_experts_per_tok": 2}
 QWEN_3_MOE = {
     "model_type": "qwen3_moe",
@@ -78,6 +102,43 @@ CONFIGS: Mapping[str, dict[str, Any]] = {
     "qwen2.5-7b": _config(28, 3584, 28, 4, 18944, 152064, **QWEN_2),
     "qwen2.5-32b": _config(64, 5120, 40, 8, 27648, 152064, **QWEN_2),
     "qwen2.5-72b": _config(80, 8192, 64, 8, 29568, 152064, **QWEN_2),
+    "qwen3-0.6b": _config(28, 1024, 16, 8, 3072, 151936, **QWEN_3 | {"tie_word_embeddings": True}),
+    "qwen3-1.7b": _config(28, 2048, 16, 8, 6144, 151936, **QWEN_3 | {"tie_word_embeddings": True}),
+    "qwen3-4b": _config(36, 2560, 32, 8, 9728, 151936, **QWEN_3 | {"tie_word_embeddings": True}),
+    "qwen3-8b": _config(36, 4096, 32, 8, 12288, 151936, **QWEN_3),
+    "qwen3-14b": _config(40, 5120, 40, 8, 17408, 151936, **QWEN_3),
+    "qwen3-32b": _config(64, 5120, 64, 8, 25600, 151936, **QWEN_3),
+    "llama-3.2-1b": _config(16, 2048, 32, 8, 8192, 128256, **LLAMA_3_2),
+    "llama-3.2-3b": _config(28, 3072, 24, 8, 8192, 128256, **LLAMA_3_2),
+    "llama-4-scout": _config(48, 5120, 40, 8, 8192, 202048, num_local_experts=16, **LLAMA_4),
+    "llama-4-maverick": _config(
+        *(48, 5120, 40, 8, 8192, 202048), num_local_experts=128, interleave_moe_layer_step=2, **LLAMA_4
+    ),
+    "gemma-3-27b": _config(62, 5376, 32, 16, 21504, 262208, hidden_activation="gelu_pytorch_tanh", **GEMMA_3),
+    "smollm3-3b": _config(36, 2048, 16, 4, 11008, 128256, model_type="smollm3", tie_word_embeddings=True),
+    "phi-4": _config(40, 5120, 40, 10, 17920, 100352, model_type="phi3", max_position_embeddings=4096),
+    "olmoe-1b-7b": _config(
+        *(16, 2048, 16, 16, 1024, 50304),
+        model_type="olmoe",
+        max_position_embeddings=4096,
+        num_experts=64,
+        num_experts_per_tok=8,
+    ),
+    "glm-4.5": _config(
+        *(92, 5120, 96, 8, 12288, 151552),
+        n_routed_experts=160,
+        moe_intermediate_size=1536,
+        first_k_dense_replace=3,
+        use_qk_norm=True,
+        **GLM_4_5,
+    ),
+    "glm-4.5-air": _config(
+        *(46, 4096, 96, 8, 10944, 151552),
+        n_routed_experts=128,
+        moe_intermediate_size=1408,
+        first_k_dense_replace=1,
+        **GLM_4_5,
+    ),
     "qwen3-30b-a3b": _config(48, 2048, 32, 4, 6144, 151936, moe_intermediate_size=768, **QWEN_3_MOE),
     "qwen3-235b-a22b": _config(94, 4096, 64, 4, 12288, 151936, moe_intermediate_size=1536, **QWEN_3_MOE),
     "gpt-oss-120b": _config(
@@ -129,10 +190,13 @@ CONFIGS: Mapping[str, dict[str, Any]] = {
         **LATENT_MOE,
     ),
 }
-SUFFIXES = ("-hf", "-instruct", "-chat", "-base", "-it", "-v0.1", "-v0.3")
+SUFFIXES = ("-hf", "-instruct", "-chat", "-base", "-it", "-pt", "-0924", "-v0.1", "-v0.3")
 OTHER_NAMES = {
     "405b": "llama-3-405b",
     "gpt3-175b": "175b",
+    "deepseek-r1": "deepseek-v3",
+    "llama-4-scout-17b-16e": "llama-4-scout",
+    "llama-4-maverick-17b-128e": "llama-4-maverick",
     "deepseekv3": "deepseek-v3",
     "nemotron-8b": "nemotron-3-8b",
     "nemotron-15b": "nemotron-4-15b",

@@ -74,8 +74,8 @@ def find(name: str) -> hub.Known:
         alike = [other for other in names if _numbers(other) == _numbers(short)]  # another size is another model
         hint = did_you_mean(short, alike)
         raise UsageError(
-            f"unknown model {name!r}{hint}; needs one of {', '.join(names)}, a config.json of the hub, or layers, "
-            "hidden, heads"
+            f"unknown model {name!r}{hint}; needs a name that reproduce simulate --help lists, a config.json of the "
+            "hub, or layers, hidden, heads; try the path of its config.json"
         )
     return hub.Known(short, known[short])
 

@@ -161,7 +161,7 @@ def test_experts_behind_a_latent_exchange_and_compute_that() -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"layer_pattern": "Mx"}, "layer_pattern='Mx' with 'x'; needs letters M, *, -, E, d, e"),
+        ({"layer_pattern": "Mq"}, "layer_pattern='Mq' with 'q'; needs letters M, *, -, E, d, e, m, x"),
         ({"layer_pattern": "M"}, "layer_pattern='M' with mamba_heads=0"),
         ({"layer_pattern": "E"}, "layer_pattern='E' with experts=0"),
         ({"mamba_heads": 12}, "mamba_groups=8 does not divide mamba_heads=12; needs equal groups of heads; try mamba_"),
@@ -173,6 +173,15 @@ def test_what_no_pattern_can_be_is_said_in_one_line(change: dict[str, object], s
         replace(PLAIN, **change)
     assert says in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_a_state_space_layer_with_an_mlp_is_both_alone_one_after_the_other() -> None:
+    together, apart = replace(HYBRID, layers=2, layer_pattern="md"), replace(HYBRID, layers=4, layer_pattern="M-*-")
+    assert formulas.parameters(together) == formulas.parameters(apart)
+    one, other = (simulate(configured(model), H100) for model in (together, apart))
+    assert one.iteration_time == pytest.approx(other.iteration_time, rel=0.02)
+    with pytest.raises(ConfigurationError, match="layer_pattern='x' with experts=0"):
+        replace(HYBRID, layer_pattern="x")
 
 
 @pytest.mark.parametrize("layout", [{"t": 16}, {"c": 2}])

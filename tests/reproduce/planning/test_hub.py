@@ -1,6 +1,7 @@
 """Models by the names that people have: their sizes, and a sentence for what of them is not modelled."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -110,8 +111,8 @@ SLIDING = {"layer_types": ["sliding_attention", "full_attention"] * 4, "sliding_
         ({"final_logit_softcapping": 30.0}, "final_logit_softcapping=30.0 (not known here, left out)"),
         ({"vision_config": {"depth": 32}}, "vision_config={'depth': 32} (not known here, left out)"),
         ({"partial_rotary_factor": 0.5}, "partial_rotary_factor=0.5"),
-        (QWEN_3 | {"decoder_sparse_step": 2}, "decoder_sparse_step=2"),
-        (QWEN_3 | {"mlp_only_layers": [3]}, "mlp_only_layers=[3]"),
+        ({"v_head_dim": 96, "kv_lora_rank": 64, "qk_nope_head_dim": 64, "qk_rope_head_dim": 32}, "v_head_dim=96"),
+        ({"intermediate_size": [2048, 4096] * 4}, "intermediate_size of 2048 to 4096, by layer (taken as their mean"),
     ],
     ids=lambda value: ",".join(value) if isinstance(value, dict) else "",
 )
@@ -120,6 +121,50 @@ def test_whatever_a_config_json_has_and_the_model_has_not_is_named(keys, named, 
     point = {"model": str(tmp_path), "seq": 32768, "t": 2, "d": 4, "B": 4, "attention": "sdpa"}
     assert find(str(tmp_path)).model.layers == 8
     assert named in evaluate(point, 1, "h100")["reason"]
+
+
+PUBLISHED = json.loads(Path(__file__).with_name("configs.json").read_text())
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_published_config_json_is_the_nearest_model_with_all_that_it_lacks(name, tmp_path) -> None:
+    entry, path = PUBLISHED[name], tmp_path / "config.json"
+    path.write_text(json.dumps(entry["config"]))
+    found = find(str(path))
+    assert parameters(found.model) / 1e9 == pytest.approx(
+        entry["billions"], rel=0.07 if "mamba" in str(entry) else 0.025
+    )
+    if "of_a_token" in entry:
+        assert active_parameters(found.model) / 1e9 == pytest.approx(entry["of_a_token"], rel=0.06)
+    assert entry.get("says", "") in found.unmodelled()
+
+
+@pytest.mark.parametrize(
+    ("keys", "dense", "pattern"),
+    [
+        ({"decoder_sparse_step": 2}, 0, "de"),
+        ({"mlp_only_layers": [3]}, 0, "eeede"),
+        ({"mlp_only_layers": [0, 1]}, 2, ""),
+        ({"model_type": "deepseek_v2", "moe_layer_freq": 2}, 0, "ed"),
+        ({"model_type": "x", "mlp_layer_types": ["dense"] * 2 + ["sparse"] * 6}, 2, ""),
+        ({"model_type": "jamba", "expert_layer_period": 4, "expert_layer_offset": 1}, 0, "dedd"),
+        ({"model_type": "step3", "moe_layers_enum": "4,5,6,7"}, 4, ""),
+    ],
+)
+def test_layers_with_experts_are_those_of_the_configuration(keys, dense, pattern, tmp_path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA | QWEN_3 | keys))
+    model = find(str(path)).model
+    assert (model.dense_layers, model.layer_pattern) == (dense, pattern)
+
+
+def test_a_model_that_is_mostly_unknown_is_refused_with_its_share(tmp_path, capsys) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA | {"hidden_size_per_layer_input": 256, "vocab_size_per_layer_input": 262144}))
+    assert main(["plan", "--model", str(path), "--gpus", "8", "--batch", "64"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "model_type='llama': 76% of it is unknown here, embeddings of each layer (left out, +76.1%" in line
+    assert "needs at most 33%" in line
 
 
 def test_what_has_no_effect_is_not_named(tmp_path) -> None:
@@ -224,11 +269,14 @@ def test_a_config_json_is_a_model(tmp_path, capsys) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{}", "model_type=None is unknown; needs one of gpt2, llama"),
-        ('{"model_type": "llama"}', "'num_attention_heads' is missing"),
+        ("{}", "'num_hidden_layers' is missing"),
+        ('{"model_type": "llama", "num_hidden_layers": 2}', "'num_attention_heads' is missing"),
         ("[1]", "is no JSON object"),
         ("{", "is no JSON object"),
-        ('{"model_type": "mamba"}', "model_type='mamba' is unknown"),
+        (
+            json.dumps({**LLAMA, "block_configs": [{}] * 8}),
+            "38% of it is unknown here, block_configs, by layer",
+        ),
     ],
 )
 def test_a_config_json_that_is_none_is_one_line(text, message, tmp_path, capsys) -> None:

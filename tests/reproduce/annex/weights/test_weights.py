@@ -155,7 +155,7 @@ def test_options_of_the_other_direction_are_errors(
     ("file", "change", "message"),
     [
         ("config.json", {"num_hidden_layers": 10**9}, "layers=1000000000, hidden=32, vocab=50 of config.json make "),
-        ("config.json", {"hidden_size": None}, "config.json' describes no model: TypeError"),
+        ("config.json", {"hidden_size": None}, "config.json' describes no model: KeyError"),
         ("config.json", {"num_attention_heads": 0}, "config.json' describes no model: ZeroDivisionError"),
         ("config.json", {"rope_scaling": "x"}, "config.json' describes no model: AttributeError"),
         ("config.json", "[" * 100_000, "config.json' is nested too deeply; needs a folder with config.json"),
