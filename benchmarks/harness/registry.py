@@ -68,7 +68,10 @@ BENCHMARKS = {
         Benchmark(
             "gpu_step",
             "training steps at sizes that fill a GPU: MFU, and where the time goes",
-            ("time", "tokens", "model_speed", "mfu", "product_share", "attention_share", "other_share", "idle_share"),
+            (
+                *("time", "ratio", "tokens", "model_speed", "mfu", "peak_memory"),
+                *("product_share", "attention_share", "other_share", "idle_share"),
+            ),
         ),
         Benchmark("optimizer_step", "clipping and AdamW on the flat buffers", ("time", "parameters")),
         Benchmark("checkpoint", "saving and loading a checkpoint", ("time", "bandwidth"), "Section 5.10"),

@@ -11,6 +11,7 @@ one point.
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from statistics import median
 
 import torch
 
@@ -18,7 +19,7 @@ from benchmarks.harness.points import Once, attempted, rate, seconds
 from benchmarks.harness.profiling import shares
 from benchmarks.harness.ranks import run_ranks, slowest_timer
 from benchmarks.harness.setup import Setup
-from benchmarks.harness.timing import Samples, measure
+from benchmarks.harness.timing import Samples, Step, measure, take_turns
 from benchmarks.harness.training import batches, build, fastest_product, parameters_of
 from benchmarks.suite.gpu_cases import CASES, GPUS_CASES, PEERS, GpuCase, named
 from benchmarks.suite.train_step_peers import PlainGPT, autocast, hugging_face_rotary, plain_step
@@ -41,6 +42,7 @@ NOTES = (
     "Whole steps: forward, backward, clipping, AdamW, as the host waits for them. Model FLOPs: without recomputation.",
     "MFU: model FLOP/s over the fastest square matrix product measured here, in the same precision.",
     "Shares are of one profiled step; idle is what no kernel covers.",
+    "Ratio: a peer's time over the engine's, in turns, or one after the other where memory does not hold both.",
 )
 
 
@@ -56,7 +58,7 @@ def points(setup: Setup) -> Iterator[PointResult]:
         if name in PEERS:
             _, peer, compiled = PEERS[name]
             plain |= {"peer": peer, "compiled": compiled}
-            take = partial(_of_peer, setup, model, case.layout, peer, compiled, peak)
+            take = partial(_of_peer, setup, model, case.layout, engine, peer, compiled, peak)
         elif case.layout.n > 1:
             take = partial(_of_ranks, setup, model, case.layout, engine)
         else:
@@ -112,22 +114,68 @@ def _of_engine(
     setup: Setup, model: ModelConfig, layout: ParallelConfig, engine: EngineSettings, peak: Callable[[], float]
 ) -> dict[str, Metric]:
     _check(setup, layout, engine.dtype)
-    trainer, batch, _ = build(model, layout, setup.device, engine, engine.kernels)
-    return _measured(setup, model, layout, lambda: trainer.step(batch), peak)
+    return _measured(setup, model, layout, _engine_step(setup, model, layout, engine), peak)
 
 
 def _of_peer(
-    setup: Setup, model: ModelConfig, layout: ParallelConfig, peer: str, compiled: bool, peak: Callable[[], float]
+    setup: Setup,
+    model: ModelConfig,
+    layout: ParallelConfig,
+    engine: EngineSettings,
+    peer: str,
+    compiled: bool,
+    peak: Callable[[], float],
 ) -> dict[str, Metric]:
-    """A peer's step: fp32 weights under bf16 autocast, fused AdamW, the same microbatches."""
+    """A peer's step: fp32 weights under bf16 autocast, fused AdamW, the same microbatches.
+
+    The engine's steps are taken in turns with the peer's if the device's memory holds both, else after them.
+    """
     _check(setup, layout, "bf16")
+    makers = {
+        "other": partial(_peer_step, setup, model, layout, peer, compiled),
+        "engine": partial(_engine_step, setup, model, layout, engine),
+    }
+    timer, rounds = slowest_timer(setup.device), min(SAMPLES, setup.samples)
+    try:
+        steps = {side: Step.of(make()) for side, make in makers.items()}
+        samples = take_turns(steps, timer, rounds, WARM_UP, 2 * LIMIT_S)
+        ratios = tuple(b / a for a, b in zip(*(samples[side].seconds for side in ("engine", "other")), strict=True))
+        ratio = Metric(median(ratios), "1", "measured", ratios)
+    except torch.OutOfMemoryError:
+        steps = {}
+        samples = {
+            side: measure(make(), samples=rounds, warm_up=WARM_UP, limit_s=LIMIT_S, timer=timer)
+            for side, make in makers.items()
+        }
+        ratio = Metric(samples["other"].median / samples["engine"].median, "1", "derived")
+    flops = model_flops_per_iteration(model, layout.B)
+    return {
+        "time": seconds(samples["other"]),
+        "tokens": rate(layout.B * model.seq, samples["other"], "tokens/s"),
+        "model_speed": rate(flops, samples["other"], "FLOP/s"),
+        "mfu": Metric(flops / samples["other"].minimum / peak(), "1", "derived"),
+        "engine_time": seconds(samples["engine"]),
+        "ratio": ratio,
+    }
+
+
+def _engine_step(
+    setup: Setup, model: ModelConfig, layout: ParallelConfig, engine: EngineSettings
+) -> Callable[[], object]:
+    trainer, batch, _ = build(model, layout, setup.device, engine, engine.kernels)
+    return lambda: trainer.step(batch)
+
+
+def _peer_step(
+    setup: Setup, model: ModelConfig, layout: ParallelConfig, peer: str, compiled: bool
+) -> Callable[[], object]:
     with torch.device(setup.device):
         net = PlainGPT(model, fused=True) if peer == "plain" else hugging_face_rotary(model)
     net = autocast(net, setup.device)
     batch, _ = batches(model, layout, torch.device(setup.device))
     if compiled:
         net.compile()
-    return _measured(setup, model, layout, plain_step(net, batch, layout.m), peak)
+    return plain_step(net, batch, layout.m)
 
 
 def _of_ranks(setup: Setup, model: ModelConfig, layout: ParallelConfig, engine: EngineSettings) -> dict[str, Metric]:

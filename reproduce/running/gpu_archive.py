@@ -36,7 +36,7 @@ SESSION, RECORDS, PREDICTIONS, LOGS, CLUSTER, TRACE = NAMES = (
 )  # fmt: skip
 MOST = opening.ARCHIVE
 LOG_CHARACTERS = 4000  # of each step's log, its end
-CASE, TIME = "gpu_step", "time"
+CASE, TIME, MEMORY = "gpu_step", "time", "peak_memory"
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def seal(command: Iterable[str]) -> Record:
         estimate = simulate(config, cluster, case.software)
         metrics = {
             TIME: Metric(estimate.iteration_time, "s", "simulated"),
-            "peak_memory": Metric(estimate.peak_memory, "B", "simulated"),
+            MEMORY: Metric(estimate.peak_memory, "B", "simulated"),
         }
         points.append(
             PointResult(case.name, "engine", case.name, parameters, "ok", None, fingerprint(parameters), metrics)
@@ -133,7 +133,7 @@ def save(imported: Imported) -> None:
 
 
 def scores(measured: Record | None, sealed: Record) -> list[dict[str, Any]]:
-    """A row for each case that was measured: seconds measured and predicted, the latter over the former, and MFU."""
+    """A row for each case that was measured: its seconds, MFU, what was predicted over it, a peer's time over ours."""
     rows = []
     predicted = {point.key: point.metrics for point in sealed.points}
     for point in measured.points if measured else ():
@@ -141,10 +141,13 @@ def scores(measured: Record | None, sealed: Record) -> list[dict[str, Any]]:
         if point.status == "ok" and time and time.value and point.series != CANARY:
             name = point.label if point.series == "engine" else point.key
             ours = predicted.get(name, {}).get(TIME)
-            mfu = point.metrics.get("mfu")
+            mfu, memory, peer = (point.metrics.get(metric) for metric in ("mfu", MEMORY, "ratio"))
+            said = predicted.get(name, {}).get(MEMORY)
             rows.append({
                 "case": name, "measured_s": time.value, "mfu": mfu.value if mfu else None,
                 "predicted_s": ours and ours.value, "ratio": ours and ours.value and ours.value / time.value,
+                "memory_ratio": said and memory and said.value and memory.value and said.value / memory.value,
+                "peer_over_engine": peer and peer.value,
             })  # fmt: skip
     return rows
 
@@ -154,13 +157,19 @@ def score_lines(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     rows = list(rows)
     if not rows:
         return ["no training step was measured"]
-    lines = [f"{'a step [measured]':26}{'seconds':>10}{'MFU':>8}{'predicted':>11}{'over':>7}"]
+    lines = [
+        f"{'a step [measured]':26}{'seconds':>10}{'MFU':>8}{'predicted':>11}{'over':>7}{'memory':>9}{'peer/ours':>11}"
+    ]
     for row in rows:
         mfu = f"{row['mfu']:.1%}" if row["mfu"] else ""
-        ours = f"{row['predicted_s']:11.3f}{row['ratio'] - 1:+7.0%}" if row["ratio"] else ""
-        lines.append(f"{row['case']:26}{row['measured_s']:10.3f}{mfu:>8}{ours}")
-    errors = [abs(row["ratio"] - 1) for row in rows if row["ratio"]]
-    return [*lines, f"mean error of {len(errors)} predictions: {statistics.mean(errors):.1%}"] if errors else lines
+        ours = f"{row['predicted_s']:11.3f}{row['ratio'] - 1:+7.0%}" if row["ratio"] else f"{'':18}"
+        memory = f"{row['memory_ratio'] - 1:+9.0%}" if row["memory_ratio"] else f"{'':9}"
+        peer = f"{row['peer_over_engine']:11.2f}" if row["peer_over_engine"] else ""
+        lines.append(f"{row['case']:26}{row['measured_s']:10.3f}{mfu:>8}{ours}{memory}{peer}".rstrip())
+    for what, key in (("seconds", "ratio"), ("memory", "memory_ratio")):
+        if errors := [abs(row[key] - 1) for row in rows if row[key]]:
+            lines.append(f"mean error of {len(errors)} predictions of {what}: {statistics.mean(errors):.1%}")
+    return lines
 
 
 def _place(record: Record, results: Path) -> Path:

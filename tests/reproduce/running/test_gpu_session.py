@@ -186,7 +186,7 @@ def test_an_archive_becomes_records_and_scores(tmp_path: Path, capsys: pytest.Ca
     printed = capsys.readouterr().out
     assert "+10%" in printed
     assert "-30%" in printed
-    assert "mean error of 2 predictions: 20.0%" in printed
+    assert "mean error of 2 predictions of seconds: 20.0%" in printed
     assert "note:" not in printed
     record = read_record(tmp_path / "there" / "benchmarks" / "gpu_step" / "record.json")
     assert {point.label for point in record.points} == {"small", "gpt-b1"}
