@@ -86,7 +86,13 @@ def test_what_cannot_be_a_name_is_no_file(name: str, tmp_path: Path) -> None:
 # Files that are read otherwise: this project's own, those that a command has just made, and the system's.
 OTHERWISE = {
     "ptdp_core/launch": ("local.py", "srun.py"),
-    "reproduce/annex": ("accuracy/ledger.py", "accuracy/refit.py", "accuracy/sealed.py", "emulation/fabric.py"),
+    "reproduce/annex": (
+        "accuracy/ledger.py",
+        "accuracy/open_rows.py",
+        "accuracy/refit.py",
+        "accuracy/sealed.py",
+        "emulation/fabric.py",
+    ),
     "reproduce/annex/page": ("answers.py", "bridge.py", "build.py", "home.py", "timing.py", "words.py"),
     "reproduce/commands": ("gate.py", "schema.py"),
     "reproduce/experiment": ("margins.py",),
