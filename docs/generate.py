@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import mkdocs_gen_files
 
-from ptdp_core.simulator.cluster import CLUSTER_FOLDER
+from ptdp_core.simulator.cluster import CLUSTER_FOLDER, NETWORK_FOLDER
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import NOT_IN_PAPER, Artifact
 from reproduce.experiment.fidelity import FIDELITIES, folder_name
@@ -33,7 +33,8 @@ NUMBERS = """# Numbers of the clusters
 A cluster is one file in `ptdp_core/simulator/clusters/`. Each number has a unit, a plausible range, a source, and the
 data that it was set with: `public` means data sheets and published measurements, `mechanism` what follows from what the
 code does; an artifact's name means that published throughputs of that artifact were looked at. A file with a base has
-the base's numbers where it gives none.
+the base's numbers where it gives none. The last ones are networks (`ptdp_core/simulator/networks/`), which have those
+between nodes alone.
 
 """
 EXPERIMENTS = """---
@@ -121,9 +122,9 @@ def table(headings: list[str], rows: list[list[object]]) -> str:
 
 
 def numbers() -> str:
-    """All numbers of the shipped clusters."""
+    """All numbers of the shipped clusters, then of networks."""
     text = NUMBERS
-    for path in sorted(CLUSTER_FOLDER.glob("*.toml")):
+    for path in (*sorted(CLUSTER_FOLDER.glob("*.toml")), *sorted(NETWORK_FOLDER.glob("*.toml"))):
         data = tomllib.loads(path.read_text(encoding="utf-8"))
         rows: list[list[object]] = [
             [f"`{name}`", f"{p['value']:g}", p["unit"], "{:g} to {:g}".format(*p["range"]), p["source"], p["set_with"]]

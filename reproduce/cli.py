@@ -13,7 +13,7 @@ from typing import Any
 
 from ptdp_core import interrupts
 from reproduce.commands import COMMANDS, GONE, GROUPS, module_of
-from reproduce.commands.options import add_usual, program, program_to_type, where_exit_codes_are
+from reproduce.commands.options import add_usual, program, program_to_type, where_exit_codes_are, with_network
 from reproduce.commands.schema import add_schema
 from results.records import errors
 from results.records.errors import ReproduceError, UsageError, did_you_mean
@@ -103,6 +103,7 @@ def _dispatch(arguments: Sequence[str]) -> int:
     name, rest = command_of(arguments)
     known = argparse.Namespace(program=program_to_type(), command=(*program().split(), *arguments))
     parsed = parser_of(name).parse_args(rest, known)
+    with_network(parsed)
     code: int = module_of(name).run(parsed)
     return code
 

@@ -2,7 +2,8 @@
 
 A number carries its unit, its plausible range, its source and the data it was set with; nothing about hardware is a
 literal in code. `Cluster` holds the values alone, for the cost models; `read_parameters` gives the full entries. A file
-with a `base` may give the value of a number alone, and has the rest from there.
+with a `base` may give the value of a number alone, and has the rest from there. The numbers between nodes may come from
+a network file (`networks/*.toml`), which a cluster file names as its `network`, or 'h100+efa-3200' after a plus.
 """
 
 import tomllib
@@ -19,9 +20,15 @@ from ptdp_core.simulator.software import PAPER, Software, software_of
 from results import opening
 
 CLUSTER_FOLDER = Path(__file__).parent / "clusters"
-BASE, TILES, SOFTWARE = "base", "gemm_tiles", "software"
+NETWORK_FOLDER = Path(__file__).parent / "networks"
+BASE, NETWORK, TILES, SOFTWARE = "base", "network", "gemm_tiles", "software"
 HOST = "host"  # what a calibrated file names its machine by, so that runs of other machines are not held against it
-NO_NUMBERS = ("name", "description", BASE, HOST, TILES, SOFTWARE)  # what a cluster file has beside its numbers
+NO_NUMBERS = ("name", "description", BASE, NETWORK, HOST, TILES, SOFTWARE)  # what a cluster file has beside its numbers
+# What a network file may have, beside its name and description.
+OF_NETWORKS = (
+    *("gpus_per_hca", "gpus_per_switch", "hca_bandwidth", "p2p_bandwidth", "tensor_hca_bandwidth"),
+    *("allreduce_hca_bandwidth", "network_latency", "tree_hop_latency", "zero3_bandwidth"),
+)
 COLUMNS = ("value", "unit", "range", "source", "set_with")  # of the table of a number
 
 
@@ -137,24 +144,46 @@ NUMBERS = {field.name: field for field in fields(Cluster) if field.name not in N
 def cluster_path(name: str) -> Path:
     """The data file of a cluster: a name known here ('selene', in any case), or the path of a .toml file.
 
-    Raises ValueError for a name that is neither.
+    A network after it does not matter. Raises ValueError for a name that is neither.
     """
-    known = CLUSTER_FOLDER / f"{name.lower()}.toml"
+    return _file("cluster", _split(name)[0], CLUSTER_FOLDER, "selene")
+
+
+def network_path(name: str) -> Path:
+    """The data file of a network, likewise."""
+    return _file(NETWORK, name, NETWORK_FOLDER, "roce-400")
+
+
+def _split(name: str) -> tuple[str, str]:
+    """The cluster of a name, and the network behind a plus, '' without one. A file may have a plus in its name."""
+    cluster, plus, network = name.rpartition("+")
+    return (cluster, network) if plus and not (name.endswith(".toml") and opening.exists(name)) else (name, "")
+
+
+def _file(what: str, name: str, folder: Path, usual: str) -> Path:
+    known = folder / f"{name.lower()}.toml"
     if "/" not in name and opening.is_file(known):
         return known
     if name.endswith(".toml") and opening.exists(name):
         return Path(name)
-    names = sorted(path.stem for path in CLUSTER_FOLDER.glob("*.toml"))
-    what = "is not there: no such file" if name.endswith(".toml") or "/" in name else "is unknown"
-    near = get_close_matches(name.lower(), names, n=1) or ["selene"]
+    names = sorted(path.stem for path in folder.glob("*.toml"))
+    wrong = "is not there: no such file" if name.endswith(".toml") or "/" in name else "is unknown"
+    near = get_close_matches(name.lower(), names, n=1) or [usual]
     raise ValueError(
-        f"cluster={name!r} {what}; needs one of {', '.join(names)}, or the path of a .toml file; try {near[0]}"
+        f"{what}={name!r} {wrong}; needs one of {', '.join(names)}, or the path of a .toml file; try {near[0]}"
     )
 
 
+def cluster_label(name: str) -> str:
+    """What records call a cluster: the name of its file, and of the network's behind a plus, if there is one."""
+    network = _split(name)[1]
+    return cluster_path(name).stem + (f"+{network_path(network).stem}" if network else "")
+
+
 def cluster_files(name: str) -> list[Path]:
-    """The file of a cluster and those of its bases: all that its numbers come from."""
-    return [path for path, _ in _with_bases(name)]
+    """The file of a cluster, those of its bases and of networks: all that its numbers come from."""
+    first = cluster_path(name)
+    return [first, *(path for path, _ in _with_bases(name) if path != first)]
 
 
 def read_parameters(name: str) -> dict[str, ClusterParameter]:
@@ -184,19 +213,41 @@ def read_parameters(name: str) -> dict[str, ClusterParameter]:
 
 
 def _with_bases(name: str) -> list[tuple[Path, dict[str, Any]]]:
-    """The file of a cluster and those of its bases, with their entries. Raises ValueError for a base that is none."""
+    """The file of a cluster and those of its bases, with their entries, what counts most first.
+
+    A network counts more than the base of the file that names it, and one behind a plus more than all. Raises
+    ValueError for a base or a network that is none.
+    """
     files: list[tuple[Path, dict[str, Any]]] = []
+    name, network = _split(name)
+    if network:
+        files.append(_network(network, "--network"))
     while True:
         path = cluster_path(name)
         if any(path == earlier for earlier, _ in files):
             raise ValueError(f'cluster file {path} is its own {BASE}; needs another cluster; try {BASE} = "selene"')
         data = _read(path)
         files.append((path, data))
+        if NETWORK in data:
+            files.append(_network(data[NETWORK], f"cluster file {path}"))
         if BASE not in data:
             return files
         name = data[BASE]
         if not isinstance(name, str):
             raise ValueError(f'cluster file {path}: {BASE}={name!r} is no name; needs text; try {BASE} = "selene"')
+
+
+def _network(name: Any, where: str) -> tuple[Path, dict[str, Any]]:
+    """A network's file and its numbers. Raises ValueError for an entry that is no number between nodes."""
+    if not isinstance(name, str):
+        raise ValueError(f'{where}: {NETWORK}={name!r} is no name; needs text; try {NETWORK} = "roce-400"')
+    path = network_path(name)
+    data = _read(path)
+    if unknown := [key for key in data if key not in (*OF_NETWORKS, "name", "description")]:
+        raise ValueError(
+            f"network file {path}: {unknown[0]} is no number between nodes; needs {', '.join(OF_NETWORKS)}"
+        )
+    return path, {key: value for key, value in data.items() if key in OF_NETWORKS}
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -153,10 +153,22 @@ def add_columns(parser: ArgumentParser) -> None:
 def add_cluster(
     parser: ArgumentParser, help: str = "cluster to simulate", default: str | None = PAPERS_CLUSTER
 ) -> None:
-    """--cluster NAME; with None as the default it is known whether it is given (`cluster_of`)."""
+    """--cluster NAME, --network NAME; with None as the default it is known whether one is given (`cluster_of`)."""
     parser.add_argument(
         "--cluster", default=default, help=f"{help}: a name or a .toml file (default: {PAPERS_CLUSTER})"
     )
+    text = "what joins its nodes, in place of its own: roce-400, efa-3200, ..., or a .toml file"
+    parser.add_argument("--network", metavar="NETWORK", help=text)
+
+
+def with_network(parsed: Namespace) -> None:
+    """Make the network that is asked for a part of the cluster's name. Raises `UsageError` without a cluster."""
+    if getattr(parsed, "network", None):
+        if parsed.cluster is None:
+            raise UsageError(
+                f"--network {parsed.network} without --cluster; needs both; try --cluster {PAPERS_CLUSTER}"
+            )
+        parsed.cluster = f"{parsed.cluster}+{parsed.network}"
 
 
 def cluster_of(parsed: Namespace, fidelities: Iterable[str]) -> str | None:

@@ -9,7 +9,7 @@ from typing import Any
 from ptdp_core.config import TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.simulator import Cluster, Estimate, load_cluster, simulate
-from ptdp_core.simulator.cluster import cluster_files
+from ptdp_core.simulator.cluster import cluster_files, cluster_label
 from reproduce.experiment import margins
 from reproduce.experiment.alternatives import with_margins
 from reproduce.experiment.artifact import Artifact
@@ -104,7 +104,7 @@ def open_cluster(name: str) -> tuple[Cluster, ClusterRef]:
     try:
         files = cluster_files(name)
         digest = digest_files(files) if files[1:] else digest_file(files[0])
-        return load_cluster(name), ClusterRef(files[0].stem, digest)
+        return load_cluster(name), ClusterRef(cluster_label(name), digest)
     except (ValueError, OSError) as error:
         raise UsageError(str(error)) from None
 

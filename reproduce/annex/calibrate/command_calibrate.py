@@ -31,12 +31,15 @@ with one device everything between devices. Run it on one node of a cluster to p
 With tables that were measured before, by whatever means, nothing is measured here: --gemm (CSV: m, n, k, perhaps
 batch, and seconds, ms, us or tflops), --attention (CSV: batch, seq, heads, head_size, pass, and a time), --collectives
 (what nccl-tests prints of all_reduce_perf, or, for sequence parallelism, of all_gather_perf and reduce_scatter_perf, in
-two files). The file then says how the machine differs from --base.
+two files). The file then says how the machine differs from --base. Collectives over several nodes alone make a network
+file, for --network of any command that simulates.
 
 examples:
   reproduce calibrate --out my.toml --check
   reproduce calibrate --out my.toml --base b200 --gemm gemms.csv --collectives all_reduce_8.txt
   reproduce simulate points.json --cluster my.toml
+  reproduce calibrate --out fabric.toml --base h100 --collectives all_reduce_16.txt
+  reproduce simulate points.json --cluster h100 --network fabric.toml
 
 """
 
@@ -59,7 +62,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="FILE",
-        help="what nccl-tests prints on 2, 4 or 8 GPUs of a node, in one or several files",
+        help="what nccl-tests prints on 2, 4 or 8 GPUs of a node, or on several nodes, in one or several files",
     )
     parser.add_argument("--check", action="store_true", help="also train tiny GPTs, and compare with the predictions")
     options.add_json(parser)
@@ -110,7 +113,8 @@ def _from_tables(parsed: Namespace) -> int:
         option = given[0].replace("_", "-")
         raise UsageError(f"--{option} has no part in a calibration from tables, which measures nothing; leave it out")
     found = tables.fit_tables(parsed.base, parsed.gemm, parsed.attention, parsed.collectives)
-    write.write(parsed.out, tables.text(found, parsed.out.stem, " ".join(parsed.command)))
+    nodes = parsed.base if found.is_network else ""
+    write.write(parsed.out, tables.text(found, parsed.out.stem, " ".join(parsed.command)), nodes)
     if parsed.json:
         print_document("calibrate-tables", 1, tables.document(parsed.out, found))
         return DONE
@@ -122,7 +126,10 @@ def _from_tables(parsed: Namespace) -> int:
     ]
     print(tabulate(rows, ("number", parsed.base, parsed.out.stem, "from"), tablefmt="plain", disable_numparse=True))
     print(f"\nthe model against the tables, mean difference: {fit_errors(found.errors)}")
-    print(f"file: {parsed.out}\n\nnext: {parsed.program} simulate points.json --cluster {parsed.out}")
+    for note in found.notes:
+        print(note)
+    how = f"--cluster {nodes} --network {parsed.out}" if nodes else f"--cluster {parsed.out}"
+    print(f"file: {parsed.out}\n\nnext: {parsed.program} simulate points.json {how}")
     return DONE
 
 

@@ -3,9 +3,11 @@
     GEMM table        CSV: m, n, k, perhaps batch, and seconds, ms, us or tflops
     attention table   CSV: batch, seq, heads, head_size, pass (forward or backward), and seconds, ms, us; a causal mask
     collectives       what nccl-tests prints, for one number of GPUs: an all-reduce, or an all-gather and a
-                      reduce-scatter, of which a program with sequence parallelism has both in its place
+                      reduce-scatter, of which a program with sequence parallelism has both in its place; of a part of
+                      a node, or of several nodes
 
-The numbers that these decide are fitted as those of a calibration are (`fit.py`); all others are the base's.
+The numbers that these decide are fitted as those of a calibration are (`fit.py`); all others are the base's. What is of
+several nodes alone makes a network file, for `--network`.
 """
 
 import csv
@@ -21,7 +23,9 @@ from typing import Any, NamedTuple
 
 from ptdp_core.layers.parts import FusedAttention, Gemm
 from ptdp_core.simulator import Cluster, ClusterParameter, load_cluster, read_parameters
+from ptdp_core.simulator.cluster import OF_NETWORKS
 from ptdp_core.simulator.kernels import KernelModel
+from reproduce.annex.calibrate import between_nodes
 from reproduce.annex.calibrate.fit import GROUPS, MEASURED, as_parameter
 from reproduce.annex.calibrate.gemm_fit import fit_gemms, gemm_error
 from reproduce.annex.calibrate.lines import LEAST, FitPoint, Fitted, line, line_error
@@ -40,7 +44,7 @@ NCCL_LINE = re.compile(
     r"^ *(\d{1,18}) +\d+ +\w+ +(\w+) +-?\d+" + 3 * r" +(\d{1,18}(?:\.\d*)?)" + r"(?: |$)", re.MULTILINE
 )
 ALL_REDUCE, HALVES = "all_reduce", ("all_gather", "reduce_scatter")
-NCCL_RANK = re.compile(r"^#\s+Rank\s+\d+", re.MULTILINE)
+NCCL_RANK = re.compile(r"^#\s+Rank\s+\d+(?:.* on +(\S+) +device)?", re.MULTILINE)
 
 
 class TimedAttention(NamedTuple):
@@ -51,12 +55,16 @@ class TimedAttention(NamedTuple):
 
 
 class TimedCollective(NamedTuple):
-    """A collective of `ranks` GPUs as nccl-tests printed it: bytes on the bus and seconds by size."""
+    """A collective of `ranks` GPUs as nccl-tests printed it: bytes on the bus and seconds by size.
+
+    `hosts` is the number of nodes that it names, 0 if it names none.
+    """
 
     file: str
     name: str
     ranks: int
     rows: list[FitPoint]
+    hosts: int = 0
 
 
 @dataclass(frozen=True)
@@ -67,6 +75,12 @@ class FromTables:
     before: Mapping[str, ClusterParameter]
     after: Mapping[str, ClusterParameter]
     errors: Mapping[str, float]
+    notes: Sequence[str] = ()
+
+    @property
+    def is_network(self) -> bool:
+        """Whether all of them are numbers between nodes, so that their file is one of a network."""
+        return set(self.after) <= set(OF_NETWORKS)
 
 
 def rows_of(path: Path, columns: Sequence[str], further: Sequence[str] = ()) -> list[dict[str, str]]:
@@ -154,27 +168,52 @@ def collective(path: Path) -> TimedCollective:
     factor = bus / algorithm  # 2(n-1)/n of an all-reduce, which is at least 1, (n-1)/n of the others
     name = ALL_REDUCE if factor > 0.99 else HALVES[operation != "none"]
     share = factor / 2 if name == ALL_REDUCE else factor
-    ranks = len(NCCL_RANK.findall(text)) or round(1 / max(0.01, 1 - share))
+    named = NCCL_RANK.findall(text)
+    ranks = len(named) or round(1 / max(0.01, 1 - share))
     if abs(share - (ranks - 1) / ranks) > 0.01:  # as rounded there
         raise UsageError(
             f"{path}: bus over algorithm bandwidth is {factor:.3g} on {ranks} GPUs; needs that of an all-reduce, "
             "all-gather or reduce-scatter; try all_reduce_perf"
         )
-    return TimedCollective(path.name, name, ranks, [FitPoint(1, factor * row[0], 1e-6 * row[2]) for row in rows])
+    points = [FitPoint(1, factor * row[0], 1e-6 * row[2]) for row in rows]
+    return TimedCollective(path.name, name, ranks, points, len({*named} - {""}))
 
 
-def _links(files: Iterable[Path], gpus_per_node: int) -> tuple[dict[str, tuple[Fitted, str]], dict[str, float]]:
-    """Latency and bandwidth by number of GPUs, and the errors. Raises `UsageError`."""
+def _nodes(path: Path, timed: TimedCollective, gpus_per_node: int) -> int:
+    """How many nodes a collective spans, of the base's size: 1 for 2, 4 or 8 GPUs of one. Raises `UsageError`."""
+    nodes, rest = divmod(timed.ranks, gpus_per_node)
+    inside = timed.ranks in GROUPS and timed.ranks <= gpus_per_node
+    whole = 1 if inside else nodes
+    if not inside and (rest or nodes < 2):
+        raise UsageError(
+            f"{path} is of {timed.ranks} GPUs; needs 2, 4 or 8 of one node, or whole nodes of {gpus_per_node}"
+        )
+    if timed.hosts and timed.hosts != whole:
+        raise UsageError(
+            f"{path} is of {timed.ranks} GPUs on {timed.hosts} nodes; needs the base's {gpus_per_node} a node; "
+            f"try a --base with gpus_per_node={timed.ranks // timed.hosts}"
+        )
+    return whole
+
+
+def _links(
+    files: Iterable[Path], cluster: Cluster
+) -> tuple[dict[str, tuple[Fitted, str]], dict[str, float], list[str]]:
+    """Latency and bandwidth by number of GPUs, the errors, and what there is to say. Raises `UsageError`."""
     numbers: dict[str, tuple[Fitted, str]] = {}
     errors: dict[str, float] = {}
+    notes: list[str] = []
     by_ranks: dict[int, dict[str, TimedCollective]] = defaultdict(dict)
+    spans: dict[int, int] = {}
     for path in files:
         timed = collective(path)
-        if timed.ranks not in GROUPS or timed.ranks > gpus_per_node:
-            raise UsageError(f"{path} is of {timed.ranks} GPUs; needs 2, 4 or 8 of one node")
+        spans[timed.ranks] = _nodes(path, timed, cluster.gpus_per_node)
         if timed.name in by_ranks[timed.ranks]:
             raise UsageError(f"{path} is a second {timed.name} of {timed.ranks} GPUs; needs one")
         by_ranks[timed.ranks][timed.name] = timed
+    if len(several := [ranks for ranks, nodes in spans.items() if nodes > 1]) > 1:
+        shown = " and ".join(map(str, several))
+        raise UsageError(f"collectives over several nodes are of {shown} GPUs; needs one number; try the largest")
     for ranks, named in by_ranks.items():
         if set(named) not in ({ALL_REDUCE}, set(HALVES)):
             given = " and ".join(named)
@@ -184,11 +223,21 @@ def _links(files: Iterable[Path], gpus_per_node: int) -> tuple[dict[str, tuple[F
         fitted = [line(each.rows) for each in named.values()]
         source = " and ".join(each.file for each in named.values())
         latency, bandwidth = _added([each[0] for each in fitted]), _mean_rate([each[1] for each in fitted])
-        numbers[f"nvlink_latency_{ranks}"] = latency, f"{source}: what does not depend on the size"
-        numbers[f"nvlink_bandwidth_{ranks}"] = bandwidth, f"{source}: bus bandwidth over the rest"
+        if spans[ranks] > 1:
+            rows = named[ALL_REDUCE].rows if ALL_REDUCE in named else []
+            measured = between_nodes.Measured(source, ranks, spans[ranks], latency, bandwidth, rows)
+            found, note = between_nodes.numbers(measured, cluster)
+            numbers |= found
+            notes.append(note)
+            if rows:
+                errors[f"{ALL_REDUCE} of {ranks}"] = expm1(between_nodes.error(measured, cluster, found))
+                continue
+        else:
+            numbers[f"nvlink_latency_{ranks}"] = latency, f"{source}: what does not depend on the size"
+            numbers[f"nvlink_bandwidth_{ranks}"] = bandwidth, f"{source}: bus bandwidth over the rest"
         for each, (constant, rate) in zip(named.values(), fitted, strict=True):
             errors[f"{each.name} of {ranks}"] = expm1(line_error(each.rows, constant.value, rate.value))
-    return numbers, errors
+    return numbers, errors, notes
 
 
 def _added(latencies: Sequence[Fitted]) -> Fitted:
@@ -222,11 +271,11 @@ def fit_tables(
         numbers |= {name: (number, source) for name, number in found.items()}
         cluster = replace(cluster, **{name: number.value for name, number in found.items()})  # type: ignore[arg-type]
         errors["attention"] = expm1(_attention_error(passes, cluster))
-    links, link_errors = _links(collectives, cluster.gpus_per_node)
+    links, link_errors, notes = _links(collectives, cluster)
     numbers |= links
     errors |= link_errors
     after = {name: as_parameter(name, known, value, source, MEASURED) for name, (value, source) in numbers.items()}
-    return FromTables(base, {name: known[name] for name in after}, after, errors)
+    return FromTables(base, {name: known[name] for name in after}, after, errors, notes)
 
 
 def _attention_numbers(passes: Sequence[TimedAttention], cluster: Cluster) -> dict[str, Fitted]:
@@ -292,10 +341,16 @@ def _attention_error(passes: Sequence[TimedAttention], cluster: Cluster) -> floa
 
 def text(found: FromTables, name: str, command: str) -> str:
     """The cluster file: what differs from the base, and what of the model is how far from the tables."""
-    comment = f"Made by `{command}`: what the tables measured; all else is {found.base}'s. Mean difference of the model"
+    what = "a network of its nodes" if found.is_network else "tables of this machine"
+    rest = (
+        f"a network file, for --network, by nodes as {found.base}'s"
+        if found.is_network
+        else f"all else is {found.base}'s"
+    )
+    comment = f"Made by `{command}`: what the tables measured; {rest}. Mean difference of the model"
     lines = [f"# {line}" for line in wrap(f"{comment} from them: {fit_errors(found.errors)}.", WIDTH - 2)]
-    lines += ["", f"name = {quoted(name)}", f"description = {quoted(f'{found.base}, with tables of this machine')}"]
-    lines += [f"base = {quoted(found.base)}"]
+    lines += ["", f"name = {quoted(name)}", f"description = {quoted(f'{found.base}, with {what}')}"]
+    lines += [] if found.is_network else [f"base = {quoted(found.base)}"]
     return "\n".join([*lines, *(line for each in found.after.values() for line in parameter_lines(each))]) + "\n"
 
 

@@ -110,12 +110,15 @@ def _number(value: float) -> str:
     return f"{value / 10.0**exponent:.4g}e{exponent}"
 
 
-def write(out: Path, content: str) -> None:
-    """Write the file, whole or not at all, after reading it as any command will. Raises `UnavailableError`."""
+def write(out: Path, content: str, of_nodes: str = "") -> None:
+    """Write the file, whole or not at all, after reading it as any command will. Raises `UnavailableError`.
+
+    A network's file is read as that of a cluster's nodes, `of_nodes`.
+    """
     with tempfile.TemporaryDirectory() as folder:
         trial = Path(folder) / out.name
         trial.write_text(content, encoding="utf-8")
-        read_parameters(str(trial))
+        read_parameters(f"{of_nodes}+{trial}" if of_nodes else str(trial))
     try:
         atomic_write_bytes(out, content.encode())
     except StorageError as error:

@@ -27,7 +27,7 @@ NVLINK = ("nvlink_bandwidth_2", "nvlink_bandwidth_4", "nvlink_bandwidth_8", "nvl
 DECIDED_BY = {
     "GEMM rate": "reproduce calibrate on one GPU, or a run with p=t=d=1",
     "memory rate": "reproduce calibrate on one GPU",
-    "network": "nccl-tests all_reduce_perf over two nodes",
+    "network": "nccl-tests all_reduce_perf over two nodes (reproduce calibrate --collectives)",
     "NVLink": "nccl-tests all_reduce_perf inside a node",
     "straggler": "the same run on other nodes, or each GPU alone",
     "precision": "the dtype that the log's header says",

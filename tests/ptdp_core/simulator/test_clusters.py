@@ -6,13 +6,14 @@ import pytest
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.simulator import PAPER, Software, load_cluster, simulate
-from ptdp_core.simulator.cluster import CLUSTER_FOLDER, cluster_files, read_parameters
+from ptdp_core.simulator.cluster import CLUSTER_FOLDER, NETWORK_FOLDER, cluster_files, cluster_label, read_parameters
 from ptdp_core.simulator.kernels import KernelModel
 from ptdp_core.simulator.network import Group, NetworkModel
 
 NAMES = sorted(path.stem for path in CLUSTER_FOLDER.glob("*.toml"))
+FABRICS = [f"h100+{path.stem}" for path in NETWORK_FOLDER.glob("*.toml")]
 MODERN = ("a100-80", "h100", "h200", "b200")
-VARIANTS = ("a100-40", "a800", "h100-500w", "h800", "b300", "gb200", "gb300")
+VARIANTS = ("a100-40", "a800", "h100-500w", "h800", "b300", "gb200", "gb300", "gh200", "mi300x", "mi350x", "mi355x")
 H100 = load_cluster("h100")
 GPT = TrainingConfig(ModelConfig(32, 8192, 64), ParallelConfig(p=4, t=8, d=2, b=1, B=64))
 
@@ -46,7 +47,7 @@ def test_the_clusters_of_today_are_there_with_four_and_eight_hcas():
         assert vars(replace(half, name=whole.name, gpus_per_hca=1)) == vars(whole)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *FABRICS])
 def test_every_number_says_where_it_comes_from(name):
     for parameter in read_parameters(name).values():
         assert parameter.low <= parameter.value <= parameter.high
@@ -61,7 +62,7 @@ def test_every_number_says_where_it_comes_from(name):
         assert all(read_parameters(name)[n] == read_parameters("selene")[n] for n in fitted)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *FABRICS])
 def test_every_cluster_simulates(name):
     estimate = simulate(GPT, load_cluster(name))
     assert 0.15 < estimate.throughput_per_gpu / load_cluster(name).peak_flops < 0.75
@@ -142,6 +143,53 @@ def test_a_cluster_file_names_its_training_program(tmp_path):
 
 def test_the_files_of_a_cluster_are_its_own_and_its_bases():
     assert [path.stem for path in cluster_files("h200-4hca")] == ["h200-4hca", "h200", "h100", "selene"]
+    assert [path.stem for path in cluster_files("gh200")] == ["gh200", "slingshot-11", "h100", "selene"]
+
+
+def test_a_network_takes_the_place_of_the_numbers_between_nodes_and_of_no_other():
+    h100, slower = load_cluster("h100"), load_cluster("h100+efa-400")
+    assert (slower.tensor_hca_bandwidth, slower.gpus_per_hca) == (7.4e9, 2)
+    assert (slower.nvlink_bandwidth_8, slower.gemm_plateau) == (h100.nvlink_bandwidth_8, h100.gemm_plateau)
+    replicas = replace(GPT, parallel=replace(GPT.parallel, d=8, B=256))
+    assert simulate(replicas, slower).iteration_time > simulate(replicas, h100).iteration_time
+    inside = replace(GPT, parallel=ParallelConfig(t=8, B=8))
+    assert simulate(inside, slower).iteration_time == simulate(inside, h100).iteration_time
+    assert load_cluster("gh200").hca_bandwidth == load_cluster("h100+slingshot-11").hca_bandwidth  # it names it
+    assert load_cluster("gh200+roce-400").hca_bandwidth == 44e9  # what is asked for counts more
+    assert cluster_label("H100+efa-400") == "h100+efa-400"
+    assert "efa-400" in [path.stem for path in cluster_files("h100+efa-400")]
+
+
+def test_all_reduces_inside_a_node_of_mi300x_against_public_measurements():
+    """RCCL on ND MI300X v5, Azure's AI-benchmarking-guide: MiB and bus bandwidth in GB/s."""
+    network = NetworkModel(load_cluster("mi300x"))
+    for mebibytes, bus in [(16, 171.46), (32, 230.35), (64, 266.34), (128, 290.81), (256, 302.80), (1024, 313.92)]:
+        measured = 2 * 7 / 8 * mebibytes * 2**20 / (bus * 1e9)
+        assert network.all_reduce(Group(8, 8), mebibytes * 2**20) == pytest.approx(measured, rel=0.04)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("peak_flops = 1e15\n", "peak_flops is no number between nodes; needs gpus_per_hca, "),
+        ("hca_bandwidth = -1\n", "hca_bandwidth=-1 is no positive number"),
+        ("base = 'h100'\n", "base is no number between nodes"),
+    ],
+)
+def test_a_network_file_that_is_none_is_said_in_one_line(content, message, tmp_path):
+    (tmp_path / "my.toml").write_text(content)
+    with pytest.raises(ValueError, match=message) as raised:
+        read_parameters(f"h100+{tmp_path / 'my.toml'}")
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("mi300", "cluster='mi300' is unknown; .*try mi300x"), ("h100+roce", "network='roce' is unknown; .*try roce-400")],
+)
+def test_an_unknown_machine_or_network_is_answered_by_the_nearest(name, message):
+    with pytest.raises(ValueError, match=message):
+        load_cluster(name)
 
 
 # ------------------------------------------------------------------------------------------- files of a user's own

@@ -8,6 +8,7 @@ import pytest
 
 from ptdp_core.simulator import load_cluster
 from ptdp_core.simulator.kernels import KernelModel
+from ptdp_core.simulator.network import Group, NetworkModel
 from reproduce import cli
 from reproduce.annex.calibrate.tables import PRODUCTS
 from results.records.errors import DONE
@@ -138,3 +139,72 @@ def test_tables_and_measuring_do_not_mix(tmp_path: Path, capsys: pytest.CaptureF
     table = gemm_table(tmp_path / "g.csv")
     assert cli.main(["calibrate", "--out", str(tmp_path / "m.toml"), "--gemm", str(table), "--check"]) == 2
     assert "--check has no part" in capsys.readouterr().err
+
+
+def test_collectives_over_several_nodes_make_a_network_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Four nodes of 8: a ring's bytes are those of a node's eight adapters, whatever the library took."""
+    out = tmp_path / "fabric.toml"
+    given = ["--base", "h100", "--collectives", str(nccl_output(tmp_path / "n.txt", 32, 160e-6, 320e9))]
+    assert cli.main(["calibrate", "--out", str(out), *given]) == DONE
+    printed = capsys.readouterr().out
+    assert "4 nodes of 8: 320 GB/s on the bus" in printed
+    assert f"--cluster h100 --network {out}" in printed
+    assert "base =" not in out.read_text()
+    made = load_cluster(f"h100+{out}")
+    numbers = made.hca_bandwidth, made.tensor_hca_bandwidth, made.allreduce_hca_bandwidth
+    assert numbers == pytest.approx((40e9,) * 3, rel=1e-3)
+    assert made.p2p_bandwidth == pytest.approx(40e9 * 40 / 46, rel=1e-3)
+    assert made.tree_hop_latency == pytest.approx(160e-6 / 18, rel=0.01)
+    assert made.gemm_plateau == load_cluster("h100").gemm_plateau
+    size = 2**32
+    measured = 160e-6 + 2 * 31 / 32 * size / 320e9
+    assert NetworkModel(made).gradient_all_reduce(Group(32, 8), size) == pytest.approx(measured, rel=0.02)
+
+
+@pytest.mark.parametrize(("bus", "adapter"), [(320e9, 40.0), (480e9, 46.0), (800e9, 53.3)])
+def test_over_two_nodes_what_an_adapter_sends_is_between_a_tree_s_and_a_ring_s(
+    bus: float, adapter: float, tmp_path: Path
+) -> None:
+    """NCCL's tree sends each byte once over two nodes, a ring 15/8 of it: h100's 46 GB/s where both allow that."""
+    out = tmp_path / "fabric.toml"
+    given = ["--base", "h100", "--collectives", str(nccl_output(tmp_path / "n.txt", 16, 100e-6, bus))]
+    assert cli.main(["calibrate", "--out", str(out), *given]) == DONE
+    made = load_cluster(f"h100+{out}")
+    assert made.tensor_hca_bandwidth == made.hca_bandwidth == pytest.approx(adapter * 1e9, rel=0.01)
+    assert made.allreduce_hca_bandwidth == pytest.approx(bus / 8, rel=1e-3)
+
+
+def test_both_inside_a_node_and_between_nodes_make_a_cluster(tmp_path: Path) -> None:
+    out = tmp_path / "mine.toml"
+    files = [nccl_output(tmp_path / "a", 8, 40e-6, 350e9), nccl_output(tmp_path / "b", 32, 160e-6, 320e9)]
+    assert cli.main(["calibrate", "--out", str(out), "--base", "h100", "--collectives", *map(str, files)]) == DONE
+    made = load_cluster(str(out))
+    assert made.nvlink_bandwidth_8 == pytest.approx(350e9, rel=1e-3)
+    assert made.tensor_hca_bandwidth == pytest.approx(40e9, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "hosts", "message"),
+    [
+        ((12,), "x", "is of 12 GPUs; needs 2, 4 or 8 of one node, or whole nodes of 8"),
+        ((16,), "xyzw", "is of 16 GPUs on 4 nodes; needs the base's 8 a node; try a --base with gpus_per_node=4"),
+        ((16, 32), "", "collectives over several nodes are of 16 and 32 GPUs; needs one number"),
+    ],
+)
+def test_collectives_of_other_nodes_are_refused_in_one_line(
+    ranks: tuple[int, ...], hosts: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = []
+    for number in ranks:
+        path = nccl_output(tmp_path / str(number), number, 100e-6, 300e9)
+        lines = path.read_text().splitlines()
+        named = [
+            f"#  Rank  {rank} Group  0 Pid 1 on {hosts[rank % len(hosts)]} device 0" for rank in range(number) if hosts
+        ]
+        path.write_text("\n".join([*named, *(line for line in lines if "Rank" not in line)]))
+        given.append(f"--collectives={path}")
+    assert cli.main(["calibrate", "--out", str(tmp_path / "m.toml"), "--base", "h100", *given]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "m.toml").exists()
