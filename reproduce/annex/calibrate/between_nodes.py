@@ -12,7 +12,7 @@ from reproduce.annex.calibrate.lines import FitPoint, Fitted
 Numbers = dict[str, tuple[Fitted, str]]
 
 
-class Measured(NamedTuple):
+class SeveralNodes(NamedTuple):
     """Collectives over `nodes` nodes: all-reduces, or a gather and a scatter in their place.
 
     `latency` and `rate` are of the line through their times and bytes on the bus; `rows` are those of the all-reduces.
@@ -26,7 +26,7 @@ class Measured(NamedTuple):
     rows: Sequence[FitPoint]
 
 
-def numbers(measured: Measured, cluster: Cluster) -> tuple[Numbers, str]:
+def numbers(measured: SeveralNodes, cluster: Cluster) -> tuple[Numbers, str]:
     """The numbers of a network that a cluster's nodes have by these collectives, and a sentence about its rate.
 
     Over more than two nodes, and of a gather and a scatter, the bytes on the bus are those of a node's adapters. Over
@@ -63,7 +63,7 @@ def numbers(measured: Measured, cluster: Cluster) -> tuple[Numbers, str]:
     return found, said + (f", at least {once * bus / 1e9:.4g} out of each node" if tree else "")
 
 
-def error(measured: Measured, cluster: Cluster, found: Mapping[str, tuple[Fitted, str]]) -> float:
+def error(measured: SeveralNodes, cluster: Cluster, found: Mapping[str, tuple[Fitted, str]]) -> float:
     """Mean |log(model / measured)| of the all-reduces with these numbers."""
     group = Group(measured.ranks, cluster.gpus_per_node)
     network = NetworkModel(replace(cluster, **{name: number.value for name, (number, _) in found.items()}))  # type: ignore[arg-type]

@@ -225,7 +225,7 @@ def _links(
         latency, bandwidth = _added([each[0] for each in fitted]), _mean_rate([each[1] for each in fitted])
         if spans[ranks] > 1:
             rows = named[ALL_REDUCE].rows if ALL_REDUCE in named else []
-            measured = between_nodes.Measured(source, ranks, spans[ranks], latency, bandwidth, rows)
+            measured = between_nodes.SeveralNodes(source, ranks, spans[ranks], latency, bandwidth, rows)
             found, note = between_nodes.numbers(measured, cluster)
             numbers |= found
             notes.append(note)
