@@ -13,6 +13,18 @@ from torch.nn import functional
 from tests.ptdp_core.engine import serial, serial_experts
 
 Weights = dict[str, torch.Tensor]
+# The fields of a Llama, and further ones that are trained: each is tried alone, in a model that is otherwise a GPT, and
+# the further ones in a Llama (`test_parity`), where their bytes are counted, too (`test_kept_bytes`).
+LLAMA: dict[str, Any] = {
+    "kv_heads": 4,
+    "ffn_hidden": 24,
+    "activation": "swiglu",
+    "norm": "rmsnorm",
+    "positions": "rotary",
+    "tied_embeddings": False,
+    "bias": False,
+}
+FURTHER: dict[str, Any] = {"rope_theta": 100.0}
 
 
 def initial(model: Any, seed: int) -> Weights:

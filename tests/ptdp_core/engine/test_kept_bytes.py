@@ -21,6 +21,7 @@ from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.settings import EngineSettings, Settings
 from ptdp_core.engine.trainer import Trainer
 from ptdp_core.simulator.memory import layer_bytes
+from tests.ptdp_core.engine import serial_later
 
 S, B, H, A = 64, 2, 64, 4
 TOKENS, N, SCORES = S * B, S * B * H, B * A * S * S
@@ -93,6 +94,19 @@ def test_a_layer_keeps_what_its_table_says(
     engine = EngineSettings(dtype="bf16", dropout=dropout)
     one, two = (kept_bytes(replace(model, layers=layers), parallel, engine) for layers in (1, 2))
     assert two - one == layer_bytes(TrainingConfig(model, parallel)).kept + of_its_own
+
+
+@pytest.mark.parametrize("name", serial_later.FURTHER)
+def test_a_further_field_keeps_as_much_more_as_its_table_says(name: str) -> None:
+    parallel = ParallelConfig(b=B, B=B, attention="sdpa", recompute="none")
+    measured, counted = [], []
+    for model in (LLAMA, replace(LLAMA, **{name: serial_later.FURTHER[name]})):
+        one, two = (
+            kept_bytes(replace(model, layers=layers), parallel, EngineSettings(dtype="bf16")) for layers in (1, 2)
+        )
+        measured.append(two - one)
+        counted.append(layer_bytes(TrainingConfig(model, parallel)).kept)
+    assert measured[1] - measured[0] == counted[1] - counted[0]
 
 
 @pytest.fixture

@@ -186,22 +186,9 @@ def test_parity_with_a_layout(references: References) -> None:
     )
 
 
-LLAMA = {
-    "hidden": 32, "heads": 8, "kv_heads": 4, "ffn_hidden": 24, "activation": "swiglu", "norm": "rmsnorm",
-    "positions": "rotary", "tied_embeddings": False, "bias": False,
-}  # fmt: skip
-WITH_ONE = [  # each of the fields alone, in a model that is otherwise a GPT
-    {"hidden": 32, "heads": 8} | one
-    for one in (
-        {"kv_heads": 4},
-        {"ffn_hidden": 24},
-        {"activation": "swiglu"},
-        {"norm": "rmsnorm"},
-        {"positions": "rotary", "rope_theta": 100.0},
-        {"tied_embeddings": False},
-        {"bias": False},
-    )
-]
+SIZES, FIELDS = {"hidden": 32, "heads": 8}, serial_later.LLAMA | serial_later.FURTHER
+LLAMA = SIZES | serial_later.LLAMA
+WITH_ONE = [SIZES | {name: value} for name, value in FIELDS.items()]  # alone, in a model that is otherwise a GPT
 
 
 def test_parity_of_a_llama(references: References) -> None:
@@ -210,6 +197,7 @@ def test_parity_of_a_llama(references: References) -> None:
             {"p": 2, "t": 2, "d": 1, "layers": 3, "B": 2, "attention": "sdpa", "recompute": "selective"} | LLAMA,
             {"p": 2, "t": 2, "d": 1, "v": 2, "B": 4, "b": 2, "sequence_parallel": True} | LLAMA | MODULES,
             {"p": 1, "t": 2, "d": 2, "layers": 2, "B": 4, "sharded_optimizer": True, "dropout": 0.1} | LLAMA,
+            {"p": 2, "t": 2, "d": 1, "layers": 2, "B": 2, "sequence_parallel": True} | LLAMA | serial_later.FURTHER,
         ],
         references,
     )
