@@ -4,8 +4,8 @@
 
 Shapes: x, residual, y and n [..., h]; bias, weight and shift [h]. Without a shift it is RMSNorm, without a residual y
 is x. The gradient of y, by which the residual connection goes on, is added to that of the norm. The fused form computes
-in float32 (float64 for float64 input), rounds y once, and keeps y alone: backward normalises it again. In elements of h
-it moves 4 forward and 4 backward, without a residual 2 and 4; one after the other that is 5 and 7, or 2 and 6.
+in float32 (float64 for float64 input), rounds y once, and keeps y with two numbers a row: backward normalises it again.
+In elements of h it moves 4 forward and 4 backward, without a residual 2 and 4; one after the other that is 5 and 7, or 2 and 6.
 """
 
 from typing import Any
@@ -31,17 +31,16 @@ class _AddNorm(torch.autograd.Function):
         shift: Tensor | None,
         eps: float,
     ) -> tuple[Tensor, Tensor]:
-        y, normed = _forward(x, bias, residual, weight, shift, eps)
-        ctx.save_for_backward(y, weight)
-        ctx.eps, ctx.has = eps, (bias is not None, residual is not None, shift is not None)
+        y, normed, moments = _forward(x, bias, residual, weight, shift, eps)
+        ctx.save_for_backward(y, weight, moments)
+        ctx.has = bias is not None, residual is not None
         ctx.set_materialize_grads(False)
         return (y if residual is not None else x.view_as(x)), normed
 
     @staticmethod
     def backward(ctx: Any, skip: Tensor | None, grad: Tensor) -> tuple[Tensor | None, ...]:
-        y, weight = ctx.saved_tensors
-        has_bias, has_residual, has_shift = ctx.has
-        grad_x, of_weight, of_shift, of_bias = _backward(grad, skip, y, weight, has_shift, has_bias, ctx.eps)
+        has_bias, has_residual = ctx.has
+        grad_x, of_weight, of_shift, of_bias = _backward(grad, skip, *ctx.saved_tensors, has_bias)
         return grad_x, of_bias, grad_x if has_residual else None, of_weight, of_shift, None
 
 

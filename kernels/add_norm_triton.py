@@ -1,7 +1,8 @@
 """Triton kernels of the residual connection and the norm behind it.
 
-A program holds whole rows. The backward kernel walks down `CHUNK` rows, and leaves one row of partial sums for the
-gradients of weight, shift and bias each; it uses no atomics, so results repeat exactly.
+A program holds whole rows. There are as many programs of the backward kernel as the GPU runs at once: each walks down
+its rows, loads the next ones meanwhile, and leaves one row of partial sums for the gradients of weight, shift and bias
+each, which another kernel adds. It uses no atomics, so results repeat exactly on a kind of GPU.
 """
 
 # mypy: disable-error-code="no-untyped-def,import-untyped,import-not-found"
@@ -15,16 +16,9 @@ from kernels import launch
 from kernels.layout import accumulation_dtype
 from kernels.layout import rows as as_rows
 
-CHUNK = 16  # rows that a program of the backward pass sums
-
-
-@triton.jit
-def _normalised(v, inside, columns, CENTERED: tl.constexpr, EPS: tl.constexpr):
-    """Rows of v, which are 0 outside, over their standard deviations, and one over these."""
-    if CENTERED:
-        v = tl.where(inside, v - tl.sum(v, 1)[:, None] / columns, 0.0)
-    scale = 1.0 / tl.sqrt(tl.sum(v * v, 1)[:, None] / columns + EPS)
-    return v * scale, scale
+# Of the backward kernel: columns of a warp, rows at once, warps of a multiprocessor, and loads under way of each row.
+WARP_COLUMNS, ROWS, WARPS, STAGES = 256, 1, 32, 2
+SUMMED = 32  # columns whose partial sums a program adds
 
 
 @triton.jit
@@ -36,6 +30,7 @@ def _forward(
     shift,
     y,
     normed,
+    moments,
     rows,
     columns,
     EPS: tl.constexpr,
@@ -56,11 +51,21 @@ def _forward(
         rounded = v.to(y.dtype.element_ty)
         tl.store(y + offset, rounded, mask=inside)
         v = tl.where(inside, rounded.to(WIDE), 0.0)
-    n, _ = _normalised(v, inside, columns, shift is not None, EPS)
-    n *= tl.load(weight + column, mask=here, other=0.0).to(WIDE)
+    if shift is not None:
+        mean = tl.sum(v, 1)[:, None] / columns
+        tl.store(moments + rows + row, mean, mask=row < rows)
+        v = tl.where(inside, v - mean, 0.0)
+    scale = 1.0 / tl.sqrt(tl.sum(v * v, 1)[:, None] / columns + EPS)
+    tl.store(moments + row, scale, mask=row < rows)
+    n = v * scale * tl.load(weight + column, mask=here, other=0.0).to(WIDE)
     if shift is not None:
         n += tl.load(shift + column, mask=here, other=0.0).to(WIDE)
     tl.store(normed + offset, n, mask=inside)
+
+
+@triton.jit
+def _plus(a, b, c, d):
+    return a + c, b + d
 
 
 @triton.jit
@@ -69,14 +74,14 @@ def _backward(
     skip,
     y,
     weight,
+    moments,
     grad_x,
     sums,
     rows,
     columns,
     CENTERED: tl.constexpr,
     BIASED: tl.constexpr,
-    EPS: tl.constexpr,
-    CHUNK: tl.constexpr,
+    STAGES: tl.constexpr,
     WIDE: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -84,46 +89,62 @@ def _backward(
     column = tl.arange(0, BLOCK)[None, :]
     here = column < columns
     w = tl.load(weight + column, mask=here, other=0.0).to(WIDE)
-    of_weight = tl.zeros((ROWS, BLOCK), WIDE)
-    of_shift = tl.zeros((ROWS, BLOCK), WIDE)
-    of_bias = tl.zeros((ROWS, BLOCK), WIDE)
-    for start in range(0, CHUNK, ROWS):
-        row = tl.program_id(0) * CHUNK + start + tl.arange(0, ROWS)[:, None]
+    of_weight = tl.zeros((1, BLOCK), WIDE)
+    of_shift = tl.zeros((1, BLOCK), WIDE)
+    of_bias = tl.zeros((1, BLOCK), WIDE)
+    for start in tl.range(tl.program_id(0) * ROWS, rows, tl.num_programs(0) * ROWS, num_stages=STAGES):
+        row = start + tl.arange(0, ROWS)[:, None]
         inside = (row < rows) & here
         offset = row.to(tl.int64) * columns + column
-        v = tl.load(y + offset, mask=inside, other=0.0).to(WIDE)
-        n, scale = _normalised(v, inside, columns, CENTERED, EPS)
+        n = tl.load(y + offset, mask=inside, other=0.0).to(WIDE)
         g = tl.load(grad + offset, mask=inside, other=0.0).to(WIDE)
-        of_weight += g * n
+        scale = tl.load(moments + row, mask=row < rows, other=0.0)
         if CENTERED:
-            of_shift += g
+            n -= tl.load(moments + rows + row, mask=row < rows, other=0.0)
+            of_shift += tl.sum(g, 0)[None, :]
+        n *= scale  # beyond the last column it is not 0, but g is, and what is computed of both is not stored
+        of_weight += tl.sum(g * n, 0)[None, :]
         g *= w
-        along = n * (tl.sum(g * n, 1)[:, None] / columns)
+        along, total = tl.reduce((g * n, g), 1, _plus)  # at once, as a program waits for each sum
+        g -= n * (along[:, None] / columns)
         if CENTERED:
-            g -= tl.sum(g, 1)[:, None] / columns
-        g = (g - along) * scale
+            g -= total[:, None] / columns
+        g *= scale
         if skip is not None:
             g += tl.load(skip + offset, mask=inside, other=0.0).to(WIDE)
         tl.store(grad_x + offset, g, mask=inside)
         if BIASED:
-            of_bias += tl.where(inside, g, 0.0)
+            of_bias += tl.sum(g, 0)[None, :]
     place = sums + tl.program_id(0).to(tl.int64) * columns + column
     many = tl.num_programs(0).to(tl.int64) * columns
-    tl.store(place, tl.sum(of_weight, 0)[None, :], mask=here)
+    tl.store(place, of_weight, mask=here)
     if CENTERED:
-        tl.store(place + many, tl.sum(of_shift, 0)[None, :], mask=here)
+        tl.store(place + many, of_shift, mask=here)
     if BIASED:
-        tl.store(place + (2 * many if CENTERED else many), tl.sum(of_bias, 0)[None, :], mask=here)
+        tl.store(place + (2 * many if CENTERED else many), of_bias, mask=here)
+
+
+@triton.jit
+def _totals(sums, out, programs, columns, PROGRAMS: tl.constexpr, COLUMNS: tl.constexpr):
+    program = tl.arange(0, PROGRAMS)[:, None]
+    column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    place = (tl.program_id(1) * programs + program) * columns + column
+    parts = tl.load(sums + place, mask=(program < programs) & (column < columns), other=0.0)
+    tl.store(out + tl.program_id(1) * columns + column, tl.sum(parts, 0)[None, :], mask=column < columns)
 
 
 def forward(
     x: Tensor, bias: Tensor | None, residual: Tensor | None, weight: Tensor, shift: Tensor | None, eps: float
-) -> tuple[Tensor, Tensor]:
-    """y and n of the formula (`add_norm`), [..., h]; without a residual y is x."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """y and n of the formula (`add_norm`), [..., h], and of each row one over the deviation and perhaps the mean.
+
+    Without a residual y is x.
+    """
     flat = as_rows(x)
     normed = torch.empty_like(flat)
     y, other = (flat, None) if residual is None else (torch.empty_like(flat), as_rows(residual))
     rows, columns = flat.shape
+    moments = torch.empty(1 + (shift is not None), rows, dtype=accumulation_dtype(x.dtype), device=x.device)
     block = triton.next_power_of_2(columns)
     height = launch.rows_per_tile(rows, block)
     with launch.on_device_of(x):
@@ -135,6 +156,7 @@ def forward(
             shift,
             y,
             normed,
+            moments,
             rows,
             columns,
             EPS=eps,
@@ -143,40 +165,44 @@ def forward(
             BLOCK=block,
             num_warps=launch.warps(height * block),
         )
-    return y.view(x.shape), normed.view(x.shape)
+    return y.view(x.shape), normed.view(x.shape), moments
 
 
 def backward(
-    grad: Tensor, skip: Tensor | None, y: Tensor, weight: Tensor, centered: bool, biased: bool, eps: float
+    grad: Tensor, skip: Tensor | None, y: Tensor, weight: Tensor, moments: Tensor, biased: bool
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
     """The gradients of x (and of the residual), weight, shift and bias from those of n and, if there is one, of y."""
-    flat = as_rows(y)
+    flat, centered = as_rows(y), len(moments) == 2
     grad_x = torch.empty_like(flat)
     rows, columns = flat.shape
     block = triton.next_power_of_2(columns)
-    chunk = min(CHUNK, triton.next_power_of_2(rows))
-    height = min(chunk, launch.rows_per_tile(rows, block))
-    programs = triton.cdiv(rows, chunk)
-    sums = torch.empty(1 + centered + biased, programs, columns, dtype=accumulation_dtype(y.dtype), device=y.device)
+    warps = max(1, min(32, block // WARP_COLUMNS))
+    programs = min(triton.cdiv(rows, ROWS), launch.multiprocessors(y.device) * max(1, WARPS // warps))
+    kinds = 1 + centered + biased
+    sums = torch.empty(kinds, programs, columns, dtype=accumulation_dtype(y.dtype), device=y.device)
+    totals = weight.new_empty(kinds, columns)
     with launch.on_device_of(y):
         _backward[(programs,)](
             as_rows(grad),
             None if skip is None else as_rows(skip),
             flat,
             weight,
+            moments,
             grad_x,
             sums,
             rows,
             columns,
             CENTERED=centered,
             BIASED=biased,
-            EPS=eps,
-            CHUNK=chunk,
+            STAGES=STAGES,
             WIDE=launch.wide(y.dtype),
-            ROWS=height,
+            ROWS=ROWS,
             BLOCK=block,
-            num_warps=max(1, min(32, height * block // 256)),  # 8 elements a thread, for registers
+            num_warps=warps,
         )
-    of_weight, *others = sums.sum(1).to(weight.dtype).unbind()
+        parts = triton.next_power_of_2(programs)
+        shape = {"PROGRAMS": parts, "COLUMNS": SUMMED, "num_warps": launch.warps(parts * SUMMED)}
+        _totals[(triton.cdiv(columns, SUMMED), kinds)](sums, totals, programs, columns, **shape)
+    of_weight, *others = totals.unbind()
     of_shift = others.pop(0) if centered else None
     return grad_x.view(y.shape), of_weight, of_shift, others[0] if biased else None

@@ -15,14 +15,21 @@ TINY = torch.finfo(torch.float32).tiny  # no smaller scale: a division by it wou
 _triton = triton("fp8_cast_triton", "cast")
 
 
+Cast = tuple[Tensor | None, Tensor | None, Tensor | None]
+
+
 def fp8_cast(
-    implementation: str, x: Tensor, dtype: torch.dtype, *, rows: bool, transposed: bool
-) -> tuple[Tensor | None, Tensor | None, Tensor]:
-    """Return q in rows, q transposed (None where not wanted), and the scale."""
+    implementation: str, x: Tensor, dtype: torch.dtype, *, rows: bool, transposed: bool, into: Cast | None = None
+) -> Cast:
+    """Return q in rows, q transposed (None where not wanted), and the scale, in the tensors of `into` if given."""
     if implementation == "triton":
-        plain, turned, scale = _triton(x, dtype, rows, transposed)
+        plain, turned, scale = _triton(x, dtype, rows, transposed, into)
         return plain, turned, scale
     most = torch.finfo(dtype).max
     scale = (x.abs().amax().float() / most).clamp(min=TINY)
     q = (x.float() / scale).clamp(-most, most).to(dtype)
-    return q if rows else None, q.t().contiguous() if transposed else None, scale
+    made = q.contiguous() if rows else None, q.t().contiguous() if transposed else None, scale
+    for old, new in zip(into or (), made, strict=False):
+        if old is not None and new is not None:
+            old.copy_(new)
+    return into or made

@@ -11,9 +11,10 @@ import triton.language as tl
 from torch import Tensor
 
 from kernels import launch
-from kernels.fp8_cast import TINY
+from kernels.fp8_cast import TINY, Cast
 
-PROGRAMS, SIDE = 512, 64  # partial maxima, and the side of a tile that is transposed
+PROGRAMS, LARGEST_BLOCK, LARGEST_WARPS = 1024, 4096, 8  # partial maxima, and elements that a program reads at once
+HEIGHT, WIDTH, WARPS = 128, 64, 8  # of a tile that is transposed: 128 bytes in a column, too
 
 
 @triton.jit
@@ -38,14 +39,15 @@ def _cast(
     MOST: tl.constexpr,
     LEAST: tl.constexpr,
     PARTS: tl.constexpr,
-    BLOCK: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
 ):
     part = tl.arange(0, PARTS)
     s = tl.maximum(tl.max(tl.load(partial + part, mask=part < parts, other=0.0), 0) / MOST, LEAST)
     if (tl.program_id(0) == 0) & (tl.program_id(1) == 0):
         tl.store(scale, s)
-    row = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK))[:, None]
-    column = (tl.program_id(1) * BLOCK + tl.arange(0, BLOCK))[None, :]
+    row = (tl.program_id(1) * ROWS + tl.arange(0, ROWS))[:, None]
+    column = (tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS))[None, :]
     inside = (row < rows) & (column < columns)
     v = tl.load(x + row.to(tl.int64) * columns + column, mask=inside, other=0.0).to(tl.float32) / s
     if plain is not None:
@@ -55,30 +57,32 @@ def _cast(
         tl.store(place, tl.trans(v.to(turned.dtype.element_ty)), mask=tl.trans(inside))
 
 
-def cast(x: Tensor, dtype: torch.dtype, rows: bool, transposed: bool) -> tuple[Tensor | None, Tensor | None, Tensor]:
+def cast(x: Tensor, dtype: torch.dtype, rows: bool, transposed: bool, into: Cast | None = None) -> Cast:
     """See `fp8_cast`."""
     x = x.contiguous()
     n, m = x.shape
-    block = min(4096, triton.next_power_of_2(n * m))
+    block = min(LARGEST_BLOCK, triton.next_power_of_2(n * m))
     parts = min(PROGRAMS, triton.cdiv(n * m, block))
-    partial, scale = (torch.empty(size, dtype=torch.float32, device=x.device) for size in ((parts,), ()))
-    plain = torch.empty(n, m, dtype=dtype, device=x.device) if rows else None
-    turned = torch.empty(m, n, dtype=dtype, device=x.device) if transposed else None
+    partial = torch.empty(parts, dtype=torch.float32, device=x.device)
+    if into is None:
+        plain = torch.empty(n, m, dtype=dtype, device=x.device) if rows else None
+        turned = torch.empty(m, n, dtype=dtype, device=x.device) if transposed else None
+        into = plain, turned, partial.new_empty(())
+    height, width = (min(most, triton.next_power_of_2(size)) for most, size in ((HEIGHT, n), (WIDTH, m)))
     with launch.on_device_of(x):
-        _largest[(parts,)](x, partial, n * m, BLOCK=block, num_warps=launch.warps(block))
-        _cast[(triton.cdiv(n, SIDE), triton.cdiv(m, SIDE))](
+        _largest[(parts,)](x, partial, n * m, BLOCK=block, num_warps=max(1, min(LARGEST_WARPS, block // 256)))
+        _cast[(triton.cdiv(m, width), triton.cdiv(n, height))](
             x,
             partial,
-            plain,
-            turned,
-            scale,
+            *into,
             n,
             m,
             parts,
             MOST=torch.finfo(dtype).max,
             LEAST=TINY,
             PARTS=triton.next_power_of_2(parts),
-            BLOCK=SIDE,
-            num_warps=launch.warps(SIDE * SIDE),
+            ROWS=height,
+            COLUMNS=width,
+            num_warps=max(1, min(WARPS, height * width // 256)),
         )
-    return plain, turned, scale
+    return into

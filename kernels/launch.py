@@ -29,6 +29,12 @@ def on_device_of(x: Tensor) -> AbstractContextManager[object]:
     return torch.cuda.device(x.device) if x.is_cuda and x.get_device() != torch.cuda.current_device() else _HERE
 
 
+@functools.cache
+def multiprocessors(device: torch.device) -> int:
+    """The multiprocessors of a GPU; on a CPU few, so that tests have programs of several rows."""
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 2
+
+
 def block(columns: int) -> int:
     """The number of columns in a block, a power of two: the whole row if it fits."""
     return min(MAX_BLOCK, triton.next_power_of_2(columns))

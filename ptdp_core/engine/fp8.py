@@ -10,6 +10,8 @@ Where no kernel of torch does that, the rounding is emulated: rounded factors ar
 gradients, attention, embedding and output keep the run's precision. A tensor rank scales what it holds.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch.nn import functional
 
@@ -44,10 +46,20 @@ def quantized(x: torch.Tensor, dtype: torch.dtype, block: tuple[int, int], power
     return (tiles / scales).clamp(-most, most).to(dtype), scales
 
 
+class Factor(NamedTuple):
+    """A matrix and its transpose, each in rows and where it is wanted. Without a scale they are not rounded yet."""
+
+    rows: torch.Tensor | None
+    turned: torch.Tensor | None
+    scale: torch.Tensor | None = None
+
+
 class Fp8:
     """The three products of a linear, by a recipe. With `native` they are `torch._scaled_mm` where sizes allow.
 
-    `kernels` names the implementation of the casts before it.
+    `kernels` names the implementation of the casts before it. Native, a linear's input is cast once, in its forward
+    pass, and the transposed form is kept for the weight's gradient; the output's gradient is cast once; and a weight is
+    cast once a batch, into memory that stays where it is.
     """
 
     def __init__(self, recipe: str, native: bool = False, kernels: str = "reference") -> None:
@@ -56,47 +68,92 @@ class Fp8:
         self._block, self._weight_block = blocks[recipe]
         self._power, self._of_gradients = recipe == "mxfp8", E5M2 if recipe == "tensorwise" else E4M3
         self._native, self._kernels = native, kernels
+        self._weights: dict[int, tuple[torch.Tensor, Factor]] = {}  # by id: a tensor's hash is computed in Python
+        self._fresh: set[int] = set()
 
-    def forward(self, x: torch.Tensor, weight_FH: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-        """Compute x W^T + bias, [..., F]."""
-        out = self._product(x.reshape(-1, x.size(-1)), weight_FH, E4M3, self._weight_block)
-        # No view to autograd, as a linear's result is none: g sums it in place.
-        out = torch.ops.aten._unsafe_view(out, (*x.shape[:-1], len(weight_FH)))
-        return out if bias is None else out + bias
+    def begin(self, ready: bool) -> None:
+        """Begin a batch: weights may have changed. Those used before are cast now if they are `ready`, else at use."""
+        self._fresh.clear()
+        for weight, _ in list(self._weights.values()) if ready else ():
+            self._weight(weight)
 
-    def input_gradient(self, grad_NF: torch.Tensor, weight_FH: torch.Tensor) -> torch.Tensor:
+    def input(
+        self, x_NH: torch.Tensor, weight_FH: torch.Tensor, *, rows: bool = True, turned: bool = True
+    ) -> Factor:
+        """The input of a linear with this weight: cast in these forms, if sizes allow."""
+        return self._factor(x_NH, len(weight_FH), E4M3, rows, turned)
+
+    def gradient(self, grad_NF: torch.Tensor, weight_FH: torch.Tensor) -> Factor:
+        """The gradient of its output, in both forms."""
+        return self._factor(grad_NF, weight_FH.size(1), self._of_gradients)
+
+    def forward(self, x: Factor, weight_FH: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        """Compute x W^T + bias, [N, F]."""
+        native = x.scale is not None
+        weight = self._weight(weight_FH) if native else Factor(weight_FH, None)
+        added = bias if native and weight_FH.dtype != torch.float32 else None  # inside of `torch._scaled_mm`
+        sides = (x.rows, x.scale), (weight.rows, weight.scale)
+        out = self._product(*sides, E4M3, self._weight_block, weight_FH.dtype, added)
+        return out if bias is added else out + bias
+
+    def input_gradient(self, grad: Factor, weight_FH: torch.Tensor) -> torch.Tensor:
         """The input's gradient [N, H]."""
-        return self._product(grad_NF, weight_FH.t(), self._of_gradients, self._weight_block)
+        weight = self._weight(weight_FH) if grad.scale is not None else Factor(None, weight_FH.t())
+        sides = (grad.rows, grad.scale), (weight.turned, weight.scale)
+        return self._product(*sides, self._of_gradients, self._weight_block, weight_FH.dtype)
 
-    def weight_gradient(self, grad_NF: torch.Tensor, x_NH: torch.Tensor, out: torch.dtype) -> torch.Tensor:
+    def weight_gradient(self, grad: Factor, x: Factor, out: torch.dtype) -> torch.Tensor:
         """The weight's gradient [F, H], of type `out`."""
-        return self._product(grad_NF.t(), x_NH.t(), self._of_gradients, self._block, out)
+        return self._product((grad.turned, grad.scale), (x.turned, x.scale), self._of_gradients, self._block, out)
+
+    def add_weight_gradient(self, total: torch.Tensor, grad: Factor, x: Factor, replace: bool) -> None:
+        """Add the weight's gradient to `total`, or write it there. What is added is of 16 bits before, if native."""
+        is_aligned = total.storage_offset() % ROWS_AT_ONCE == 0
+        if replace and is_aligned and grad.scale is not None and x.turned is not None:
+            scales = {"scale_a": grad.scale, "scale_b": x.scale, "out_dtype": total.dtype}
+            torch._scaled_mm(grad.turned, x.turned.t(), **scales, out=total)
+            return
+        gradient = self.weight_gradient(grad, x, total.dtype if grad.scale is None else torch.bfloat16)
+        (total.copy_ if replace else total.add_)(gradient)
+
+    def _factor(
+        self, matrix: torch.Tensor, other: int, dtype: torch.dtype, rows: bool = True, turned: bool = True
+    ) -> Factor:
+        """A matrix, cast if `torch._scaled_mm` takes its sizes and the linear's third one, `other`."""
+        if not self._native or any(size % ROWS_AT_ONCE for size in (*matrix.shape, other)):
+            return Factor(matrix, matrix.t())
+        return Factor(*fp8_cast(self._kernels, matrix, dtype, rows=rows, transposed=turned))
+
+    def _weight(self, weight: torch.Tensor) -> Factor:
+        """A weight's two forms."""
+        known = self._weights.get(id(weight))
+        if known is not None and id(weight) in self._fresh:
+            return known[1]
+        cast = Factor(*fp8_cast(self._kernels, weight, E4M3, rows=True, transposed=True, into=known and known[1]))
+        self._weights[id(weight)] = weight, cast
+        self._fresh.add(id(weight))
+        return cast
 
     def _product(
         self,
-        a_MK: torch.Tensor,
-        b_NK: torch.Tensor,
+        a: tuple[torch.Tensor | None, torch.Tensor | None],
+        b: tuple[torch.Tensor | None, torch.Tensor | None],
         dtype: torch.dtype,
         block: tuple[int, int],
-        out: torch.dtype | None = None,
+        out: torch.dtype,
+        bias: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Compute a b^T, of a's type or `out`, of factors that are rounded: a as `dtype`, b, by `block`, as E4M3."""
-        shapes = a_MK.shape, b_NK.shape
-        if self._native and not any(size % ROWS_AT_ONCE for shape in shapes for size in shape):
-            (a, scale_a), (b, scale_b) = self._in_rows(a_MK, dtype), self._in_rows(b_NK, E4M3)
-            return torch._scaled_mm(a, b.t(), scale_a=scale_a, scale_b=scale_b, out_dtype=out or a_MK.dtype)
-        factors = (quantized(a_MK, dtype, self._block, self._power), quantized(b_NK, E4M3, block, self._power))
-        a, b = (
-            (tiles.float() * scales).view(tiles.size(0) * tiles.size(1), -1)[: shape[0], : shape[1]]
-            for (tiles, scales), shape in zip(factors, shapes, strict=True)
-        )
-        return (a @ b.t()).to(out or a_MK.dtype)
+        """Compute a b^T, of type `out`, of factors [M, K] and [N, K] with their scales.
 
-    def _in_rows(self, matrix: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-        """A matrix, or a transposed one, rounded by one scale and in rows, as `torch._scaled_mm` wants both factors."""
-        is_turned = not matrix.is_contiguous()
-        x = matrix.t() if is_turned else matrix
-        plain, turned, scale = fp8_cast(self._kernels, x, dtype, rows=not is_turned, transposed=is_turned)
-        rounded = turned if is_turned else plain
-        assert rounded is not None
-        return rounded, scale
+        Those without are rounded here: a as `dtype`, b, by `block`, as E4M3.
+        """
+        (a_MK, scale_a), (b_NK, scale_b) = a, b
+        assert a_MK is not None and b_NK is not None
+        if scale_a is not None and scale_b is not None:
+            return torch._scaled_mm(a_MK, b_NK.t(), scale_a=scale_a, scale_b=scale_b, bias=bias, out_dtype=out)
+        factors = (quantized(a_MK, dtype, self._block, self._power), quantized(b_NK, E4M3, block, self._power))
+        wide_MK, wide_NK = (
+            (tiles.float() * scales).view(tiles.size(0) * tiles.size(1), -1)[: len(matrix), : matrix.size(1)]
+            for (tiles, scales), matrix in zip(factors, (a_MK, b_NK), strict=True)
+        )
+        return (wide_MK @ wide_NK.t()).to(out)

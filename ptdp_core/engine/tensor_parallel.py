@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn import functional
 
 from kernels.registration import direct
-from ptdp_core.engine.fp8 import Fp8
+from ptdp_core.engine.fp8 import Factor, Fp8
 from ptdp_core.engine.groups import Axis
 from ptdp_core.engine.parameters import ParameterStore
 from ptdp_core.engine.weight_gradients import WeightGradients
@@ -31,7 +31,7 @@ class _Linear(torch.autograd.Function):
 
     With `sequence_parallel` x is this rank's part of the sequence, and only that is kept. The whole is gathered for the
     forward pass, and again for the weight's gradient; the second gather may go on while the input's gradient is
-    computed. With `fp8` the three products are of FP8.
+    computed. With `fp8` the three products are of FP8; what is cast is kept in place of x, if a backward pass follows.
     """
 
     @staticmethod
@@ -44,39 +44,54 @@ class _Linear(torch.autograd.Function):
         gradients: WeightGradients,
         sequence_parallel: bool,
         fp8: Fp8 | None,
+        followed: bool,
     ) -> torch.Tensor:
-        ctx.save_for_backward(x, weight)
-        ctx.shape = x.shape
+        ctx.shape, ctx.fp8 = x.shape, fp8
         ctx.tp, ctx.gradients, ctx.has_bias, ctx.sequence_parallel = tp, gradients, bias is not None, sequence_parallel
-        ctx.fp8, product = fp8, functional.linear if fp8 is None else fp8.forward
-        return product(_gathered(x, tp) if tp is not None and sequence_parallel else x, weight, bias)
+        whole = _gathered(x, tp) if tp is not None and sequence_parallel else x
+        if fp8 is None:
+            ctx.save_for_backward(weight, x)
+            return functional.linear(whole, weight, bias)
+        factor = fp8.input(whole.reshape(-1, x.size(-1)), weight, turned=followed and not sequence_parallel)
+        ctx.save_for_backward(
+            weight, *((x,) if sequence_parallel or factor.scale is None else (factor.turned, factor.scale))
+        )
+        # No view to autograd, as a linear's result is none: g sums it in place.
+        return torch.ops.aten._unsafe_view(fp8.forward(factor, weight, bias), (*whole.shape[:-1], len(weight)))
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        x, weight = ctx.saved_tensors
-        grad_2 = grad.reshape(-1, grad.size(-1))
+        weight, *kept = ctx.saved_tensors
+        x, grad_2 = kept[0], grad.reshape(-1, grad.size(-1))
         overlapped, reducing, fp8 = ctx.gradients.overlapped, None, ctx.fp8
+        factor = grad_2 if fp8 is None else fp8.gradient(grad_2, weight)
         input_gradient = torch.matmul if fp8 is None else fp8.input_gradient
         if ctx.sequence_parallel:
             x, gathering = ctx.tp.start_all_gather(x)
             if not overlapped:
                 gathering.wait()
-            grad_x = input_gradient(grad_2, weight)  # does not need x, so the gather may go on meanwhile
+            grad_x = input_gradient(factor, weight)  # does not need x, so the gather may go on meanwhile
             gathering.wait()
             grad_x, reducing = ctx.tp.start_reduce_scatter(grad_x)
             if not overlapped:
                 reducing.wait()
         else:
-            grad_x = input_gradient(grad_2, weight)
+            grad_x = input_gradient(factor, weight)
             if ctx.tp is not None and overlapped:
                 reducing = ctx.tp.start_all_reduce(grad_x)
             elif ctx.tp is not None:
                 ctx.tp.all_reduce(grad_x)
-        grad_weight = ctx.gradients.compute(weight, grad_2, x.reshape(-1, weight.size(1)), None, fp8)
+        if len(kept) == 2:
+            x = Factor(None, *kept)
+        else:
+            x = x.reshape(-1, weight.size(1))
+            x = x if fp8 is None else fp8.input(x, weight, rows=False)
+        factor = factor if fp8 is None else factor._replace(rows=None)  # of which a deferred product keeps the rest
+        grad_weight = ctx.gradients.compute(weight, factor, x, None, fp8)
         grad_bias = grad_2.sum(0) if ctx.has_bias else None
         if reducing is not None:
             reducing.wait()
-        return grad_x.view(ctx.shape), grad_weight, grad_bias, None, None, None, None
+        return grad_x.view(ctx.shape), grad_weight, grad_bias, None, None, None, None, None
 
 
 _linear = direct(_Linear)
@@ -173,7 +188,7 @@ def linear(
     if reduced is None and not gradients.main_grads and not gradients.split and fp8 is None:
         return functional.linear(x, weight, bias)
     gathered = sequence_parallel and reduced is not None
-    out: torch.Tensor = _linear(x, weight, bias, reduced, gradients, gathered, fp8)
+    out: torch.Tensor = _linear(x, weight, bias, reduced, gradients, gathered, fp8, torch.is_grad_enabled())
     return out
 
 

@@ -112,6 +112,7 @@ class Trainer:
 
     def forward_backward(self, batch: Callable[[int], Batch]) -> tuple[torch.Tensor, BatchResult]:
         """Loss (a scalar on the device) and reduced main gradients of one batch, without an optimizer step."""
+        self._begin()
         self.buffer.zero()
         self.routing.begin(self.optimizer.scale.value / self.schedule.m)
         run = self._run(batch, self.optimizer.scale.value)
@@ -120,7 +121,13 @@ class Trainer:
 
     def evaluate(self, batch: Callable[[int], Batch]) -> torch.Tensor:
         """The mean loss of a batch (a scalar on the device), without dropout. The trainer's state does not change."""
+        self._begin()
         return self._mean_loss(self.evaluator.run(batch))
+
+    def _begin(self) -> None:
+        """Let FP8 cast the weights anew, which may have changed since they were used, or may be on their way."""
+        if self.store.fp8 is not None:
+            self.store.fp8.begin(not self.buffer.gather_in_background)
 
     def step(self, batch: Callable[[int], Batch]) -> TrainStep:
         """Forward, backward, pipeline flush, reduction and optimizer step: strict optimizer semantics.

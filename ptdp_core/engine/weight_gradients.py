@@ -8,7 +8,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -53,12 +53,12 @@ class DeferredWgrad(NamedTuple):
     """A weight [F, H] and the factors of its gradient: the layer's output gradient [N, F] and its input [N, H].
 
     Of experts' weights [E, F, H], `rows` says which are each expert's. With `fp8` the factors are rounded before they
-    are multiplied. A grouped GEMM rounds a gradient to bf16 before it is added to a main gradient in fp32.
+    are multiplied, or are already. A grouped GEMM rounds a gradient to bf16 before it is added to a main gradient in fp32.
     """
 
     weight: torch.Tensor
-    grad: torch.Tensor
-    x: torch.Tensor
+    grad: Any  # tensors; with `fp8` a `Factor` each
+    x: Any
     rows: Grouped | None = None
     fp8: Fp8 | None = None
 
@@ -77,8 +77,7 @@ class DeferredWgrad(NamedTuple):
     def add_to(self, total: torch.Tensor, replace: bool) -> None:
         """Add the gradient to `total`, or write it there (`add_product`)."""
         if self.fp8 is not None:
-            gradient = self.fp8.weight_gradient(self.grad, self.x, total.dtype)
-            (total.copy_ if replace else total.add_)(gradient)
+            self.fp8.add_weight_gradient(total, self.grad, self.x, replace)
             return
         if self.rows is None:
             add_product(total, self.grad.t(), self.x, replace)
@@ -143,8 +142,8 @@ class WeightGradients:
     def compute(
         self,
         weight: torch.Tensor,
-        grad: torch.Tensor,
-        x: torch.Tensor,
+        grad: Any,
+        x: Any,
         rows: Grouped | None = None,
         fp8: Fp8 | None = None,
     ) -> torch.Tensor | None:

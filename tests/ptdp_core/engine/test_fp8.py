@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from kernels.fp8_cast import fp8_cast
 from ptdp_core.engine.errors import DivergedError
 from ptdp_core.engine.fp8 import E4M3, E5M2, Fp8, is_native, quantized
 from ptdp_core.engine.groups import Axis
@@ -101,15 +102,99 @@ def test_output_and_gradients_are_products_of_rounded_factors(recipe: str) -> No
         np.testing.assert_allclose(ours.reshape(theirs.shape).numpy(), theirs, rtol=1e-4, atol=1e-4)
 
 
-def test_torchs_own_product_is_the_emulated_one_where_sizes_allow() -> None:
+def all_products(fp8: Fp8, x: torch.Tensor, weight: torch.Tensor, grad: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """The output of a linear and the gradients of its input and weight, with what is cast for them."""
+    rows, grads = fp8.input(x, weight), fp8.gradient(grad, weight)
+    out = fp8.forward(rows, weight, None)
+    return out, fp8.input_gradient(grads, weight), fp8.weight_gradient(grads, rows, torch.float32)
+
+
+def test_torchs_own_products_are_the_emulated_ones_where_sizes_allow() -> None:
     generator = torch.Generator().manual_seed(3)
-    x, weight = (torch.randn(shape, generator=generator) for shape in ((48, 64), (32, 64)))
-    torch.testing.assert_close(
-        Fp8("tensorwise", native=True).forward(x, weight, None), Fp8("tensorwise").forward(x, weight, None)
-    )
-    odd = x[:, :60], weight[:, :60]
-    assert torch.equal(Fp8("tensorwise", native=True).forward(*odd, None), Fp8("tensorwise").forward(*odd, None))
+    x, weight, grad = (torch.randn(shape, generator=generator) for shape in ((48, 64), (32, 64), (48, 32)))
+    native, emulated = Fp8("tensorwise", native=True), Fp8("tensorwise")
+    for ours, theirs in zip(all_products(native, x, weight, grad), all_products(emulated, x, weight, grad), strict=True):
+        torch.testing.assert_close(ours, theirs)
+    odd = x[:, :60], weight[:, :60], grad
+    for ours, theirs in zip(all_products(native, *odd), all_products(emulated, *odd), strict=True):
+        assert torch.equal(ours, theirs)
     assert not is_native("tensorwise", torch.device("cpu"))
+
+
+def test_a_bias_is_added_inside_of_torchs_own_product() -> None:
+    generator = torch.Generator().manual_seed(4)
+    x, weight, bias = (torch.randn(shape, generator=generator).bfloat16() for shape in ((48, 64), (32, 64), (32,)))
+    fp8 = Fp8("tensorwise", native=True)
+    out = fp8.forward(fp8.input(x, weight), weight, bias)
+    assert out.dtype == torch.bfloat16
+    emulated = Fp8("tensorwise")
+    wide = emulated.forward(emulated.input(x.float(), weight), weight.float(), bias.float())
+    torch.testing.assert_close(out.float(), wide, rtol=2**-8, atol=2**-6)
+
+
+def test_a_batchs_first_product_is_written_over_the_main_gradient() -> None:
+    generator = torch.Generator().manual_seed(5)
+    x, weight, grad = (torch.randn(shape, generator=generator).bfloat16() for shape in ((48, 64), (32, 64), (48, 32)))
+    for native in (True, False):
+        fp8 = Fp8("tensorwise", native)
+        factors, total = (fp8.gradient(grad, weight), fp8.input(x, weight)), torch.full((32, 64), torch.nan)
+        once = fp8.weight_gradient(*factors, torch.float32)
+        fp8.add_weight_gradient(total, *factors, True)
+        assert torch.equal(total, once)
+        fp8.add_weight_gradient(total, *factors, False)
+        torch.testing.assert_close(total, 2 * once, rtol=2**-8, atol=0)
+
+
+@pytest.fixture
+def native(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """Train by `torch._scaled_mm`, on a CPU as well; the list has the shapes of what was cast."""
+    cast: list[tuple[int, ...]] = []
+
+    def counted(kernels: str, x: torch.Tensor, *rest: Any, **forms: Any) -> Any:
+        cast.append(tuple(x.shape))
+        return fp8_cast(kernels, x, *rest, **forms)
+
+    monkeypatch.setattr("ptdp_core.engine.fp8.fp8_cast", counted)
+    monkeypatch.setattr("ptdp_core.engine.trainer.is_native", lambda recipe, device: True)
+    return cast
+
+
+@pytest.mark.parametrize("layout", [{}, {"schedule": "zb-h1"}, {"recompute": "full"}])
+def test_a_linear_casts_input_and_gradient_once_a_microbatch_and_its_weight_once_a_step(
+    native: list[tuple[int, ...]], layout: dict[str, Any]
+) -> None:
+    case = {"B": 4, "b": 1, "seq": 16, "hidden": 64, "layers": 2, "dtype": "bf16", "fp8_recipe": "tensorwise"}
+    settings, groups, trainer = jobs.make(case | {"recompute": "none"} | layout)
+    batch = jobs.batches(4, 16)[0]
+    trainer.step(jobs.feed(settings, groups, batch))
+    linears, microbatches = 4 * 2, 4
+    casts = (3 if layout.get("recompute") else 2) * linears * microbatches  # a layer that runs again casts x again
+    assert len(native) == casts + linears
+    native.clear()
+    trainer.step(jobs.feed(settings, groups, batch))
+    assert len(native) == casts + linears
+    assert sorted(native[:linears]) == sorted([(192, 64), (64, 64), (256, 64), (64, 256)] * 2)  # weights, at once
+
+
+def test_a_weight_that_changes_between_steps_is_cast_again(native: list[tuple[int, ...]]) -> None:
+    case = {"B": 2, "seq": 16, "hidden": 64, "dtype": "bf16", "fp8_recipe": "tensorwise"}
+    settings, groups, trainer = jobs.make(case)
+    feed = jobs.feed(settings, groups, jobs.batches(2, 16)[0])
+    before = trainer.evaluate(feed)
+    with torch.no_grad():
+        next(x for x in trainer.chunks[0].layers.parameters() if x.dim() == 2).mul_(3)
+    changed = trainer.evaluate(feed)
+    assert changed != before
+    assert torch.equal(jobs.make(case)[2].evaluate(feed), before)
+
+
+def test_native_training_is_the_emulated_one(native: list[tuple[int, ...]]) -> None:
+    case = {"dtype": "bf16", "B": 4, "b": 2, "layers": 1, "fp8_recipe": "tensorwise"}
+    ours = losses(3, **case, fused_accumulation=True)
+    assert native
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ptdp_core.engine.trainer.is_native", lambda recipe, device: False)
+        assert ours == pytest.approx(losses(3, **case), rel=2e-3)
 
 
 def test_torchs_own_products_get_matrices_in_the_order_that_they_take() -> None:
@@ -117,9 +202,9 @@ def test_torchs_own_products_get_matrices_in_the_order_that_they_take() -> None:
     native = Fp8("tensorwise", native=True)
     with FakeTensorMode():
         x, weight, grad = (torch.empty(s, device="cuda").bfloat16() for s in ((64, 32), (48, 32), (64, 48)))
-        assert native.forward(x, weight, None).shape == grad.shape
-        assert native.input_gradient(grad, weight).shape == x.shape
-        assert native.weight_gradient(grad, x, torch.float32).shape == weight.shape
+        shapes = [each.shape for each in all_products(native, x, weight, grad)]
+        assert shapes == [grad.shape, x.shape, weight.shape]
+        assert native.forward(native.input(x, weight), weight, weight[:, 0].contiguous()).shape == grad.shape
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -128,16 +213,11 @@ def test_an_overflow_is_never_hidden(recipe: str, value: float) -> None:
     x, weight, grad = factors()
     fp8 = Fp8(recipe)
     rows, grads = x.reshape(-1, 200), grad.reshape(-1, 130)
-    products = [
-        lambda rows, weight, grads: fp8.forward(rows, weight, None)[2],
-        lambda rows, weight, grads: fp8.input_gradient(grads, weight)[2],
-        lambda rows, weight, grads: fp8.weight_gradient(grads, rows, torch.float32)[:, 5],
-    ]
-    for product, spoiled in zip(products, (rows, grads, rows), strict=True):
-        spoiled = spoiled.clone()
-        spoiled[2, 5] = value
-        given = (spoiled, weight, grads) if spoiled.size(1) == 200 else (rows, weight, spoiled)
-        assert not product(*given).isfinite().any()
+    spoiled_rows, spoiled_grads = rows.clone(), grads.clone()
+    spoiled_rows[2, 5] = spoiled_grads[2, 5] = value
+    assert not all_products(fp8, spoiled_rows, weight, grads)[0][2].isfinite().any()
+    assert not all_products(fp8, rows, weight, spoiled_grads)[1][2].isfinite().any()
+    assert not all_products(fp8, spoiled_rows, weight, grads)[2][:, 5].isfinite().any()
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -242,4 +322,5 @@ def test_what_is_not_trained_in_it_is_refused_in_a_line(case: dict[str, Any], pr
 def test_one_axis_is_enough_to_multiply() -> None:
     x, weight, _ = factors()
     alone = linear(x, weight, None, Axis("tp"), WeightGradients(), fp8=Fp8("mxfp8"))
-    assert torch.equal(alone, Fp8("mxfp8").forward(x, weight, None))
+    rows, fp8 = x.reshape(-1, x.size(-1)), Fp8("mxfp8")
+    assert torch.equal(alone.view(len(rows), -1), fp8.forward(fp8.input(rows, weight), weight, None))
