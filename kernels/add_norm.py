@@ -4,8 +4,9 @@
 
 Shapes: x, residual, y and n [..., h]; bias, weight and shift [h]. Without a shift it is RMSNorm, without a residual y
 is x. The gradient of y, by which the residual connection goes on, is added to that of the norm. The fused form computes
-in float32 (float64 for float64 input), rounds y once, and keeps y with two numbers a row: backward normalises it again.
-In elements of h it moves 4 forward and 4 backward, without a residual 2 and 4; one after the other that is 5 and 7, or 2 and 6.
+in float32 (float64 for float64 input), rounds y once, and keeps y and two numbers a row: backward normalises it again.
+In elements of h it moves 4 forward and 4 backward, without a residual 2 and 4; one after the other that is 5 and 7, or
+2 and 6.
 """
 
 from typing import Any

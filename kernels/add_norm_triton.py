@@ -18,7 +18,7 @@ from kernels.layout import rows as as_rows
 
 # Of the backward kernel: columns of a warp, rows at once, warps of a multiprocessor, and loads under way of each row.
 WARP_COLUMNS, ROWS, WARPS, STAGES = 256, 1, 32, 2
-SUMMED = 32  # columns whose partial sums a program adds
+SUMMED = 16  # columns whose partial sums a program adds
 
 
 @triton.jit

@@ -14,6 +14,7 @@ from kernels import add_norm
 from kernels.bias_dropout_add import bias_dropout_add
 from kernels.bias_gelu import bias_gelu
 from kernels.causal_softmax import causal_softmax
+from kernels.combine import combine
 from kernels.cross_entropy import Ranks, cross_entropy
 from kernels.dropout import dropout
 from kernels.layer_norm import layer_norm
@@ -93,6 +94,13 @@ class Kernels:
         cos and sin [s, 1, d/2] are those of the positions' angles, in the dtype of the heads.
         """
         return rotary(self.name, heads, cos, sin)
+
+    def combine(self, rows: Tensor, weights: Tensor | None, places: Tensor) -> Tensor:
+        """Return [n, h]: for each n the sum over k of weights [n, k], or ones, times rows [p, h] at places [n, k].
+
+        Without weights it has no gradient.
+        """
+        return combine(self.name, rows, weights, places)
 
     def cross_entropy(self, logits: Tensor, labels: Tensor, vocab: int, tp: Ranks) -> Tensor:
         """The loss of every token from logits [..., V/t] of this rank of `tp`, in the shape of `labels`.

@@ -141,6 +141,14 @@ def cases(shape: Shape, device: torch.device, dtype: torch.dtype) -> Iterator[Op
         forward=3 * s * inner * element,
         backward=5 * s * inner * element,
     )
+    places = torch.randperm(2 * s, device=device).view(s, 2)
+    yield case(  # of two experts a token
+        "combine",
+        (make(2 * s, h), make(s, 2)),
+        _series(device, lambda ops: lambda x, w: ops.combine(x, w, places)),
+        forward=3 * s * h * element,
+        backward=5 * s * h * element,
+    )
     head = h // (shape.a * TENSOR_PARALLEL)
     angle = torch.arange(s, device=device).unsqueeze(-1) / 10.0 ** torch.linspace(0, 4, head // 2, device=device)
     cos, sin = (table.to(dtype).unsqueeze(1) for table in (angle.cos(), angle.sin()))

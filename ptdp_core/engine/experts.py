@@ -146,7 +146,8 @@ class Dispatch:
         without which no exchange can start, and once for what a capacity leaves.
         """
         chosen_P = experts_NK.flatten()
-        slots_P, counts_E = chosen_P.argsort(stable=True), tokens_of(chosen_P, experts)
+        narrow = torch.int16 if experts <= 1 << 15 else torch.int64  # a GPU's sort has a pass for every byte
+        slots_P, counts_E = chosen_P.to(narrow).argsort(stable=True), tokens_of(chosen_P, experts)
         if capacity is not None:
             places_P = torch.arange(slots_P.numel(), device=slots_P.device)
             places_P -= (counts_E.cumsum(0) - counts_E)[chosen_P[slots_P]]
@@ -189,28 +190,16 @@ class _ByExpert(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x_NH: torch.Tensor, slots_P: torch.Tensor, places_P: torch.Tensor, k: int) -> torch.Tensor:
-        ctx.save_for_backward(places_P)
-        ctx.k = k
-        return x_NH.index_select(0, slots_P // k)
+    def forward(
+        ctx: Any, x_NH: torch.Tensor, slots_P: torch.Tensor, places_NK: torch.Tensor, ops: Kernels
+    ) -> torch.Tensor:
+        ctx.save_for_backward(places_NK)
+        ctx.ops = ops
+        return x_NH.index_select(0, slots_P // places_NK.size(1))
 
     @staticmethod
     def backward(ctx: Any, grad_PH: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
-        (places_P,) = ctx.saved_tensors
-        return grad_PH.index_select(0, places_P).view(-1, ctx.k, grad_PH.size(1)).sum(1), None, None, None
-
-
-class _ByToken(torch.autograd.Function):
-    """The rows of pairs [P, H], which lie by expert, by token."""
-
-    @staticmethod
-    def forward(ctx: Any, rows_PH: torch.Tensor, slots_P: torch.Tensor, places_P: torch.Tensor) -> torch.Tensor:
-        ctx.save_for_backward(slots_P)
-        return rows_PH.index_select(0, places_P)
-
-    @staticmethod
-    def backward(ctx: Any, grad_PH: torch.Tensor) -> tuple[torch.Tensor, None, None]:
-        return grad_PH.index_select(0, *ctx.saved_tensors), None, None
+        return ctx.ops.combine(grad_PH, None, *ctx.saved_tensors), None, None, None
 
 
 class _GroupedLinear(torch.autograd.Function):
@@ -307,8 +296,9 @@ class MixtureOfExperts(nn.Module):
         if torch.is_grad_enabled():  # once, also if the layer runs again
             self.routing.dropped += n * k - way.slots.numel()
         if capacity is None:  # every pair has a row: two permutations, each the other's gradient
-            places_P = torch.empty_like(way.slots).scatter_(0, way.slots, torch.arange(n * k, device=x_NH.device))
-            rows_PH = _ByExpert.apply(x_NH, way.slots, places_P, k)
+            places_NK = torch.empty_like(experts_NK)
+            places_NK.view(-1).scatter_(0, way.slots, torch.arange(n * k, device=x_NH.device))
+            rows_PH = _ByExpert.apply(x_NH, way.slots, places_NK, self.ops)
         else:
             rows_PH = x_NH[way.slots // k]
         rows_RH = _AllToAll.apply(rows_PH, way.sent, way.received, self.routing)
@@ -320,7 +310,6 @@ class MixtureOfExperts(nn.Module):
         rows_PH = _AllToAll.apply(rows_RH, way.received, way.sent, self.routing)
         # A pair has a row of its own, so that the order of summation is always the same; those dropped have zeros.
         if capacity is None:
-            pairs_PH = _ByToken.apply(rows_PH, way.slots, places_P)
-        else:
-            pairs_PH = rows_PH.new_zeros(n * k, x_NH.size(1)).index_copy(0, way.slots, rows_PH)
+            return self.ops.combine(rows_PH, weights_NK, places_NK)
+        pairs_PH = rows_PH.new_zeros(n * k, x_NH.size(1)).index_copy(0, way.slots, rows_PH)
         return torch.bmm(weights_NK.to(x_NH.dtype).unsqueeze(1), pairs_PH.view(n, k, -1)).squeeze(1)

@@ -10,7 +10,7 @@ Where no kernel of torch does that, the rounding is emulated: rounded factors ar
 gradients, attention, embedding and output keep the run's precision. A tensor rank scales what it holds.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch.nn import functional
@@ -49,8 +49,8 @@ def quantized(x: torch.Tensor, dtype: torch.dtype, block: tuple[int, int], power
 class Factor(NamedTuple):
     """A matrix and its transpose, each in rows and where it is wanted. Without a scale they are not rounded yet."""
 
-    rows: torch.Tensor | None
-    turned: torch.Tensor | None
+    rows: Any
+    turned: Any
     scale: torch.Tensor | None = None
 
 
@@ -77,9 +77,7 @@ class Fp8:
         for weight, _ in list(self._weights.values()) if ready else ():
             self._weight(weight)
 
-    def input(
-        self, x_NH: torch.Tensor, weight_FH: torch.Tensor, *, rows: bool = True, turned: bool = True
-    ) -> Factor:
+    def input(self, x_NH: torch.Tensor, weight_FH: torch.Tensor, *, rows: bool = True, turned: bool = True) -> Factor:
         """The input of a linear with this weight: cast in these forms, if sizes allow."""
         return self._factor(x_NH, len(weight_FH), E4M3, rows, turned)
 
@@ -94,7 +92,7 @@ class Fp8:
         added = bias if native and weight_FH.dtype != torch.float32 else None  # inside of `torch._scaled_mm`
         sides = (x.rows, x.scale), (weight.rows, weight.scale)
         out = self._product(*sides, E4M3, self._weight_block, weight_FH.dtype, added)
-        return out if bias is added else out + bias
+        return out if bias is None or added is not None else out + bias
 
     def input_gradient(self, grad: Factor, weight_FH: torch.Tensor) -> torch.Tensor:
         """The input's gradient [N, H]."""
@@ -109,9 +107,9 @@ class Fp8:
     def add_weight_gradient(self, total: torch.Tensor, grad: Factor, x: Factor, replace: bool) -> None:
         """Add the weight's gradient to `total`, or write it there. What is added is of 16 bits before, if native."""
         is_aligned = total.storage_offset() % ROWS_AT_ONCE == 0
-        if replace and is_aligned and grad.scale is not None and x.turned is not None:
-            scales = {"scale_a": grad.scale, "scale_b": x.scale, "out_dtype": total.dtype}
-            torch._scaled_mm(grad.turned, x.turned.t(), **scales, out=total)
+        if replace and is_aligned and grad.scale is not None and x.scale is not None:
+            sides = grad.turned, x.turned.t()
+            torch._scaled_mm(*sides, scale_a=grad.scale, scale_b=x.scale, out_dtype=total.dtype, out=total)
             return
         gradient = self.weight_gradient(grad, x, total.dtype if grad.scale is None else torch.bfloat16)
         (total.copy_ if replace else total.add_)(gradient)
@@ -136,8 +134,8 @@ class Fp8:
 
     def _product(
         self,
-        a: tuple[torch.Tensor | None, torch.Tensor | None],
-        b: tuple[torch.Tensor | None, torch.Tensor | None],
+        a: tuple[torch.Tensor, torch.Tensor | None],
+        b: tuple[torch.Tensor, torch.Tensor | None],
         dtype: torch.dtype,
         block: tuple[int, int],
         out: torch.dtype,
@@ -148,7 +146,6 @@ class Fp8:
         Those without are rounded here: a as `dtype`, b, by `block`, as E4M3.
         """
         (a_MK, scale_a), (b_NK, scale_b) = a, b
-        assert a_MK is not None and b_NK is not None
         if scale_a is not None and scale_b is not None:
             return torch._scaled_mm(a_MK, b_NK.t(), scale_a=scale_a, scale_b=scale_b, bias=bias, out_dtype=out)
         factors = (quantized(a_MK, dtype, self._block, self._power), quantized(b_NK, E4M3, block, self._power))

@@ -64,7 +64,7 @@ class _Linear(torch.autograd.Function):
         weight, *kept = ctx.saved_tensors
         x, grad_2 = kept[0], grad.reshape(-1, grad.size(-1))
         overlapped, reducing, fp8 = ctx.gradients.overlapped, None, ctx.fp8
-        factor = grad_2 if fp8 is None else fp8.gradient(grad_2, weight)
+        factor: Any = grad_2 if fp8 is None else fp8.gradient(grad_2, weight)
         input_gradient = torch.matmul if fp8 is None else fp8.input_gradient
         if ctx.sequence_parallel:
             x, gathering = ctx.tp.start_all_gather(x)

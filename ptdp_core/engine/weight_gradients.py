@@ -52,8 +52,8 @@ def is_grouped(x: torch.Tensor, weight: torch.Tensor) -> bool:
 class DeferredWgrad(NamedTuple):
     """A weight [F, H] and the factors of its gradient: the layer's output gradient [N, F] and its input [N, H].
 
-    Of experts' weights [E, F, H], `rows` says which are each expert's. With `fp8` the factors are rounded before they
-    are multiplied, or are already. A grouped GEMM rounds a gradient to bf16 before it is added to a main gradient in fp32.
+    Of experts' weights [E, F, H], `rows` says which are each expert's. With `fp8` the factors are rounded or will be.
+    A grouped GEMM rounds a gradient to bf16 before it is added to a main gradient in fp32.
     """
 
     weight: torch.Tensor

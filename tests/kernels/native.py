@@ -25,6 +25,7 @@ from triton.runtime.jit import JITFunction
 from kernels import (
     add_norm_triton,
     bias_gelu_triton,
+    combine_triton,
     cross_entropy_triton,
     dropout_triton,
     fp8_cast_triton,
@@ -103,13 +104,17 @@ def compile_all(capability: int, dtype: torch.dtype) -> list[Compiled]:
     cross_entropy_triton.sums(logits, labels, 6400, 51200)
     cross_entropy_triton.gradient(logits, labels, of_rows, of_rows, 6400, 12601)
     vectors = [torch.empty(2304, dtype=dtype) for _ in range(3)]
-    for h in (128, 2304, 8192):  # several rows per program, the H100's GPT, and the longest rows
+    for h in (256, 2304, 8192):  # several rows per program, the H100's GPT, and the longest rows
         x, (bias, weight, shift) = torch.empty(2048, h, dtype=dtype), (v.new_empty(h) for v in vectors)
         for own_bias, own_shift, residual in ((bias, shift, x), (None, None, None)):
             _, _, moments = add_norm_triton.forward(x, own_bias, residual, weight, own_shift, 1e-5)
             add_norm_triton.backward(x, x, x, weight, moments, own_bias is not None)
     pairs = torch.empty(2048, 2 * 8192, dtype=dtype)
     swiglu_triton.backward(swiglu_triton.forward(pairs), pairs)
+    weights, places = torch.empty(1024, 2), torch.empty(1024, 2, dtype=torch.int64)
+    for rows in (torch.empty(2048, 1024, dtype=dtype), torch.empty(2048, 7168, dtype=dtype)):
+        combine_triton.backward(combine_triton.forward(rows, weights, places), rows, weights, places)
+        combine_triton.forward(rows, None, places)
     heads, angle = torch.empty(2048, 8, 6, 64, dtype=dtype), torch.empty(2048, 1, 32, dtype=dtype)
     q, k = rotary_triton.forward(heads, angle, angle)
     rotary_triton.backward(q, k, k, angle, angle)

@@ -39,7 +39,9 @@ def test_half_precision_moves_16_bytes_at_a_time(capability):
             narrow = [access for access in accesses if not access.endswith(".v4.b32")]
             assert name.endswith("/128") or narrow == [], f"{name}: {accesses}"
         else:
-            few = "._sums/" in name or "._largest/" in name  # results, of which a row or a program has one
+            few = any(
+                kernel in name for kernel in ("._sums/", "._largest/", "._totals/")
+            )  # results, of which a row or a program has one
             written = set() if few else {"st.global.v4.b32"}
             assert {"ld.global.v4.b32"} | written <= accesses.keys(), name
 
@@ -49,12 +51,12 @@ def test_half_precision_moves_16_bytes_at_a_time(capability):
 def test_nothing_spills_and_registers_leave_room_for_other_warps(capability):
     """A multiprocessor has 65,536 registers for up to 64 warps: 64 a thread let half of them run at once.
 
-    Rows of 65 columns take most: several of them are in one program. A norm's backward pass holds three rows of sums.
+    Rows of 65 columns take most: several of them are in one program.
     """
     for name, _, usage in compile_natively(capability, "bfloat16"):
         assert (usage["STACK"], usage["LOCAL"]) == (0, 0), name
         most = 120 if name.endswith("/128") and name.startswith("softmax") else 64
-        assert usage["REG"] <= (96 if name.startswith("add_norm_triton._backward") else most), name
+        assert usage["REG"] <= most, name
 
 
 @pytest.mark.slow

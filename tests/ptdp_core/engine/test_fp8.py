@@ -113,7 +113,9 @@ def test_torchs_own_products_are_the_emulated_ones_where_sizes_allow() -> None:
     generator = torch.Generator().manual_seed(3)
     x, weight, grad = (torch.randn(shape, generator=generator) for shape in ((48, 64), (32, 64), (48, 32)))
     native, emulated = Fp8("tensorwise", native=True), Fp8("tensorwise")
-    for ours, theirs in zip(all_products(native, x, weight, grad), all_products(emulated, x, weight, grad), strict=True):
+    for ours, theirs in zip(
+        all_products(native, x, weight, grad), all_products(emulated, x, weight, grad), strict=True
+    ):
         torch.testing.assert_close(ours, theirs)
     odd = x[:, :60], weight[:, :60], grad
     for ours, theirs in zip(all_products(native, *odd), all_products(emulated, *odd), strict=True):

@@ -137,3 +137,13 @@ def test_a_rank_of_two_keeps_what_its_table_says(model: ModelConfig, layout: dic
         kept_bytes(replace(model, layers=layers), config.parallel, EngineSettings(dtype="bf16")) for layers in (1, 2)
     )
     assert two - one == layer_bytes(config).kept + of_its_own
+
+
+def test_in_fp8_a_layer_keeps_what_is_cast_in_place_of_16_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inputs of linears: two norms' and the MLP's second one's alone, the core's beside it; and a scale each."""
+    monkeypatch.setattr("ptdp_core.engine.trainer.is_native", lambda recipe, device: True)
+    parallel = ParallelConfig(b=B, B=B, attention="sdpa", recompute="none", fp8_recipe="tensorwise")
+    engine = EngineSettings(dtype="bf16", dropout=0.0)
+    one, two = (kept_bytes(replace(GPT, layers=layers), parallel, engine) for layers in (1, 2))
+    table = layer_bytes(TrainingConfig(GPT, parallel)).kept
+    assert two - one == table + STATISTICS - MASKS + 4 * 4
