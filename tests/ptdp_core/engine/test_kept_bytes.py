@@ -49,9 +49,9 @@ SOFTMAX, CAUSAL, DROPPED = (4 - 2) * SCORES, S * S, (2 - 1) * SCORES
 RMS_NORMS = 2 * ((4 + 4 + 2 - 2 - 2) * N + 4 * TOKENS)
 # Queries and keys both before and after they are turned; silu(gate), which is computed apart.
 TURNED, SILU = 2 * TOKENS * (A + 2) * H // A, 2 * TOKENS * 96
-# The router's input in fp32 in place of 16 bits, its weight in fp32, numbers of the chosen experts and of their rows,
-# both ways (8 bytes each), their weights before and after they are divided by their sum, and in 16 bits.
-ROUTER = (4 - 2) * N + 4 * EXPERTS * H + 8 * 3 * TOKENS * CHOSEN + 4 * TOKENS * (1 + CHOSEN) + 2 * TOKENS * CHOSEN
+# The router's input in fp32 in place of 16 bits, its weight in fp32, numbers of the chosen experts and of their rows
+# (8 bytes each), their weights before and after they are divided by their sum, and in 16 bits.
+ROUTER = (4 - 2) * N + 4 * EXPERTS * H + 8 * 2 * TOKENS * CHOSEN + 4 * TOKENS * (1 + CHOSEN) + 2 * TOKENS * CHOSEN
 # Each chosen expert's result, which the engine weights at the end, and Megatron-Core before the last linear.
 RESULTS, EXPERTS_SILU = 2 * CHOSEN * N, 2 * TOKENS * CHOSEN * WIDTH
 
