@@ -526,10 +526,10 @@ class ParallelConfig:
         words="Kernels of windows and sinks",
     )
     fp8_recipe: str = described_later(
-        "FP8 for the linears of layers, by its scaling: 'delayed' or 'tensorwise' one scale a tensor, 'blockwise' one "
-        "for 128 elements, 'mxfp8' one for 32; 'nvfp4' of 4 bits one for 16. It and 'delayed' are simulated only.",
+        "FP8 for the linears of layers: 'delayed' or 'tensorwise' one scale a tensor, 'rowwise' a row, 'blockwise' 128 "
+        "elements, 'mxfp8' 32; 'nvfp4' of 4 bits 16. 'delayed', 'rowwise' and 'nvfp4' are simulated only.",
         "none",
-        choices=("none", "delayed", "tensorwise", "blockwise", "mxfp8", "nvfp4"),
+        choices=("none", "delayed", "tensorwise", "rowwise", "blockwise", "mxfp8", "nvfp4"),
         words="FP8 for linears",
     )
     data_parallel: str = described(

@@ -98,6 +98,7 @@ class Recipe:
 
     - 'delayed': one scale a tensor, from the largest element of earlier iterations (Micikevicius et al. 2022)
     - 'tensorwise': one scale a tensor, from its own largest element, for which it is read once more
+    - 'rowwise': one scale a row, and a column where a product reads it turned, as torchao has it
     - 'blockwise': an fp32 scale for 128 elements (DeepSeek-AI 2024, arXiv:2412.19437, Section 3.3)
     - 'mxfp8': a scale of 8 bits for 32 elements (OCP Microscaling Formats 1.0)
     - 'nvfp4': 4 bits, a scale of 8 bits for 16 elements and one of fp32 a tensor, for whose largest element it is read
@@ -118,6 +119,7 @@ class Recipe:
 RECIPES = {
     "delayed": Recipe(2, 2, 1),
     "tensorwise": Recipe(4, 2, 2),
+    "rowwise": Recipe(4, 2, 2),
     "blockwise": Recipe(2, 2 * (1 + 4 / 128), 1),
     "mxfp8": Recipe(2, 2 * (1 + 1 / 32), 1),
     "nvfp4": Recipe(4, 2 * (1 / 2 + 1 / 16), 2, "fp4"),

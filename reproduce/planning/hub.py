@@ -197,6 +197,7 @@ OTHER_NAMES = {
     "deepseek-r1": "deepseek-v3",
     "llama-4-scout-17b-16e": "llama-4-scout",
     "llama-4-maverick-17b-128e": "llama-4-maverick",
+    "llama4-maverick-400b": "llama-4-maverick",
     "deepseekv3": "deepseek-v3",
     "nemotron-8b": "nemotron-3-8b",
     "nemotron-15b": "nemotron-4-15b",

@@ -17,12 +17,14 @@ from typing import Any
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.errors import ConfigurationError
+from ptdp_core.formulas import layer_forward_flops, logit_flops
 from ptdp_core.pipeline_layout import layout_of
-from ptdp_core.simulator import simulate
+from ptdp_core.simulator import Cluster, Estimate, simulate
 from ptdp_core.simulator.cluster import CLUSTER_FOLDER, SOFTWARE
 from ptdp_core.simulator.software import software_of
 from reproduce.annex.accuracy.ledger import range_of_today
 from reproduce.experiment import margins
+from reproduce.experiment import metrics as quantities
 from reproduce.experiment.parameters import check_keys
 from reproduce.planning.models import with_model_fields
 from reproduce.running import simulated
@@ -34,16 +36,21 @@ from results.records.provenance import collect
 
 MODEL, PARALLEL = ([field.name for field in fields(part)] for part in (ModelConfig, ParallelConfig))
 
-REQUIRED = ("id", "hardware", "model", "layout", "precision", "metric", "needs")
-OPTIONAL = ("program", "choices", "why")
+REQUIRED = ("id", "hardware", "model", "layout", "precision", "metric")
+OPTIONAL = ("needs", "program", "choices", "why")
 MEASUREMENTS = ("measured", "result", "iteration_s", "tokens_per_s_per_gpu", "samples_per_gpu_s", "tflops_per_gpu")
-METRICS = {"iteration_s": ("iteration_time", "s"), "tokens_per_s_per_gpu": ("tokens_per_s_per_gpu", "tokens/s")}
+# What sources publish, and the metrics that predict it.
+METRICS = {
+    "iteration_s": ("iteration_time",),
+    "tokens_per_s_per_gpu": ("tokens_per_s_per_gpu",),
+    "MFU and peak memory of the fullest GPU": ("model_flops_utilization", "peak_memory"),
+}
 # What sources call hardware, precisions, techniques and fields, and what these are here.
 WORDS: Mapping[str, Mapping[str, str]] = tomllib.loads(Path(__file__).with_name("sealed_words.toml").read_text("utf-8"))
 REMARKS = ("here)", "not published")  # how a need ends that says what was or has to be chosen
 LAYOUT_OTHERS = (
     *("gpus", "fsdp", "recompute", "sharding", "mixed", "program", "compile", "async_tp"),
-    *("overlap", "tp_comm_overlap", "schedule", "cuda_graphs", "dispatcher", "grouped_gemm"),
+    *("overlap", "tp_comm_overlap", "cuda_graphs", "dispatcher", "grouped_gemm", "method"),
     *("overlap_grad_reduce", "overlap_param_gather", "overlap_grad_sync", "overlap_param_sync"),
 )
 SIZES = ("gpus", "t", "p", "d", "v", "cp", "ep", "etp", "fsdp", "b", "B", "s")
@@ -73,17 +80,18 @@ def _check_words(row: Mapping[str, Any], where: str) -> None:
     texts, objects = ("id", "hardware", "precision", "metric"), ("model", "layout")
     for keys, kind, called in ((texts, str, "a text"), (objects, dict, "an object"), (("needs",), list, "a list")):
         for key in keys:
-            if not isinstance(row[key], kind):
+            if not isinstance(row.get(key, []), kind):
                 raise UsageError(f"{where}: {key}={row[key]!r} is not {called}; needs {called}")
     _known([row["hardware"]], tuple(WORDS["hardware"]), f"{where}: hardware")
     _known([row["precision"]], tuple(WORDS["precision"]), f"{where}: precision")
     _known([row["metric"]], tuple(METRICS), f"{where}: metric")
     _known(
-        [need for need in row["needs"] if not str(need).endswith(REMARKS)],
+        [need for need in row.get("needs", []) if not str(need).endswith(REMARKS)],
         tuple(WORDS["technique"]),
         f"{where}: technique",
     )
     _known(row["layout"], (*WORDS["layout"], *LAYOUT_OTHERS), f"{where}: layout's")
+    _known([row["layout"].get("method", "baseline")], tuple(WORDS["method"]), f"{where}: method")
     for key in SIZES:
         if (value := row["layout"].get(key)) is not None and not SIZE.fullmatch(str(value)):
             raise UsageError(
@@ -133,15 +141,22 @@ def predict(row: Mapping[str, Any]) -> PointResult:
     parameters |= estimate.config.to_plain() | {"cluster": name, "cluster_digest": reference.digest}
     if chosen is not None:
         parameters[SOFTWARE] = ", ".join(chosen)
-    tokens = config.parallel.B * config.model.seq / config.parallel.n
     interval = interval_of(config, name, estimate.iteration_time)
-    metric, unit = METRICS[row["metric"]]
-    value, ends = estimate.iteration_time, (interval.low, interval.high)
-    if metric != "iteration_time":
-        value, ends = tokens / value, (tokens / interval.high, tokens / interval.low)
     status, reason = ("ok", None) if estimate.fits else ("oom", simulated.oom_reason(estimate, cluster))
-    metrics = {metric: Metric(value, unit, "simulated", interval=Interval(*ends, interval.coverage))}
+    metrics = {metric: _metric(metric, estimate, cluster, interval) for metric in METRICS[row["metric"]]}
     return _point(row, parameters, status, reason, metrics)
+
+
+def _metric(name: str, estimate: Estimate, cluster: Cluster, seconds: Interval) -> Metric:
+    """A predicted metric with its interval, that of the iteration's seconds; memory has none."""
+    metric = quantities.METRICS[name]
+    value = float(metric.of(estimate, cluster))
+    if metric.margin == "memory":
+        return Metric(value, metric.unit, "simulated")
+    if name == "iteration_time":
+        return Metric(value, metric.unit, "simulated", interval=seconds)
+    ends = (value * estimate.iteration_time / end for end in (seconds.high, seconds.low))
+    return Metric(value, metric.unit, "simulated", interval=Interval(*ends, seconds.coverage))
 
 
 def interval_of(config: TrainingConfig, cluster: str, seconds: float) -> Interval:
@@ -168,7 +183,8 @@ def _point(
 
 def _not_described(row: Mapping[str, Any]) -> list[str]:
     """What a row has that no configuration or cluster here describes."""
-    missing = [why for need, why in WORDS["technique"].items() if why and need in row["needs"]]
+    missing = [why for need, why in WORDS["technique"].items() if why and need in row.get("needs", [])]
+    missing += filter(None, [WORDS["method"][row["layout"].get("method", "baseline")]])
     name = WORDS["hardware"][row["hardware"]]
     if not (CLUSTER_FOLDER / f"{name}.toml").is_file():
         missing.append(f"the cluster {name}")
@@ -204,10 +220,16 @@ def configuration(row: Mapping[str, Any]) -> dict[str, Any]:
         entry.setdefault("etp", 1)
     recompute = layout.get("recompute", "auto")
     entry |= {"attention": "sdpa", "recompute": WORDS["recompute"].get(recompute, recompute)}
+    if recompute == "per operator":
+        entry["recompute_modules"] = "operators"
+    if schedule := entry.get("schedule"):
+        entry["schedule"] = WORDS["schedule"].get(schedule, schedule)
     if (recipe := WORDS["precision"][row["precision"]]) != "none":
         entry["fp8_recipe"] = recipe
     if layout.get("sharding") == "FULL_SHARD" or layout.get("fsdp", 0) > 1:
         entry["data_parallel"] = "zero3"
+        if 0 < layout.get("fsdp", 0) < d * c:
+            entry["zero3_shards"] = layout["fsdp"]
     else:
         if layout.get("sharding") == "SHARD_GRAD_OP":
             entry["data_parallel"] = "zero2"
@@ -216,7 +238,21 @@ def configuration(row: Mapping[str, Any]) -> dict[str, Any]:
     entry |= {name: value for name, value in row.get("choices", {}).items() if name != SOFTWARE}
     if (layers := entry.get("layers")) == entry["p"] * entry.get("v", 1) - 2:
         entry["pipeline_layout"] = layout_of((0, *[1] * layers, 0))
+    if layout.get("method") == "redistributed":
+        entry["pipeline_layout"] = redistributed(TrainingConfig.from_plain(entry))
     return entry
+
+
+def redistributed(config: TrainingConfig) -> str:
+    """The layout whose last stage has as many layers fewer as the output is worth by its FLOPs, others as even as can.
+
+    Of these the first have one less.
+    """
+    model, before = config.model, config.parallel.p - 1
+    worth = logit_flops(model, 1) / (3 * layer_forward_flops(model, 1))
+    last = max(0, round((model.layers + worth) / (before + 1) - worth))
+    each, more = divmod(model.layers - last, before)
+    return layout_of((*[each] * (before - more), *[each + 1] * more, last))
 
 
 def seal(rows: Sequence[Any], file: Path, folder: Path, command: Sequence[str], started: datetime) -> Record:

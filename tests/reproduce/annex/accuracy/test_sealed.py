@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from ptdp_core.config import TrainingConfig
+from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.pipeline_layout import stage_sizes
 from ptdp_core.simulator import load_cluster, simulate
 from reproduce.annex.accuracy import sealed
 from reproduce.annex.accuracy.ledger import range_of_today
@@ -72,7 +73,8 @@ def test_choices_stand_in_the_record(seal):
     ("changes", "reason"),
     [
         ({"precision": "NVFP4"}, "whose file has no fp4_peak_flops"),
-        ({"needs": ["MoE/EP", "Mamba"]}, "not described: state-space layers"),
+        ({"needs": ["MoE/EP", "LoRA"]}, "not described: training of adapters alone"),
+        ({"layout": ROW["layout"] | {"method": "vocab-1"}}, "not described: vocabulary layers over all pipeline ranks"),
         ({"layout": ROW["layout"] | {"ep": 2}}, "e=2, etp=0, capacity_factor=0.0 of a model without experts"),
         ({"layout": ROW["layout"] | {"cp": 2}}, "p*t*c*d=32 is not gpus=16"),
         ({"layout": ROW["layout"] | {"d": 3}}, "needs"),
@@ -150,3 +152,44 @@ def test_the_page_names_every_sealed_record_by_its_digest():
     for path in blind.glob("*/*/record.json"):
         name = path.parent.relative_to(blind).as_posix()
         assert f"| `{name}` | `{digest_file(path)[:16]}` |" in page, name
+
+
+@pytest.mark.parametrize(
+    ("layout", "fields"),
+    [
+        ({"fsdp": 4, "d": 16}, {"data_parallel": "zero3", "zero3_shards": 4}),  # copies of the states beside each other
+        ({"fsdp": 16, "d": 16}, {"data_parallel": "zero3"}),
+        ({"fsdp": 8, "d": 8, "t": 2}, {"data_parallel": "zero3", "t": 2, "sequence_parallel": True}),
+        ({"recompute": "per operator"}, {"recompute": "selective", "recompute_modules": "operators"}),
+        ({"schedule": "v-half", "p": 2, "v": 2, "d": 8}, {"schedule": "v-half"}),
+    ],
+)
+def test_what_a_layout_says_becomes_fields_of_a_configuration(seal, layout, fields):
+    whole = {"gpus": 16, "t": 1, "p": 1, "d": 16, "v": 1, "b": 1, "B": 64, "s": 2048} | layout
+    _, error, record = seal(ROW | {"layout": whole})
+    assert not error
+    (point,) = record.points
+    assert point.metrics, point.reason
+    assert {name: point.parameters.get(name) for name in fields} == fields
+    if "zero3_shards" not in fields:
+        assert "zero3_shards" not in point.parameters
+
+
+@pytest.mark.parametrize(("vocab", "last"), [(8192, 4), (65536, 3), (262144, 0)])
+def test_a_redistributed_model_s_last_stage_is_as_long_as_the_others_by_its_work(vocab, last):
+    """The output of h=3072 is V/12h layers' worth or a little less, and a layer cannot be cut."""
+    config = TrainingConfig(ModelConfig(32, 3072, 24, vocab=vocab, tied_embeddings=False), ParallelConfig(p=8, B=128))
+    sizes = stage_sizes(sealed.redistributed(config))
+    assert (sum(sizes), sizes[-1]) == (32, last)
+    assert max(sizes[:-1]) - min(sizes[:-1]) <= 1
+    assert list(sizes[:-1]) == sorted(sizes[:-1])
+
+
+def test_a_row_is_answered_by_what_its_source_publishes(seal):
+    row = {key: value for key, value in ROW.items() if key != "needs"}
+    published = "MFU and peak memory of the fullest GPU"
+    _, error, record = seal(row | {"metric": published, "hardware": "A100 80 GB, nodes of 8, RoCE, up to 4 nodes"})
+    assert not error
+    mfu, memory = (record.points[0].metrics[name] for name in ("model_flops_utilization", "peak_memory"))
+    assert mfu.interval.low < mfu.value < mfu.interval.high
+    assert (memory.unit, memory.interval) == ("B", None)
