@@ -152,9 +152,8 @@ class ModelConfig:
         words="Layers with a window",
     )
     layer_pattern: str = described_later(
-        "What each layer is, repeated: 'M' state-space (Mamba-2), '*' attention, '-' an MLP, 'E' experts, each alone "
-        "(Nemotron-H); 'd' attention and an MLP, 'e' and experts; 'm', 'x' state-space and these. Empty: all alike. "
-        "Simulated only.",
+        "What each layer is, repeated: 'M' state-space (Mamba-2), '*' attention, '-' an MLP, 'E' experts, each alone; "
+        "'d' attention and an MLP, 'e' and experts, 'm', 'x' state-space and these. Empty: all alike. Simulated only.",
         "",
         words="Kinds of layers",
     )
