@@ -82,6 +82,33 @@ def without_tf32() -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
+class _Logits(torch.autograd.Function):
+    """x W^T in fp32, of bf16 factors, without a copy of x in fp32.
+
+    Each element of the gradient is the sum of three numbers in bf16, whose products with bf16 are exact in fp32.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x_NH: torch.Tensor, weight_EH: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x_NH, weight_EH)
+        return _wide_product(x_NH, weight_EH.t())
+
+    @staticmethod
+    def backward(ctx: Any, grad_NE: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        x_NH, weight_EH = ctx.saved_tensors
+        high = grad_NE.bfloat16()
+        rest = grad_NE - high
+        middle = rest.bfloat16()
+        parts = torch.cat((high, middle, (rest - middle).bfloat16()), 1)
+        grad_weight = _wide_product(parts.t(), x_NH).view(3, *weight_EH.shape).sum(0)
+        return parts @ weight_EH.repeat(3, 1), grad_weight.to(weight_EH.dtype)
+
+
+def _wide_product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """The product of bf16 matrices in fp32, on a GPU by one GEMM."""
+    return torch.mm(a, b, out_dtype=torch.float32) if a.is_cuda else a.float() @ b.float()
+
+
 class Router(nn.Module):
     """Chooses the k experts of each token, and how much each of them counts; computed in at least fp32.
 
@@ -97,8 +124,11 @@ class Router(nn.Module):
     def forward(self, x_NH: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return weights and numbers of the tokens' experts, [N, K] each."""
         model, wide = self.model, torch.promote_types(x_NH.dtype, torch.float32)
-        with nullcontext() if x_NH.dtype != torch.float32 else without_tf32():  # which has 16-bit elements in full
-            logits_NE = functional.linear(x_NH.to(wide), self.weight.to(wide))
+        if x_NH.is_cuda and x_NH.dtype == torch.bfloat16:
+            logits_NE = _Logits.apply(x_NH, self.weight)
+        else:
+            with nullcontext() if x_NH.dtype != torch.float32 else without_tf32():  # which has 16-bit elements in full
+                logits_NE = functional.linear(x_NH.to(wide), self.weight.to(wide))
         scores_NE = logits_NE.sigmoid() if model.router == "sigmoid" else logits_NE.softmax(-1)
         weights_NK, experts_NK = scores_NE.topk(model.experts_per_token, -1)
         if model.router != "softmax_before":

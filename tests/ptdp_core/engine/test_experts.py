@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks.exact.ranks import Counts
 from ptdp_core.engine import weight_gradients
-from ptdp_core.engine.experts import grouped_product
+from ptdp_core.engine.experts import _Logits, grouped_product
 from ptdp_core.engine.optimizer import learning_rate
 from ptdp_core.engine.weight_gradients import DeferredWgrad, Grouped, has_grouped_gemm, is_grouped
 from ptdp_core.formulas import model_flops_per_iteration, parameters
@@ -321,6 +321,20 @@ def test_a_router_in_fp32_is_not_of_tf32(monkeypatch: pytest.MonkeyPatch) -> Non
         assert torch.get_float32_matmul_precision() == "high"
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+def test_a_routers_products_in_bf16_are_those_in_fp32() -> None:
+    generator = torch.Generator().manual_seed(6)
+    x, weight = (torch.randn(shape, generator=generator).bfloat16().requires_grad_() for shape in ((40, 24), (8, 24)))
+    grad = torch.randn(40, 8, generator=generator) * torch.logspace(-6, 3, 8)
+    logits = _Logits.apply(x, weight)
+    assert logits.dtype == torch.float32
+    gradients = torch.autograd.grad(logits, (x, weight), grad)
+    wide = [x.detach().double(), weight.detach().double(), grad.double()]
+    torch.testing.assert_close(logits.double(), wide[0] @ wide[1].t(), rtol=1e-5, atol=1e-5)
+    for ours, theirs in zip(gradients, (wide[2] @ wide[1], wide[2].t() @ wide[0]), strict=True):
+        assert ours.dtype == torch.bfloat16  # rounded once
+        torch.testing.assert_close(ours.double(), theirs, rtol=2**-8, atol=1e-3)
 
 
 def test_tensor_ranks_route_alike() -> None:
