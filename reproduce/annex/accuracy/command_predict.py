@@ -26,10 +26,17 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(parsed: Namespace) -> int:
-    """Write the sealed predictions of the runs in the file, and say how many there are."""
+    """Write the sealed predictions of the runs in the file, and say how many there are, why not more, and the digest."""
+    from collections import Counter
+
     from reproduce.annex.accuracy import sealed
+    from reproduce.running.runner import RECORD
+    from results.records import digest_file
 
     started = datetime.now(UTC)
     record = sealed.seal(read_points(str(parsed.file)), Path(parsed.file), parsed.out, parsed.command, started)
-    print(record.notes[0], shown_path(parsed.out), sep="\n")
+    print(record.notes[0])
+    for reason, count in Counter(point.reason for point in record.points if not point.metrics).most_common():
+        print(f"{count:5}  {reason}")
+    print(shown_path(parsed.out), f"SHA-256 of its {RECORD}: {digest_file(parsed.out / RECORD)}", sep="\n")
     return DONE

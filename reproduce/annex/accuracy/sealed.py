@@ -133,12 +133,12 @@ def predict(row: Mapping[str, Any]) -> PointResult:
         if config.parallel.n != (gpus := _layout(row).get("gpus", config.parallel.n)):
             raise ConfigurationError(f"p*t*c*d={config.parallel.n} is not gpus={gpus}; needs sizes that agree")
         simulated.check_passes(config)
-        cluster, reference = simulated.open_cluster(name)
+        cluster, _ = simulated.open_cluster(name)
         chosen = row.get("choices", {}).get(SOFTWARE)
         estimate = simulate(config, cluster, None if chosen is None else software_of(chosen))
     except (ConfigurationError, UsageError) as error:
         return _point(row, parameters, "invalid", str(error), {})
-    parameters |= estimate.config.to_plain() | {"cluster": name, "cluster_digest": reference.digest}
+    parameters |= _what_differs(estimate.config, entry) | {"cluster": name}
     if chosen is not None:
         parameters[SOFTWARE] = ", ".join(chosen)
     interval = interval_of(config, name, estimate.iteration_time)
@@ -147,16 +147,25 @@ def predict(row: Mapping[str, Any]) -> PointResult:
     return _point(row, parameters, status, reason, metrics)
 
 
+def _what_differs(config: TrainingConfig, entry: Mapping[str, Any]) -> dict[str, Any]:
+    """What was simulated: fields of a row's entry, and those that are not at their defaults, a part of the sources."""
+    defaults = {item.name: item.default for item in (*fields(ModelConfig), *fields(ParallelConfig))}
+    plain = config.to_plain()
+    return {name: value for name, value in plain.items() if name in entry or value != defaults[name]}
+
+
 def _metric(name: str, estimate: Estimate, cluster: Cluster, seconds: Interval) -> Metric:
     """A predicted metric with its interval, that of the iteration's seconds; memory has none."""
     metric = quantities.METRICS[name]
-    value = float(metric.of(estimate, cluster))
+    assert metric.of is not None
+    value = metric.of(estimate, cluster)
+    assert value is not None
     if metric.margin == "memory":
         return Metric(value, metric.unit, "simulated")
     if name == "iteration_time":
         return Metric(value, metric.unit, "simulated", interval=seconds)
-    ends = (value * estimate.iteration_time / end for end in (seconds.high, seconds.low))
-    return Metric(value, metric.unit, "simulated", interval=Interval(*ends, seconds.coverage))
+    low, high = (value * estimate.iteration_time / end for end in (seconds.high, seconds.low))
+    return Metric(value, metric.unit, "simulated", interval=Interval(low, high, seconds.coverage))
 
 
 def interval_of(config: TrainingConfig, cluster: str, seconds: float) -> Interval:
@@ -265,6 +274,7 @@ def seal(rows: Sequence[Any], file: Path, folder: Path, command: Sequence[str], 
     check(rows, str(file))
     points = tuple(map(predict, rows))
     made = sum(bool(point.metrics) for point in points)
+    clusters = sorted({str(point.parameters["cluster"]) for point in points if point.metrics})
     chosen = {row["why"]: row["id"].rpartition("-")[0] for row in rows if "why" in row}
     digest = sources_digest((*simulated.SOURCES, "reproduce/annex/accuracy/sealed.py"), None, simulated)
     record = Record(
@@ -280,6 +290,7 @@ def seal(rows: Sequence[Any], file: Path, folder: Path, command: Sequence[str], 
         notes=(
             f"{made} of {len(points)} rows predicted; of the others the reason says what cannot be described.",
             f"The points file's SHA-256 is {digest_file(file)}.",
+            f"Cluster files: {', '.join(f'{name} {simulated.open_cluster(name)[1].digest}' for name in clusters)}.",
             "An interval is the cluster's margin (docs/margins.md); where it has none, nine in ten of the open runs' "
             "measured over predicted times on all clusters, and the prediction (reproduce accuracy --ledger).",
             " ".join((configuration.__doc__ or "").split("Raises")[0].split()),

@@ -124,6 +124,16 @@ def test_what_will_not_do_is_refused_in_one_line_and_nothing_is_written(seal, tm
     assert not (tmp_path / "sealed").exists()
 
 
+def test_what_is_sealed_is_said_with_its_digest_and_what_is_not_with_its_reason(tmp_path, capsys):
+    rows = [ROW, *({**ROW, "id": f"here-00{n}", "needs": ["LoRA"]} for n in (1, 2))]
+    (tmp_path / "points.json").write_text(json.dumps(rows))
+    assert main(["predict", str(tmp_path / "points.json"), "--out", str(tmp_path / "sealed")]) == 0
+    printed = capsys.readouterr().out
+    assert "1 of 3 rows predicted" in printed
+    assert "    2  not described: training of adapters alone" in printed
+    assert digest_file(tmp_path / "sealed" / "record.json") in printed
+
+
 def test_a_sealed_record_stays_as_it_is(seal, tmp_path):
     seal(ROW)
     before = (tmp_path / "sealed" / "record.json").read_bytes()
