@@ -26,7 +26,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(parsed: Namespace) -> int:
-    """Write the sealed predictions of the runs in the file, and say how many there are, why not more, and the digest."""
+    """Write the sealed predictions of the runs in the file, and say how many, why not more, and the digest."""
     from collections import Counter
 
     from reproduce.annex.accuracy import sealed
