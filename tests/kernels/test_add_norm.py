@@ -61,3 +61,18 @@ def test_rows_too_long_for_a_program_are_pytorch_s(device):
     with operators("triton", device) as kernels:
         _, normed = kernels.add_norm(x, None, x, weight, None, 1e-5)
     torch.testing.assert_close(normed, functional.rms_norm(2 * x, (8193,), weight, 1e-5))
+
+
+@pytest.mark.parametrize("rows_at_once", [1, 2, 8])
+def test_a_program_may_walk_down_many_rows(rows_at_once, device, monkeypatch):
+    make = random(6, torch.float32, device)
+    inputs, grads = (make(37, 64), make(64), make(37, 64), make(64), make(64)), (make(37, 64), make(37, 64))
+    wanted = results(exact, [x.double() for x in inputs], [g.double() for g in grads])
+    with operators("triton", device) as kernels:
+        monkeypatch.setattr("kernels.add_norm_triton.WARPS", 2)
+        monkeypatch.setattr("kernels.add_norm_triton.ROWS", rows_at_once)
+        ours = results(lambda *arguments: kernels.add_norm(*arguments, 1e-5), inputs, grads)
+        again = results(lambda *arguments: kernels.add_norm(*arguments, 1e-5), inputs, grads)
+    for x, y, repeated in zip(ours, wanted, again, strict=True):
+        torch.testing.assert_close(x.double(), y, rtol=0, atol=1e-5 * max(1.0, y.abs().max().item()))
+        assert torch.equal(x, repeated)

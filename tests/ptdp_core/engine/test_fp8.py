@@ -20,6 +20,8 @@ from ptdp_core.launch.local import launch
 from tests.ptdp_core.engine import jobs
 
 RECIPES = FP8_RECIPES[1:]
+HAS_FP8 = torch.cuda.is_available() and is_native("tensorwise", torch.device("cuda"))
+each_device = pytest.mark.parametrize("device", ["cpu", *([pytest.param("cuda", marks=pytest.mark.gpu)] * HAS_FP8)])
 BLOCKS = {"tensorwise": (None, None), "blockwise": (1, 128), "mxfp8": (1, 32)}
 FLOATS = {E4M3: (4, 3, 7, 448.0), E5M2: (5, 2, 15, 57344.0)}  # bits of exponent and mantissa, bias, largest
 
@@ -109,9 +111,10 @@ def all_products(fp8: Fp8, x: torch.Tensor, weight: torch.Tensor, grad: torch.Te
     return out, fp8.input_gradient(grads, weight), fp8.weight_gradient(grads, rows, torch.float32)
 
 
-def test_torchs_own_products_are_the_emulated_ones_where_sizes_allow() -> None:
+@each_device
+def test_torchs_own_products_are_the_emulated_ones_where_sizes_allow(device: str) -> None:
     generator = torch.Generator().manual_seed(3)
-    x, weight, grad = (torch.randn(shape, generator=generator) for shape in ((48, 64), (32, 64), (48, 32)))
+    x, weight, grad = (torch.randn(shape, generator=generator).to(device) for shape in ((48, 64), (32, 64), (48, 32)))
     native, emulated = Fp8("tensorwise", native=True), Fp8("tensorwise")
     for ours, theirs in zip(
         all_products(native, x, weight, grad), all_products(emulated, x, weight, grad), strict=True
@@ -123,9 +126,14 @@ def test_torchs_own_products_are_the_emulated_ones_where_sizes_allow() -> None:
     assert not is_native("tensorwise", torch.device("cpu"))
 
 
-def test_a_bias_is_added_inside_of_torchs_own_product() -> None:
+def in_bf16(device: str, *shapes: tuple[int, ...]) -> tuple[torch.Tensor, ...]:
     generator = torch.Generator().manual_seed(4)
-    x, weight, bias = (torch.randn(shape, generator=generator).bfloat16() for shape in ((48, 64), (32, 64), (32,)))
+    return tuple(torch.randn(shape, generator=generator).to(device, torch.bfloat16) for shape in shapes)
+
+
+@each_device
+def test_a_bias_is_added_inside_of_torchs_own_product(device: str) -> None:
+    x, weight, bias = in_bf16(device, (48, 64), (32, 64), (32,))
     fp8 = Fp8("tensorwise", native=True)
     out = fp8.forward(fp8.input(x, weight), weight, bias)
     assert out.dtype == torch.bfloat16
@@ -134,12 +142,15 @@ def test_a_bias_is_added_inside_of_torchs_own_product() -> None:
     torch.testing.assert_close(out.float(), wide, rtol=2**-8, atol=2**-6)
 
 
-def test_a_batchs_first_product_is_written_over_the_main_gradient() -> None:
-    generator = torch.Generator().manual_seed(5)
-    x, weight, grad = (torch.randn(shape, generator=generator).bfloat16() for shape in ((48, 64), (32, 64), (48, 32)))
+@each_device
+def test_a_batchs_first_product_is_written_over_the_main_gradient(device: str) -> None:
+    x, weight, grad = in_bf16(device, (48, 64), (32, 64), (48, 32))
     for native in (True, False):
         fp8 = Fp8("tensorwise", native)
-        factors, total = (fp8.gradient(grad, weight), fp8.input(x, weight)), torch.full((32, 64), torch.nan)
+        factors, total = (
+            (fp8.gradient(grad, weight), fp8.input(x, weight)),
+            torch.full((32, 64), torch.nan, device=device),
+        )
         once = fp8.weight_gradient(*factors, torch.float32)
         fp8.add_weight_gradient(total, *factors, True)
         assert torch.equal(total, once)
