@@ -47,7 +47,7 @@ from ptdp_core.simulator.network import Group, NetworkModel, data_group, expert_
 from ptdp_core.simulator.software import Software
 
 # What does not matter to the times of passes: the fields that only the schedule and the gradients' reduction know.
-NOT_IN_PASSES = frozenset(("d", "B", "schedule", "data_parallel", "sharded_optimizer"))
+NOT_IN_PASSES = frozenset(("d", "B", "schedule", "data_parallel", "sharded_optimizer", "zero3_shards"))
 # Nor do these to the times of a layer, of the embedding and of the logits.
 NOT_IN_PARTS = NOT_IN_PASSES | {"p", "v", "pipeline_layout"}
 # The bytes moved per parameter to flatten gradients into the all-reduce's buffer and back.
@@ -261,7 +261,8 @@ class CostModel:
 
         It takes at least as long as the host needs to issue all of it.
         """
-        device = fsum(self.kernels.gemm(*gemm) for gemm in work.gemms)
+        times = {gemm: self.kernels.gemm(*gemm) for gemm in set(work.gemms)}  # those of experts are alike
+        device = fsum(map(times.__getitem__, work.gemms))
         device += fsum(self.kernels.attention(*each) for each in work.attention)
         if work.narrow_gemms:
             device += fsum(self.narrow_kernels(elements).gemm(*gemm) for elements, gemm in work.narrow_gemms)

@@ -3,19 +3,20 @@
 The best configuration is the fastest one that leaves room: a GPU keeps the `headroom` of its memory free. Of those
 whose times differ by no more than `NEAR_TIE` the one that leaves more tenths of it free comes first (`ranked`).
 
-`search` considers every legal configuration (`space.py`), best first by a lower bound on its time: families of
-configurations with the same passes, then their members (`bounds.py`). It stops when all bounds are above the time up to
+`search` considers every legal configuration (`space.py`), best first by a lower bound on its time: cells of
+configurations whose layers have the same work, then, with what is recomputed, families of those with the same passes,
+then their members (`bounds.py`). It stops when all bounds are above the time up to
 which the N best depend on what else there is (`settled_to`): the N best are the same as if all had been simulated. The
 result says how many were left out, and why.
 """
 
 from bisect import bisect_right, insort
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
-from itertools import count, product
+from itertools import chain, count, product
 from math import fsum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ptdp_core.config import TrainingConfig
 from ptdp_core.layers.blocks import LayerRun, ends, layer_of
@@ -25,17 +26,20 @@ from ptdp_core.simulator.bounds import family_least_memory, family_least_time, l
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.estimate import Estimate
+from ptdp_core.simulator.kernels import FP16_BYTES
 from ptdp_core.simulator.network import tensor_group
-from ptdp_core.simulator.peak_memory import fits, peak_memory
+from ptdp_core.simulator.peak_memory import fits, fullest_memory, peak_memory, rank_stash_fronts
 from ptdp_core.simulator.simulate import simulate
 from ptdp_core.simulator.steady_state import least_passes
 from reproduce.planning.space import (
     LARGEST_TENSOR_GROUP_NODES,
     PAPERS_TECHNIQUES,
     TECHNIQUES,
+    Cell,
     Family,
     Techniques,
     TrainingJob,
+    cells,
     configurations,
     divisors,
     families,
@@ -44,6 +48,7 @@ from reproduce.planning.space import (
 # Passes of the part of a schedule that has to be executed, at 1 to 10 us each, tables included. Up to 64 pipeline ranks
 # and 2,048 microbatches no schedule has more.
 MAX_PASSES = 4_000_000
+_ROUNDING = 1e-6  # durations are whole picoseconds
 # The share of the memory to fill that a configuration should leave free: peaks are less sure than times.
 HEADROOM = 0.10
 # Times that differ by no more are taken as equal: it is far inside the margin of a ratio of two (docs/margins.md).
@@ -151,14 +156,16 @@ def search(
     error, if nothing is legal or nothing fits.
     """
     model, tie = CostModel(cluster), count()
-    waiting: list[tuple[float, int, Family | TrainingConfig]] = []
+    waiting: list[tuple[float, int, Cell | tuple[Cell, Mapping[str, Any]] | Family | TrainingConfig]] = []
     legal = too_large = too_long = 0
-    for family in families(job, cluster.gpus_per_node, techniques):
-        legal += len(family)
-        if family_least_memory(family.frugal, model) <= cluster.usable_memory:
-            heappush(waiting, (family_least_time(family.frugal, model), next(tie), family))
+    full: set[Hashable] = set()  # columns of cells of which no larger microbatch fits
+    for cell in cells(job, cluster.gpus_per_node, (*techniques, *(["fsdp"] if cluster.software.fsdp else []))):
+        legal += len(cell)
+        if cell.column in full or cell_is_full(cell, model):
+            full.add(cell.column)
+            too_large += len(cell)
         else:
-            too_large += len(family)
+            heappush(waiting, (cell_least_time(cell, cell.example, model), next(tie), cell))
     estimates: list[Estimate] = []
     roomy: list[float] = []  # the times of those that leave room
     complete = float("inf")
@@ -167,9 +174,25 @@ def search(
         if prune and least > (settled := settled_to(roomy, top)):
             complete = settled
             break
-        if isinstance(first, Family):
-            for config in first:
-                heappush(waiting, (max(least, least_time(config, model)), next(tie), config))
+        if isinstance(first, Cell):
+            for recomputed in first.recomputed:
+                bound = cell_least_time(first, first.recomputing(recomputed), model)
+                heappush(waiting, (max(least, bound), next(tie), (first, recomputed)))
+        elif isinstance(first, tuple):
+            for family in first[0].families(first[1]):
+                frugal = family.frugal()
+                if all(family_least_memory(config, model) > cluster.usable_memory for config in frugal):
+                    too_large += len(family)
+                else:
+                    heappush(waiting, (max(least, family_least_time(frugal[0], model)), next(tie), family))
+        elif isinstance(first, Family):
+            for schedule in first.schedules:
+                if first_rank_is_full(first, schedule, model):
+                    too_large += len(first.sharding)
+                    continue
+                for sharding in first.sharding:
+                    config = first.member(schedule, sharding)
+                    heappush(waiting, (max(least, least_time(config, model)), next(tie), config))
         elif is_too_long(first):
             too_long += 1
         elif not fits(first, model, cluster):
@@ -181,6 +204,35 @@ def search(
             on_step(len(estimates))
     best, tight = ranked(estimates, cluster, headroom), len(estimates) - len(roomy)
     return Search(job, best, legal, too_large, too_long, tight, complete)
+
+
+def cell_least_time(cell: Cell, example: TrainingConfig, model: CostModel) -> float:
+    """A lower bound on the seconds of all configurations of a cell that recompute what the example does.
+
+    All GPUs of a pipeline together do all the work of its batch, so the one with most at least the mean.
+    """
+    parallel, (stage,) = example.parallel, model.stages(example)
+    sequences = cell.job.B * parallel.t * parallel.c / cell.job.n
+    work = (stage.forward + stage.backward) * sequences / parallel.b
+    return (work + model.cluster.iteration_host_time) * (1 - _ROUNDING)
+
+
+def cell_is_full(cell: Cell, model: CostModel) -> bool:
+    """Whether what a GPU keeps of a layer, and works with, does not fit, for all of a cell and larger microbatches."""
+    room = model.cluster.usable_memory * FP16_BYTES / model.cluster.element_bytes
+    layers = (model.layer_bytes(cell.recomputing(recomputed)) for recomputed in cell.recomputed)
+    return all(layer.kept + layer.working > room for layer in layers)
+
+
+def first_rank_is_full(family: Family, schedule: str, model: CostModel) -> bool:
+    """Whether none of a family's configurations with this schedule fits the GPUs of the first pipeline rank."""
+    for config in family.frugal(schedule):
+        if is_too_long(config):
+            return False
+        memory = fullest_memory(config, model, rank_stash_fronts(config)[:1])
+        if sum(memory.values()) <= model.cluster.usable_memory:
+            return False
+    return True
 
 
 def is_too_long(config: TrainingConfig) -> bool:
@@ -253,8 +305,8 @@ def least_memory(job: TrainingJob, cluster: Cluster) -> tuple[int, TrainingConfi
 
 def _frugal(family: Family) -> Iterator[TrainingConfig]:
     """The members of a family that may take the least memory of all: the smallest microbatches, a sharded optimizer."""
-    if family.shared["b"] == 1:
-        members = (family.member(schedule, family.sharding[-1]) for schedule in family.schedules)
+    if family.shared["b"] == 1 and family.shared["recompute"] == "full":
+        members = chain.from_iterable(map(family.frugal, family.schedules))
         yield from (config for config in members if not is_too_long(config))
 
 
@@ -264,7 +316,7 @@ def nearest_gpus(job: TrainingJob, cluster: Cluster) -> int | None:
     sizes = (range(1, LARGEST_TENSOR_GROUP_NODES * per_node + 1), divisors(job.model.all_layers), divisors(job.B))
     for n in sorted({t * p * d for t, p, d in product(*sizes)}, key=lambda n: (abs(n - job.n), n)):
         for family in families(replace(job, n=n), per_node):
-            if family_least_memory(family.frugal, model) > cluster.usable_memory:
+            if all(family_least_memory(config, model) > cluster.usable_memory for config in family.frugal()):
                 continue
             if any(fits(config, model, cluster) for config in _frugal(family)):
                 return n
