@@ -139,11 +139,16 @@ def add_json(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help=text)
 
 
+def names(text: str) -> tuple[str, ...]:
+    """Names with commas between."""
+    return tuple(name.strip() for name in text.split(","))
+
+
 def add_columns(parser: ArgumentParser) -> None:
     """--columns NAME,NAME"""
     parser.add_argument(
         "--columns",
-        type=lambda names: tuple(name.strip() for name in names.split(",")),
+        type=names,
         default=(),
         metavar="NAMES",
         help="only these columns of the table: their names, or how their headings begin, with commas between",

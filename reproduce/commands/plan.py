@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reproduce.commands import options
+from reproduce.planning.cells import TECHNIQUES
 from reproduce.planning.models import find, main_names
 from results.records.documents import print_document
 from results.records.errors import DONE
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 WIDTH = 120
 _MODELS = textwrap.fill(", ".join(main_names()), 100, break_on_hyphens=False)
+_TECHNIQUES = textwrap.fill("; ".join(f"{name}: {what}" for name, what in TECHNIQUES.items()), 100)
 HELP = f"""The model is one of the paper's, by its parameter count, or a later one:
 {_MODELS}
 also by its name on Hugging Face's hub, or the path of a config.json;
@@ -29,10 +31,11 @@ may be left out: then they are the table's, and the paper's own configuration is
 First the paper's takeaways: (1) tensor parallelism up to the GPUs of a node, then pipeline
 parallelism; (2) the smallest model-parallel size M = t*p that fits in memory, then data parallelism;
 (3) the best microbatch size. Then the best of all legal configurations with p*t*c*d equal to the GPUs
-given that fit in memory, by simulated time: p, t, d, v, b; 1F1B, interleaved or a schedule with split
-backward passes; full, selective or no recomputation; sequence parallelism; a sharded optimizer; from
-8,192 tokens on context parallelism (c). What cannot be among the best (its least possible time is too
-long) is not simulated; how many is said.
+given that fit in memory, by simulated time: p, t, d, v, b, what is recomputed, and of
+{_TECHNIQUES}
+With experts the program is taken to have deduplicated_dispatch and overlapped_exchange, if it is one of today.
+--allow adds FP8 and other switches of the program, --forbid takes away. What cannot be among the best (its
+least possible time is too long) is not simulated; how many is said.
 
 What leaves less memory free than --headroom is marked tight, and comes after all that leaves more. Of times
 within 2% of the fastest, what leaves more tenths of the memory free comes first.
@@ -45,6 +48,7 @@ examples:
   reproduce plan --model 145.6b --top 20
   reproduce plan --model llama-3-8b --gpus 64 --batch 128
   reproduce plan --model meta-llama/Llama-3.1-70B --gpus 512 --batch 4M --cluster h100 --tokens 1T --price 2.5
+  reproduce plan --model deepseek-v3 --gpus 2048 --batch 15360 --cluster h800 --allow blockwise --forbid zero3
   reproduce plan --layers 48 --hidden 8192 --heads 64 --gpus 512 --batch 1536 --json
 
 """
@@ -66,6 +70,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="PERCENT",
         help="of a GPU's memory to fill, what should stay free (default 10)",
     )
+    for option, text in (
+        ("allow", "what to search besides, with commas between: FP8 recipes (fp8: all), switches of the program"),
+        ("forbid", "what not to search, or to switch off"),
+    ):
+        parser.add_argument(f"--{option}", type=options.names, default=(), metavar="NAME,NAME", help=text)
     parser.add_argument("--top", type=int, default=3, metavar="N", help="how many of the best to show (default 3)")
     options.add_run(parser)
     options.add_columns(parser)
@@ -92,7 +101,8 @@ def run(parsed: Namespace) -> int:
     name, job = request(vars(parsed))
     headroom = HEADROOM if parsed.headroom is None else parsed.headroom / 100
     with _status(parsed.quiet) as on_step:
-        plan = make_plan(name, job, cluster, reference.name, parsed.top, on_step, headroom)
+        choice = {"allow": parsed.allow, "forbid": parsed.forbid}
+        plan = make_plan(name, job, cluster, reference.name, parsed.top, on_step, headroom, **choice)
     plan = replace(
         plan,
         run=run,

@@ -12,7 +12,8 @@ from ptdp_core.errors import ConfigurationError
 from ptdp_core.schedules import default_schedule
 from ptdp_core.simulator import Cluster, Estimate, simulate
 from reproduce.output.columns import Column, Table, key
-from reproduce.planning.space import SPLIT_SCHEDULES, divisors
+from reproduce.planning.cells import SPLIT_SCHEDULES
+from reproduce.planning.space import divisors
 
 NETWORK = ("hca_bandwidth", "p2p_bandwidth", "tensor_hca_bandwidth", "allreduce_hca_bandwidth", "zero3_bandwidth")
 NVLINK = ("nvlink_bandwidth_2", "nvlink_bandwidth_4", "nvlink_bandwidth_8", "nvlink_p2p_bandwidth")

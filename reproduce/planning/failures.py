@@ -16,7 +16,7 @@ from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.executor import PICOSECONDS
 from ptdp_core.simulator.simulate import pipeline_costs
 from ptdp_core.simulator.steady_state import flush
-from reproduce.planning.search import time_shares
+from reproduce.planning.time_shares import time_shares
 
 PASSES = ("forward", "recompute", "backward", "embedding_and_logits")  # phases in which a pipeline rank computes
 

@@ -1,6 +1,6 @@
 """What was asked of `reproduce plan`, and the answer: the paper's takeaways against the best by simulation."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,7 @@ from ptdp_core.errors import ConfigurationError
 from ptdp_core.simulator import Cluster, Estimate, simulate
 from reproduce.experiment import published
 from reproduce.planning.amounts import sequences
+from reproduce.planning.cells import PAPERS_TECHNIQUES, TECHNIQUES, Techniques, data_parallel_kind
 from reproduce.planning.models import find, models, table_1_row
 from reproduce.planning.search import (
     HEADROOM,
@@ -21,8 +22,8 @@ from reproduce.planning.search import (
     search,
     takeaways,
 )
-from reproduce.planning.space import PAPERS_TECHNIQUES, TrainingJob, data_parallel_kind, grids, nearest_batch
-from reproduce.planning.untried import Untried, untried
+from reproduce.planning.space import TrainingJob, grids, nearest_batch
+from reproduce.planning.untried import Untried, may_use, untried
 from reproduce.planning.what_if import further
 from results.records.errors import NothingSelectedError, ReproduceError, UsageError
 
@@ -42,6 +43,7 @@ class TrainingPlan:
     with the paper's techniques alone, None if none of these fits; `paper` is the paper's own configuration for this job
     with its published FLOP/s, if it gives one. `run` is what is asked of the whole run, None for nothing; with
     `sensitivity` it is asked what limits the best. `not_modelled` is what of the model is not, '' if all is.
+    The search may use `techniques`, and the program has `switched_on` beside the cluster's switches.
     """
 
     name: str
@@ -57,6 +59,8 @@ class TrainingPlan:
     run: "TrainingRun | None" = None
     sensitivity: bool = False
     not_modelled: str = ""
+    techniques: Techniques = tuple(TECHNIQUES)
+    switched_on: Sequence[str] = ()
 
     @cached_property
     def further(self) -> dict[str, Any]:
@@ -66,7 +70,7 @@ class TrainingPlan:
     @cached_property
     def untried(self) -> list[Untried]:
         """What the search does not try, and what it would give."""
-        return untried(self.best, self.cluster)
+        return untried(self.best, self.cluster, self.techniques)
 
     @property
     def best(self) -> Estimate:
@@ -138,28 +142,34 @@ def make_plan(
     top: int,
     on_step: Callable[[int], None] = lambda done: None,
     headroom: float = HEADROOM,
+    allow: Iterable[str] = (),
+    forbid: Iterable[str] = (),
 ) -> TrainingPlan:
     """Find the best configurations for `job`; `on_step` is told how many are simulated.
 
+    What may be used is `untried.may_use`; the takeaways and the paper's best are those of the cluster's own program.
     Raises `UsageError` and `NothingSelectedError`.
     """
     if not 0 <= headroom < 1:
         raise UsageError(f"headroom={100 * headroom:g} is no share; needs 0 or more and less than 100 percent; try 10")
-    result = search(job, cluster, top, on_step=on_step, headroom=headroom)
+    plain, (cluster, techniques) = cluster, may_use(cluster, job.model, allow, forbid)
+    result = search(job, cluster, top, techniques, on_step=on_step, headroom=headroom)
     if not result.ranked:
         raise _nothing(job, cluster, result)
-    papers = search(job, cluster, 1, PAPERS_TECHNIQUES, headroom=headroom).ranked
+    papers = search(job, plain, 1, PAPERS_TECHNIQUES, headroom=headroom).ranked
     return TrainingPlan(
         name=name,
         job=job,
         cluster=cluster,
         cluster_name=cluster_name,
-        takeaways=takeaways(job, cluster),
+        takeaways=takeaways(job, plain),
         search=result,
         top=top,
         headroom=headroom,
         papers_best=papers[0] if papers else None,
-        paper=paper_plan(job, cluster),
+        paper=paper_plan(job, plain),
+        techniques=techniques,
+        switched_on=[name for name, on in vars(cluster.software).items() if on and not getattr(plain.software, name)],
     )
 
 

@@ -11,7 +11,7 @@ from reproduce.experiment.metrics import answers, of_every_point
 from reproduce.output.tables import csv_text, markdown_table
 from reproduce.planning import plan_text, run_cost, untried
 from reproduce.planning.plan import TrainingPlan
-from reproduce.planning.search import time_differences
+from reproduce.planning.time_shares import time_differences
 from reproduce.running import simulated
 from reproduce.running.evaluator import sources_digest
 from results.records import (
@@ -46,6 +46,8 @@ def document(plan: TrainingPlan, folder: Path) -> dict[str, Any]:
         },
         # What was discarded takes longer; infinite, and so left out, if nothing was.
         **({"discarded_above_s": search.complete_to_s} if search.discarded else {}),
+        "searched": list(plan.techniques),
+        "software": [name for name, on in vars(plan.cluster.software).items() if on],
         "not_tried": untried.document(plan.untried),
         **plan.further,
         "takeaways": {

@@ -15,14 +15,18 @@ from reproduce.experiment.results import argmax
 from reproduce.output.columns import Table, chosen, keyed
 from reproduce.planning import elasticities, run_cost, untried
 from reproduce.planning.plan import TrainingPlan
-from reproduce.planning.search import NEAR_TIE, order, time_differences
+from reproduce.planning.search import NEAR_TIE, order
 from reproduce.planning.space import tensor_sizes
+from reproduce.planning.time_shares import time_differences
 
 GB = 1e9
 SHOWN_USES = 4
 LINKS = {"pipeline": "p2p", "tensor": "tensor", "data": "data"}
 SIZES = ("p", "t", "d", "v", "b")
-TECHNIQUES = ("schedule", "recompute", "sequence_parallel", "attention", "sharded_optimizer", "pipeline_layout")
+TECHNIQUES = (
+    *("schedule", "recompute", "recompute_modules", "sequence_parallel", "attention", "sharded_optimizer"),
+    *("data_parallel", "zero3_shards", "fp8_recipe", "pipeline_layout"),
+)
 PARAMETERS = (*SIZES, "c", "e", "etp", *TECHNIQUES)
 # What a GPU's memory is taken by: a heading, and the uses of `Estimate.memory_bytes` under it.
 MEMORY = {
@@ -137,9 +141,13 @@ def techniques(parallel: ParallelConfig) -> str:
     usual = {"c": 1, "e": 1, "etp": 0}
     also = [f"{name}={value}" for name, size in usual.items() if (value := getattr(parallel, name)) != size]
     also += [name for name, on in (("SP", parallel.sequence_parallel), ("sdpa", not parallel.writes_scores)) if on]
-    also += ["ZeRO-1"] * parallel.sharded_optimizer
-    also += [parallel.pipeline_layout] if parallel.pipeline_layout else []
-    return ", ".join((parallel.schedule, parallel.recompute, *also))
+    states = {"zero2": "ZeRO-2", "zero3": "ZeRO-3"}.get(parallel.data_parallel, "ZeRO-1")
+    also += [states] if parallel.sharded_optimizer or states == "ZeRO-3" else []
+    also += [f"in parts of {parallel.zero3_shards}"] if parallel.zero3_shards else []
+    also += [name for name in (parallel.fp8_recipe, parallel.pipeline_layout) if name not in ("none", "")]
+    modules = parallel.recompute_modules if parallel.recompute == "selective" else ""
+    again = modules.replace(",", "+") if modules and modules != "core_attn" else parallel.recompute
+    return ", ".join((parallel.schedule, again, *also))
 
 
 def free(plan: TrainingPlan, estimate: Estimate) -> float:
@@ -268,17 +276,20 @@ def _comparison(plan: TrainingPlan, name: str, estimate: Estimate) -> list[str]:
 
 def untried_line(plan: TrainingPlan) -> str:
     """What the search does not try, and what each of it would give."""
-    return untried.sentence(plan.untried)
+    return untried.sentence(plan.untried, plan.techniques)
 
 
 def note_lines(plan: TrainingPlan) -> list[str]:
     """What to know when reading the numbers."""
     known = margins.read(plan.cluster_name)
+    added = [name for name in untried.DISPATCH if name in plan.switched_on]
     notes = [
+        *([f"the program is taken to have {' and '.join(added)} (--forbid {','.join(added)})"] if added else []),
         *([f"not modelled of {plan.name}: {plan.not_modelled}"] if plan.not_modelled else []),
-        "a GPU's time and bytes; recomputed is the whole layer (full), its attention core (selective) or nothing; SP: "
-        "sequence parallelism; sdpa: fused attention; ZeRO-1: a sharded optimizer; model teraFLOP/s count no "
-        f"recomputed pass, and MFU is their share of a GPU's {plan.cluster.peak_flops / 1e12:.0f}",
+        "a GPU's time and bytes; recomputed is the whole layer (full), its attention core (selective), some of its "
+        "modules or nothing; SP: sequence parallelism; sdpa: fused attention; ZeRO-1: a sharded optimizer, -2: "
+        "gradients, too, -3: weights, too; model teraFLOP/s count no recomputed pass, and MFU is their share of a "
+        f"GPU's {plan.cluster.peak_flops / 1e12:.0f}",
         *(run_cost.lines(plan.further["run"], plan.run) if plan.run else ()),
         *risk_lines(plan),
         *margins.lines(known),

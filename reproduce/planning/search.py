@@ -3,11 +3,11 @@
 The best configuration is the fastest one that leaves room: a GPU keeps the `headroom` of its memory free. Of those
 whose times differ by no more than `NEAR_TIE` the one that leaves more tenths of it free comes first (`ranked`).
 
-`search` considers every legal configuration (`space.py`), best first by a lower bound on its time: cells of
+`search` considers every legal configuration (`cells.py`), best first by a lower bound on its time: cells of
 configurations whose layers have the same work, then, with what is recomputed, families of those with the same passes,
-then their members (`bounds.py`). It stops when all bounds are above the time up to
-which the N best depend on what else there is (`settled_to`): the N best are the same as if all had been simulated. The
-result says how many were left out, and why.
+then their members (`bounds.py`). It stops when all bounds are above the time up to which the N best depend on what else
+there is (`settled_to`): the N best are the same as if all had been simulated. The result says how many were left out,
+and why.
 """
 
 from bisect import bisect_right, insort
@@ -15,35 +15,28 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import chain, count, product
-from math import fsum
 from typing import Any, NamedTuple
 
 from ptdp_core.config import TrainingConfig
-from ptdp_core.layers.blocks import LayerRun, ends, layer_of
-from ptdp_core.layers.parts import Work
-from ptdp_core.layout import layers_by_kind
 from ptdp_core.simulator.bounds import family_least_memory, family_least_time, least_time
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.estimate import Estimate
 from ptdp_core.simulator.kernels import FP16_BYTES
-from ptdp_core.simulator.network import tensor_group
 from ptdp_core.simulator.peak_memory import fits, fullest_memory, peak_memory, rank_stash_fronts
 from ptdp_core.simulator.simulate import simulate
 from ptdp_core.simulator.steady_state import least_passes
-from reproduce.planning.space import (
-    LARGEST_TENSOR_GROUP_NODES,
+from reproduce.planning.cells import (
     PAPERS_TECHNIQUES,
     TECHNIQUES,
     Cell,
     Family,
     Techniques,
-    TrainingJob,
     cells,
     configurations,
-    divisors,
     families,
 )
+from reproduce.planning.space import LARGEST_TENSOR_GROUP_NODES, TrainingJob, divisors
 
 # Passes of the part of a schedule that has to be executed, at 1 to 10 us each, tables included. Up to 64 pipeline ranks
 # and 2,048 microbatches no schedule has more.
@@ -321,52 +314,3 @@ def nearest_gpus(job: TrainingJob, cluster: Cluster) -> int | None:
             if any(fits(config, model, cluster) for config in _frugal(family)):
                 return n
     return None
-
-
-def time_shares(estimate: Estimate, cluster: Cluster) -> dict[str, float]:
-    """The seconds of the iteration by use, mean over pipeline ranks. They add up to the iteration.
-
-    `Estimate.phase_times`, with the collectives of tensor parallelism (Section 2.3) taken out of their passes.
-    """
-    config, phases = estimate.config, estimate.phase_times
-    model, parallel = config.model, config.parallel
-    costs, group = CostModel(cluster), tensor_group(parallel.t, cluster.gpus_per_node)
-    passed = parallel.m / parallel.p  # how often a GPU passes a microbatch through a layer, mean over pipeline ranks
-
-    def communicates(works: Iterable[tuple[float, Work]]) -> float:
-        return passed * fsum(number * costs.communication(work, group) for number, work in works)
-
-    (numbers,) = layers_by_kind([range(model.all_layers)], model)
-    layers = [(number, layer_of(config, kind)) for number, kind in zip(numbers, model.layer_kinds, strict=True)]
-    forward = communicates((number, layer.forward) for number, layer in layers)
-    backward = communicates((number, layer.backward) for number, layer in layers)
-    both = ends(config.local_model, LayerRun.of(parallel))
-    again = forward if parallel.recompute == "full" else 0.0
-    tensor = forward + backward + communicates((1, work) for end in both for work in (end.forward, end.backward))
-    of_kinds = zip(numbers, model.layer_kinds, strict=True)
-    by_kind = [[number * passed * each for each in costs.context_waits(config, kind)] for number, kind in of_kinds]
-    *waits, waits_again = map(fsum, zip(*by_kind, strict=True))
-    context = fsum(waits)
-    stages = costs.stages(config)
-    exchange = passed * fsum(2 * stage.exchange - stage.overlapped_exchange for stage in stages)
-    exchange_again = passed * fsum(stage.recomputed_exchange for stage in stages)
-    passes = phases["forward"] + phases["backward"] + phases["embedding_and_logits"]
-    return {
-        "computation": passes - tensor - context - exchange,
-        "recomputation": phases["recompute"] - again - waits_again - exchange_again,
-        "tensor-parallel communication": tensor + again,
-        "context-parallel communication": context + waits_again,
-        "expert-parallel communication": exchange + exchange_again,
-        "pipeline communication": phases["pipeline_communication"],
-        "bubble": phases["bubble"],
-        "data-parallel communication": phases["data_parallel"],
-        "optimizer": phases["optimizer"],
-        "host": phases["host"],
-    }
-
-
-def time_differences(one: Estimate, other: Estimate, cluster: Cluster) -> dict[str, float]:
-    """Seconds by which `one` spends more than `other` on each of `time_shares`, the largest difference first."""
-    here, there = time_shares(one, cluster), time_shares(other, cluster)
-    differences = {use: here[use] - there[use] for use in here}
-    return dict(sorted(differences.items(), key=lambda item: -abs(item[1])))

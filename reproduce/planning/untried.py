@@ -1,29 +1,63 @@
-"""What a plan's search does not try, and what each of it would give: simulated on the best that was found.
+"""What a plan's search may use, and what each of the rest would give: simulated on the best that was found.
 
-The search varies layout, schedule and a few techniques. Left out are ZeRO-3, which takes the place of all model
-parallelism, FP8, what a training program may do beyond that of the cluster's file (`ptdp_core/simulator/software.py`),
-and the other values of fields that the search sets by themselves (`data_parallel`, `context_exchange`, ...).
+By default it may use all `TECHNIQUES`, and of the training program what the cluster's file has on, with experts also
+what programs of today have (`DISPATCH`). `--allow` adds FP8 recipes (`ON_REQUEST`) and switches of the program, by
+name, `--forbid` takes any of these away.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
-from itertools import product
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from difflib import get_close_matches
 from typing import Any
 
-from ptdp_core.config import ParallelConfig, TrainingConfig
+from ptdp_core.config import ModelConfig, TrainingConfig
 from ptdp_core.errors import ConfigurationError
-from ptdp_core.fields import choices
-from ptdp_core.simulator import Cluster, Estimate, simulate
-from reproduce.planning.space import TECHNIQUES, divisors
+from ptdp_core.simulator import PAPER, Cluster, Estimate, simulate
+from reproduce.planning.cells import ON_REQUEST, TECHNIQUES, Techniques
+from results.records.errors import UsageError
 
 LEAST_GAIN = 0.005  # of the tokens per second: what gives less is no gain
-FP8, DATA_PARALLEL, ZERO_3 = "fp8_recipe", "data_parallel", "zero3"
-SEARCHED = (*TECHNIQUES, "schedule", "sharded_optimizer")
+FP8 = "fp8"
+DISPATCH = ("deduplicated_dispatch", "overlapped_exchange")
+SWITCHES = tuple(vars(PAPER))
+NAMES = (*TECHNIQUES, *ON_REQUEST, FP8, *SWITCHES)
+
+
+def may_use(
+    cluster: Cluster, model: ModelConfig, allow: Iterable[str] = (), forbid: Iterable[str] = ()
+) -> tuple[Cluster, Techniques]:
+    """The cluster with the program's switches as they are asked for, and the names of what a search may use.
+
+    'fp8' are all recipes in FP8. Raises `UsageError` for an unknown name, and for one that the cluster cannot do.
+    """
+    recipes = _recipes(cluster)
+    named = [
+        (option, name)
+        for option, names in (("allow", allow), ("forbid", forbid))
+        for each in names
+        for name in (recipes or [FP8] if each == FP8 else [each])
+    ]
+    for option, name in named:
+        if name not in NAMES:
+            (near,) = get_close_matches(name, NAMES, n=1, cutoff=0) or [FP8]
+            raise UsageError(f"--{option} {name!r} is unknown; needs some of {', '.join(NAMES)}; try --{option} {near}")
+        if option == "allow" and name in (FP8, *ON_REQUEST) and name not in recipes:
+            raise UsageError(f"--allow {name} on {cluster.name}, whose GPU has none; needs another cluster; try h100")
+    given = {name: option == "allow" for option, name in named}
+    of_today = dict.fromkeys(DISPATCH, True) if cluster.software.fsdp and model.experts else {}
+    switches = of_today | {name: on for name, on in given.items() if name in SWITCHES}
+    techniques = [name for name in (*TECHNIQUES, *ON_REQUEST) if given.get(name, name in TECHNIQUES)]
+    return replace(cluster, software=replace(cluster.software, **switches)), techniques
+
+
+def _recipes(cluster: Cluster) -> list[str]:
+    peaks = {"nvfp4": cluster.fp4_peak_flops}
+    return [name for name in ON_REQUEST if peaks.get(name, cluster.fp8_peak_flops)]
 
 
 @dataclass(frozen=True)
 class Untried:
-    """One change that the search does not try: of the configuration's fields, of the program's switches, or of both.
+    """One thing that the search did not try: fields of the configuration that are others, or a switch of the program.
 
     `faster_by` is the fraction of tokens per second more; `estimate` is None where it cannot be, and `why` says why.
     """
@@ -41,47 +75,14 @@ class Untried:
         return self.estimate is not None and self.estimate.fits and self.faster_by >= LEAST_GAIN
 
 
-def untried(best: Estimate, cluster: Cluster) -> list[Untried]:
-    """What was not tried, the largest gain first; the last is all that gain and go together, if they are several.
-
-    Of values of one field, and of layouts with ZeRO-3, the fastest that fits stands for all.
-    """
-    found = [*_switches(best, cluster), *_values(best, cluster)]
-    gaining = [one for one in found if one.gains]
-    together = []
-    if len(gaining) > 1:
-        values = {name: value for one in gaining for name, value in one.fields.items()}
-        switches = [switch for one in gaining for switch in one.software]
-        together = [_tried(best, cluster, "these together", values, switches)]
-    ranked = sorted((_zero_3(best, cluster), *found), key=lambda one: -one.faster_by)
-    return [*ranked, *(one for one in together if one.gains)]
-
-
-def sentence(found: Sequence[Untried]) -> str:
-    """What was not tried, and what it would give, on one line."""
-    gains = [
-        f"{one.what} {one.faster_by:+.1%} ({one.estimate.iteration_time:.3f} s)"
-        for one in found
-        if one.estimate and one.gains
-    ]
-    others = [f"{one.what} ({one.why or format(one.faster_by, '+.1%')})" for one in found if not one.gains]
-    told = f"NOT TRIED by the search, here simulated on rank 1, tokens/s: {', '.join(gains) or 'nothing gains'}"
-    return told + (f"; no gain: {', '.join(others)}" if others else "")
-
-
-def document(found: Sequence[Untried]) -> list[dict[str, Any]]:
-    """The same as plain data."""
-    return [
-        {
-            "change": one.what,
-            "fields": dict(one.fields),
-            "software": list(one.software),
-            "iteration_time": one.estimate.iteration_time if one.estimate else None,
-            "faster_by": one.faster_by if one.estimate else None,
-            "fits": one.estimate.fits if one.estimate else False,
-        }
-        for one in found
-    ]
+def untried(best: Estimate, cluster: Cluster, techniques: Techniques) -> list[Untried]:
+    """What was not tried, the largest gain first: FP8's best recipe, and switches of the program that gain."""
+    recipes = [name for name in _recipes(cluster) if name not in techniques]
+    narrow = [_tried(best, cluster, f"--allow {name}", {"fp8_recipe": name}) for name in recipes]
+    switches = [name for name in SWITCHES if not getattr(cluster.software, name)]
+    others = (_tried(best, cluster, f"--allow {name}", {}, [name]) for name in switches)
+    found = [*sorted(narrow, key=lambda one: (-one.gains, -one.faster_by))[:1], *(one for one in others if one.gains)]
+    return sorted(found, key=lambda one: -one.faster_by)
 
 
 def _tried(
@@ -99,43 +100,35 @@ def _tried(
     return Untried(what, estimate, faster_by, values, switches, why)
 
 
-def _switches(best: Estimate, cluster: Cluster) -> Iterator[Untried]:
-    """What a training program may do beyond the cluster's, if it makes anything faster; the rest are other machines."""
-    for name, on in vars(cluster.software).items():
-        if not on and (one := _tried(best, cluster, name, {}, [name])).gains:
-            yield one
+def sentence(found: Sequence[Untried], techniques: Techniques) -> str:
+    """What was not tried, and what it would give, on one line."""
+    return "; ".join(_clauses(found, techniques))
 
 
-def _values(best: Estimate, cluster: Cluster) -> Iterator[Untried]:
-    """The fields with a choice that the search does not vary: the fastest other value of each, if any is possible."""
-    offered = choices(ParallelConfig)
-    for item in fields(ParallelConfig):
-        name, now = item.name, getattr(best.config.parallel, item.name)
-        values = (True, False) if isinstance(now, bool) else offered.get(name, ())
-        others = [value for value in values if value not in (now, ZERO_3)] if name not in SEARCHED else []
-        tried = [_tried(best, cluster, _words(name, value), {name: value}) for value in others]
-        possible = [one for one in tried if one.estimate is not None and (one.gains or name == FP8)]
-        if possible:
-            yield max(possible, key=lambda one: (one.gains, one.faster_by))
-        elif name == FP8:
-            yield Untried("FP8", why=f"none on {cluster.name}")
-
-
-def _words(name: str, value: object) -> str:
-    return f"FP8 ({value})" if name == FP8 else f"{name}={str(value).lower()}"
-
-
-def _zero_3(best: Estimate, cluster: Cluster) -> Untried:
-    """ZeRO-3 on all GPUs: the fastest that fits of its microbatch sizes, recomputations and attentions."""
-    parallel = best.config.parallel
-    if parallel.B % parallel.n:
-        return Untried("ZeRO-3", why=f"{parallel.n} GPUs do not divide the batch")
-    layout = {"p": 1, "t": 1, "c": 1, "v": 1, "e": 1, "etp": 0, "d": parallel.n, "schedule": "", "pipeline_layout": ""}
-    layout |= {DATA_PARALLEL: ZERO_3, "sharded_optimizer": False, "sequence_parallel": False}
-    tried = [
-        _tried(best, cluster, "ZeRO-3", layout | {"b": b, "recompute": recompute, "attention": attention})
-        for b, recompute, attention in product(
-            divisors(parallel.B // parallel.n), TECHNIQUES["recompute"], TECHNIQUES["attention"]
-        )
+def _clauses(found: Sequence[Untried], techniques: Techniques) -> Iterator[str]:
+    gains = [
+        f"{one.what} {one.faster_by:+.1%} ({one.estimate.iteration_time:.3f} s)"
+        for one in found
+        if one.estimate and one.gains
     ]
-    return max(tried, key=lambda one: (one.estimate is not None and one.estimate.fits, one.faster_by))
+    others = [f"{one.what} ({one.why or format(one.faster_by, '+.1%')})" for one in found if not one.gains]
+    yield f"NOT TRIED by the search, here simulated on rank 1, tokens/s: {', '.join(gains) or 'nothing gains'}"
+    if others:
+        yield f"no gain: {', '.join(others)}"
+    if forbidden := [name for name in TECHNIQUES if name not in techniques]:
+        yield f"forbidden: {', '.join(forbidden)}"
+
+
+def document(found: Sequence[Untried]) -> list[dict[str, Any]]:
+    """The same as plain data."""
+    return [
+        {
+            "change": one.what,
+            "fields": dict(one.fields),
+            "software": list(one.software),
+            "iteration_time": one.estimate.iteration_time if one.estimate else None,
+            "faster_by": one.faster_by if one.estimate else None,
+            "fits": one.estimate.fits if one.estimate else False,
+        }
+        for one in found
+    ]

@@ -30,7 +30,7 @@ from reproduce.annex.explain.kineto import Span, TraceFile, merged, read
 from reproduce.annex.explain.traced_communication import DATA, EXCHANGE, TENSOR
 from reproduce.annex.explain.traced_step import RankStep, rank_step
 from reproduce.output.timeline import Timeline
-from reproduce.planning.search import time_shares
+from reproduce.planning.time_shares import time_shares
 from results.records.errors import UsageError
 
 # What a step's time is spent on.

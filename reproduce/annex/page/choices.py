@@ -11,6 +11,7 @@ from reproduce.annex.page import answers, form, words
 from reproduce.experiment.metrics import listed
 from reproduce.planning import plan_text
 from reproduce.planning.plan import MODEL_FIELDS, make_plan, request
+from reproduce.planning.untried import DISPATCH
 from reproduce.running.simulated import open_cluster
 
 SHOWN_PLANS = 7
@@ -148,7 +149,7 @@ def best(configuration: Mapping[str, Any], cluster: str) -> dict[str, Any]:
     model = {name: filled[name] for name in MODEL_FIELDS if filled.get(name) is not None}
     name, job = request({**model, "gpus": answers.gpus(configuration), "batch": filled["B"]})
     loaded, reference = open_cluster(cluster)
-    result = make_plan(name, job, loaded, reference.name, SHOWN_PLANS)
+    result = make_plan(name, job, loaded, reference.name, SHOWN_PLANS, forbid=DISPATCH)
     shown = answers.evaluated(configuration, cluster)
     interval = (shown["intervals"] or {}).get("iteration_time")
     of_2021 = [result.papers_best, result.takeaways.chosen]

@@ -19,7 +19,7 @@ from ptdp_core.simulator.bounds import least_time
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.memory import layer_bytes
 from reproduce.planning.models import find, named
-from reproduce.planning.search import time_shares
+from reproduce.planning.time_shares import time_shares
 
 H100 = load_cluster("h100")
 SIZES = {"norm": "rmsnorm", "positions": "none", "tied_embeddings": False, "bias": False}

@@ -13,9 +13,10 @@ from ptdp_core.simulator import cluster_path, load_cluster
 from reproduce.cli import main
 from reproduce.experiment import published
 from reproduce.planning import models, plan, plan_text
+from reproduce.planning.cells import PAPERS_TECHNIQUES, configurations
 from reproduce.planning.plan_text import PARAMETERS
 from reproduce.planning.search import NEAR_TIE, search
-from reproduce.planning.space import PAPERS_TECHNIQUES, TrainingJob, configurations
+from reproduce.planning.space import TrainingJob
 from reproduce.planning.what_if import answer, evaluate
 from results.records import read_record
 

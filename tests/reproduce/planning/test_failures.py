@@ -8,7 +8,7 @@ import pytest
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.simulator import load_cluster, simulate
 from reproduce.planning.failures import Failures, straggler_slowdowns
-from reproduce.planning.search import time_shares
+from reproduce.planning.time_shares import time_shares
 
 DAY = 86400
 LLAMA_3 = 54 * DAY / 466  # seconds between interruptions of 16,384 GPUs (arXiv:2407.21783, Section 3.3.4)

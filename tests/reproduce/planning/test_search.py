@@ -13,6 +13,16 @@ from ptdp_core.simulator.bounds import family_least_memory, family_least_time, l
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.peak_memory import fits, peak_memory
 from reproduce.planning import search as searching
+from reproduce.planning.cells import (
+    PAPERS_TECHNIQUES,
+    SPLIT_SCHEDULES,
+    TECHNIQUES,
+    Techniques,
+    cells,
+    configurations,
+    families,
+    recomputations,
+)
 from reproduce.planning.search import (
     HEADROOM,
     Search,
@@ -24,25 +34,20 @@ from reproduce.planning.search import (
     search,
     settled_to,
     takeaways,
-    time_shares,
 )
 from reproduce.planning.space import (
-    PAPERS_TECHNIQUES,
-    SPLIT_SCHEDULES,
-    Techniques,
     TrainingJob,
     beside_the_output,
-    configurations,
     context_sizes,
     divisors,
     expert_sizes,
-    families,
     grids,
     most_layers,
     nearest_batch,
     stage_splits,
     tensor_sizes,
 )
+from reproduce.planning.time_shares import time_shares
 from tests.marks import by_default
 
 CLUSTER = load_cluster()
@@ -56,7 +61,7 @@ JOBS = [
 EXPERTS = ModelConfig(
     *(4, 1024, 8, 512), activation="swiglu", bias=False, experts=8, experts_per_token=2, expert_ffn_hidden=512
 )
-SOME: Techniques = {"recompute": ("full", "none"), "sequence_parallel": (True, False)}
+SOME: Techniques = ("sequence_parallel", "split", "layouts", "zero1", "zero2")
 
 
 @pytest.fixture(
@@ -76,11 +81,18 @@ def test_divisors():
     assert divisors(1) == [1]
 
 
+def legal(**fields) -> bool:
+    try:
+        ParallelConfig(**fields)
+    except ValueError:
+        return False
+    return True
+
+
 def test_the_legal_configurations_are_all_there_once(job):
     """Against trying every combination of sizes and techniques and keeping those that can be made."""
     expected = set()
     layers = job.model.layers
-    sizes = [tensor_sizes(job, PER_NODE), divisors(job.B)]
     stages = [
         (p, v, text)
         for p, v in itertools.product(divisors(job.n), range(1, layers + 3))
@@ -90,44 +102,32 @@ def test_the_legal_configurations_are_all_there_once(job):
         if bool(text) == (p * v > layers)
     ]
     stages += [(p, *each) for p in divisors(job.n) for each in stage_splits(job.model, p) if each.pipeline_layout]
-    for (p, v, text), t, b in itertools.product(dict.fromkeys(stages), *sizes):
+    for (p, v, text), t, b in itertools.product(dict.fromkeys(stages), tensor_sizes(job, PER_NODE), divisors(job.B)):
         if job.n % (p * t):
             continue
         d = job.n // (p * t)
-        schedules = ["", *(SPLIT_SCHEDULES if p > 1 else ())]
-        on_off = (False, True)
-        for schedule, recompute, sequence, attention, sharded in itertools.product(
-            schedules,
-            ("full", "selective", "none"),
-            on_off if t > 1 else (False,),
-            ("operators", "sdpa"),
-            on_off if d > 1 else (False,),
+        kind = "torch" if p == 1 else "local"
+        states = [(kind, False, 0), *([(kind, True, 0), ("zero2", True, 0)] if d > 1 else [])]
+        if p == 1 and d > 1:
+            states += [
+                ("zero3", False, 0),
+                *([("zero3", False, 8 // t)] if t < 8 < t * d and d % (8 // t) == 0 else []),
+            ]
+        for schedule, recomputed, sequence, (reduced, sharded, shards) in itertools.product(
+            ["", *(SPLIT_SCHEDULES if p > 1 else ())],
+            recomputations(job.model, TECHNIQUES),
+            (False, True) if t > 1 else (False,),
+            states,
         ):
-            if (recompute, attention) == ("selective", "sdpa"):  # there are no scores to recompute
-                continue
             if text and v > 1 and schedule:  # layouts are for the looped placement
                 continue
-            try:
-                config = ParallelConfig(
-                    p=p,
-                    t=t,
-                    d=d,
-                    v=v,
-                    b=b,
-                    B=job.B,
-                    schedule=schedule,
-                    pipeline_layout=text,
-                    recompute=recompute,
-                    sequence_parallel=sequence,
-                    attention=attention,
-                    sharded_optimizer=sharded,
-                    data_parallel="torch" if p == 1 else "local",
-                )
-                expected.add(TrainingConfig(job.model, config))
-            except ValueError:
-                continue
-    result = list(configurations(job, PER_NODE))
-    assert len(result) == len(set(result)) == sum(map(len, families(job, PER_NODE)))
+            fields = {"p": p, "t": t, "d": d, "v": v, "b": b, "B": job.B, "schedule": schedule, "pipeline_layout": text}
+            fields |= {"attention": "sdpa", "sequence_parallel": sequence, "data_parallel": reduced} | recomputed
+            fields["sharded_optimizer"] = sharded
+            if legal(**fields, zero3_shards=shards):
+                expected.add(TrainingConfig(job.model, ParallelConfig(**fields, zero3_shards=shards)))
+    result = list(configurations(job, PER_NODE, (*TECHNIQUES, "fsdp")))
+    assert len(result) == len(set(result)) == sum(map(len, cells(job, PER_NODE, (*TECHNIQUES, "fsdp"))))
     assert set(result) == expected
     assert all(config.parallel.n == job.n for config in result)
 
@@ -147,7 +147,7 @@ def test_long_sequences_are_shared_by_context_ranks_with_fused_attention():
 def test_experts_are_shared_in_every_way_that_can_be_made():
     """Against trying every e and etp; the paper's runs had none to share."""
     mixture = TrainingJob(EXPERTS, 8, 8)
-    of_e = [config for config in configurations(mixture, PER_NODE) if config.parallel.attention == "sdpa"]
+    of_e = list(configurations(mixture, PER_NODE, ("experts", "sequence_parallel", "zero1")))
     assert len(of_e) == len(set(of_e))
     expected = set()
     for config in of_e:
@@ -168,8 +168,8 @@ def test_experts_are_shared_in_every_way_that_can_be_made():
 
 def test_shares_of_the_time_of_experts_add_up_and_pruning_changes_nothing():
     mixture = TrainingJob(EXPERTS, 8, 8)
-    unpruned = search(mixture, CLUSTER, 5, prune=False)
-    assert search(mixture, CLUSTER, 5).ranked[:5] == unpruned.ranked[:5]
+    unpruned = search(mixture, CLUSTER, 5, ("experts", *SOME), prune=False)
+    assert search(mixture, CLUSTER, 5, ("experts", *SOME)).ranked[:5] == unpruned.ranked[:5]
     for estimate in unpruned.ranked[::50]:
         shares, parallel = time_shares(estimate, CLUSTER), estimate.config.parallel
         assert sum(shares.values()) == pytest.approx(estimate.iteration_time)
@@ -194,7 +194,7 @@ def test_a_layout_is_found_where_the_output_is_large():
     """Its 131,072 words cost as much as five of the eight layers, and no GPU has room for all of it."""
     job = TrainingJob(ModelConfig(8, 2048, 1, 2048, 131072), 4, 16)
     small = replace(CLUSTER, memory_bytes=13e9)
-    (best, *_) = search(job, small, top=1, techniques={"recompute": ("full",)}).ranked
+    (best, *_) = search(job, small, top=1, techniques=("layouts", "split", "zero1")).ranked
     assert best.config.parallel.pipeline_layout == "Et*6|t*2L"
     even = replace(best.config, parallel=replace(best.config.parallel, pipeline_layout=""))
     assert simulate(even, small).iteration_time > 1.1 * best.iteration_time
@@ -214,10 +214,31 @@ def test_the_papers_techniques_are_those_of_its_runs(job):
 
 def test_families_are_bounded_at_once(job):
     for family in families(job, PER_NODE):
-        least, memory = family_least_time(family.frugal, COSTS), family_least_memory(family.frugal, COSTS)
+        frugal = family.frugal()
+        least, memory = family_least_time(frugal[0], COSTS), min(family_least_memory(each, COSTS) for each in frugal)
         for config in list(family)[:: max(1, len(family) // 2)]:
             assert memory <= peak_memory(config, COSTS)
             assert least <= least_time(config, COSTS) * (1 + 1e-9)
+
+
+def test_cells_are_bounded_at_once(job):
+    """With experts, FP8 and all that may be recomputed; none of those whose layers do not fit would fit."""
+    h100 = load_cluster("h100")
+    costs = CostModel(h100)
+    for asked in (job, TrainingJob(EXPERTS, 16, 16)):
+        for cell in list(cells(asked, 8, (*TECHNIQUES, "mxfp8", "fsdp")))[::7]:
+            for recomputed in cell.recomputed:
+                least = searching.cell_least_time(cell, cell.recomputing(recomputed), costs)
+                assert searching.cell_least_time(cell, cell.example, costs) <= least
+                for family in list(cell.families(recomputed))[::5]:
+                    assert least <= family_least_time(family.frugal()[0], costs) * (1 + 1e-9)
+                    full = searching.cell_is_full(cell, costs)
+                    assert not full or all(not fits(config, costs, h100) for config in family)
+                    for schedule in family.schedules:
+                        if searching.first_rank_is_full(family, schedule, costs):
+                            assert not any(
+                                fits(config, costs, h100) for config in family if config.parallel.schedule == schedule
+                            )
 
 
 def test_tensor_groups_fill_nodes_evenly_and_span_at_most_two():

@@ -7,7 +7,7 @@ import pytest
 from ptdp_core.config import TrainingConfig
 from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.costs import CostModel
-from reproduce.planning.search import time_shares
+from reproduce.planning.time_shares import time_shares
 
 MIXTURE: dict[str, object] = {"layers": 32, "hidden": 2048, "heads": 16, "kv_heads": 8, "ffn_hidden": 5632}
 MIXTURE |= {"vocab": 32000, "seq": 2048, "activation": "swiglu", "norm": "rmsnorm", "positions": "rotary"}
