@@ -972,11 +972,6 @@ class TrainingConfig:
             return max(stage_sizes(self.parallel.pipeline_layout))
         return -(-self.model.all_layers // (self.parallel.p * self.parallel.v))
 
-    @property
-    def padded_vocab(self) -> int:
-        """`padded_vocab` of this model on t tensor ranks."""
-        return padded_vocab(self.model.vocab, self.parallel.t)
-
 
 def attention_kernel(kernels: str, model: ModelConfig, kind: LayerKind) -> str:
     """The slowest of the kernels that a layer's attention needs, of `attention_kernels`; empty: the program's usual."""

@@ -109,6 +109,15 @@ AXES = {
     "windows, ring of 2": TrainingConfig(
         _WINDOWS, ParallelConfig(p=2, c=2, B=4, context_exchange="ring", attention="sdpa")
     ),
+    "windows of operators": TrainingConfig(
+        _WINDOWS, ParallelConfig(t=2, B=4, attention="sdpa", attention_kernels="sinks=flash_attention_2,windows=none")
+    ),
+    "some layers offloaded": TrainingConfig(
+        _LLAMA, ParallelConfig(p=2, d=2, B=8, attention="sdpa", recompute="none", offload="layers", offload_layers=4)
+    ),
+    "modules and states offloaded": TrainingConfig(
+        _MIXTURE, ParallelConfig(d=4, e=4, B=8, recompute="selective", offload="core_attn,moe_act,optimizer")
+    ),
     "fused pairs": TrainingConfig(_MIXTURE, ParallelConfig(p=2, v=2, d=2, e=2, B=16, schedule="dualpipev-overlap")),
     "fused pairs of 2 sequences": TrainingConfig(
         _MIXTURE, ParallelConfig(p=4, v=2, d=2, e=2, b=2, B=48, schedule="dualpipev-overlap")

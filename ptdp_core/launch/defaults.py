@@ -10,7 +10,7 @@ from ptdp_core.config import DTYPES
 from ptdp_core.engine.settings import Settings
 from ptdp_core.simulator import Software, load_cluster
 from ptdp_core.simulator.costs import CostModel
-from ptdp_core.simulator.recomputation import least_recomputation
+from ptdp_core.simulator.peak_memory import least_recomputation
 
 GIB = 1 << 30
 # The share of a GPU's memory that stays free for what the memory model does not count: the CUDA context, buffers of

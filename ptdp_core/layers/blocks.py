@@ -276,4 +276,5 @@ def ends(model: ModelConfig, run: LayerRun = ONE_RANK, fused_loss: bool = False)
     share, h, rows = run.share(model), model.hidden, padded_vocab(model.vocab, run.t) // run.t
     into = kinds.embedding(share, h, rows, model.positions == "learned", model.dropout)
     out_of = kinds.head(share, h, rows, fused_loss)
-    return Block((into,)), Block((out_of, *(kinds.merge(share, h), out_of) * model.mtp_layers))
+    more = (kinds.merge(share, h), out_of) * model.mtp_layers if model.mtp_layers else ()
+    return Block((into,)), Block((out_of, *more))

@@ -155,7 +155,7 @@ def tensor_parallel(block: Block, elements: int, sequence_parallel: bool) -> Blo
             calls = PassCollectives((*forward, scatter), (gather, *backward))
         return part._replace(collectives=calls)
 
-    return changed(block, joined)
+    return replace(block, parts=tuple([joined(part) for part in block.parts]))
 
 
 def unfused(block: Block) -> Block:

@@ -1,8 +1,8 @@
 """Where everything is and who sends what. The engine, the simulator and Figures 2, 5 and 9 are built on this package.
 
     grid            `RankGrid`: the p*t*c*d ranks and their groups (Section 3.1)
-    stages          the layers of each stage, and of each pipeline rank's chunks (Section 2.2.2)
-    parameters      the parameters of each pipeline rank: those of its layers, by name and by number (Section 2.3)
+    stages          the layers of each stage, and of each pipeline rank's chunks (Section 2.2.2); the parameters of each
+                    pipeline rank: those of its layers, by name and by number (Section 2.3)
     communication   collectives of a stage and of a step, and messages between stages (Sections 2.3, 3.2 and 4.1)
 
 What a layer is made of, `layers` says. Standard library only; nothing of torch, times or bytes.
@@ -36,15 +36,19 @@ from ptdp_core.layout.communication import (
     step_collectives,
 )
 from ptdp_core.layout.grid import RankGrid, node_of
-from ptdp_core.layout.parameters import (
+from ptdp_core.layout.stages import (
+    RankKinds,
+    chunk_layers,
     chunk_parameters,
     elements_held,
     expert_elements,
+    layers_by_kind,
     rank_elements,
+    rank_kinds,
+    stage_layers,
     table_elements,
     whole_elements,
 )
-from ptdp_core.layout.stages import RankKinds, chunk_layers, layers_by_kind, rank_kinds, stage_layers
 
 __all__ = [
     "ACTIVATION",

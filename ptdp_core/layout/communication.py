@@ -27,8 +27,15 @@ from ptdp_core.layers.parts import (
 )
 from ptdp_core.layers.techniques import modules_of
 from ptdp_core.layout.grid import RankGrid
-from ptdp_core.layout.parameters import expert_elements, partial_elements, rank_elements, table_elements
-from ptdp_core.layout.stages import layers_by_kind, rank_kinds, stage_layers
+from ptdp_core.layout.stages import (
+    expert_elements,
+    layers_by_kind,
+    partial_elements,
+    rank_elements,
+    rank_kinds,
+    stage_layers,
+    table_elements,
+)
 
 
 def all_reduces(parameters: Iterable[Parameter]) -> tuple[int, int]:
@@ -138,17 +145,17 @@ class Boundary:
     @property
     def message_shape(self) -> tuple[int, ...]:
         """The shape of what one GPU sends: the whole tensor, or a flat part of it."""
-        return (self.elements // self.shards,) if self.is_scattered else self.shape
+        return (self.message_elements,) if self.is_scattered else self.shape
 
     @property
     def message_elements(self) -> int:
         """The number of elements that one GPU sends."""
-        return prod(self.message_shape)
+        return self.elements // self.shards
 
     @property
     def gather(self) -> Collective | None:
         """The all-gather that puts a received tensor together; None if it arrives whole."""
-        return Collective(ALL_GATHER, "tp", self.elements, ACTIVATION) if self.is_scattered else None
+        return Collective(ALL_GATHER, "tp", self.elements, ACTIVATION) if self.shards > 1 else None
 
 
 def step_collectives(config: TrainingConfig) -> tuple[tuple[Collective, ...], ...]:

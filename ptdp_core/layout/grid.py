@@ -104,15 +104,6 @@ class RankGrid:
         local = rank % self.size("dp", "cp", "tp")
         return rank - local, local
 
-    def leaves_node(self, pp: int, other: int, gpus_per_node: int) -> bool:
-        """Whether any rank of pipeline rank pp has its peer on another pipeline rank on another node."""
-        size = self.n // self.size("pp")
-        ranks, peers = (range(i * size, (i + 1) * size) for i in (pp, other))
-        return any(
-            node_of(rank, gpus_per_node) != node_of(peer, gpus_per_node)
-            for rank, peer in zip(ranks, peers, strict=True)
-        )
-
 
 def node_of(rank: int, gpus_per_node: int) -> int:
     """The node of a rank: nodes hold consecutive ranks."""

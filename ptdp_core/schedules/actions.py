@@ -113,7 +113,7 @@ class Schedule:
     fused: frozenset[Action] = frozenset()
 
     def __post_init__(self) -> None:
-        if len(self.ranks) != self.p:
+        if len(self.ranks) != len(self.placement.stages):
             raise ValueError(
                 f"ranks={len(self.ranks)} action lists for p={self.p}; needs one list per pipeline rank; "
                 f"try p={len(self.ranks)}"
@@ -152,7 +152,7 @@ class Schedule:
     @property
     def stages(self) -> int:
         """Model stages in all: p*v."""
-        return self.p * self.v
+        return len(self.placement.ranks)
 
     def to_csv(self) -> str:
         """The CSV of torch.distributed.pipelining (`format="compute_only"`), with a line for each rank."""

@@ -97,7 +97,7 @@ class StagePlacement:
 
     def sends(self, rank: int) -> int:
         """The number of messages that a rank sends for each microbatch: activations and gradients, to other ranks."""
-        return sum(self.is_received(stage) + self.is_sent(stage) for stage in self.stages[rank])
+        return sum([sender != receiver and rank in (sender, receiver) for sender, receiver in self.boundaries])
 
 
 @lru_cache(maxsize=256)

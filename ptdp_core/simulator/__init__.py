@@ -13,7 +13,7 @@
 
 from ptdp_core.simulator.cluster import Cluster, ClusterParameter, cluster_path, load_cluster, read_parameters
 from ptdp_core.simulator.estimate import BUBBLE_CAUSES, PHASES, Estimate
-from ptdp_core.simulator.simulate import rank_memories, simulate
+from ptdp_core.simulator.simulate import simulate
 from ptdp_core.simulator.software import PAPER, Software, software_of
 
 __all__ = [
@@ -26,7 +26,6 @@ __all__ = [
     "Software",
     "cluster_path",
     "load_cluster",
-    "rank_memories",
     "read_parameters",
     "simulate",
     "software_of",

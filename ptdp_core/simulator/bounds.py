@@ -114,7 +114,7 @@ def _formula_time(config: TrainingConfig, stages: Stages) -> float:
     if not schedule.splits or schedule.bubble is None or (schedule.fuses and parallel.e > 1):
         return 0.0
     forward, weights, inputs = (
-        int(min(getattr(stage, part) for stage in stages.different) * PICOSECONDS)
+        int(min(getattr(stage, part) for stage in stages.alike[0]) * PICOSECONDS)
         for part in ("forward", "weight_gradient", "input_gradient")
     )
     if weights > min(forward, inputs):

@@ -18,7 +18,6 @@ from ptdp_core.layers.parts import Block, Collective, Work
 from ptdp_core.layers.techniques import RECIPES, RECOMPUTATION_BACKWARD, RECOMPUTATION_FORWARD, modules_of
 from ptdp_core.layout import (
     Boundary,
-    RankGrid,
     elements_held,
     expert_elements,
     layer_passes,
@@ -43,7 +42,7 @@ from ptdp_core.simulator.memory import (
     state_bytes,
     updated,
 )
-from ptdp_core.simulator.network import Group, NetworkModel, data_group, expert_group, tensor_group
+from ptdp_core.simulator.network import Group, NetworkModel, data_group, expert_group, leaves_node, tensor_group
 from ptdp_core.simulator.software import Software
 
 # What does not matter to the times of passes: the fields that only the schedule and the gradients' reduction know.
@@ -147,20 +146,17 @@ class Stages(tuple[StageTimes, ...]):
     """
 
     @cached_property
-    def different(self) -> list[StageTimes]:
-        """The stages that are different objects."""
-        return list({id(stage): stage for stage in self}.values())
-
-    @cached_property
-    def _numbers(self) -> list[int]:
-        """By stage its place among those that are `different`."""
-        places = {id(stage): place for place, stage in enumerate(self.different)}
-        return [places[id(stage)] for stage in self]
+    def alike(self) -> tuple[list[StageTimes], list[int]]:
+        """The stages that are different objects, and by stage its place among them."""
+        different = list({id(stage): stage for stage in self}.values())
+        places = {id(stage): place for place, stage in enumerate(different)}
+        return different, [places[id(stage)] for stage in self]
 
     def each(self, what: Callable[[StageTimes], T]) -> list[T]:
         """`what` of each stage, in model order."""
-        values = list(map(what, self.different))
-        return [values[number] for number in self._numbers]
+        different, numbers = self.alike
+        values = list(map(what, different))
+        return [values[number] for number in numbers]
 
     @cached_property
     def work(self) -> float:
@@ -213,13 +209,6 @@ def fields_but(config: TrainingConfig, names: frozenset[str]) -> tuple[object, .
     return (config.model, parallel.m == 1, *[value for name, value in vars(parallel).items() if name not in names])
 
 
-def _attention_share(cluster: Cluster, software: Software) -> float:
-    """The program's fused attention over the cluster's fastest, in FLOP/s."""
-    if software.flash_attention_1:
-        return cluster.flash_attention_1
-    return cluster.flash_attention_2 if software.flash_attention_2 else 1.0
-
-
 def _has_replicas(config: TrainingConfig) -> bool:
     """Whether other GPUs hold the same weights, or with whole experts on tensor ranks (etp = 1) the same experts."""
     return config.parallel.weight_replicas > 1 or config.parallel.expert_replicas > 1
@@ -234,7 +223,10 @@ class CostModel:
     def __init__(self, cluster: Cluster, software: Software | None = None) -> None:
         self.cluster = cluster
         self.software = cluster.software if software is None else software
-        self.kernels = KernelModel(cluster, attention_share=_attention_share(cluster, self.software))
+        earlier = next(
+            (name for name in ("flash_attention_1", "flash_attention_2") if getattr(self.software, name)), ""
+        )
+        self.kernels = KernelModel(cluster, attention_share=getattr(cluster, earlier) if earlier else 1.0)
         self.network = NetworkModel(cluster)
         self._narrow: dict[str, KernelModel] = {}
         self._stages: dict[tuple[object, ...], Stages] = {}
@@ -266,7 +258,10 @@ class CostModel:
         device += fsum(self.kernels.attention(*each) for each in work.attention)
         if work.narrow_gemms:
             device += fsum(self.narrow_kernels(elements).gemm(*gemm) for elements, gemm in work.narrow_gemms)
-        device += self.kernels.memory_bound(self._traffic(work), work.kernels)
+        # The bytes that memory-bound kernels move are counted in fp16, except those that are fp32 in any precision.
+        in_precision = work.traffic_bytes - work.wide_bytes
+        traffic = work.traffic_bytes + (self.cluster.element_bytes / FP16_BYTES - 1) * in_precision
+        device += self.kernels.memory_bound(traffic, work.kernels)
         device += self.communication(work, group) - hidden
         if self.software.cuda_graphs:
             return device
@@ -299,11 +294,6 @@ class CostModel:
         inputs = ((tokens, n_in, n_out, 1) for n_out, n_in, tokens, _ in weights)
         one_way = self.network.one_way(group, size)
         return fsum(min(kernels.gemm(*gemm), one_way) for gemm in (*weights, *inputs))
-
-    def _traffic(self, work: Work) -> float:
-        """The bytes that memory-bound kernels move: counted in fp16, except those that are fp32 in any precision."""
-        in_precision = work.traffic_bytes - work.wide_bytes
-        return work.traffic_bytes + (self.cluster.element_bytes / FP16_BYTES - 1) * in_precision
 
     def stages(self, config: TrainingConfig) -> Stages:
         """The times of the p*v stages, in model order; cached for configurations with the same passes."""
@@ -467,6 +457,7 @@ class CostModel:
         forward = self.seconds(into, group)
         waits = self.context_waits(config, kind)
         forward, backward, recompute = forward + waits[0], backward + waits[1], recompute + waits[2]
+        moved = moved_bytes(parallel, layer, modules) if parallel.offload else 0
         exchange = repeated = 0.0
         if kind.experts:
             exchange = self.expert_exchange(config)
@@ -484,7 +475,7 @@ class CostModel:
             weight_gradient=weights,
             exchange=exchange,
             recomputed_exchange=repeated,
-            moved=moved_bytes(parallel, layer, modules) * self.cluster.element_bytes / FP16_BYTES,
+            moved=moved * self.cluster.element_bytes / FP16_BYTES,
         )
 
     def expert_exchange(self, config: TrainingConfig) -> float:
@@ -553,26 +544,23 @@ class CostModel:
             works = end.forward, *(self._accumulated(config, work, table, 1) for work in (end.backward, end.weights))
             yield StageTimes(0.0, 0.0, 0.0, 0.0, *[self.seconds(work, group) for work in works])
 
-    def message_bytes(self, config: TrainingConfig) -> int:
-        """Bytes one GPU sends per boundary tensor: bsh elements, or bsh/t with scatter/gather (Section 4.1).
-
-        It is bsh/t with sequence parallelism, too.
-        """
-        return self.cluster.element_bytes * Boundary.of(config).message_elements
-
     def boundaries_between_nodes(self, config: TrainingConfig) -> list[bool]:
         """For each boundary between two stages, whether its messages leave the node; cached."""
         parallel = config.parallel
         key = (parallel.n, parallel.p, parallel.v, definition(parallel.schedule).placement)
         if key not in self._boundaries:
-            grid, pairs = RankGrid.of(parallel), parallel.placement.boundaries
-            leaving = {pair: grid.leaves_node(*pair, self.cluster.gpus_per_node) for pair in set(pairs)}
+            ranks, pairs = parallel.n // parallel.p, parallel.placement.boundaries
+            leaving = {pair: leaves_node(ranks, *pair, self.cluster.gpus_per_node) for pair in set(pairs)}
             self._boundaries[key] = [leaving[pair] for pair in pairs]
         return self._boundaries[key]
 
     def message(self, config: TrainingConfig, between_nodes: bool, concurrent: int) -> float:
-        """Seconds on the wire of one boundary tensor, while `concurrent` of them go the same way."""
-        return self.network.message(self.message_bytes(config), between_nodes, concurrent)
+        """Seconds on the wire of one boundary tensor, while `concurrent` of them go the same way.
+
+        A GPU sends bsh elements, or bsh/t with scatter/gather (Section 4.1) and with sequence parallelism.
+        """
+        size = self.cluster.element_bytes * Boundary.of(config).message_elements
+        return self.network.message(size, between_nodes, concurrent)
 
     def gather(self, config: TrainingConfig) -> float:
         """Seconds to put a received boundary tensor together: an all-gather over the tensor group, and a copy."""

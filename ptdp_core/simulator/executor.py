@@ -95,34 +95,23 @@ class Events(NamedTuple):
     ranks: "list[array[int]]"
     stages: int
 
-    @property
-    def ends(self) -> list[int]:
-        """The last step of each rank."""
-        return [steps[-1] for steps in self.ranks]
+    def times(self, costs: Costs) -> tuple[list[int], list[tuple[int, ...]]]:
+        """Of each of the `kinds` the duration of the exchange if every peer is ready, and delays, in picoseconds.
 
-    def durations(self, costs: Costs) -> list[int]:
-        """The duration of the exchange of each of the `kinds` if every peer is ready, in picoseconds."""
-        wire = self._wire(costs)
-        return [
-            max([wire[k] for k in links]) + costs.exchange + received * costs.gather if any(links) else 0
-            for links, received, _ in self.kinds
-        ]
-
-    def delays(self, costs: Costs) -> list[tuple[int, ...]]:
-        """By kind, the least time from the arrival of the rank, and of each partner, to the end of the step."""
-        wire, times = self._wire(costs), costs.passes
-        computing = [sum([times[kind][stage] for kind, stage in passes]) for passes in self.passes]
-        delays = []
-        for links, received, passes in self.kinds:
-            after = computing[passes] + (costs.exchange + received * costs.gather if any(links) else 0)
-            alone = [wire[k] + after for k in links]
-            delays.append((max(alone), *alone))
-        return delays
-
-    def _wire(self, costs: Costs) -> list[int]:
-        """The duration of the messages on each of the `links`, in picoseconds."""
-        wire = [time for row in costs.message for time in (*row, 0)[: self.stages]]
-        return [max([wire[link] for link in links], default=0) for links in self.links]
+        The delays are the least times from the arrival of the rank, and of each partner, to the end of the step.
+        """
+        alone = [time for row in costs.message for time in (*row, 0)[: self.stages]]
+        wire = [max([alone[link] for link in links], default=0) for links in self.links]
+        passes = costs.passes
+        computing = [sum([passes[kind][stage] for kind, stage in row]) for row in self.passes]
+        durations, delays = [], []
+        for links, received, number in self.kinds:
+            posting = costs.exchange + received * costs.gather if any(links) else 0
+            each = [wire[k] for k in links]
+            durations.append(max(each) + posting)
+            after = computing[number] + posting
+            delays.append((max(each) + after, *[time + after for time in each]))
+        return durations, delays
 
 
 def compile_blocking(schedule: Schedule) -> Events:
@@ -267,19 +256,20 @@ def _in_order(ranks: Sequence[Sequence[object]], partners: Sequence[Iterable[int
     return order, arrived
 
 
-def execute_blocking(events: Events, costs: Costs) -> list[int]:
+def execute_blocking(events: Events, costs: Costs) -> tuple[list[int], list[int]]:
     """When each step ends: its rank has exchanged its messages and run the passes after it; in picoseconds.
 
+    Also returns the durations of `Events.times`.
     A message starts when both sides have arrived; a rank goes on when all its messages are done.
     """
-    delays = events.delays(costs)
+    durations, delays = events.times(costs)
     steps = zip(map(delays.__getitem__, events.kind), events.before, *events.partners, strict=True)
     next(steps)  # the start
     done = [0]
     if len(events.partners) > 2:
         for after, *awaited in steps:
             done.append(max([done[step] + delay for step, delay in zip(awaited, after, strict=True)]))
-        return done
+        return done, durations
     for (alone, with_first, with_second), before, first, second in steps:  # the same, several times as fast
         alone += done[before]
         with_first += done[first]
@@ -287,4 +277,4 @@ def execute_blocking(events: Events, costs: Costs) -> list[int]:
             alone = with_first
         with_second += done[second]
         done.append(with_second if with_second > alone else alone)
-    return done
+    return done, durations

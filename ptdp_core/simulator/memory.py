@@ -6,9 +6,10 @@ precision at the end. In the optimizer step, when there are no activations, 16-b
 bytes, unless they are summed in fp32 (4 bytes in place of 2).
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from ptdp_core.config import LayerKind, ParallelConfig, TrainingConfig
+from ptdp_core.config import LayerKind, ParallelConfig, TrainingConfig, padded_vocab
 from ptdp_core.layers.blocks import layer_of
 from ptdp_core.layers.parts import Block
 from ptdp_core.layers.techniques import offloaded, recomputed
@@ -90,8 +91,6 @@ def moved_bytes(parallel: ParallelConfig, layer: Block, modules: tuple[str, ...]
 
     `modules` are those that it recomputes, of which there is less to move.
     """
-    if not parallel.offload:
-        return 0
     left = recomputed(layer, modules)
     return left.kept_bytes - offloaded(left, parallel.offloaded_modules).kept_bytes
 
@@ -119,7 +118,9 @@ def _kind_bytes(config: TrainingConfig, kind: LayerKind) -> LayerBytes:
     between, intermediate = layer_input_bytes(config), layer.kept_bytes
     gradients = sum([part.gradients for part in layer.parts if part.name.startswith("mlp")])
     of_mixer = sum([part.gradients for part in layer.parts]) - gradients
-    in_mlp, in_attention, kept = gradients, exchanged_bytes(config) + of_mixer, intermediate
+    in_mlp, in_attention, kept = gradients, of_mixer, intermediate
+    if parallel.c > 1:
+        in_attention += exchanged_bytes(config)
     if kind.mlp:
         in_attention -= (5 if config.model.dropout else 4) * between // 2 + gradients
     modules = config.recomputed_modules(kind)
@@ -133,22 +134,20 @@ def _kind_bytes(config: TrainingConfig, kind: LayerKind) -> LayerBytes:
         working += 2 * parallel.sequence_shards * between
     if parallel.recompute == "full":
         working += parallel.checkpoint_layers * intermediate
-    kept, moved = between if parallel.recompute == "full" else kept, moved_bytes(parallel, layer, modules)
+        kept = between
+    moved = moved_bytes(parallel, layer, modules) if parallel.offload else 0
     return LayerBytes(
         between, intermediate, kept, sum([part.deferred for part in layer.parts]), working + 2 * moved, moved
     )
 
 
 def exchanged_bytes(config: TrainingConfig) -> int:
-    """Bytes of context parallelism's exchange in the backward pass of a layer's attention; 0 if c = 1.
+    """Bytes of context parallelism's exchange in the backward pass of a layer's attention.
 
     Keys and values of the whole sequence and their gradients, or of a ring those that come and go, or what is sent in
     an all-to-all, and received.
     """
-    parallel = config.parallel
-    if parallel.c == 1:
-        return 0
-    model = config.local_model
+    parallel, model = config.parallel, config.local_model
     own = 2 * model.seq * parallel.b * model.keys_and_values_width
     sizes = {"all_gather": 2 * parallel.c * own, "ring": 4 * own}
     both = 2 * 2 * model.seq * parallel.b * (model.qkv_width + model.attention_width)
@@ -177,7 +176,11 @@ def deferred_bytes(
     On the last stage those of the output layer are among them.
     """
     tokens = config.local_model.seq * config.parallel.b
-    logits = 2 * tokens * (config.model.hidden + config.padded_vocab // config.parallel.t) if computes_loss else 0
+    logits = (
+        2 * tokens * (config.model.hidden + padded_vocab(config.model.vocab, config.parallel.t) // config.parallel.t)
+        if computes_loss
+        else 0
+    )
     return round((layers * layer.deferred + logits) / cluster.allocator_efficiency)
 
 
@@ -189,7 +192,7 @@ def working_bytes(config: TrainingConfig, computes_loss: bool, layer: LayerBytes
     if software.logits_in_place:
         each = FP16_BYTES
     tokens = config.local_model.seq * config.parallel.b
-    return max(layer.working, each * tokens * config.padded_vocab // config.parallel.t)
+    return max(layer.working, each * tokens * padded_vocab(config.model.vocab, config.parallel.t) // config.parallel.t)
 
 
 def updated(config: TrainingConfig, parameters: float, of_experts: float = 0.0) -> float:
@@ -208,14 +211,12 @@ def updated(config: TrainingConfig, parameters: float, of_experts: float = 0.0) 
 
 
 def gathered_bytes(config: TrainingConfig, cluster: Cluster, software: Software) -> int:
-    """Bytes of what ZeRO-3 has gathered beside its shards; 0 without it.
+    """Bytes of what ZeRO-3 has gathered beside its shards.
 
     Section 5.2's program has a layer's largest matrix: weight, gradient, send buffer. FSDP has the weights of a layer
     and of the next, and the gradients of one, once as they are computed and once as they are reduced.
     """
     parallel, width = config.parallel, cluster.element_bytes
-    if parallel.data_parallel != "zero3":
-        return 0
     held = [elements_held((item,), parallel.t, parallel.expert_parts) for item in layer_of(config).parameters]
     if not software.fsdp:
         return 3 * width * max(held)
@@ -258,7 +259,8 @@ def rank_memory(
     sharded = parallel.data_parallel == "zero3"
     weight, gradient, optimizer = state_bytes(cluster.element_bytes, software, sharded)
     states = {
-        "weights": round(weight * (own if sharded else parameters)) + gathered_bytes(config, cluster, software),
+        "weights": round(weight * (own if sharded else parameters))
+        + (gathered_bytes(config, cluster, software) if sharded else 0),
         "gradients": round(gradient * (own if sharded or parallel.data_parallel == "zero2" else parameters)),
         "optimizer": 0 if "optimizer" in parallel.offload else round(optimizer * own),
     }
@@ -276,3 +278,30 @@ def rank_memory(
     if sum(backward.values()) >= unscaled:
         return states | backward | {"unscaled_gradients": 0}
     return states | dict.fromkeys(backward, 0) | {"unscaled_gradients": unscaled}
+
+
+def fullest_memory(
+    config: TrainingConfig,
+    cluster: Cluster,
+    software: Software,
+    sizes: Sequence[RankSizes],
+    layer: LayerBytes,
+    stash_fronts: Sequence[Sequence[tuple[int, int]]],
+) -> dict[str, int]:
+    """The bytes by use on the fullest GPU at its peak, which is in its rank's `schedules.stash_fronts`.
+
+    `sizes` are those of each pipeline rank, `layer` the bytes of its layers.
+    """
+    last = config.parallel.placement.last
+    # Of ranks that are otherwise alike, only the one that holds most is looked at.
+    moments: dict[tuple[RankSizes, bool], set[tuple[int, int]]] = {}
+    for rank, front in enumerate(stash_fronts):
+        moments.setdefault((sizes[rank], rank == last), set()).update(front)
+    memories = []
+    for (of_rank, computes_loss), held in moments.items():
+        stash, deferred = max(held)
+        if any(later for _, later in held):
+            stashed, put_off = moment_bytes(config, cluster, of_rank.layers, computes_loss, layer)
+            stash, deferred = max(sorted(held), key=lambda moment: moment[0] * stashed + moment[1] * put_off)
+        memories.append(rank_memory(config, cluster, of_rank, layer, stash, computes_loss, software, deferred))
+    return max(memories, key=lambda memory: sum(memory.values()))

@@ -39,6 +39,12 @@ def expert_group(e: int, etp: int, gpus_per_node: int) -> Group:
     return data_group(etp, e, gpus_per_node)
 
 
+def leaves_node(ranks: int, pp: int, other: int, gpus_per_node: int) -> bool:
+    """Whether any of the `ranks` of pipeline rank pp has its peer on another pipeline rank on another node."""
+    places = ((pp * ranks + i, other * ranks + i) for i in range(ranks))
+    return any(rank // gpus_per_node != peer // gpus_per_node for rank, peer in places)
+
+
 class NetworkModel:
     """Communication times on one cluster."""
 

@@ -1,6 +1,7 @@
-"""The memory of a configuration on its fullest GPU, without executing its schedule."""
+"""The memory of a configuration on its fullest GPU, without executing its schedule, and what to recompute to fit it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from math import inf
 
@@ -8,7 +9,8 @@ from ptdp_core.config import TrainingConfig
 from ptdp_core.schedules import definition, stash_fronts
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel
-from ptdp_core.simulator.memory import RankSizes, moment_bytes, rank_memory
+from ptdp_core.simulator.memory import fullest_memory, layer_bytes, rank_memory
+from ptdp_core.simulator.software import Software
 from ptdp_core.simulator.steady_state import no_collection, short_batches
 
 
@@ -35,28 +37,33 @@ def _table_fronts(name: str, p: int, m: int, v: int) -> Sequence[Sequence[tuple[
 
 def peak_memory(config: TrainingConfig, model: CostModel) -> int:
     """Bytes of memory on the fullest GPU, as `simulate` computes them, without executing the schedule."""
-    return sum(fullest_memory(config, model, rank_stash_fronts(config)).values())
+    return _fullest(config, model, rank_stash_fronts(config))
 
 
-def fullest_memory(
-    config: TrainingConfig, model: CostModel, stash_fronts: Sequence[Sequence[tuple[int, int]]]
-) -> dict[str, int]:
-    """The bytes by use on the fullest GPU at its peak, which is in its rank's `schedules.stash_fronts`."""
-    sizes, last, layer = model.rank_sizes(config), config.parallel.placement.last, model.layer_bytes(config)
-    # Of ranks that are otherwise alike, only the one that holds most is looked at.
-    moments: dict[tuple[RankSizes, bool], set[tuple[int, int]]] = {}
-    for rank, front in enumerate(stash_fronts):
-        moments.setdefault((sizes[rank], rank == last), set()).update(front)
-    memories = []
-    for (of_rank, computes_loss), held in moments.items():
-        stash, deferred = next(iter(held))
-        if len(held) > 1:
-            stashed, put_off = moment_bytes(config, model.cluster, of_rank.layers, computes_loss, layer)
-            stash, deferred = max(sorted(held), key=lambda moment: moment[0] * stashed + moment[1] * put_off)
-        memories.append(
-            rank_memory(config, model.cluster, of_rank, layer, stash, computes_loss, model.software, deferred)
+def _fullest(config: TrainingConfig, model: CostModel, stash_fronts: Sequence[Sequence[tuple[int, int]]]) -> int:
+    sizes, layer = model.rank_sizes(config), model.layer_bytes(config)
+    return sum(fullest_memory(config, model.cluster, model.software, sizes, layer, stash_fronts).values())
+
+
+def rank_memories(
+    config: TrainingConfig,
+    cluster: Cluster,
+    stash_fronts: Sequence[list[tuple[int, int]]],
+    software: Software,
+) -> list[dict[str, int]]:
+    """The bytes by use on a GPU of each pipeline rank at its memory peak, which is in its `schedules.stash_fronts`."""
+    sizes, layer = CostModel(cluster, software).rank_sizes(config), layer_bytes(config)
+    last = config.parallel.placement.last
+    return [
+        max(
+            (
+                rank_memory(config, cluster, sizes[rank], layer, stash, rank == last, software, deferred)
+                for stash, deferred in front
+            ),
+            key=lambda memory: sum(memory.values()),
         )
-    return max(memories, key=lambda memory: sum(memory.values()))
+        for rank, front in enumerate(stash_fronts)
+    ]
 
 
 def fits(config: TrainingConfig, model: CostModel, cluster: Cluster) -> bool:
@@ -74,4 +81,29 @@ def _most_memory(config: TrainingConfig, model: CostModel) -> float:
     if schedule.stash is None or not schedule.splits:
         return inf
     fronts = [[(stash, 0), (0, stash)] for stash in schedule.stash(parallel.p, parallel.m, parallel.v)]
-    return sum(fullest_memory(config, model, fronts).values())
+    return _fullest(config, model, fronts)
+
+
+def least_recomputation(config: TrainingConfig, model: CostModel) -> tuple[TrainingConfig, dict[str, int]]:
+    """The configuration with the least recomputation that fits a GPU's memory, and the peak in bytes of each tried.
+
+    If nothing fits, whole layers are recomputed. Unless `recompute` is 'auto', nothing is tried.
+    """
+    peaks: dict[str, int] = {}
+    for recompute in _choices(config):
+        config = replace(config, parallel=replace(config.parallel, recompute=recompute))
+        peaks[recompute] = peak_memory(config, model)
+        if peaks[recompute] <= model.cluster.usable_memory:
+            break
+    return config, peaks
+
+
+def _choices(config: TrainingConfig) -> tuple[str, ...]:
+    """What 'auto' may be, the fastest first; selective recomputation has no effect where no scores are written."""
+    parallel = config.parallel
+    if parallel.recompute != "auto":
+        return ()
+    if parallel.distribute_checkpointed_activations:
+        return ("full",)
+    choices = ("none", "selective", "full") if config.writes_scores() else ("none", "full")
+    return choices[:-1] if parallel.offloaded_modules else choices

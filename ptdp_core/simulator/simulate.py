@@ -22,8 +22,7 @@ from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel, Stages, hidden_in_pair
 from ptdp_core.simulator.estimate import BUBBLE_CAUSES, PHASES, Estimate
 from ptdp_core.simulator.executor import PICOSECONDS, Costs
-from ptdp_core.simulator.memory import layer_bytes, rank_memory
-from ptdp_core.simulator.peak_memory import fullest_memory
+from ptdp_core.simulator.memory import fullest_memory
 from ptdp_core.simulator.software import Software
 from ptdp_core.simulator.steady_state import Flush, flush, pipeline_timeline
 from ptdp_core.simulator.zero3 import communication_bytes, sharded_stages
@@ -52,7 +51,7 @@ def simulate(
     model = _cost_model(cluster, software)
     if config.parallel.recompute == "auto":
         # Imported here, because every command imports this module.
-        from ptdp_core.simulator.recomputation import least_recomputation
+        from ptdp_core.simulator.peak_memory import least_recomputation
 
         config, _ = least_recomputation(config, model)
     parallel = config.parallel
@@ -75,7 +74,8 @@ def simulate(
         saved = step_start - max(end / PICOSECONDS + reduce for end, reduce in zip(without, reduction, strict=True))
         message_waiting = saved - phases["pipeline_communication"]
         causes = _bubble_times(parallel, free, phases["bubble"], message_waiting)
-    memory = fullest_memory(config, model, pipeline.stash_fronts)
+    sizes, layer = model.rank_sizes(config), model.layer_bytes(config)
+    memory = fullest_memory(config, cluster, model.software, sizes, layer, pipeline.stash_fronts)
     peak = sum(memory.values())
     return Estimate(
         config=config,
@@ -131,14 +131,12 @@ def pipeline_costs(model: CostModel, config: TrainingConfig, stages: Stages) -> 
         gather=round(model.gather(config) * PICOSECONDS),
         exchange=round(model.cluster.exchange_host_time * PICOSECONDS),
         weight_gradient=stages.weight_gradient,
-        hidden=_hidden(config.parallel, stages),
+        hidden=_hidden(config.parallel, stages) if definition(config.parallel.schedule).fuses else {},
     )
 
 
 def _hidden(parallel: ParallelConfig, stages: Stages) -> dict[tuple[int, int], tuple[int, int]]:
-    """What fused pairs of the passes of two stages on one rank hide, in picoseconds; nothing if none are fused."""
-    if not definition(parallel.schedule).fuses:
-        return {}
+    """What fused pairs of the passes of two stages on one rank hide, in picoseconds."""
     saved = {}
     for held in parallel.placement.stages:
         for f, b in product(held, held):
@@ -187,27 +185,6 @@ def _bubble_times(parallel: ParallelConfig, free: Costs, bubble: float, message_
     fill_and_drain = (max(pipeline.ends) - work) / PICOSECONDS
     times = (fill_and_drain, bubble - message_waiting - fill_and_drain, message_waiting)
     return dict(zip(BUBBLE_CAUSES, times, strict=True))
-
-
-def rank_memories(
-    config: TrainingConfig,
-    cluster: Cluster,
-    stash_fronts: Sequence[list[tuple[int, int]]],
-    software: Software,
-) -> list[dict[str, int]]:
-    """The bytes by use on a GPU of each pipeline rank at its memory peak, which is in its `schedules.stash_fronts`."""
-    sizes, layer = CostModel(cluster, software).rank_sizes(config), layer_bytes(config)
-    last = config.parallel.placement.last
-    return [
-        max(
-            (
-                rank_memory(config, cluster, sizes[rank], layer, stash, rank == last, software, deferred)
-                for stash, deferred in front
-            ),
-            key=lambda memory: sum(memory.values()),
-        )
-        for rank, front in enumerate(stash_fronts)
-    ]
 
 
 def _traffic(config: TrainingConfig, model: CostModel) -> dict[str, int]:

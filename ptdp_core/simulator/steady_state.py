@@ -133,20 +133,24 @@ def _native_program(name: str, p: int, m: int, v: int) -> tuple[object, tuple[li
 
 def _executed_in_python(name: str, p: int, m: int, v: int, costs: Costs) -> Executed:
     compiled = compiled_schedule(name, p, m, v)
-    done, durations = execute_blocking(compiled.events, costs), compiled.events.durations(costs)
+    done, durations = execute_blocking(compiled.events, costs)
 
     def exchanging(kinds: Counter[int]) -> int:
         return sum([durations[kind] * number for kind, number in kinds.items()])
 
     return Executed(
-        tuple([done[end] for end in compiled.events.ends]),
+        tuple([done[steps[-1]] for steps in compiled.events.ranks]),
         tuple(map(exchanging, compiled.kinds)),
         tuple(exchanging(stretch.kinds) for stretch in compiled.stretches) or (0,) * p,
         _steady_shift(compiled, done),
         compiled.stash_fronts,
         (
-            _hidden(compiled.events, compiled.kinds, costs),
-            _hidden(compiled.events, [stretch.kinds for stretch in compiled.stretches], costs),
+            (
+                _hidden(compiled.events, compiled.kinds, costs),
+                _hidden(compiled.events, [stretch.kinds for stretch in compiled.stretches], costs),
+            )
+            if costs.hidden
+            else ((0, 0), (0, 0))
         ),
     )
 
@@ -154,7 +158,7 @@ def _executed_in_python(name: str, p: int, m: int, v: int, costs: Costs) -> Exec
 def _hidden(events: Events, by_rank: Iterable[Counter[int]], costs: Costs) -> tuple[int, int]:
     """What fused pairs hide of their F, and of their B, in so many steps of each kind."""
     hidden = [0, 0]
-    for kinds in by_rank if costs.hidden else ():
+    for kinds in by_rank:
         for step, number in kinds.items():
             for kind, pair in events.passes[events.kinds[step][2]]:
                 if kind in FUSED_KINDS:
@@ -193,7 +197,7 @@ def compiled_schedule(name: str, p: int, m: int, v: int) -> Compiled:
         schedule, period = build(name, p, m, v), definition(name).period
         events = compile_blocking(schedule)
         stretches = _stretches(events, m, period(p)) if period is not None else ()
-        kinds = tuple(_counted(events, steps) for steps in events.ranks)
+        kinds = tuple([Counter(map(events.kind.__getitem__, steps)) for steps in events.ranks])
         return Compiled(events, tuple(stash_fronts(schedule)), kinds, stretches)
 
 
@@ -207,11 +211,6 @@ def no_collection() -> Iterator[None]:
     finally:
         if collects:
             gc.enable()
-
-
-def _counted(events: Events, steps: Iterable[int]) -> Counter[int]:
-    """How many of these steps are of each kind."""
-    return Counter(map(events.kind.__getitem__, steps))
 
 
 def _stretches(events: Events, m: int, q: int) -> tuple[Stretch, ...]:
@@ -243,8 +242,8 @@ def _stretches(events: Events, m: int, q: int) -> tuple[Stretch, ...]:
             first -= 1
         while repeats(after):
             after += 1
-        window = steps[first : first + period]
-        stretches.append(Stretch(steps, first, after - 1 + period, period, _counted(events, window)))
+        kinds = Counter(map(kind.__getitem__, steps[first : first + period]))
+        stretches.append(Stretch(steps, first, after - 1 + period, period, kinds))
     return tuple(stretches)
 
 
@@ -285,7 +284,7 @@ def pipeline_timeline(name: str, p: int, m: int, v: int, costs: Costs) -> list[l
     and comes first.
     """
     events = compiled_schedule(name, p, m, v).events
-    done, durations = execute_blocking(events, costs), events.durations(costs)
+    done, durations = execute_blocking(events, costs)
     timeline: list[list[TimelineEvent[int]]] = []
     for steps, table in zip(events.ranks, build(name, p, m, v).cells, strict=True):
         row: list[TimelineEvent[int]] = []

@@ -32,7 +32,7 @@ from ptdp_core.layout import (
     whole_elements,
 )
 from ptdp_core.schedules import StagePlacement, looped, wave
-from ptdp_core.simulator.network import data_group, tensor_group
+from ptdp_core.simulator.network import data_group, leaves_node, tensor_group
 from tests.ptdp_core.blocks import layer
 
 MODEL = ModelConfig(layers=8, hidden=64, heads=8, seq=32, vocab=1000)
@@ -86,7 +86,7 @@ def test_the_network_model_places_groups_as_the_grid_does(p, t, d):
     assert {len(nodes(group)) for group in grid.groups("dp")} == {data_group(t, d, per_node).nodes}
     for pp in range(p):
         hops = [(chain[pp], chain[(pp + 1) % p]) for chain in grid.groups("pp")]
-        assert any(len(nodes(hop)) == 2 for hop in hops) == grid.leaves_node(pp, (pp + 1) % p, per_node)
+        assert any(len(nodes(hop)) == 2 for hop in hops) == leaves_node(t * d, pp, (pp + 1) % p, per_node)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ from pandas import DataFrame, Series, concat
 from ptdp_core.config import TrainingConfig
 from ptdp_core.formulas import flops_per_iteration
 from ptdp_core.schedules import build, stash_fronts
-from ptdp_core.simulator import Cluster, Software, load_cluster, rank_memories, simulate
+from ptdp_core.simulator import Cluster, Software, load_cluster, simulate
+from ptdp_core.simulator.peak_memory import rank_memories
 from reproduce.annex.accuracy.scores import Score, compared, score
 from reproduce.experiment.margins import read
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig, padded_vocab
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.layout import expert_elements, rank_elements
 from ptdp_core.simulator import simulate
@@ -94,4 +94,4 @@ def test_a_fused_loss_keeps_six_bytes_a_logit_less() -> None:
         simulate(run, H100, replace(FSDP, fused_cross_entropy=on)).memory_bytes["working_activations"]
         for on in (False, True)
     )
-    assert plain - fused == 6 * 2 * run.model.seq * run.padded_vocab
+    assert plain - fused == 6 * 2 * run.model.seq * padded_vocab(run.model.vocab, run.parallel.t)

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ptdp_core.layout import RankGrid
 from ptdp_core.simulator import load_cluster
 from ptdp_core.simulator.kernels import KernelModel
-from ptdp_core.simulator.network import Group, NetworkModel, data_group, tensor_group
+from ptdp_core.simulator.network import Group, NetworkModel, data_group, leaves_node, tensor_group
 
 SELENE = load_cluster("selene")
 # The public timings are of the 40 GB board: the same chip with slower memory.
@@ -142,7 +141,7 @@ def test_placement_is_tensor_then_data_then_pipeline() -> None:
     assert data_group(t=2, d=32, gpus_per_node=8) == Group(32, 4)
     assert data_group(t=1, d=4, gpus_per_node=8) == Group(4, 4)
     # t*d = 2 GPUs a stage: four stages share a node, and every fourth link leaves it
-    assert [RankGrid.sized(8, 1, 2).leaves_node(pp, (pp + 1) % 8, 8) for pp in range(8)] == [
+    assert [leaves_node(2, pp, (pp + 1) % 8, 8) for pp in range(8)] == [
         False,
         False,
         False,

@@ -10,7 +10,7 @@ from ptdp_core.layout import rank_elements
 from ptdp_core.simulator import PAPER, Software, load_cluster, simulate
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.memory import state_bytes
-from ptdp_core.simulator.recomputation import least_recomputation
+from ptdp_core.simulator.peak_memory import least_recomputation
 
 MODEL = ModelConfig(layers=4, hidden=64, heads=4, seq=128, vocab=51200)
 DENSE = replace(load_cluster("selene"), memory_reserved=0.0, allocator_efficiency=1.0)
