@@ -161,6 +161,8 @@ def run(
         settings = configure(arguments)
         job = slurm.job_of(arguments, arguments.print_sbatch)
         if arguments.print_sbatch:
+            if arguments.ranks is not None:
+                check_world_size(arguments.ranks, settings.parallel)
             print(slurm.sbatch(settings, slurm.without_options(argv, "--print-sbatch"), job), end="")
             return errors.DONE
         if "WORLD_SIZE" in os.environ and arguments.ranks is None:  # torchrun, or srun with the script printed above

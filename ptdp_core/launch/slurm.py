@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ptdp_core.engine.settings import Settings
+from results.records import errors
 
 SCRIPT = """#!/bin/bash
 #SBATCH --job-name=ptdp
@@ -28,6 +29,17 @@ TRAINING = """#SBATCH --requeue
 # Time for one more step and saving it, before the job is preempted or its time is over.
 #SBATCH --signal=TERM@300
 """
+UNSAVED = """#SBATCH --no-requeue
+# Nothing is saved, and a job that ends begins anew; to have it queued again and go on: --set save=FOLDER.
+"""
+# Slurm by itself queues a job again where it is preempted or a node fails, not where its time is over. The signal sent
+# before goes to the ranks alone, which save and end; one to the script, too, comes from scancel, or from preemption.
+AGAIN = """trap 'signalled=yes' TERM
+{command} &
+wait $!; code=$?
+if [ -n "$signalled" ]; then wait; exit {code}; fi
+if [ $code -eq {code} ]; then scontrol requeue "$SLURM_JOB_ID"; fi
+exit $code"""
 TRAINING_TIME = "24:00:00"
 RANK = """
 export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS
@@ -42,7 +54,7 @@ export OMP_NUM_THREADS=$SRUN_CPUS_PER_TASK""",
 )
 TIME = re.compile(r"\d+(:\d\d){0,2}|\d+-\d+(:\d\d){0,2}")
 NAME = re.compile(r"[\w.,+@-]+")
-OPTIONS = ("--nodes", "--per-node", "--time", "--partition", "--account")
+OPTIONS = ("--nodes", "--per-node", "--time", "--partition", "--account", "--ranks")
 
 
 @dataclass(frozen=True)
@@ -106,7 +118,7 @@ def job_of(arguments: argparse.Namespace, printed: bool) -> BatchJob:
 
 
 def without_options(words: Sequence[str], *flags: str) -> list[str]:
-    """A command line without these flags, and without the options of a printed batch script and their values."""
+    """A command line without these flags, and without ranks and the options of a printed batch script."""
     kept, value_follows = [], False
     for word in words:
         if value_follows:
@@ -121,15 +133,20 @@ def without_options(words: Sequence[str], *flags: str) -> list[str]:
 def sbatch(settings: Settings, arguments: Sequence[str], job: BatchJob) -> str:
     """The script for a run of p*t*d ranks with these command-line arguments.
 
-    If the run saves, the script goes on from what is saved: Slurm may restart it, or the user submit it again.
+    If the run saves, it goes on from what is saved: the user may submit the script again, and it queues itself again
+    once its time is over. What it is told to begin with counts only the first time.
     """
-    resume = ["--resume", "auto"] if settings.run.save and not settings.run.load else []
-    command = as_rank(["python", "-m", "ptdp.train", *arguments, *resume])
+    run, resume = settings.run, ""
+    if run.save:
+        resume = "${SLURM_RESTART_COUNT:+ --resume auto}" if run.load else " --resume auto"
+    command = as_rank(["python", "-m", "ptdp.train", *arguments]).rstrip() + f"{resume}\n"
     quoted = command.replace("'", "'\\''")
     on_gpus = settings.engine.device != "cpu"
     srun = f"srun --kill-on-bad-exit=1 bash -c '{quoted}'"
+    if run.save:
+        srun = AGAIN.format(command=srun, code=errors.TERMINATED)
     job = replace(job, time=job.time or TRAINING_TIME)
-    return script(settings.parallel.n, job, on_gpus, srun, TRAINING)
+    return script(settings.parallel.n, job, on_gpus, srun, TRAINING if run.save else UNSAVED)
 
 
 def script(ranks: int, job: BatchJob, on_gpus: bool, command: str, options: str = "") -> str:
