@@ -81,6 +81,17 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def above_zero(text: str) -> float:
+    """A number above 0. Raises `ArgumentTypeError`."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise ArgumentTypeError(f"{text!r} is out of range; needs a number above 0; try 4.1")
+    return value
+
+
 def where_exit_codes_are() -> str:
     """The last line of a command's help."""
     return f"exit codes: {program()} --help lists them\n"

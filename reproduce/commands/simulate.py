@@ -63,6 +63,12 @@ def add_arguments(parser: ArgumentParser) -> None:
     options.add_cluster(parser, "for points that name none")
     options.add_columns(parser)
     options.add_run(parser)
+    parser.add_argument(
+        "--checkpoint-rate",
+        type=options.above_zero,
+        metavar="GB/S",
+        help="what all GPUs together write to storage: checkpoints' sizes by format, seconds, and host memory",
+    )
     options.add_json(parser)
     parser.add_argument(
         "--plot",
@@ -80,14 +86,19 @@ def run(parsed: Namespace) -> int:
     run = options.run_of(parsed)
     open_cluster(parsed.cluster)
     entries = read_points(parsed.file)
-    points = [
-        evaluate(entry, i + 1, parsed.cluster, parsed.debug, run=run, sensitivity=parsed.sensitivity)
-        for i, entry in enumerate(entries)
-    ]
+    rate = None if parsed.checkpoint_rate is None else parsed.checkpoint_rate * 1e9
+    asked: dict[str, Any] = {"run": run, "sensitivity": parsed.sensitivity, "checkpoint_rate": rate}
+    points = [evaluate(entry, i + 1, parsed.cluster, parsed.debug, **asked) for i, entry in enumerate(entries)]
     if parsed.json:
         print_document("simulate", 1, {"origin": "simulated", "points": points})
     else:
         _print(points, columns, run)
+        if rate is not None:
+            from reproduce.planning import checkpoints
+
+            for point in points:
+                for line in checkpoints.lines(point["checkpoint"], rate) if "checkpoint" in point else ():
+                    wrapped(console(WIDTH), f"{point['label']}: {line}")
     if parsed.plot:
         _plot(points, parsed.plot, parsed.sensitivity)
         if not parsed.json:

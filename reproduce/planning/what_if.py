@@ -29,8 +29,11 @@ def evaluate(
     *,
     run: "TrainingRun | None" = None,
     sensitivity: bool = False,
+    checkpoint_rate: float | None = None,
 ) -> dict[str, Any]:
     """The answer for one point of the file, as JSON; with what is asked of a whole run, and what limits it.
+
+    With a `checkpoint_rate` in bytes a second its checkpoints stand there, too.
 
     Raises `UsageError` for a run that gets nowhere.
     """
@@ -47,14 +50,19 @@ def evaluate(
         if debug:
             raise
         return answer(label, "failed", f"internal error: {type(error).__name__}: {error}; --debug shows where")
+    checkpoint = {}
+    if checkpoint_rate is not None:
+        from reproduce.planning import checkpoints
+
+        checkpoint = {"checkpoint": checkpoints.document(config, model, checkpoint_rate)}
     if not estimate.fits:
         reasons = [oom_reason(estimate, model), missing]
-        return answer(label, "oom", "; ".join(filter(None, reasons)), estimate, model)
+        return answer(label, "oom", "; ".join(filter(None, reasons)), estimate, model) | checkpoint
     reasons = [missing] if missing else []
     if config.parallel.recompute == "auto":
         reasons.append(f"recompute={estimate.config.parallel.recompute!r} is the least that fits")
     reason = "; ".join(reasons) or None
-    return answer(label, "ok", reason, estimate, model) | further(estimate, model, run, sensitivity)
+    return answer(label, "ok", reason, estimate, model) | checkpoint | further(estimate, model, run, sensitivity)
 
 
 def configuration(entry: Any, cluster: str) -> tuple[TrainingConfig, Cluster]:

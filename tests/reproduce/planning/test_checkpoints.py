@@ -1,0 +1,57 @@
+"""Sizes of checkpoints by format and layout: what people were told, and that all shares together are the whole."""
+
+import json
+
+import pytest
+
+from ptdp_core.formulas import parameters
+from reproduce.cli import main
+from reproduce.planning.checkpoints import document
+from reproduce.planning.models import named
+from reproduce.planning.what_if import configuration
+
+
+def test_six_minutes_for_a_checkpoint_of_8_billion_are_its_96_gb_at_a_quarter_of_a_gb_a_second(
+    tmp_path, capsys
+) -> None:
+    file = tmp_path / "points.json"
+    file.write_text(json.dumps([{"model": "llama-3-8b", "d": 8, "B": 8, "data_parallel": "zero3"}, {"b": 0}]))
+    assert main(["simulate", str(file), "--cluster", "h100", "--checkpoint-rate", "0.27", "--json"]) == 4
+    first, invalid = json.loads(capsys.readouterr().out)["points"]
+    assert (
+        first["checkpoint"]["bytes"]["states"]
+        == 12 * parameters(named("llama-3-8b"))
+        == pytest.approx(96.4e9, rel=1e-3)
+    )
+    assert first["checkpoint"]["seconds"]["states"] == pytest.approx(357, abs=1)
+    assert first["checkpoint"]["bytes"]["states_and_weights"] == 14 * parameters(named("llama-3-8b"))
+    assert "checkpoint" not in invalid
+    assert main(["simulate", str(file), "--cluster", "h100", "--checkpoint-rate", "0.27"]) == 4
+    said = " ".join(capsys.readouterr().out.split())
+    assert "checkpoint of 96.4 GB, 357 s at 0.27 GB/s: 12 bytes a parameter" in said
+    assert "saved in the background they take 96.4 GB of a node's memory" in said
+
+
+@pytest.mark.parametrize("rate", ["0", "-1", "fast", "nan"])
+def test_a_rate_that_is_none_is_one_line(rate, tmp_path, capsys) -> None:
+    assert main(["simulate", str(tmp_path / "x.json"), f"--checkpoint-rate={rate}"]) == 2
+    assert f"argument --checkpoint-rate: '{rate}' is out of range; needs a number above 0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("layout", "writers"),
+    [
+        ({"model": "llama-3-8b", "t": 8, "d": 2, "B": 2}, 8),
+        ({"model": "llama-3-8b", "t": 8, "d": 2, "B": 2, "sharded_optimizer": True}, 16),
+        ({"model": "llama-3-8b", "t": 2, "c": 2, "d": 2, "B": 2, "sharded_optimizer": True, "attention": "sdpa"}, 8),
+        ({"model": "qwen3-30b-a3b", "d": 16, "e": 8, "B": 16, "sharded_optimizer": True}, 16),
+        ({"model": "qwen3-30b-a3b", "d": 16, "e": 8, "B": 16}, 8),
+    ],
+)
+def test_the_shares_of_those_that_write_are_the_whole_checkpoint(layout, writers) -> None:
+    found = document(*configuration(layout, "h100"), rate=1e9)
+    assert found["gpus_that_write"] == writers
+    dense = 1.0 if "e" not in layout or "sharded_optimizer" in layout else 1.5  # one of them writes all but experts
+    whole = found["bytes"]["states"]
+    assert whole <= writers * found["largest_share"] * 1.001 <= dense * whole * 1.01
+    assert found["host_bytes"] == found["largest_share"] * 8
