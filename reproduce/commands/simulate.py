@@ -43,6 +43,7 @@ HELP = f"""POINTS.json is a list of objects. Keys, with their defaults; {", ".jo
 {field_help(ModelConfig, ParallelConfig)}
   cluster="selene"             A name or a .toml file.
 {fill(SOFTWARE, 110, initial_indent="  ", subsequent_indent=31 * " ")}
+  lengths                      Of samples, packed into sequences, B of them in a step: [[512, 1000], ...] or a file.
   label="point N"              What the point is called in the answer.
   B                            May be tokens, such as "4M" (4 x 1024 x 1024).
 {fill(MODEL, 110, initial_indent="  ", subsequent_indent=31 * " ")}
@@ -63,6 +64,12 @@ def add_arguments(parser: ArgumentParser) -> None:
     options.add_cluster(parser, "for points that name none")
     options.add_columns(parser)
     options.add_run(parser)
+    parser.add_argument(
+        "--lengths",
+        type=options.path_of,
+        metavar="FILE",
+        help="lengths of samples, one a line, or each with how many have it: packed into sequences of seq tokens",
+    )
     parser.add_argument(
         "--checkpoint-rate",
         type=options.above_zero,
@@ -86,6 +93,8 @@ def run(parsed: Namespace) -> int:
     run = options.run_of(parsed)
     open_cluster(parsed.cluster)
     entries = read_points(parsed.file)
+    if parsed.lengths is not None:
+        entries = [{"lengths": str(parsed.lengths), **entry} if isinstance(entry, dict) else entry for entry in entries]
     rate = None if parsed.checkpoint_rate is None else parsed.checkpoint_rate * 1e9
     asked: dict[str, Any] = {"run": run, "sensitivity": parsed.sensitivity, "checkpoint_rate": rate}
     points = [evaluate(entry, i + 1, parsed.cluster, parsed.debug, **asked) for i, entry in enumerate(entries)]

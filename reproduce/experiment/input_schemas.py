@@ -71,6 +71,10 @@ def points() -> dict[str, Any]:
         "model": {"type": "string", "minLength": 1, "description": "In place of a model's fields, one by name."},
         "cluster": {"type": "string", "minLength": 1, "description": "A name, or a .toml file."},
         "software": SOFTWARE,
+        "lengths": {
+            "anyOf": [{"type": "string", "minLength": 1}, {"type": "array", "minItems": 1}],
+            "description": "Of samples, B in a step, packed: a file, or lengths, each alone or with how many have it.",
+        },
         "label": {"type": "string", "description": "What the point is called in the answer."},
     }
     either = [{"required": ["model"]}, {"required": [name for name in REQUIRED if name != "B"]}]

@@ -42,7 +42,7 @@ def evaluate(
         label = entry["label"]
     try:
         missing = f"not modelled: {left_out}" if (left_out := unmodelled(entry)) else ""
-        config, model = configuration(entry, cluster)
+        config, model, packed = described(entry, cluster)
         estimate = simulate(config, model, bubble_times=True)
     except (ConfigurationError, UsageError) as error:
         return answer(label, "invalid", str(error))
@@ -56,9 +56,9 @@ def evaluate(
 
         checkpoint = {"checkpoint": checkpoints.document(config, model, checkpoint_rate)}
     if not estimate.fits:
-        reasons = [oom_reason(estimate, model), missing]
+        reasons = [oom_reason(estimate, model), missing, packed]
         return answer(label, "oom", "; ".join(filter(None, reasons)), estimate, model) | checkpoint
-    reasons = [missing] if missing else []
+    reasons = list(filter(None, (missing, packed)))
     if config.parallel.recompute == "auto":
         reasons.append(f"recompute={estimate.config.parallel.recompute!r} is the least that fits")
     reason = "; ".join(reasons) or None
@@ -70,15 +70,25 @@ def configuration(entry: Any, cluster: str) -> tuple[TrainingConfig, Cluster]:
 
     Raises `ConfigurationError` and `UsageError`.
     """
-    entry, software = _with_sequences(with_model_fields(entry)), None
-    if isinstance(entry, dict) and "software" in entry:
+    config, model, _ = described(entry, cluster)
+    return config, model
+
+
+def described(entry: Any, cluster: str) -> tuple[TrainingConfig, Cluster, str]:
+    """See `configuration`; and in words what became of samples of the `lengths` that the point has."""
+    entry, own, packed = _with_sequences(with_model_fields(entry)), {}, ""
+    if isinstance(entry, dict):
         entry = dict(entry)
-        software = software_of(entry.pop("software"))
+        own = {key: entry.pop(key) for key in ("software", "lengths") if key in entry}
     check_keys(entry)
     config = TrainingConfig.from_plain(entry)
+    if "lengths" in own:
+        from reproduce.planning import lengths
+
+        config, packed = lengths.applied(config, lengths.read(own["lengths"]))
     check_passes(config)
     model, _ = open_cluster(entry.get("cluster", cluster))
-    return config, model if software is None else replace(model, software=software)
+    return config, replace(model, software=software_of(own["software"])) if "software" in own else model, packed
 
 
 def unmodelled(entry: Any) -> str:
