@@ -485,6 +485,12 @@ class ParallelConfig:
         "core_attn",
         words="Recomputed modules",
     )
+    lora_rank: int = counted_later(
+        "Rank of adapters beside each linear that alone are trained, all else is frozen (LoRA, Hu et al. 2021); 0: all "
+        "is trained. Simulated only.",
+        0,
+        words="Rank of adapters",
+    )
     offload: str = described_later(
         "What waits in the host's memory, with commas between: 'layers' (all they keep), what attn_norm, qkv_linear, "
         "core_attn, attn_proj, mlp_norm, expert_fc1, moe_act read, 'optimizer' (its states). Simulated only.",
@@ -638,6 +644,7 @@ class ParallelConfig:
                 f"needs a multiple of d*b={per_step}; try B={up}"
             )
         check_schedule(self.schedule, self.p, self.m, self.v)
+        self._check_adapters()
         if self.pipeline_layout:
             self._check_layout(stage_sizes(self.pipeline_layout))
 
@@ -657,6 +664,13 @@ class ParallelConfig:
             raise ConfigurationError(
                 f"offload_layers={self.offload_layers} with offload={self.offload!r}; needs what they keep; "
                 "try offload='layers'"
+            )
+
+    def _check_adapters(self) -> None:
+        if self.lora_rank and self.data_parallel in ("zero2", "zero3"):
+            raise ConfigurationError(
+                f"lora_rank={self.lora_rank} with data_parallel={self.data_parallel!r}; needs whole weights on each "
+                "GPU; try data_parallel='torch'"
             )
 
     def _check_layout(self, sizes: tuple[int, ...]) -> None:

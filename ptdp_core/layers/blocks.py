@@ -34,6 +34,7 @@ class LayerRun(NamedTuple):
     etp: int = 1
     load: float = 1.0
     attention_kernels: str = ""
+    lora_rank: int = 0
 
     @classmethod
     def of(cls, parallel: ParallelConfig) -> "LayerRun":
@@ -51,6 +52,7 @@ class LayerRun(NamedTuple):
             parallel.expert_tensor_ranks,
             min(imbalance, parallel.capacity_factor or imbalance),
             parallel.attention_kernels,
+            parallel.lora_rank,
         )
 
     def share(self, model: ModelConfig) -> GpuShare:
@@ -78,6 +80,8 @@ def block(model: ModelConfig, run: LayerRun, kind: LayerKind) -> Block:
     if kind.mlp:
         parts += _mlp(model, share, run, kind.experts)
     made = Block(tuple(parts), 1 + (kind.mixer != "") + kind.mlp)  # __call__ of the layer, of its mixer, of its MLP
+    if run.lora_rank:
+        made = techniques.adapted(made, run.lora_rank)
     if run.t > 1:
         made = techniques.tensor_parallel(made, share.tokens * model.hidden, run.sequence_parallel)
     if not run.fused:

@@ -158,6 +158,36 @@ def tensor_parallel(block: Block, elements: int, sequence_parallel: bool) -> Blo
     return replace(block, parts=tuple([joined(part) for part in block.parts]))
 
 
+def adapted(block: Block, rank: int) -> Block:
+    """The block whose parameters are frozen, with an adapter x A B beside each linear that all tokens go through.
+
+    No weight's gradient is computed but the adapters', whose result is added in a kernel of its own, as their gradient
+    is. What is kept stays: adapters read the inputs of linears, too.
+    """
+
+    def change(part: Part) -> Part:
+        frozen = list(part.backward.gemms)
+        for gemm in part.weights.gemms:
+            frozen.remove(gemm)
+        part = part._replace(backward=part.backward._replace(gemms=tuple(frozen)), weights=Work())
+        if not trained_elements(part, rank):
+            return part
+        (tokens, n_out, n_in, _), *_ = part.forward.gemms
+        into = ((tokens, rank, n_in, 1), (tokens, n_out, rank, 1))
+        weights = Work(((rank, n_in, tokens, 1), (n_out, rank, tokens, 1)))
+        back = Work(((tokens, rank, n_out, 1), (tokens, n_in, rank, 1)), 6 * tokens * n_in, 1)
+        forward = part.forward + Work(into, 6 * tokens * n_out, 1)
+        return part._replace(forward=forward, backward=part.backward + back + weights, weights=weights)
+
+    return changed(block, change)
+
+
+def trained_elements(part: Part, rank: int) -> int:
+    """Parameters of the adapter beside a part; 0 for one that is no linear of all tokens."""
+    matrices = [item for item in part.parameters if item.is_matrix and not item.stacked]
+    return sum([rank * sum(item.shape) for item in matrices]) if part.forward.gemms else 0
+
+
 def unfused(block: Block) -> Block:
     """The block without the fusions and the layout of Section 4.2: every operator by itself."""
 

@@ -15,7 +15,13 @@ from ptdp_core.errors import ConfigurationError
 from ptdp_core.layers.blocks import LayerRun, ends, layer_of
 from ptdp_core.layers.experts import places
 from ptdp_core.layers.parts import Block, Collective, Work
-from ptdp_core.layers.techniques import RECIPES, RECOMPUTATION_BACKWARD, RECOMPUTATION_FORWARD, modules_of
+from ptdp_core.layers.techniques import (
+    RECIPES,
+    RECOMPUTATION_BACKWARD,
+    RECOMPUTATION_FORWARD,
+    adapted,
+    modules_of,
+)
 from ptdp_core.layout import (
     Boundary,
     elements_held,
@@ -419,7 +425,7 @@ class CostModel:
         Two reads and a write, or inside the products for the weights, which read and write a sum in place of a result:
         so much of what that adds takes time as `EXPOSED_ACCUMULATION` says.
         """
-        if config.parallel.m == 1:
+        if config.parallel.m == 1 or config.parallel.lora_rank:
             return work
         if not self.software.fused_accumulation:
             return work + Work(traffic_bytes=6 * elements, kernels=tensors)
@@ -541,7 +547,8 @@ class CostModel:
         group = tensor_group(config.parallel.t, self.cluster.gpus_per_node)
         table = table_elements(config)
         for end in ends(config.local_model, LayerRun.of(config.parallel), self.software.fused_cross_entropy):
-            works = end.forward, *(self._accumulated(config, work, table, 1) for work in (end.backward, end.weights))
+            own = adapted(end, config.parallel.lora_rank) if config.parallel.lora_rank else end
+            works = own.forward, *(self._accumulated(config, work, table, 1) for work in (own.backward, own.weights))
             yield StageTimes(0.0, 0.0, 0.0, 0.0, *[self.seconds(work, group) for work in works])
 
     def boundaries_between_nodes(self, config: TrainingConfig) -> list[bool]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ptdp_core.config import LayerKind, ParallelConfig, TrainingConfig, padded_vocab
 from ptdp_core.layers.blocks import layer_of
 from ptdp_core.layers.parts import Block
-from ptdp_core.layers.techniques import offloaded, recomputed
+from ptdp_core.layers.techniques import offloaded, recomputed, trained_elements
 from ptdp_core.layout import elements_held
 from ptdp_core.schedules import MESSAGES_AT_ONCE, definition
 from ptdp_core.simulator.cluster import Cluster
@@ -210,6 +210,18 @@ def updated(config: TrainingConfig, parameters: float, of_experts: float = 0.0) 
     return (parameters - of_experts) / parallel.weight_replicas + of_experts / parallel.expert_replicas
 
 
+def trained(config: TrainingConfig, parameters: float, of_experts: float) -> tuple[float, float]:
+    """Of a GPU's parameters, and of those of experts, those that are trained: with LoRA the adapters' share of a layer.
+
+    What adapters' own weights take is left out.
+    """
+    if not config.parallel.lora_rank:
+        return parameters, of_experts
+    parts = layer_of(config).parts
+    whole = sum([item.elements for part in parts for item in part.parameters])
+    return parameters * sum([trained_elements(part, config.parallel.lora_rank) for part in parts]) / whole, 0.0
+
+
 def gathered_bytes(config: TrainingConfig, cluster: Cluster, software: Software) -> int:
     """Bytes of what ZeRO-3 has gathered beside its shards.
 
@@ -254,14 +266,15 @@ def rank_memory(
     """
     parallel = config.parallel
     parameters, layers, of_experts = sizes
-    own = updated(config, parameters, of_experts)
+    taught, of_experts = trained(config, parameters, of_experts)
+    own = updated(config, taught, of_experts)
     buffers = MESSAGES_AT_ONCE[definition(parallel.schedule).exchanges]
     sharded = parallel.data_parallel == "zero3"
     weight, gradient, optimizer = state_bytes(cluster.element_bytes, software, sharded)
     states = {
         "weights": round(weight * (own if sharded else parameters))
         + (gathered_bytes(config, cluster, software) if sharded else 0),
-        "gradients": round(gradient * (own if sharded or parallel.data_parallel == "zero2" else parameters)),
+        "gradients": round(gradient * (own if sharded or parallel.data_parallel == "zero2" else taught)),
         "optimizer": 0 if "optimizer" in parallel.offload else round(optimizer * own),
     }
     stashed = stash * stash_bytes(config, cluster, layers, layer)

@@ -22,7 +22,7 @@ from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel, Stages, hidden_in_pair
 from ptdp_core.simulator.estimate import BUBBLE_CAUSES, PHASES, Estimate
 from ptdp_core.simulator.executor import PICOSECONDS, Costs
-from ptdp_core.simulator.memory import fullest_memory
+from ptdp_core.simulator.memory import fullest_memory, trained
 from ptdp_core.simulator.software import Software
 from ptdp_core.simulator.steady_state import Flush, flush, pipeline_timeline
 from ptdp_core.simulator.zero3 import communication_bytes, sharded_stages
@@ -104,11 +104,11 @@ def _after_the_flush(
     embedding = model.embedding_reduction(config) if len(ends) == 2 else 0.0
     times = []
     for rank in kinds.ranks:
-        parameters, _, of_experts = sizes[rank]
+        parameters, of_experts = trained(config, sizes[rank].parameters, sizes[rank].experts)
         reduction = model.data_parallel(config, parameters, model.last_backward(config, stages, rank), of_experts)
-        reduction += model.sequence_reduction(config, whole[rank])
-        if rank in ends:
-            reduction += embedding
+        if not config.parallel.lora_rank:  # norms and embedding are frozen
+            reduction += model.sequence_reduction(config, whole[rank])
+            reduction += embedding if rank in ends else 0.0
         held = config, parameters, of_experts
         gather = model.weight_gather(*held, model.first_forward(config, stages, rank))
         times.append((reduction, model.optimizer(*held), gather))

@@ -1,0 +1,71 @@
+"""Adapters (LoRA) in the simulator: what is trained, and what frozen weights no longer cost."""
+
+from dataclasses import replace
+
+import pytest
+
+from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.engine.settings import Settings
+from ptdp_core.errors import ConfigurationError
+from ptdp_core.layers.blocks import layer_of
+from ptdp_core.simulator import load_cluster, simulate
+
+H100 = load_cluster("h100")
+LLAMA = ModelConfig(
+    *(32, 4096, 32, 4096, 128256),
+    kv_heads=8,
+    ffn_hidden=14336,
+    activation="swiglu",
+    norm="rmsnorm",
+    positions="rotary",
+    tied_embeddings=False,
+    bias=False,
+)
+
+
+def configured(model: ModelConfig = LLAMA, **parallel: object) -> TrainingConfig:
+    chosen = {"B": 8, "recompute": "none", "attention": "sdpa", "lora_rank": 16} | parallel
+    return TrainingConfig(model, ParallelConfig(**chosen))  # type: ignore[arg-type]
+
+
+def products(config: TrainingConfig, backward: bool) -> int:
+    layer = layer_of(config)
+    work = layer.backward if backward else layer.forward
+    return sum(2 * m * n * k * count for m, n, k, count in work.gemms)
+
+
+def test_no_weight_s_gradient_is_computed_but_the_adapters() -> None:
+    tokens, r = LLAMA.seq, 16
+    linears = ((4096, 6144), (4096, 4096), (4096, 28672), (14336, 4096))
+    adapters = sum(2 * tokens * r * (inputs + outputs) for inputs, outputs in linears)
+    frozen = sum(2 * tokens * inputs * outputs for inputs, outputs in linears)
+    assert products(configured(), False) == frozen + adapters
+    assert products(configured(), True) == frozen + 2 * adapters
+    assert products(configured(lora_rank=0), True) == 2 * frozen
+
+
+def test_states_are_the_adapters_and_the_weights_stay() -> None:
+    whole, few = (simulate(configured(lora_rank=r, d=2), H100) for r in (0, 16))
+    assert few.memory_bytes["weights"] == whole.memory_bytes["weights"]
+    share = 16 * (4096 + 6144 + 8192 + 4096 + 28672 + 14336 + 4096) / (4096 * (6144 + 4096 + 3 * 14336) + 2 * 4096)
+    for states in ("gradients", "optimizer"):
+        assert few.memory_bytes[states] == pytest.approx(share * whole.memory_bytes[states], rel=1e-6)
+    assert few.phase_times["data_parallel"] < 0.02 * whole.phase_times["data_parallel"]
+    assert 0.6 < few.iteration_time / whole.iteration_time < 0.85
+
+
+def test_experts_and_the_output_are_frozen_without_adapters() -> None:
+    model = replace(LLAMA, experts=8, experts_per_token=2, expert_ffn_hidden=14336)
+    whole, few = (simulate(configured(model, lora_rank=r, e=2, d=2), H100) for r in (0, 8))
+    assert few.iteration_time < 0.8 * whole.iteration_time
+    assert few.memory_bytes["optimizer"] < 0.01 * whole.memory_bytes["optimizer"]
+
+
+@pytest.mark.parametrize("data_parallel", ["zero2", "zero3"])
+def test_shared_weights_with_adapters_are_refused_in_one_line(data_parallel: str) -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"^lora_rank=16 with data_parallel='zero[23]'; needs .*; try data_par"
+    ):
+        configured(d=2, data_parallel=data_parallel, sharded_optimizer=data_parallel == "zero2")
+    with pytest.raises(ConfigurationError, match="lora_rank=4 is simulated only; needs 0 to train; try lora_rank=0"):
+        Settings(replace(LLAMA, layers=2), ParallelConfig(lora_rank=4))
