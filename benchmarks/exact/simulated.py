@@ -75,6 +75,16 @@ _WINDOWS = replace(
     sinks=True,
     router="softmax_before",
 )
+_STATES = replace(
+    _MIXTURE,
+    positions="none",
+    layer_pattern="ME*-",
+    mamba_heads=32,
+    mamba_head_dim=128,
+    mamba_groups=4,
+    mamba_state=64,
+    expert_latent=1024,
+)
 AXES = {
     "ring of 2": TrainingConfig(_LLAMA, ParallelConfig(c=2, d=2, B=8, context_exchange="ring", attention="sdpa")),
     "ring of 8": TrainingConfig(
@@ -118,6 +128,7 @@ AXES = {
     "modules and states offloaded": TrainingConfig(
         _MIXTURE, ParallelConfig(d=4, e=4, B=8, recompute="selective", offload="core_attn,moe_act,optimizer")
     ),
+    "state-space layers": TrainingConfig(_STATES, ParallelConfig(p=2, t=2, d=4, e=4, B=16, recompute="none")),
     "fused pairs": TrainingConfig(_MIXTURE, ParallelConfig(p=2, v=2, d=2, e=2, B=16, schedule="dualpipev-overlap")),
     "fused pairs of 2 sequences": TrainingConfig(
         _MIXTURE, ParallelConfig(p=4, v=2, d=2, e=2, b=2, B=48, schedule="dualpipev-overlap")
@@ -128,7 +139,7 @@ AXES = {
     ),
     **{
         f"{recipe}, t={t}": TrainingConfig(_LLAMA, ParallelConfig(t=t, d=2, B=4, fp8_recipe=recipe))
-        for recipe in ("delayed", "tensorwise", "blockwise", "mxfp8", "nvfp4")
+        for recipe in ("delayed", "tensorwise", "rowwise", "blockwise", "mxfp8", "nvfp4")
         for t in (1, 4)
     },
 }
