@@ -363,6 +363,11 @@ class ModelConfig:
         return LayerKind(mlp == "experts", window if mixer == "attention" else 0, mixer, mlp != "")
 
     @property
+    def has_states(self) -> bool:
+        """Whether some layers are state-space layers."""
+        return any(LAYER_LETTERS[letter][0] == "mamba" for letter in set(self.layer_pattern))
+
+    @property
     def usual_kind(self) -> LayerKind:
         """The kind of the first layer behind the `dense_layers`: with experts, if the model has any."""
         letters = self.layer_pattern
@@ -784,7 +789,7 @@ class TrainingConfig:
                 f"t={parallel.t} does not divide kv_heads={model.query_groups}; needs whole key/value heads on every "
                 f"tensor rank; try t={largest_divisor(model.query_groups, parallel.t)}"
             )
-        if set("Mmx") & set(model.layer_pattern) and (model.mamba_groups % parallel.t or parallel.c > 1):
+        if model.has_states and (model.mamba_groups % parallel.t or parallel.c > 1):
             raise ConfigurationError(
                 f"t={parallel.t}, c={parallel.c} with layer_pattern={model.layer_pattern!r}; needs whole groups of "
                 f"mamba_groups={model.mamba_groups} on every tensor rank, and whole sequences; try c=1, "

@@ -47,7 +47,8 @@ def divisors(k: int) -> list[int]:
 
 def tensor_sizes(job: TrainingJob, gpus_per_node: int) -> list[int]:
     """The legal t, ascending."""
-    together = gcd(job.n, job.model.query_groups, job.model.mlp_width)
+    groups = job.model.mamba_groups if job.model.has_states else 0
+    together = gcd(job.n, job.model.query_groups, job.model.mlp_width, groups)
     return [
         t
         for t in range(1, LARGEST_TENSOR_GROUP_NODES * gpus_per_node + 1)
@@ -133,7 +134,7 @@ def grids(job: TrainingJob, gpus_per_node: int) -> list[tuple[int, int, int, int
         for p in divisors(job.n // t)
         if job.n % t == 0
         if stage_splits(job.model, p)
-        for c in context_sizes(job.model.seq, job.n // (p * t))
+        for c in ([1] if job.model.has_states else context_sizes(job.model.seq, job.n // (p * t)))
     ]
 
 

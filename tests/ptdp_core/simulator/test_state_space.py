@@ -19,6 +19,7 @@ from ptdp_core.simulator.bounds import least_time
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.memory import layer_bytes
 from reproduce.planning.models import find, named
+from reproduce.planning.space import TrainingJob, grids
 from reproduce.planning.time_shares import time_shares
 
 H100 = load_cluster("h100")
@@ -223,3 +224,14 @@ def test_a_config_json_of_nemotron_h_is_read_whichever_way_it_names_its_layers(t
     other = find(str(path))
     assert other.model == known.model
     assert other.unmodelled() == "chunk_size=256 (counted as 128)"
+
+
+def test_plan_tries_what_a_model_with_state_space_layers_can_be() -> None:
+    """Long sequences are not shared, and tensor ranks share its groups out: every layout that is tried is legal."""
+    long = replace(HYBRID, seq=32768, kv_heads=8, heads=8, mamba_groups=4)
+    tried = grids(TrainingJob(long, 64, 64), 8)
+    assert {t for _, t, _, _ in tried} == {1, 2, 4}
+    assert {c for _, _, c, _ in tried} == {1}
+    assert {c for _, _, c, _ in grids(TrainingJob(replace(long, layer_pattern=""), 64, 64), 8)} > {1}
+    for p, t, c, d in tried:
+        assert configured(long, p=p, t=t, c=c, d=d, B=64).parallel.n == 64
