@@ -37,10 +37,11 @@ def _table_fronts(name: str, p: int, m: int, v: int) -> Sequence[Sequence[tuple[
 
 def peak_memory(config: TrainingConfig, model: CostModel) -> int:
     """Bytes of memory on the fullest GPU, as `simulate` computes them, without executing the schedule."""
-    return _fullest(config, model, rank_stash_fronts(config))
+    return of_fullest(config, model, rank_stash_fronts(config))
 
 
-def _fullest(config: TrainingConfig, model: CostModel, stash_fronts: Sequence[Sequence[tuple[int, int]]]) -> int:
+def of_fullest(config: TrainingConfig, model: CostModel, stash_fronts: Sequence[Sequence[tuple[int, int]]]) -> int:
+    """Bytes of memory on the fullest GPU of the first ranks, those whose `schedules.stash_fronts` are given."""
     sizes, layer = model.rank_sizes(config), model.layer_bytes(config)
     return sum(fullest_memory(config, model.cluster, model.software, sizes, layer, stash_fronts).values())
 
@@ -81,7 +82,7 @@ def _most_memory(config: TrainingConfig, model: CostModel) -> float:
     if schedule.stash is None or not schedule.splits:
         return inf
     fronts = [[(stash, 0), (0, stash)] for stash in schedule.stash(parallel.p, parallel.m, parallel.v)]
-    return _fullest(config, model, fronts)
+    return of_fullest(config, model, fronts)
 
 
 def least_recomputation(config: TrainingConfig, model: CostModel) -> tuple[TrainingConfig, dict[str, int]]:

@@ -23,7 +23,7 @@ from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.estimate import Estimate
 from ptdp_core.simulator.kernels import FP16_BYTES
-from ptdp_core.simulator.peak_memory import fits, fullest_memory, peak_memory, rank_stash_fronts
+from ptdp_core.simulator.peak_memory import fits, of_fullest, peak_memory, rank_stash_fronts
 from ptdp_core.simulator.simulate import simulate
 from ptdp_core.simulator.steady_state import least_passes
 from reproduce.planning.cells import (
@@ -222,8 +222,7 @@ def first_rank_is_full(family: Family, schedule: str, model: CostModel) -> bool:
     for config in family.frugal(schedule):
         if is_too_long(config):
             return False
-        memory = fullest_memory(config, model, rank_stash_fronts(config)[:1])
-        if sum(memory.values()) <= model.cluster.usable_memory:
+        if of_fullest(config, model, rank_stash_fronts(config)[:1]) <= model.cluster.usable_memory:
             return False
     return True
 
