@@ -10,6 +10,10 @@ from math import ceil, log2
 
 from ptdp_core.simulator.cluster import Cluster
 
+# The rates of a cluster file between nodes, and inside one.
+NETWORK = ("hca_bandwidth", "p2p_bandwidth", "tensor_hca_bandwidth", "allreduce_hca_bandwidth", "zero3_bandwidth")
+NVLINK = ("nvlink_bandwidth_2", "nvlink_bandwidth_4", "nvlink_bandwidth_8", "nvlink_p2p_bandwidth")
+
 
 @dataclass(frozen=True)
 class Group:

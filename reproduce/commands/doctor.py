@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.packages import installation
 from ptdp_core.simulator import load_cluster, simulate
+from ptdp_core.simulator.native import native
 from reproduce.annex import part
 from reproduce.commands.options import add_json
 from reproduce.experiment.fidelity import FIDELITIES
@@ -49,6 +50,12 @@ def diagnose() -> dict[str, list[Check]]:
         "simulated": [
             *map(_package, PACKAGES),
             *(_package(name, get, needed=False) for name, get in USEFUL.items()),
+            Check(
+                "inner loops",
+                "compiled; tables with fused pairs run in Python" if native() else None,
+                "Python runs them, with the same result, more slowly: install where there is a C compiler",
+                needed=False,
+            ),
             _simulation(),
         ],
         "emulated": _emulation(),

@@ -11,12 +11,11 @@ from ptdp_core.config import ParallelConfig, TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.schedules import default_schedule
 from ptdp_core.simulator import Cluster, Estimate, simulate
+from ptdp_core.simulator.network import NETWORK, NVLINK
 from reproduce.output.columns import Column, Table, key
 from reproduce.planning.cells import SPLIT_SCHEDULES
 from reproduce.planning.space import divisors
 
-NETWORK = ("hca_bandwidth", "p2p_bandwidth", "tensor_hca_bandwidth", "allreduce_hca_bandwidth", "zero3_bandwidth")
-NVLINK = ("nvlink_bandwidth_2", "nvlink_bandwidth_4", "nvlink_bandwidth_8", "nvlink_p2p_bandwidth")
 MORE_MEMORY = 16e9
 BAR = 30  # characters of the longest bar
 

@@ -15,6 +15,7 @@ from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.formulas import model_flops_per_iteration
 from ptdp_core.simulator import PAPER, Cluster, simulate
+from ptdp_core.simulator.network import NETWORK, NVLINK
 from reproduce.annex.explain.throughput_lines import Measurement
 from reproduce.experiment import margins
 
@@ -22,8 +23,6 @@ MOST_PLAYERS = 12  # differences whose 2^n coalitions are all simulated
 ACCOUNTING = 0.15  # a log's FLOPs per token farther from the model's than this are counted otherwise
 LARGEST = 1000.0  # a rate that has to be this much lower explains nothing
 
-NETWORK = ("hca_bandwidth", "p2p_bandwidth", "tensor_hca_bandwidth", "allreduce_hca_bandwidth", "zero3_bandwidth")
-NVLINK = ("nvlink_bandwidth_2", "nvlink_bandwidth_4", "nvlink_bandwidth_8", "nvlink_p2p_bandwidth")
 DECIDED_BY = {
     "GEMM rate": "reproduce calibrate on one GPU, or a run with p=t=d=1",
     "memory rate": "reproduce calibrate on one GPU",

@@ -7,6 +7,7 @@ import tomllib
 
 import pytest
 
+from ptdp_core.simulator.native import uncompiled
 from reproduce.cli import main
 from reproduce.commands import doctor
 from results import ROOT
@@ -80,3 +81,12 @@ def test_without_a_package_that_simulation_needs(capsys, monkeypatch):
     fidelities = diagnosis(capsys)
     assert not fidelities["simulated"]["works"]
     assert check(fidelities, "simulated", "pandas")["get"].startswith("pip install")
+
+
+def test_who_runs_the_simulator_s_inner_loops_is_said(capsys):
+    found = check(diagnosis(capsys), "simulated", "inner loops")["found"]
+    assert found is None or "fused pairs run in Python" in found
+    with uncompiled():
+        loops = check(diagnosis(capsys), "simulated", "inner loops")
+    assert (loops["found"], loops["needed"]) == (None, False)
+    assert "C compiler" in loops["get"]
