@@ -206,7 +206,8 @@ def configuration(row: Mapping[str, Any]) -> dict[str, Any]:
     These are: flash attention, around a ring of context-parallel ranks, sequence parallelism with t > 1, whole experts
     on every tensor rank, as many tokens for each ('tokendrop': at most), multi-token prediction where the model's
     report has it (not 'w/o MTP'), the optimizer's state sharded with d*c > 1, b=1, v=1, as little recomputation as
-    memory allows; of two stages more than layers, the first and the last have none.
+    memory allows; of two stages more than layers, the first and the last have none. Adapters have rank 16, and samples
+    packed into a sequence, whose lengths no source says, attend as one.
 
     Raises `UsageError` for a model that is not known by its name.
     """
@@ -247,6 +248,8 @@ def configuration(row: Mapping[str, Any]) -> dict[str, Any]:
     entry |= {name: value for name, value in row.get("choices", {}).items() if name != SOFTWARE}
     if (layers := entry.get("layers")) == entry["p"] * entry.get("v", 1) - 2:
         entry["pipeline_layout"] = layout_of((0, *[1] * layers, 0))
+    if "LoRA" in row.get("needs", []):
+        entry.setdefault("lora_rank", 16)
     if layout.get("method") == "redistributed":
         entry["pipeline_layout"] = redistributed(TrainingConfig.from_plain(entry))
     return entry

@@ -39,7 +39,8 @@ def test_every_row_of_the_set_is_scored_once():
     rows = open_rows.scored()
     assert len(rows) == rows.id.nunique() == 689
     assert len(list(open_rows.sealed_rows())) == 467
-    assert set(rows[rows.error.isna()].status) == {"skipped", "invalid"}
+    assert set(rows[rows.error.isna()].status) <= {"skipped", "invalid"}
+    assert rows.error.notna().sum() == 687  # all but DeepSeek-V4
     assert rows[rows.error.isna()].reason.notna().all()
 
 

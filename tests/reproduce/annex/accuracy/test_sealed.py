@@ -73,7 +73,7 @@ def test_choices_stand_in_the_record(seal):
     ("changes", "reason"),
     [
         ({"precision": "NVFP4"}, "whose file has no fp4_peak_flops"),
-        ({"needs": ["MoE/EP", "LoRA"]}, "not described: training of adapters alone"),
+        ({"needs": ["MoE/EP", "async TP"]}, "not described: tensor-parallel communication in pieces"),
         ({"layout": ROW["layout"] | {"method": "vocab-1"}}, "not described: vocabulary layers over all pipeline ranks"),
         ({"layout": ROW["layout"] | {"ep": 2}}, "e=2, etp=0, capacity_factor=0.0 of a model without experts"),
         ({"layout": ROW["layout"] | {"cp": 2}}, "p*t*c*d=32 is not gpus=16"),
@@ -125,12 +125,12 @@ def test_what_will_not_do_is_refused_in_one_line_and_nothing_is_written(seal, tm
 
 
 def test_what_is_sealed_is_said_with_its_digest_and_what_is_not_with_its_reason(tmp_path, capsys):
-    rows = [ROW, *({**ROW, "id": f"here-00{n}", "needs": ["LoRA"]} for n in (1, 2))]
+    rows = [ROW, *({**ROW, "id": f"here-00{n}", "needs": ["async TP"]} for n in (1, 2))]
     (tmp_path / "points.json").write_text(json.dumps(rows))
     assert main(["predict", str(tmp_path / "points.json"), "--out", str(tmp_path / "sealed")]) == 0
     printed = capsys.readouterr().out
     assert "1 of 3 rows predicted" in printed
-    assert "    2  not described: training of adapters alone" in printed
+    assert "    2  not described: tensor-parallel communication in pieces" in printed
     assert digest_file(tmp_path / "sealed" / "record.json") in printed
 
 
