@@ -22,7 +22,8 @@ def check_memory(settings: Settings, device: "torch.device", ranks: int) -> None
     """
     model, parallel = settings.model, settings.parallel
     replicas = 1 if parallel.sharded_optimizer or parallel.data_parallel == "zero3" else parallel.weight_replicas
-    state = STATE_BYTES * parameters(model) * replicas // parallel.n
+    shared = STATE_BYTES * parameters(model) // parallel.n
+    state = shared * replicas
     layer_input = DTYPES[settings.engine.dtype] * parallel.b * model.seq * model.hidden // (parallel.t * parallel.c)
     if device.type == "cuda":
         import torch
@@ -32,8 +33,11 @@ def check_memory(settings: Settings, device: "torch.device", ranks: int) -> None
         available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // ranks
         where = f"this machine's share for each of {ranks} ranks" if ranks > 1 else "this machine"
     if state + layer_input > available:
+        fix = "a smaller model, or more machines"
+        if shared + layer_input <= available:
+            fix = f"sharded_optimizer=true, with which it is {(shared + layer_input) / GIB:,.1f} GiB"
         raise ValueError(
             f"layers={model.layers}, hidden={model.hidden}, vocab={model.vocab}, seq={model.seq}, b={parallel.b} takes "
             f"a rank {(state + layer_input) / GIB:,.1f} GiB at least, of {available / GIB:,.1f} GiB on {where}; needs "
-            "to fit; try a smaller model, or more machines"
+            f"to fit; try {fix}"
         )

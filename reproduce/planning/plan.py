@@ -9,6 +9,7 @@ from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.simulator import Cluster, Estimate, simulate
 from reproduce.experiment import published
+from reproduce.planning.advice import advice
 from reproduce.planning.amounts import sequences
 from reproduce.planning.cells import PAPERS_TECHNIQUES, TECHNIQUES, Techniques, data_parallel_kind
 from reproduce.planning.models import find, models, table_1_row
@@ -196,6 +197,8 @@ def _nothing(job: TrainingJob, cluster: Cluster, result: Search) -> ReproduceErr
         if near
         else "no number of GPUs helps; try a smaller model"
     )
+    if found := advice(simulate(config, cluster), cluster):
+        fix += f", or what is not searched: {found[0].words}"
     return NothingSelectedError(
         f"nothing fits: of all legal configurations on {job.n} GPUs, p={parallel.p}, t={parallel.t}, d={parallel.d}, "
         f"v={parallel.v}, b={parallel.b}, schedule={parallel.schedule}, recompute={parallel.recompute} takes least "

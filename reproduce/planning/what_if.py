@@ -10,6 +10,7 @@ from ptdp_core.simulator import Cluster, Estimate, simulate, software_of
 from reproduce.experiment import margins
 from reproduce.experiment.metrics import answers
 from reproduce.experiment.parameters import check_keys
+from reproduce.planning.advice import advice
 from reproduce.planning.amounts import sequences
 from reproduce.planning.models import find, with_model_fields
 from reproduce.running.simulated import check_passes, oom_reason, open_cluster
@@ -18,6 +19,7 @@ from results.records.errors import UsageError
 if TYPE_CHECKING:
     from reproduce.planning.run_cost import TrainingRun
 
+NO_ADVICE = "no three changes on these GPUs make it fit; try more GPUs"
 PARTS = ("bubble_times", "phase_times", "memory_bytes", "traffic")  # of an estimate's numbers, by what they are for
 
 
@@ -56,8 +58,11 @@ def evaluate(
 
         checkpoint = {"checkpoint": checkpoints.document(config, model, checkpoint_rate)}
     if not estimate.fits:
-        reasons = [oom_reason(estimate, model), missing, packed]
-        return answer(label, "oom", "; ".join(filter(None, reasons)), estimate, model) | checkpoint
+        found = advice(estimate, model)
+        tried = f"try {', or '.join(each.words for each in found)}" if found else NO_ADVICE
+        reason = "; ".join(filter(None, (oom_reason(estimate, model), missing, packed, tried)))
+        document = answer(label, "oom", reason, estimate, model) | further(estimate, model, None, sensitivity)
+        return document | checkpoint | {"advice": [each.document() for each in found]}
     reasons = list(filter(None, (missing, packed)))
     if config.parallel.recompute == "auto":
         reasons.append(f"recompute={estimate.config.parallel.recompute!r} is the least that fits")

@@ -118,24 +118,16 @@ def _filled(configuration: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def helps(configuration: Mapping[str, Any], cluster: str) -> list[dict[str, Any]]:
-    """Single changes with which a configuration that does not fit would: what each is, and how much it needs then."""
-    filled = _filled(configuration)
-    tried: list[tuple[str, dict[str, Any]]] = [
-        ("Shard the optimizer", {"sharded_optimizer": True}),
-        ("Recompute attention", {"recompute": "selective"}),
-        ("Recompute everything", {"recompute": "full"}),
-        ("Fuse the attention", {"attention": "sdpa"}),
-        ("Split sequences, too", {"sequence_parallel": True}),
-        *((f"Pipeline of {p}", answers.changes(configuration, "p", p)) for p in (2 * filled["p"], 4 * filled["p"])),
-        *((f"{t} GPUs per layer", answers.changes(configuration, "t", t)) for t in (2 * filled["t"],)),
+    """The changes with which a configuration that does not fit would: what each is, and how much it needs then."""
+    found = answers.evaluated(configuration, cluster).get("advice", ())
+    return [
+        {
+            "name": ", ".join(f"{form.LABELS[name].words} {form.shown(name, v)}" for name, v in each["fields"].items()),
+            "changes": each["fields"],
+            "memory": each["peak_memory"],
+        }
+        for each in found
     ]
-    found = []
-    for name, changes in tried:
-        if any(filled.get(field) != value for field, value in changes.items()):
-            answer = answers.evaluated({**configuration, **changes}, cluster)
-            if answer["status"] == "ok":
-                found.append({"name": name, "changes": changes, "memory": answer["peak_memory"]})
-    return found[:3]
 
 
 def best(configuration: Mapping[str, Any], cluster: str) -> dict[str, Any]:
