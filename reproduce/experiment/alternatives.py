@@ -4,18 +4,19 @@ Each alternative moves one thing at a time to an end of what is known of it, all
 `reproduce.experiment.judging` looks whether a verdict changes on the way there.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import cache, partial
 from itertools import combinations
 from math import exp, log
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from reproduce.experiment.made_of import COUNTED, RANGED, SPEED, made_of, names_of
 from reproduce.experiment.margins import CLUSTER, Margins, for_judging
 from reproduce.experiment.metrics import METRICS
 from reproduce.experiment.predictions import where
-from reproduce.experiment.results import Alternative, Results
+from reproduce.experiment.results import Alternative, Read, Results, with_fields
 from results.records import Metric, PaperValue, PointResult
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 MOST_SERIES = 5
 PLOT = "plot"  # how a value was read that is not printed
 SPREAD = 0.8  # of the samples of a measured value lie between its ends
-R = TypeVar("R", PointResult, Metric)
+AGAINST = " against the rest"
 Shifts = Mapping[str, Mapping[str, float]]  # by point and metric: how far it is moved, as a logarithm
 
 
@@ -48,19 +49,19 @@ def _has_margin(name: str, margins: Margins) -> bool:
 
 
 def _simulated(
-    margins: Margins, cluster_of: Callable[[PointResult], "Cluster"], results: Results
+    margins: Margins, cluster_of: Callable[[PointResult], "Cluster"], results: Results, read: Read
 ) -> Iterator[Alternative]:
-    """What may be in place of simulated results.
+    """What may be in place of simulated results, as far as it moves what was read.
 
     Of each kind of numbers all by the margin of a value, and some of the series, or a point, by that of a ratio; then
-    all memory. A point on another cluster is moved by that one's margins.
+    memory. A point on another cluster is moved by that one's margins.
     """
 
     @cache
     def known(cluster: str | None) -> Margins:
         return margins if cluster is None else for_judging(cluster)
 
-    def sizes(points: Sequence[PointResult], names: set[str], of: str) -> Shifts:
+    def sizes(points: Sequence[PointResult], names: AbstractSet[str], of: str) -> Shifts:
         """How far each number of these points may be moved, whichever way."""
         found: dict[str, dict[str, float]] = {}
         for point in points:
@@ -72,100 +73,143 @@ def _simulated(
             }
         return found
 
-    ways = [("throughput", names_of("throughput"), names_of("ratio")), ("ratio", names_of("ratio"), set())]
+    none: frozenset[str] = frozenset()
+    ways = [("throughput", names_of("throughput"), names_of("ratio")), ("ratio", names_of("ratio"), none)]
     # What is no throughput of the point itself may be off from the one that is.
-    ways += [(name.replace("_", " "), {name}, set()) for name in sorted(names_of(*SPEED) - METRICS.keys())]
-    ways += [(name.replace("_", " "), {name}, set()) for name in sorted(names_of(*RANGED) & margins.ranged.keys())]
+    others = [*sorted(names_of(*SPEED) - METRICS.keys()), *sorted(names_of(*RANGED) & margins.ranged.keys())]
+    ways += [(name.replace("_", " "), frozenset({name}), none) for name in others]
     for words, names, along in ways:
-        points = _with_any(results, names)
         alone = words == "ratio" or not names & (METRICS.keys() | names_of(*RANGED))
-        moves = [(f"every {words}", points, names, "ratio" if alone else "value", "")] if points else []
-        if not alone:
+        moves = [(f"every {words}", _with_any(results, names), names, "ratio" if alone else "value", "")]
+        if not alone and (names | along) & read.metrics:
             moves += [
-                (f"the {words} of {name}", group, names | along, "ratio", " against the rest")
-                for name, group in _groups(_with_any(results, names | along))
+                (f"the {words} of {name}", group, names | along, "ratio", AGAINST)
+                for name, group in _groups(_with_any(results, names | along), read)
             ]
         for what, group, moved_names, of, suffix in moves:
+            if not moved_names & read.metrics or not _any_read(group, read):
+                continue
             shifts = sizes(group, moved_names, of)
             widest = max((abs(size) for by_name in shifts.values() for size in by_name.values()), default=0.0)
             for sign in (1, -1):
-                move = cache(partial(_moved, results, shifts, sign))  # every claim looks at the same steps
-                yield Alternative(what, exp(sign * widest), move, suffix, frozenset(moved_names), frozenset(shifts))
-    if _with_any(results, names_of("memory")):
+                move = partial(_moved, results, shifts, sign)
+                yield Alternative(what, exp(sign * widest), move, suffix, frozenset(shifts))
+    for what, group, moved_names, suffix in _memories(results, read):
+        keys = frozenset(point.key for point in group)
         for sign in (1, -1):
-            move = cache(partial(_moved_memory, results, sign * log(margins.memory_factor), cluster_of))
-            yield Alternative("memory", margins.memory_factor**sign, move)
+            shifts = dict.fromkeys(moved_names, sign * log(margins.memory_factor))
+            move = partial(_moved_memory, results, shifts, cluster_of, keys)
+            yield Alternative(what, margins.memory_factor**sign, move, suffix, keys)
 
 
-def _with_any(results: Results, names: set[str]) -> list[PointResult]:
+def _memories(results: Results, read: Read) -> Iterator[tuple[str, Sequence[PointResult], AbstractSet[str], str]]:
+    """Which memories may be larger or smaller: all, since it decides what fits; and some, where memory was read.
+
+    Nothing is known of a ratio of two memories by itself, of two points or of two numbers of one: it is as sure as one.
+    """
+    names = names_of("memory")
+    points = _with_any(results, names)
+    if points:
+        yield "memory", points, names, ""
+    numbers = sorted(names & read.metrics)
+    if numbers:
+        yield from ((f"the memory of {name}", group, names, AGAINST) for name, group in _groups(points, read))
+    for name in numbers if len(numbers) > 1 else ():
+        yield f"the {name.replace('_', ' ')}", _with_any(results, {name}), {name}, AGAINST
+
+
+def _with_any(results: Results, names: AbstractSet[str]) -> list[PointResult]:
     """The points that have one of these metrics."""
     return [point for point in results.points if names & point.metrics.keys()]
 
 
-def _groups(points: Sequence[PointResult]) -> Iterator[tuple[str, list[PointResult]]]:
-    """What can be larger or smaller than the rest, with its name: up to half of the series, or a single point."""
+def _groups(points: Sequence[PointResult], read: Read) -> Iterator[tuple[str, list[PointResult]]]:
+    """What can be larger or smaller than the rest, with its name: up to half of the series, or a single point.
+
+    Where no point of it was read it is left out.
+    """
     series = [name for name in dict.fromkeys(point.series for point in points) if name]
     most = len(series) // 2 if len(series) <= MOST_SERIES else 1
     for size in range(1, most + 1):
         for names in combinations(series, size):
-            yield " and ".join(names), [point for point in points if point.series in names]
+            if _any_read(group := [point for point in points if point.series in names], read):
+                yield " and ".join(names), group
     for point in points if len(points) > 1 else ():
-        yield where(point), [point]
+        if _any_read([point], read):
+            yield where(point), [point]
+
+
+def _any_read(points: Sequence[PointResult], read: Read) -> bool:
+    return not read.points.isdisjoint(point.key for point in points)
 
 
 def _moved(results: Results, shifts: Shifts, sign: int, share: float) -> Results:
     """The results with the numbers of some points moved. What is moved has no margins any more."""
-    points = (
-        _shifted(point, {name: sign * share * size for name, size in shifts[point.key].items()})
-        if point.key in shifts
-        else point
+    moves = sign * share
+    return results.with_points(
+        with_fields(point, metrics=_Moved(point.metrics, shifts[point.key], moves)) if point.key in shifts else point
         for point in results.points
     )
-    return Results(tuple(points), results.fidelity, results.scale)
 
 
-def _shifted(point: PointResult, shifts: Mapping[str, float]) -> PointResult:
-    """The point with numbers moved: what each is made of by a factor, whose logarithm is given."""
-    shifted = {
-        name: _with(metric, value=(metric.value + made.plus) * exp(shift) - made.plus, interval=None)
-        for name, shift in shifts.items()
-        if (metric := point.metrics[name]).value is not None and (made := made_of(name))
-    }
-    return _with(point, metrics={**point.metrics, **shifted})
+class _Moved(Mapping[str, Metric]):
+    """Metrics of a point, of which each is moved when it is read: most never are.
 
+    What a number is made of is moved by a factor, whose logarithm is `share` of its shift.
+    """
 
-def _with(record: R, **fields: Any) -> R:
-    """A copy with other fields, unchecked: the checks would take most of the time of judging."""
-    changed: R = object.__new__(type(record))
-    changed.__dict__.update(record.__dict__, **fields)
-    return changed
+    __slots__ = ("metrics", "share", "shifts")
+
+    def __init__(self, metrics: Mapping[str, Metric], shifts: Mapping[str, float], share: float) -> None:
+        self.metrics, self.shifts, self.share = metrics, shifts, share
+
+    def __getitem__(self, name: str) -> Metric:
+        metric, shift, made = self.metrics[name], self.shifts.get(name), made_of(name)
+        if shift is None or made is None or metric.value is None:
+            return metric
+        return with_fields(
+            metric, value=(metric.value + made.plus) * exp(self.share * shift) - made.plus, interval=None
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.metrics)
+
+    def __len__(self) -> int:
+        return len(self.metrics)
 
 
 def _moved_memory(
-    results: Results, shift: float, cluster_of: Callable[[PointResult], "Cluster"], share: float
+    results: Results,
+    shifts: Mapping[str, float],
+    cluster_of: Callable[[PointResult], "Cluster"],
+    keys: Collection[str],
+    share: float,
 ) -> Results:
-    """The results with all memory moved by a shift, a logarithm: some points do not fit any more, others do.
+    """The results with memories of some points moved by shifts, logarithms: some do not fit any more, others do.
 
     What fits now is simulated, and at the end of the margin what is recomputed only as far as it must be. What the
     paper has a value for was run, so it fits.
     """
-    points, of_memory = [], names_of("memory")
+    points = []
     for point in results.points:
+        if point.key not in keys:
+            points.append(point)
+            continue
         cluster = cluster_of(point)
         if share == 1.0 and point.parameters.get("recompute") == "auto":
-            usable = cluster.usable_memory / exp(shift)
-            point = _with(point, metrics={**point.metrics, **_simulated_again(point, cluster, usable)})
-        point = _shifted(point, dict.fromkeys(of_memory & point.metrics.keys(), share * shift))
+            usable = cluster.usable_memory / exp(shifts.get("peak_memory", 0.0))
+            point = with_fields(point, metrics={**point.metrics, **_simulated_again(point, cluster, usable)})
+        point = with_fields(point, metrics=_Moved(point.metrics, shifts, share))
         peak = point.metrics.get("peak_memory")
         if peak is not None and peak.value is not None:
             fits = peak.value <= cluster.usable_memory
             if point.status == "oom" and fits:
                 others = _simulated_again(point, cluster, cluster.usable_memory)
-                point = _with(point, status="ok", reason=None, metrics={**others, **point.metrics})
+                point = with_fields(point, status="ok", reason=None, metrics={**others, **point.metrics})
             elif point.status == "ok" and not fits and not point.paper:
-                point = _with(point, status="oom", reason="does not fit", metrics={"peak_memory": peak})
+                point = with_fields(point, status="oom", reason="does not fit", metrics={"peak_memory": peak})
         points.append(point)
-    return Results(tuple(points), results.fidelity, results.scale)
+    return results.with_points(points)
 
 
 _SIMULATED: dict[tuple[str, int, float], dict[str, Metric]] = {}  # by point, cluster and memory: simulated once
@@ -186,24 +230,18 @@ def _simulated_again(point: PointResult, cluster: "Cluster", usable: float) -> d
     return _SIMULATED[place]
 
 
-def readings(results: Results) -> tuple[Alternative, ...]:
+def readings(results: Results, read: Read) -> Iterator[Alternative]:
     """The paper's values in place of which others may have been plotted: each was read to half a step either way."""
 
     def ends(point: PointResult) -> dict[str, float]:
         return {name: value.quantum / 2 for name, value in point.paper.items() if value.quantum and value.how == PLOT}
 
     points = [point for point in results.points if ends(point)]
-    if not points:
-        return ()
-    groups = [("every value", points), *((f"the value of {name}", group) for name, group in _groups(points))]
-    return tuple(
-        Replotted(
-            *(what, 2.0**sign, partial(_read_otherwise, results, {p.key for p in group}, sign)),
-            keys=frozenset(p.key for p in group),
-        )
-        for what, group in groups
-        for sign in (1, -1)
-    )
+    groups = [("every value", points), *((f"the value of {name}", group) for name, group in _groups(points, read))]
+    for what, group in groups if _any_read(points, read) else ():
+        keys = frozenset(point.key for point in group)
+        for sign in (1, -1):
+            yield Replotted(what, 2.0**sign, partial(_read_otherwise, results, keys, sign), keys=keys)
 
 
 class Replotted(Alternative):
@@ -221,31 +259,34 @@ class Replotted(Alternative):
         return "half a step"
 
 
-def _read_otherwise(results: Results, chosen: set[str], sign: int, share: float) -> Results:
+def _read_otherwise(results: Results, chosen: Collection[str], sign: int, share: float) -> Results:
     """The results with the paper's values of the points chosen moved one way, the others' the other way."""
 
     def moved(value: PaperValue, up: int) -> PaperValue:
         half = (value.quantum or 0.0) / 2 if value.how == PLOT else 0.0
-        return replace(value, value=value.value + up * share * half)
+        return with_fields(value, value=value.value + up * share * half)
 
     points = (
-        _with(point, paper={n: moved(v, sign if point.key in chosen else -sign) for n, v in point.paper.items()})
+        with_fields(point, paper={n: moved(v, sign if point.key in chosen else -sign) for n, v in point.paper.items()})
         for point in results.points
     )
-    return Results(tuple(points), results.fidelity, results.scale)
+    return results.with_points(points)
 
 
-def spread(results: Results) -> Iterator[Alternative]:
-    """Measured results at the ends of what their samples span: the middle 80% of them."""
-    points = [point for point in results.points if any(metric.samples for metric in point.metrics.values())]
-    groups = [("every measurement", points), *((f"the measurement of {name}", g) for name, g in _groups(points))]
-    for what, group in groups if points else ():
+def spread(results: Results, read: Read) -> Iterator[Alternative]:
+    """Measured results at the ends of what their samples span, as far as they were read: the middle 80% of them."""
+
+    def measured(point: PointResult) -> dict[str, Metric]:
+        return {name: metric for name, metric in point.metrics.items() if metric.samples and name in read.metrics}
+
+    points = [point for point in results.points if measured(point)]
+    groups = [("every measurement", points), *((f"the measurement of {name}", g) for name, g in _groups(points, read))]
+    for what, group in groups if _any_read(points, read) else ():
         for sign in (1, -1):
-            shifts = {point.key: {n: _span(m, sign) for n, m in point.metrics.items() if m.samples} for point in group}
+            shifts = {point.key: {n: _span(m, sign) for n, m in measured(point).items()} for point in group}
             widest = max(abs(size) for by_name in shifts.values() for size in by_name.values())
-            names = frozenset(name for by_name in shifts.values() for name in by_name)
             move = partial(_measured_otherwise, results, shifts)
-            yield Alternative(what, exp(sign * widest), move, "", names, frozenset(shifts))
+            yield Alternative(what, exp(sign * widest), move, "", frozenset(shifts))
 
 
 def _span(metric: Metric, sign: int) -> float:
@@ -260,9 +301,9 @@ def _measured_otherwise(results: Results, shifts: Shifts, share: float) -> Resul
     def moved(point: PointResult) -> PointResult:
         factors = {name: exp(share * shift) for name, shift in shifts[point.key].items()}
         values = {name: (point.metrics[name].value or 0.0) * factor for name, factor in factors.items()}
-        return _with(
-            point, metrics={**point.metrics, **{n: replace(point.metrics[n], value=v) for n, v in values.items()}}
+        return with_fields(
+            point, metrics={**point.metrics, **{n: with_fields(point.metrics[n], value=v) for n, v in values.items()}}
         )
 
     points = (moved(point) if point.key in shifts else point for point in results.points)
-    return Results(tuple(points), results.fidelity, results.scale)
+    return results.with_points(points)

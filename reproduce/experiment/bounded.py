@@ -245,10 +245,11 @@ class Bounded:
 
     def _partners(self, results: Results, point: PointResult, asked: Mapping[str, Any]) -> list[PointResult]:
         """The points that a point is held against: one, or as many as a list asks for. Raises `MissingResultError`."""
-        same = getattr(point, self.match)
-        others = [other for other in results.points if getattr(other, self.match) == same and is_one(other, asked)]
+        alike = results.of(point.series) if self.match == "series" else results.labelled(point.label)
+        others = [other for other in alike if is_one(other, asked)]
         one = not any(isinstance(value, list) for value in asked.values())
         if not others or (one and len(others) != 1):
+            same = getattr(point, self.match)
             raise MissingResultError(f"{len(others)} points are {_said(asked)} at {same}")
         return others
 

@@ -1,8 +1,8 @@
 """Judging the paper's claims on a run's results, and how far the run is from the paper's numbers."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import fsum, log
+from math import ceil, fsum, log
 
 from reproduce.experiment import fidelity
 from reproduce.experiment.alternatives import readings, spread
@@ -128,14 +128,8 @@ def _by_what(claim: Claim, results: Results, read: Read) -> str:
 def _alternatives(claim: Claim, results: Results, by: str, read: Read) -> list[Alternative]:
     """What else may be in place of what the claim is judged by, and has read."""
     if by == "paper":
-        ways: Iterable[Alternative] = readings(results) if getattr(claim.judge, "of_paper", False) else ()
-    else:
-        ways = spread(results) if by == "measured" else results.alternatives
-    return [
-        way
-        for way in ways
-        if (not way.metrics or way.metrics & read.metrics) and (not way.keys or way.keys & read.points)
-    ]
+        return list(readings(results, read)) if getattr(claim.judge, "of_paper", False) else []
+    return list(spread(results, read) if by == "measured" else results.moved(results, read))
 
 
 def _nearest_other_verdict(
@@ -151,8 +145,9 @@ def _nearest_other_verdict(
         other = _judged(claim, way.moved_by(share))
         return other is not None and (judged.missing or not other.missing) and other.verdict != verdict
 
-    def nearest(ways: Sequence[Alternative], steps: int) -> tuple[Alternative, float] | None:
-        for step in range(1, steps + 1):
+    def nearest(ways: Sequence[Alternative], steps: int, most: float = 1.0) -> tuple[Alternative, float] | None:
+        """The nearest of these, if it is no farther than `most` of the way."""
+        for step in range(1, ceil(most * steps) + 1):
             if flips := [way for way in ways if is_other(way, step / steps)]:
                 break
         else:
@@ -166,9 +161,10 @@ def _nearest_other_verdict(
 
     steps = STEPS_WHERE_IT_HOLDS if verdict == "holds" else STEPS
     single = [way for way in ways if len(way.keys) == 1]
-    many = [way for way in ways if len(way.keys) != 1]
-    found = (nearest(many, steps), nearest(single, max(1, min(steps, MOST_LOOKS // max(1, len(single))))))
-    return min(filter(None, found), key=lambda way: way[1], default=None)
+    found = nearest([way for way in ways if len(way.keys) != 1], steps)
+    steps = max(1, min(steps, MOST_LOOKS // max(1, len(single))))
+    alone = nearest(single, steps, found[1] if found else 1.0)
+    return min(filter(None, (found, alone)), key=lambda way: way[1], default=None)
 
 
 def _each_by_itself(

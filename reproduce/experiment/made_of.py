@@ -5,6 +5,7 @@ a ratio. What was never published on its own (bubbles, phases, communication) ha
 cluster's own numbers give it (`RANGED`). What is counted from the configuration is exact.
 """
 
+from functools import cache
 from typing import NamedTuple
 
 from reproduce.experiment.metrics import METRICS
@@ -61,12 +62,14 @@ OTHERS: dict[str, Made] = {
 }
 
 
+@cache
 def made_of(name: str) -> Made | None:
     """What a number's margin is made of; None for one that nobody has said it of."""
     metric = METRICS.get(name)
     return Made(metric.margin, metric.sign) if metric and metric.margin else OTHERS.get(name)
 
 
-def names_of(*kinds: str) -> set[str]:
+@cache
+def names_of(*kinds: str) -> frozenset[str]:
     """The numbers whose margins are of these kinds."""
-    return {name for name in {*METRICS, *OTHERS} if (made := made_of(name)) and made.kind in kinds}
+    return frozenset(name for name in {*METRICS, *OTHERS} if (made := made_of(name)) and made.kind in kinds)

@@ -13,9 +13,11 @@ from reproduce.experiment import published
 from reproduce.experiment.metrics import METRICS
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.sweep import PAPER
-from results.records import Metric, Number, PointResult, Record
+from results.records import Metric, Number, PaperValue, PointResult, Record
 
 X = TypeVar("X")
+R = TypeVar("R", PointResult, Metric, PaperValue)
+_PAPERS = Metric(None, "1", "paper")
 OF_MEMORY = {metric.name for metric in METRICS.values() if metric.margin == "memory"}  # known of what does not fit, too
 
 
@@ -27,15 +29,15 @@ class MissingResultError(LookupError):
 class Results:
     """The evaluated points of one run, as claims read them. Metrics are named by name or by quantity, in base units.
 
-    `moved` gives the `alternatives` of such results: what else they may be, inside the simulator's margins. Where the
-    numbers are exact there is none. `unknown` are the metrics whose errors nobody knows; `set_with` the numbers of the
-    cluster that were set with what the paper publishes of these points.
+    `moved` gives the alternatives of such results: what else may be in place of what was read of them, inside the
+    simulator's margins. Where the numbers are exact there is none. `unknown` are the metrics whose errors nobody knows;
+    `set_with` the numbers of the cluster that were set with what the paper publishes of these points.
     """
 
     points: tuple[PointResult, ...]
     fidelity: str
     scale: str = PAPER
-    moved: "Callable[[Results], Iterable[Alternative]]" = field(default=lambda results: (), compare=False)
+    moved: "Callable[[Results, Read], Iterable[Alternative]]" = field(default=lambda results, read: (), compare=False)
     unknown: frozenset[str] = frozenset()
     set_with: tuple[str, ...] = ()
 
@@ -44,24 +46,38 @@ class Results:
         """The points of a record, without margins."""
         return cls(record.points, record.fidelity, record.scale)
 
-    @cached_property
-    def alternatives(self) -> "tuple[Alternative, ...]":
-        """What else these results may be."""
-        return tuple(self.moved(self))
-
     def point(self, key: str) -> PointResult:
         """The point of that key. Raises `MissingResultError`."""
-        if key not in self._by_key:
+        place = self.places["key"].get(key)
+        if place is None:
             raise MissingResultError(f"point {key!r} was not evaluated")
-        return self._by_key[key]
-
-    @cached_property
-    def _by_key(self) -> dict[str, PointResult]:
-        return {point.key: point for point in reversed(self.points)}
+        return self.points[place]
 
     def of(self, series: str) -> list[PointResult]:
         """The points of a series."""
-        return [point for point in self.points if point.series == series]
+        return [self.points[place] for place in self.places["series"].get(series, ())]
+
+    def labelled(self, label: str) -> list[PointResult]:
+        """The points of a label."""
+        return [self.points[place] for place in self.places["label"].get(label, ())]
+
+    @cached_property
+    def places(self) -> dict[str, dict[str, Any]]:
+        """Where the point of a key is, and where those of a series and of a label are."""
+        key: dict[str, int] = {}
+        series: dict[str, list[int]] = {}
+        label: dict[str, list[int]] = {}
+        for place, point in enumerate(self.points):
+            key.setdefault(point.key, place)
+            series.setdefault(point.series, []).append(place)
+            label.setdefault(point.label, []).append(place)
+        return {"key": key, "series": series, "label": label}
+
+    def with_points(self, points: Iterable[PointResult]) -> "Results":
+        """The same points in their order with other numbers, which have no margins."""
+        other = Results(tuple(points), self.fidelity, self.scale)
+        other.__dict__["places"] = self.places
+        return other
 
     @property
     def series_names(self) -> list[str]:
@@ -109,11 +125,11 @@ class Results:
     def papers(self) -> "Results":
         """The paper's values in place of ours, at the points where it has any. Raises `MissingResultError` for none."""
         points = tuple(
-            replace(
+            with_fields(
                 point,
                 status="ok",
                 reason=None,
-                metrics={name: Metric(value.value, value.unit, "paper") for name, value in point.paper.items()},
+                metrics={n: with_fields(_PAPERS, value=v.value, unit=v.unit) for n, v in point.paper.items()},
             )
             for point in self.points
             if point.paper
@@ -184,15 +200,13 @@ class _Watched(dict[str, Any]):
 class Alternative:
     """Results moved to an end of what is known of them; `what` is moved there by the factor `factor`, `suffix` how.
 
-    `moved_by(share)` are the results moved by that share of the way, in logarithms. `metrics` are those that it moves,
-    of the points `keys`; both are empty where it may change what fits, too.
+    `moved_by(share)` are the results moved by that share of the way, in logarithms; `keys` are the points moved.
     """
 
     what: str
     factor: float
     moved_by: Callable[[float], Results]
     suffix: str = ""
-    metrics: frozenset[str] = frozenset()
     keys: frozenset[str] = frozenset()
 
     def described(self, share: float = 1.0) -> str:
@@ -205,6 +219,13 @@ class Alternative:
     def sure_to(self) -> str:
         """To what it is known: '7.1%'."""
         return f"{abs(self.factor - 1):.1%}"
+
+
+def with_fields(record: R, **fields: Any) -> R:
+    """A copy with other fields, unchecked: the checks would take most of the time of judging."""
+    changed: R = object.__new__(type(record))
+    changed.__dict__.update(record.__dict__, **fields)
+    return changed
 
 
 def _name(metric: str | Quantity) -> str:

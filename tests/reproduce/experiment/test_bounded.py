@@ -139,7 +139,7 @@ def test_what_a_paper_prints_contradicts_it_beyond_the_digits_printed_alone(ours
 def within(share):
     """What moves each point alone by this share."""
 
-    def moved(results):
+    def moved(results, read):
         for point in results.points:
             for factor in (1 + share, 1 / (1 + share)):
                 yield Alternative(point.label, factor, partial(one_moved, results, point, factor))

@@ -13,7 +13,7 @@ from reproduce.experiment.bounded import PUBLISHED, Bounded
 from reproduce.experiment.claims import Claim, holds_if
 from reproduce.experiment.judging import judge
 from reproduce.experiment.margins import Margin, Margins
-from reproduce.experiment.results import Results
+from reproduce.experiment.results import Read, Results
 from results.records import Interval, Metric, PaperValue, PointResult
 
 MARGINS = Margins(
@@ -75,7 +75,7 @@ def widest():
 def test_claims_move_a_point_by_its_own_cluster_s_margin_or_else_by_the_widest(cluster, factor):
     here, there = point("a", 1, 100.0), point("b", 1, 100.0, cluster=cluster)
     results = with_margins(Results((here, there), "simulated"), MARGINS, lambda point: GPU)
-    faster = next(iter(results.alternatives)).moved_by(1.0)
+    faster = next(results.moved(results, Read({"throughput_per_gpu"}, set(), {"a_1"}))).moved_by(1.0)
     assert speed(faster, "a_1") == pytest.approx(100 * MARGINS.throughput.factor)
     assert speed(faster, "b_1") == pytest.approx(100 * factor)
 
@@ -269,6 +269,23 @@ def test_whether_a_point_fits_is_as_sure_as_its_memory(memory, status, expected,
     judged = verdict(lambda r: r.point("a_1").status == "oom", point("a", 1, 10.0, memory, status))
     assert judged.verdict == expected
     assert ("memory is 1.2% lower" in judged.explanation) == (memory == 81.0)
+
+
+@pytest.mark.parametrize(
+    ("b", "expected"), [(45.0, "inconclusive"), (49.0, "holds"), (34.0, "inconclusive"), (33.0, "contradicted")]
+)
+def test_a_ratio_of_two_memories_is_as_sure_as_a_memory(b, expected):
+    """Of series, and of two points of one: 40 against b, with a margin of 20%."""
+
+    def less(one, other):
+        return lambda r: r.value(one, "peak_memory") < r.value(other, "peak_memory")
+
+    series = verdict(less("a_1", "b_1"), point("a", 1, 10.0, 40.0), point("b", 1, 10.0, b))
+    assert series.verdict == expected
+    assert verdict(less("a_1", "a_2"), point("a", 1, 10.0, 40.0), point("a", 2, 10.0, b)).verdict == expected
+    if expected == "inconclusive":
+        assert "another if the memory of a is" in series.explanation
+        assert "against the rest, and the simulator may be off by" in series.explanation
 
 
 def test_what_fits_inside_the_memory_s_margin_is_simulated():
