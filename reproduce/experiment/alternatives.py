@@ -38,9 +38,17 @@ def with_margins(
 
     `set_with` are the numbers of the cluster that were set with what the paper publishes of these points.
     """
-    names = {name for point in results.points for name, metric in point.metrics.items() if metric.origin == "simulated"}
-    unknown = frozenset(name for name in names if not _has_margin(name, margins))
+    unknown = frozenset(name for name in _simulated_names(results) if not _has_margin(name, margins))
     return replace(results, moved=partial(_simulated, margins, cluster_of), unknown=unknown, set_with=tuple(set_with))
+
+
+def without_margins(results: Results) -> Results:
+    """Simulated results of which nobody knows how far off they may be: all but what is counted."""
+    return replace(results, unknown=frozenset(_simulated_names(results) - names_of(COUNTED)))
+
+
+def _simulated_names(results: Results) -> set[str]:
+    return {name for point in results.points for name, metric in point.metrics.items() if metric.origin == "simulated"}
 
 
 def _has_margin(name: str, margins: Margins) -> bool:

@@ -36,7 +36,7 @@ Judge = Callable[[Results], Judgement]
 TESTED_BY = {
     "derived": "by what is derived from formulas and from schedules executed exactly; nothing is simulated",
     "simulated": "by simulation: the verdict must be the same for {margins}, else it is too near to call",
-    "emulated": "by emulation, in real time",
+    "emulated": "by emulation, in real time: the verdict has to be the same for the middle 80% of the samples",
     "measured": "by measurement: the verdict has to be the same for the middle 80% of the samples",
     "counted": "by counting what the configurations need or send; nothing is timed",
     "paper": "by the paper's own numbers alone: a plotted one may be off by half the step that it was read to, a "

@@ -15,6 +15,7 @@ from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Alternative, MissingResultError, Read, Results
 from results.records import ClaimResult, PointResult
 
+CLOCKED = ("emulated", "measured")  # what has samples
 EQUAL = ("equal", "equal as rounded")
 VERDICTS = ("holds", "contradicted", "paper inconsistent")  # the verdicts that another one inside a margin takes back
 # A margin is looked at in so many steps where the sentence does not hold as simulated, since it may hold in between; in
@@ -86,8 +87,9 @@ def within_margins(claim: Claim, results: Results) -> Judgement:
     judged = replace(judged, by=judged.by or by, set_with=judged.set_with or tuple(dict.fromkeys(given)))
     if judged.within_margins or judged.verdict not in VERDICTS or by in ("derived", "counted"):
         return judged
-    if unknown := sorted(read.metrics & results.unknown):
-        text = f"{judged.verdict} as simulated, but nobody knows the simulator's errors on {', '.join(unknown)}"
+    if unknown := sorted(read.metrics & (_clocked_once(results) if by in CLOCKED else results.unknown)):
+        why = "without samples nobody knows the spread of" if by in CLOCKED else "nobody knows the simulator's errors on"
+        text = f"{judged.verdict} as {by}, but {why} {', '.join(unknown)}"
         return replace(judged, verdict="inconclusive", explanation=f"{text}; {judged.explanation}")
     ways = _alternatives(claim, results, by, read)
     nearest, what = _nearest_other_verdict(claim, results, judged, ways), "the verdict would be another"
@@ -96,8 +98,8 @@ def within_margins(claim: Claim, results: Results) -> Judgement:
         what = "each that misses would hold by itself, the last"
     if nearest:
         other, share = nearest
-        origin = {"simulated": "as simulated", "measured": "as measured", "paper": "by the values as printed"}[by]
-        whose = {"simulated": "the simulator", "measured": "the samples", "paper": "the values"}[by]
+        origin = "by the values as printed" if by == "paper" else f"as {by}"
+        whose = {"simulated": "the simulator", "paper": "the values"}.get(by, "the samples")
         text = f"{judged.verdict} {origin}; {what} if {other.described(share)}, and {whose} may be off by"
         return replace(judged, verdict="inconclusive", explanation=f"{text} {other.sure_to}; {judged.explanation}")
     if judged.set_with:
@@ -107,6 +109,12 @@ def within_margins(claim: Claim, results: Results) -> Judgement:
             return replace(judged, verdict="inconclusive", explanation=f"{text}; {judged.explanation}")
         return replace(judged, explanation=f"{judged.explanation}; {were}, so that this is no independent evidence")
     return judged
+
+
+def _clocked_once(results: Results) -> set[str]:
+    """The metrics that some point has without samples, and that are not counted."""
+    once = {name for point in results.points for name, metric in point.metrics.items() if not metric.samples}
+    return once - names_of(COUNTED)
 
 
 def _published(results: Results) -> set[str]:
@@ -120,7 +128,7 @@ def _by_what(claim: Claim, results: Results, read: Read) -> str:
         return "paper"
     if claim.fidelity == "derived" or results.fidelity == "derived":
         return "paper" if read.paper and not read.metrics else "derived"
-    if results.fidelity == "simulated" and read.metrics and read.metrics <= names_of(COUNTED):
+    if read.metrics and read.metrics <= names_of(COUNTED):
         return "counted"
     return results.fidelity
 
@@ -129,7 +137,7 @@ def _alternatives(claim: Claim, results: Results, by: str, read: Read) -> list[A
     """What else may be in place of what the claim is judged by, and has read."""
     if by == "paper":
         return list(readings(results, read)) if getattr(claim.judge, "of_paper", False) else []
-    return list(spread(results, read) if by == "measured" else results.moved(results, read))
+    return list(spread(results, read) if by in CLOCKED else results.moved(results, read))
 
 
 def _nearest_other_verdict(

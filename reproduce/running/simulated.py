@@ -11,7 +11,7 @@ from ptdp_core.errors import ConfigurationError
 from ptdp_core.simulator import Cluster, Estimate, load_cluster, simulate
 from ptdp_core.simulator.cluster import cluster_files, cluster_label
 from reproduce.experiment import margins
-from reproduce.experiment.alternatives import with_margins
+from reproduce.experiment.alternatives import with_margins, without_margins
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.metrics import METRICS, MetricDef, of_every_point
 from reproduce.experiment.results import Results
@@ -75,7 +75,9 @@ class Simulated(PointEvaluator):
         """The points with intervals, and what else they may be inside these."""
         known, cluster = self.cluster_margins, self.cluster
         results = super().results(points if known is None else tuple(map(known.applied, points)))
-        if self.plan.scale == LAPTOP or cluster is None or self.cluster_ref is None:
+        if self.plan.scale == LAPTOP:
+            return without_margins(results)
+        if cluster is None or self.cluster_ref is None:
             return results
         set_with = numbers_set_with(self.plan.cluster, self.plan.artifact.id)
         for_claims = margins.for_judging(self.plan.cluster)

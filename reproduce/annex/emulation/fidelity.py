@@ -102,9 +102,11 @@ def emulated_metrics(
             for rate, amount in per_gpu.items()
             if rate in kept
         },
-        "sequences_per_s": Metric(parallel.B / seconds, "sequences/s", "emulated"),
+        "sequences_per_s": Metric(
+            parallel.B / seconds, "sequences/s", "emulated", tuple(parallel.B / time for time in times)
+        ),
         "iteration_time": Metric(seconds, "s", "emulated", times),
-        "bubble_fraction": Metric(emulation.bubble_fraction, "1", "emulated"),
+        "bubble_fraction": Metric(emulation.bubble_fraction, "1", "emulated", emulation.bubbles),
         "peak_stash": Metric(emulation.peak_stash, "count", "emulated"),
         "order_as_scheduled": Metric(int(emulation.order_ok), "1", "emulated"),
         **{f"{use}_traffic": Metric(sent, "B", "emulated") for use, sent in emulation.traffic.items()},

@@ -19,7 +19,8 @@ class Emulation:
     """One emulated configuration, in seconds of this machine's clock and bytes of the cluster.
 
     - `samples_s`: iteration times, each from the common start to the last rank's end; `iteration_time` their median
-    - `bubble_fraction`: as `Estimate.bubble_fraction`, from the executed timelines
+    - `bubbles`: of each iteration what `Estimate.bubble_fraction` is, from the executed timelines; `bubble_fraction`
+      their median
     - `timeline`: per pipeline rank the events of the median iteration, of its first data and tensor rank
     - `order_ok`: every rank executed its passes in the schedule's order; `peak_stash`: see `simulator.memory`
     - `traffic`: bytes a GPU sends per iteration by use, the largest over pipeline ranks, times the shrink factor
@@ -30,7 +31,7 @@ class Emulation:
     config: TrainingConfig
     samples_s: tuple[float, ...]
     iteration_time: float
-    bubble_fraction: float
+    bubbles: tuple[float, ...]
     timeline: tuple[tuple[TimelineEvent[float], ...], ...] = field(repr=False)
     order_ok: bool
     peak_stash: int
@@ -39,6 +40,11 @@ class Emulation:
     exchange_latency: float | None
     shrink: float
     prediction: Estimate = field(repr=False)
+
+    @property
+    def bubble_fraction(self) -> float:
+        """The median iteration's."""
+        return statistics.median(self.bubbles)
 
 
 def assemble(
@@ -53,15 +59,15 @@ def assemble(
     tied_ranks = config.tied_ranks or ()
     rows = timelines(grid, tied_ranks, shown)
     fetch = links.cluster.microbatch_host_time
-    bubbles = [
+    bubbles = tuple(
         bubble_fraction(grid, tied_ranks, ranks, seconds, fetch)
         for ranks, seconds in zip(iterations, samples, strict=True)
-    ]
+    )
     return Emulation(
         config=config,
         samples_s=samples,
         iteration_time=statistics.median(samples),
-        bubble_fraction=statistics.median(bubbles),
+        bubbles=bubbles,
         timeline=tuple(rows[grid.rank(pp=pp)] for pp in range(grid.size("pp"))),
         order_ok=all(in_order(grid, schedule, ranks) for ranks in iterations),
         peak_stash=max(iteration.peak_stash for ranks in iterations for iteration in ranks),
