@@ -18,7 +18,7 @@ class BoundRule:
 
     - `words`: which words of a sentence it is for; `meaning`: what it asks for, in one plain sentence
     - `interval`: the least and the most that are allowed, ends included, for a printed number and the unit of its last
-      digit; None where no printed number decides
+      digit, or the tolerance of its table; None where no printed number decides
     - `open`: the ends themselves are not allowed
     """
 
@@ -31,6 +31,10 @@ class BoundRule:
 def _within(share: float) -> Callable[[float, float], Allowed]:
     """The interval of a relative tolerance, of numbers of either sign."""
     return lambda printed, step: (printed - share * abs(printed), printed + share * abs(printed))
+
+
+def _reproduced(printed: float, tolerance: float) -> Allowed:
+    return _within(tolerance or 0.10)(printed, 0.0)
 
 
 def _rounded(printed: float, step: float) -> Allowed:
@@ -64,7 +68,8 @@ RULES = {
     "most": BoundRule("most, majority, dominates", "More than half.", lambda printed, step: (0.5, inf), open=True),
     "nearly": BoundRule(
         "nearly, almost, close to",
-        "At most 10% below the number, and not above it.",
+        "At most 10% short of the number, and not beyond it; nearly half is 45 to 50%, and what is cut nearly in half "
+        "leaves 50 to 55%.",
         lambda printed, step: (0.9 * printed, printed),
     ),
     "comparable": BoundRule("comparable, similar", "Within 5% of what it is compared with.", _within(0.05)),
@@ -94,16 +99,14 @@ RULES = {
     ),
     "reproduced": BoundRule(
         "the values of a table, predicted",
-        "Each value within 10% of the one printed. Where an artifact calls a point reproduced by another "
-        "tolerance, that "
-        "tolerance decides about the point in its table, and this one about the claim.",
-        _within(0.10),
+        "Each value within the tolerance by which its table calls a point reproduced: 10% of the one printed, or what "
+        "`reproduce describe` says of that table.",
+        _reproduced,
     ),
     "preset width": BoundRule(
         "a number or a word of the first paper that no rule above fits",
-        "A width of our own, for the reason that the line gives; chosen before there was a result, and only "
-        "made stricter "
-        "since.",
+        "A width of our own, for the reason that the line gives; chosen before there was a result, and only made "
+        "stricter since.",
     ),
     "ours": BoundRule(
         "no sentence of the paper",
@@ -116,7 +119,7 @@ RULES = {
 def allowed(rule: str, printed: float = 1.0, step: float = 0.0) -> Allowed:
     """The least and the most that a rule allows for a printed number whose last digit counts `step`.
 
-    `printed` is 1 for a ratio to what something is compared with. Raises KeyError for an unknown rule, ValueError for
+    Of 'reproduced' `step` is the tolerance of the number's table. `printed` is 1 for a ratio to what something is compared with. Raises KeyError for an unknown rule, ValueError for
     one that gives no interval.
     """
     interval = RULES[rule].interval

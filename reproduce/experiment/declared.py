@@ -70,11 +70,12 @@ def _check_claim(path: Path, line: int, entry: Mapping[str, Any]) -> None:
             raise PaperError(path, line, str(error)) from None
 
 
-def bounds_of(entry: Mapping[str, Any]) -> dict[str, float]:
+def bounds_of(entry: Mapping[str, Any], tolerance: float = 0.10) -> dict[str, float]:
     """The bounds of a claim: those that its rule gives for the number `printed`, or those that stand there.
 
     `printed` is one number, or the two of a range; `step` is what their last digit counts. A value over the paper's own
-    is held against the number 1, one with `digits` against what is printed of it. Raises ValueError for a rule that is
+    is held against the number 1, one with `digits` against what is printed of it, one that is 'reproduced' against the
+    `tolerance` of its table. Raises ValueError for a rule that is
     unknown, or bounds that do not follow from it.
     """
     rule, given = entry.get("rule", ""), {name: entry[name] for name in BOUNDS if name in entry}
@@ -91,7 +92,8 @@ def bounds_of(entry: Mapping[str, Any]) -> dict[str, float]:
         return {"at_least": least[0], "at_most": most[1]}
     if not given and printed is not None and rule and RULES[rule].interval is not None:
         names = ("above", "below") if RULES[rule].open else ("at_least", "at_most")
-        ends = zip(names, allowed(rule, printed, entry.get("step", 0.0)), strict=True)
+        step = tolerance if rule == "reproduced" else entry.get("step", 0.0)
+        ends = zip(names, allowed(rule, printed, step), strict=True)
         return {name: end for name, end in ends if abs(end) != inf}
     if "printed" in entry:
         raise ValueError(f"printed = {printed!r} with rule = {rule!r}; needs a rule that gives bounds, and no others")
@@ -111,7 +113,7 @@ def claims_of(paper: Paper, name: str, artifact: Artifact) -> list[Claim]:
         said: dict[str, Any] = {name: " ".join(entry[name].split()) for name in TOLD if name in entry}
         judge = Bounded(
             metrics=(metric,) if isinstance(metric, str) else tuple(metric),
-            bounds=bounds_of(entry),
+            bounds=bounds_of(entry, artifact.tolerance),
             of_paper=of_paper,
             inputs=tuple(entry.get("inputs", ())),
             shown=METRICS | {quantity.name: quantity for quantity in artifact.quantities},

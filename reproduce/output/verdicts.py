@@ -42,8 +42,8 @@ VERDICT_LOOKS = {
         *("magenta", "odd"),
     ),
     "not testable here": VerdictLook(
-        *("not testable here", "it needs a better fidelity, or hardware that was not there"),
-        *("{n} needs its hardware", "{n} need its hardware", "dim", ""),
+        *("not testable here", "what would test it is not here: a better fidelity, another scale, its hardware, a number that is not printed"),
+        *("{n} cannot be tested here", "{n} cannot be tested here", "dim", ""),
     ),
 }
 SHOWN = {verdict: look.shown for verdict, look in VERDICT_LOOKS.items()}

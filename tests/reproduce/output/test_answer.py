@@ -64,7 +64,7 @@ def test_the_answer_in_words() -> None:
     counted = answer({"fig_interleaved": claims}, ["fig_interleaved"])
     assert counted.headline == (
         f"1 of {ALL_12} sentences holds; 1 does not; for 1 the simulator is not sure enough; "
-        f"1 the paper's own numbers disagree with; 1 needs its hardware; {ALL_12 - 5} not judged yet."
+        f"1 the paper's own numbers disagree with; 1 cannot be tested here; {ALL_12 - 5} not judged yet."
     )
 
 
