@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from math import fsum
 from typing import Any
 
-from reproduce.experiment.claims import Judgement, consistent_if, holds_if
+from reproduce.experiment.claims import NARROW, Judgement, consistent_if, holds_if
 from reproduce.experiment.predictions import counted
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import MissingResultError, Results
@@ -138,9 +138,8 @@ class Bounded:
     def tolerance(self) -> str:
         """What it allows, in words."""
         allowed = f"{self.words}: {', '.join(dict.fromkeys(map(self.said, self.bounds)))}"
-        wider = "the simulator's margin is wider than this, so that it can contradict or stay open, but not confirm"
         missed, untested = f"a miss is inconclusive: {self.miss}", f"not tested: {self.untested}"
-        also = ((self.narrow, wider), (self.miss, missed), (self.untested, untested))
+        also = ((self.narrow, NARROW), (self.miss, missed), (self.untested, untested))
         return "; ".join([allowed, *(text for asked, text in also if asked)])
 
     def said(self, name: str) -> str:

@@ -51,7 +51,7 @@ RULES = {
     "up to": BoundRule(
         "up to, as much as, at most",
         "The largest value over the configurations that the sentence names is the number printed, to its digits: half "
-        "a unit of the last digit either way.",
+        "a unit of the last digit either way; a factor of one digit counts as printed to a tenth (2x: 1.95 to 2.05).",
         _rounded,
     ),
     "range": BoundRule(
@@ -103,11 +103,6 @@ RULES = {
         "`reproduce describe` says of that table.",
         _reproduced,
     ),
-    "preset width": BoundRule(
-        "a number or a word of the first paper that no rule above fits",
-        "A width of our own, for the reason that the line gives; chosen before there was a result, and only made "
-        "stricter since.",
-    ),
     "ours": BoundRule(
         "no sentence of the paper",
         "A sentence of our own, or a reading that the paper's words do not force: the bound is ours, and no verdict on "
@@ -119,8 +114,8 @@ RULES = {
 def allowed(rule: str, printed: float = 1.0, step: float = 0.0) -> Allowed:
     """The least and the most that a rule allows for a printed number whose last digit counts `step`.
 
-    Of 'reproduced' `step` is the tolerance of the number's table. `printed` is 1 for a ratio to what something is compared with. Raises KeyError for an unknown rule, ValueError for
-    one that gives no interval.
+    Of 'reproduced' `step` is the tolerance of the number's table. `printed` is 1 for a ratio to what something is
+    compared with. Raises KeyError for an unknown rule, ValueError for one that gives no interval.
     """
     interval = RULES[rule].interval
     if interval is None:

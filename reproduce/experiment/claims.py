@@ -11,6 +11,8 @@ from reproduce.experiment.sweep import PAPER
 from results.records import Number
 
 OURS = "not in the paper"  # the place of a claim that is ours
+NOTHING = "nothing: "  # begins the tolerance of a claim that nothing here can test, with the reason
+NARROW = "the simulator's margin is wider than this, so that it can contradict or stay open, but not confirm"
 IN_OUR_WORDS = "In our words: "  # begins a sentence of the paper that is no quotation
 
 
@@ -38,7 +40,7 @@ TESTED_BY = {
     "simulated": "by simulation: the verdict must be the same for {margins}, else it is too near to call",
     "emulated": "by emulation, in real time: the verdict has to be the same for the middle 80% of the samples",
     "measured": "by measurement: the verdict has to be the same for the middle 80% of the samples",
-    "counted": "by counting what the configurations need or send; nothing is timed",
+    "counted": "by counting, in the configurations, their schedules or the paper; nothing is timed",
     "paper": "by the paper's own numbers alone: a plotted one may be off by half the step that it was read to, a "
     "printed one by its rounding, and the verdict must be the same for either",
 }
@@ -74,8 +76,8 @@ class Claim:
     @property
     def tested_as(self) -> str:
         """What is tested, for who sees only the sentence and this: the clause, where its bound comes from, by what."""
-        if not self.tolerance:
-            return "nothing: no result of any fidelity here can tell."
+        if not self.tolerance or self.tolerance.startswith(NOTHING):
+            return f"{self.tolerance or 'nothing: no result of any fidelity here can tell'}."
         by = "paper" if getattr(self.judge, "of_paper", False) else self.tested_by
         by = by or ("counted" if self.rule == "counted" else self.fidelity)
         parts = [self.tolerance.rstrip(".")]
@@ -83,8 +85,8 @@ class Claim:
             parts.append(f"the bound is {self.rule!r}: {RULES[self.rule].meaning.rstrip('.')}")
         parts.append(f"judged {TESTED_BY[by]}".format(margins=_margins()))
         if self.set_with:
-            names = ", ".join(self.set_with)
-            parts.append(f"the simulator's {names} was set with this very number: no evidence, and no contradiction")
+            names, were = ", ".join(self.set_with), "were" if len(self.set_with) > 1 else "was"
+            parts.append(f"the simulator's {names} {were} set with this very number: no evidence, and no contradiction")
         return ". ".join(part[0].upper() + part[1:] if i else part for i, part in enumerate(parts)) + "."
 
     def __post_init__(self) -> None:

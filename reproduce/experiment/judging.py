@@ -88,7 +88,9 @@ def within_margins(claim: Claim, results: Results) -> Judgement:
     if judged.within_margins or judged.verdict not in VERDICTS or by in ("derived", "counted"):
         return judged
     if unknown := sorted(read.metrics & (_clocked_once(results) if by in CLOCKED else results.unknown)):
-        why = "without samples nobody knows the spread of" if by in CLOCKED else "nobody knows the simulator's errors on"
+        why = (
+            "without samples nobody knows the spread of" if by in CLOCKED else "nobody knows the simulator's errors on"
+        )
         text = f"{judged.verdict} as {by}, but {why} {', '.join(unknown)}"
         return replace(judged, verdict="inconclusive", explanation=f"{text}; {judged.explanation}")
     ways = _alternatives(claim, results, by, read)

@@ -58,7 +58,7 @@ OTHERS: dict[str, Made] = {
         "activations_without_recomputation",
         "usable_memory",
     ),
-    **_all(COUNTED, "optimal_checkpoints", "optimal_layers_per_checkpoint", "best_layers_per_checkpoint"),
+    **_all(COUNTED, "optimal_checkpoints", "optimal_layers_per_checkpoint"),
 }
 
 

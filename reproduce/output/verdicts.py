@@ -42,7 +42,11 @@ VERDICT_LOOKS = {
         *("magenta", "odd"),
     ),
     "not testable here": VerdictLook(
-        *("not testable here", "what would test it is not here: a better fidelity, another scale, its hardware, a number that is not printed"),
+        *(
+            "not testable here",
+            "what would test it is not here: a better fidelity, another scale, its hardware, a number that is not "
+            "printed",
+        ),
         *("{n} cannot be tested here", "{n} cannot be tested here", "dim", ""),
     ),
 }

@@ -81,12 +81,12 @@ def comparable_memory(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "judged on the paper's own points of Figure 12: a largest gain above 10%, or below 9.5%, by more than"
-    " their rounding contradicts it. 'As much as' would allow up to 10.5% (rule 'up to'); this was chosen"
-    " before any result, since the words bound the gain by 10%. 'Comparable memory' is not tested here",
+    "as plotted in Figure 12, of the interleaved schedule over the default one: the largest gain over the batch sizes "
+    "is 9.5 to 10.5%; more, or less, by more than the rounding of both values contradicts it. 'Comparable memory' is "
+    "comparable_memory",
     "Section 1 (the throughput)",
     fidelity="derived",
-    rule="preset width",
+    rule="up to",
     by="paper",
 )
 def as_much_as_10_percent(results: Results) -> Judgement:
@@ -102,7 +102,7 @@ def as_much_as_10_percent(results: Results) -> Judgement:
     least, most = (
         (interleaved[best_batch] + sign * half) / (default[best_batch] - sign * half) - 1 for sign in (-1, 1)
     )
-    if least > GAIN or most < GAIN - 0.005:
+    if least > GAIN + 0.005 or most < GAIN - 0.005:
         text = f"the paper's own Figure 12 shows {'more' if least > GAIN else 'less'} than 10%; gain by batch size: "
         return Judgement("paper inconsistent", f"{text}{listed(gains)}", numbers)
     return Judgement("holds", f"the paper's points, by batch size: {listed(gains)}", numbers)
@@ -169,8 +169,8 @@ def _per_sequence(results: Results, metric: str) -> list[dict[int, float]]:
 
 
 @ARTIFACT.claim(
-    "the default schedule's bubble seconds per sequence fall from each batch size to the next, and in all"
-    " by more than the interleaved schedule's, in Figure 12; that it is why the gap closes is not tested",
+    "the default schedule's bubble seconds per sequence fall from each batch size to the next, and, as the gap needs, "
+    "in all by more than the interleaved schedule's, in Figure 12; that it is why the gap closes is not tested",
     "Section 5.3.2, reason (a)",
     sentence=gap_closes,
     rule="direction",

@@ -149,8 +149,8 @@ def figure_8_is_eq_1_on_figure_7(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "by eq. (1) with our times, the best b is not the same for p = 1, 8, 64, nor for b' = 32 to 2048; "
-    "that it depends on throughput and memory is paper_claims.takeaway_3, or not tested",
+    "by eq. (1) with our times, the best b is not the same for p = 1, 8, 64, at one b' at least, nor for b' = 32 to "
+    "2048, at one p at least; that it depends on the model is paper_claims.takeaway_3",
     "Section 3.4 (p, and d and B through b' = B/d)",
     rule="direction",
 )

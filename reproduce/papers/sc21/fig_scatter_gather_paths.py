@@ -241,8 +241,8 @@ def chunk_one_eighth(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "with scatter/gather a message of the plan has bsh/t elements: exactly, in elements, for every pair "
-    "of GPUs, at t=2 and 8; the total of all pairs is bsh",
+    "our reading of 'stages' as their GPUs: with scatter/gather a message of the plan has bsh/t elements: exactly, in "
+    "elements, for every pair of GPUs, at t=2 and 8; the total of all pairs is bsh",
     "Section 4.1 (read per pair of GPUs, as bsh is in Section 3.2)",
     sentence=fig_scatter_gather.bytes_reduced_by_t,
     rule="exact",

@@ -1,7 +1,6 @@
 """The models of the paper: Table 1's ten with the configuration of their runs, and claims that name a model's size."""
 
 from collections.abc import Mapping, Sequence
-from math import floor
 from typing import Any
 
 from ptdp_core.config import ModelConfig
@@ -13,9 +12,7 @@ from reproduce.experiment.results import Results, numbers_of
 from reproduce.experiment.sweep import Level
 
 SIZES = ("layers", "hidden", "heads", "seq", "vocab")
-TOLERANCE = (
-    "the number of parameters printed is eq. (2), rounded or cut off to the digits printed; cut off is our reading"
-)
+TOLERANCE = "the number of parameters by eq. (2), rounded to the digits printed, is the number printed"
 ABOUT = "eq. (2) is within 10% of each number printed, as '~' says"
 GPT_3 = "fig_interleaved"  # whose entry in `published.json` has the 175-billion model
 
@@ -56,10 +53,10 @@ def model_of(values: Mapping[str, Any]) -> ModelConfig:
     return ModelConfig(**{name: values[name] for name in SIZES})
 
 
-def agrees(printed: str, count: float) -> bool:
-    """Whether `printed`, in billions, is `count` rounded or cut off to as many digits."""
-    digits = len(printed.partition(".")[2])
-    return float(printed) in (round(count / 1e9, digits), floor(count / 1e9 * 10**digits) / 10**digits)
+def rounds_to(printed: str, count: float) -> bool:
+    """Whether `printed`, in billions, is `count` rounded to as many digits."""
+    half = 0.5 * 10.0 ** -len(printed.partition(".")[2])
+    return abs(count / 1e9 - float(printed)) <= half * (1 + 1e-9)
 
 
 def _about(printed: str, count: float) -> bool:
@@ -84,7 +81,7 @@ def size_claim(
     @artifact.claim(words, place, sentence=sentence, fidelity="derived", id=id, rule=rule)
     def judge(results: Results) -> Judgement:
         models = [(said, model_of(results.point(key).parameters)) for said, key in printed]
-        fits = _about if about else agrees
+        fits = _about if about else rounds_to
         wrong = [said for said, model in models if not fits(said, parameters(model))]
         text = "; ".join(
             f"{said} billion printed, eq. (2) gives {parameters(model) / 1e9:.2f} billion for {model.layers} layers, "

@@ -5,22 +5,22 @@ import pytest
 from reproduce.experiment import catalog
 from reproduce.experiment.judging import judge
 from reproduce.experiment.results import Results
-from reproduce.papers.shared.models import agrees, size_claim
+from reproduce.papers.shared.models import rounds_to, size_claim
 
 
 @pytest.mark.parametrize(
     ("printed", "count", "expected"),
     [
         ("5.9", 5.866e9, True),
-        ("145", 145.62e9, True),  # cut off
-        ("146", 145.62e9, True),  # rounded
+        ("145", 145.62e9, False),  # cut off
+        ("146", 145.62e9, True),
         ("162.2", 162.16e9, True),
         ("161", 162.16e9, False),
         ("15", 16.19e9, False),
     ],
 )
-def test_rounded_or_cut_off(printed, count, expected):
-    assert agrees(printed, count) is expected
+def test_a_count_rounds_to_what_is_printed(printed, count, expected):
+    assert rounds_to(printed, count) is expected
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_rounded_or_cut_off(printed, count, expected):
         ("fig_pipeline_vs_data", "model_size", "holds"),
         ("fig_tensor_vs_data", "model_size", "holds"),
         ("fig_microbatch", "model_size", "holds"),
-        ("fig_recomputation", "model_size", "holds"),
+        ("fig_recomputation", "model_size", "paper inconsistent"),
         ("fig_pipeline_vs_data", "three_batch_sizes", "paper inconsistent"),
         ("fig_zero3", "fixed_batch_sizes", "paper inconsistent"),
         ("table_training_time", "about_40_months", "holds"),
@@ -40,7 +40,7 @@ def test_rounded_or_cut_off(printed, count, expected):
         ("table_weak_scaling", "interleaved_everywhere", "contradicted"),
         ("table_weak_scaling", "batch_and_gpus_grow", "paper inconsistent"),
         ("table_weak_scaling", "aggregate_is_the_product", "holds"),
-        ("table_weak_scaling", "one_billion_to_one_trillion", "holds"),
+        ("table_weak_scaling", "one_billion_to_one_trillion", "paper inconsistent"),
         ("table_zero3", "too_large_for_a_server", "holds"),
     ],
 )

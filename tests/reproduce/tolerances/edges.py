@@ -248,7 +248,7 @@ PARAMETERS = "reproduce.papers.shared.models.parameters"  # eq. (2), as claims o
 def printed_sizes(**layers: str) -> list[Edge]:
     """Sizes in billions that the paper prints for models of so many layers: `layers_32="5.9"`.
 
-    The count by eq. (2) may be what is printed rounded or cut off: 5.85 to 6.0 billion for '5.9'.
+    The count by eq. (2) is what is printed, rounded: 5.85 to 5.95 billion for '5.9'.
     """
     printed = {int(name.removeprefix("layers_")): text for name, text in layers.items()}
     edges = []
@@ -258,7 +258,7 @@ def printed_sizes(**layers: str) -> list[Edge]:
         def counts(x: float, judged: int = judged) -> Callable[[Any], float]:
             return lambda model: x if model.layers == judged else float(printed[model.layers]) * 1e9
 
-        low, high = (float(text) - digit / 2) * 1e9, (float(text) + digit) * 1e9
-        words = "rounded or cut off to the digits printed"
+        low, high = (float(text) - digit / 2) * 1e9, (float(text) + digit / 2) * 1e9
+        words = "rounded to the digits printed"
         edges += between(words, low, high, outside=INCONSISTENT, patch={PARAMETERS: counts})
     return edges

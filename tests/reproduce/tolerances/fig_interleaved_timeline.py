@@ -128,9 +128,10 @@ EDGES = {
         neighbour_messages=at(lambda point: point.v, v=4),
     ),
     "interleaved_communication_in_total": within(
-        "within 10% of v times as many as 1F1B",
+        "exactly v times as many as 1F1B's",
         2,
-        0.2,
+        2e-9,
+        step=1e-12,
         messages=lambda point, x: x if (point.p, point.m, point.v) == (4, 8, 2) else point.v,
     ),
     "interleaved_bubble_time": [

@@ -5,7 +5,7 @@ from tests.reproduce.tolerances.edges import above, at, below, between, printed_
 SIZES = (1, 2, 4, 8)
 BATCHES = (128, 512)
 COMPUTE = ("forward_time", "recompute_time", "backward_time", "embedding_and_logits_time")
-WORDS = "gains between 14.5% and 15.5% at one batch size, the better"
+WORDS = "gains between 14.5% and 15.5%"
 ESTIMATES = "reproduce.papers.sc21.fig_microbatch._estimates"
 
 
@@ -43,7 +43,7 @@ EDGES = {
             below(WORDS, 1.155, throughput_per_gpu=at(lambda point: 1.0 if point.b == 1 else 0.9, B=B, b=4)),
             above(WORDS, 1.145, throughput_per_gpu=at(1.0, B=B, b=4)),
             above(
-                "less is too near to call if the best gains 14.5% over another b",
+                "less is left open if the best gains 14.5% over another b",
                 1.145,
                 outside="inconclusive",
                 throughput_per_gpu=at(lambda point: 1.0 if point.b == 1 else 0.9, B=B, b=4),

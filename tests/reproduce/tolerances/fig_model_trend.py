@@ -5,6 +5,8 @@ from tests.reproduce.tolerances.edges import above, below, between, edge, not_te
 MODULE = "reproduce.papers.sc21.fig_model_trend"
 MODELS = 6  # points that are models; the paper's line has fewer
 YEAR = 365.25 * 86400
+S, H, L, A = 2048, 7168, 40, 56
+ACTIVATIONS = (2 * S * H * L + 34 * S * H + 5 * A * S**2) / 1e9
 
 
 def fit_with(slope=1.0, r_squared=1.0):
@@ -24,7 +26,7 @@ EDGES = {
     "exponential_flops": not_testable(),
     "not_on_one_gpu": [
         above(
-            "fp16 weights alone are more than 80 GB",
+            "its fp16 weights alone, 2 bytes a parameter, are more than the 80 GB of one GPU",
             80.0,
             tie=False,
             change=lambda point, x: {"billions": x / 2 if point.key == "gpt_3" else 1},
@@ -32,7 +34,7 @@ EDGES = {
     ],
     "years_on_a_v100": [
         edge(
-            "contradicted if 8TP/X = 288 years needs more than a V100's peak of 125 teraFLOP/s, else left open",
+            "a rate above a V100's peak of 125 teraFLOP/s would contradict it, one below leaves it open",
             125e12 * (1 + sign * 1e-6),
             "nowhere",
             outside=verdict,
@@ -40,9 +42,13 @@ EDGES = {
         )
         for sign, verdict in ((-1, "inconclusive"), (1, "contradicted"))
     ],
-    # x: bytes a parameter, so that 20 and 25 billion parameters take 80 GB on each of 8 GPUs
+    # x: bytes a parameter, so that 20 and 25 billion parameters take 80 GB on each of 8 GPUs, with activations
     "up_to_20_billion_in_a_node": [
-        below("fit 8 x 80 GB", 8 * 80 / 20, tie=True, patch={f"{MODULE}.STATE_BYTES": lambda x: x}),
-        above("just above, a quarter larger, do not", 8 * 80 / 25, patch={f"{MODULE}.STATE_BYTES": lambda x: x}),
+        below("fit 8 x 80 GB", 8 * (80 - ACTIVATIONS) / 20, patch={f"{MODULE}.STATE_BYTES": lambda x: x}),
+        above(
+            "just above, a quarter larger, does not",
+            8 * (80 - ACTIVATIONS) / 25,
+            patch={f"{MODULE}.STATE_BYTES": lambda x: x},
+        ),
     ],
 }

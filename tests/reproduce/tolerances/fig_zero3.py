@@ -11,14 +11,13 @@ USES = ("pipeline_traffic", "data_traffic", "embedding_traffic")
 
 
 def kept(key):
-    """Throughput with the most GPUs: x at one key, else 0.5 for ZeRO-3 and 1 for PTD-P; 1 with the fewest."""
+    """Throughput that halves from step to step with ZeRO-3, and stays with PTD-P but for x at one key."""
 
     def value(point, x):
-        if point.gpus < 700:
-            return 1.0
-        if point.gpus < 1200:
-            return 0.8
-        return x if point.key == key else 0.5 if point.series.startswith("ZeRO") else 1.0
+        step = (point.gpus > 700) + (point.gpus > 1200)
+        if point.series.startswith("ZeRO"):
+            return 0.5**step
+        return x if point.key == key else 1.0
 
     return value
 
@@ -42,7 +41,7 @@ def traffic(judged, use):
 EDGES = {
     "scales_more_gracefully": [
         above("PTD-P keeps a larger share of its throughput", 0.5, tie=False, throughput_per_gpu=kept(key))
-        for key in ("ptd_p_175b_1536", "ptd_p_530b_2240")
+        for key in ("ptd_p_175b_768", "ptd_p_175b_1536", "ptd_p_530b_1120", "ptd_p_530b_2240")
     ],
     "less_cross_node_communication": [
         below(

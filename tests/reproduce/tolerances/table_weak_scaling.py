@@ -5,6 +5,7 @@ from tests.reproduce.tolerances.edges import INCONSISTENT, above, at, below, bet
 
 MODULE = "reproduce.papers.sc21.table_weak_scaling"
 COUNTS = "reproduce.papers.sc21.table_weak_scaling.parameters"
+MODEL_OF = {row.label: model_of(row.parameters) for row in table_1()}
 PRINTED = {model_of(row.parameters): float(row.label[:-1]) * 1e9 for row in table_1()}
 SMALLEST, MIDDLE, LARGEST = "1.7B", "39.1B", "1008B"
 
@@ -18,11 +19,6 @@ def count_of(label):
     """By x, a count of parameters: x for one model, what is printed for the others."""
     (judged,) = (model_of(row.parameters) for row in table_1() if row.label == label)
     return lambda x: lambda model: x if model == judged else PRINTED[model]
-
-
-def labelled(label):
-    """The label of a model as large as x."""
-    return lambda point, x: f"{x / 1e9:.1f}B" if point.label == label else point.label
 
 
 def exposed(point, rise):
@@ -41,9 +37,9 @@ RISE = "at most 2 percentage points above that of the smallest"
 ROUNDING = 32 * 0.5e12 + 0.05e15  # of 32 GPUs' throughput, to 1 teraFLOP/s, and of the aggregate, to 0.1 petaFLOP/s
 
 EDGES = {
-    "aggregate_502_petaflops": between("within 5%", 0.95 * 502e15, 1.05 * 502e15, aggregate_throughput=largest()),
-    "share_of_peak_52_percent": between("within 2 percentage points", 0.50, 0.54, share_of_peak=largest()),
-    "throughput_163_teraflops": between("within 5%", 0.95 * 163e12, 1.05 * 163e12, throughput_per_gpu=largest()),
+    "aggregate_502_petaflops": between("501.5 to 502.5", 501.5e15, 502.5e15, aggregate_throughput=largest()),
+    "share_of_peak_52_percent": between("51.5 to 52.5%", 0.515, 0.525, share_of_peak=largest()),
+    "throughput_163_teraflops": between("162.5 to 163.5", 162.5e12, 163.5e12, throughput_per_gpu=largest()),
     "close_to_linear": [above("at least 90% of the smallest model's", 0.90, tie=True, throughput_per_gpu=largest())],
     "super_linear": [above("largest run above the smallest's", 1.0, tie=False, throughput_per_gpu=largest())],
     "larger_matrix_multiplications": [
@@ -74,11 +70,11 @@ EDGES = {
         ),
     ],
     "shares_of_peak_52_and_44": [
-        *between("both within 2 percentage points", 0.50, 0.54, share_of_peak=largest(otherwise=0.44)),
+        *between("51.5 to 52.5%", 0.515, 0.525, share_of_peak=largest(otherwise=0.44)),
         *between(
-            "both within 2 percentage points",
-            0.42,
-            0.46,
+            "43.5 to 44.5%",
+            0.435,
+            0.445,
             share_of_peak=at(0.52, label=SMALLEST),
         ),
     ],
@@ -114,31 +110,35 @@ EDGES = {
     ),
     "one_billion_to_one_trillion": [
         *between(
-            "eq. (2) gives the size printed in every row (rounded or cut off)",
+            "every row has the size printed there, to its digits",
             39.05e9,
-            39.2e9,
+            39.15e9,
             outside=INCONSISTENT,
-            patch={COUNTS: count_of(MIDDLE)},
+            label=lambda point, x: "1.0B" if point.label == SMALLEST else point.label,
+            patch={
+                COUNTS: lambda x: lambda model: 1.0e9 if model == MODEL_OF[SMALLEST] else count_of(MIDDLE)(x)(model)
+            },
         ),
         *(
-            side(
-                "1 to 2 billion in the first",
-                value,
-                tie=tie,
+            edge
+            for label, low, high in ((SMALLEST, 0.5e9, 1.5e9), (LARGEST, 0.5e12, 1.5e12))
+            for edge in between(
+                "each rounded to one digit (0.5 to 1.5)",
+                low,
+                high,
+                step=low * 2e-9,
                 outside=INCONSISTENT,
-                label=labelled(SMALLEST),
-                patch={COUNTS: count_of(SMALLEST)},
+                label=lambda point, x, label=label: (
+                    f"{x / 1e9:.1f}B" if point.label == label else "1.0B" if point.label == SMALLEST else point.label
+                ),
+                patch={
+                    COUNTS: lambda x, label=label: (
+                        lambda model: (
+                            x if model == MODEL_OF[label] else 1.0e9 if model == MODEL_OF[SMALLEST] else PRINTED[model]
+                        )
+                    )
+                },
             )
-            for side, value, tie in ((above, 1e9, True), (below, 2e9, False))
-        ),
-        *between(
-            "a trillion, rounded, in the last",
-            0.5e12,
-            1.5e12,
-            tie=False,
-            outside=INCONSISTENT,
-            label=labelled(LARGEST),
-            patch={COUNTS: count_of(LARGEST)},
         ),
     ],
     "deepspeed_36_percent": not_testable(share_of_peak=0.5),

@@ -25,9 +25,9 @@ FEWEST, DOUBLED = {("175B", 384): 1.06, ("530B", 560): 1.24}, {("175B", 768): 1.
 EDGES = {
     "fewest_gpus_6_and_24_percent": [
         edge
-        for key, low, high in (("ptd_p_175b_384", 1.01, 1.11), ("ptd_p_530b_560", 1.19, 1.29))
+        for key, low, high in (("ptd_p_175b_384", 1.055, 1.065), ("ptd_p_530b_560", 1.235, 1.245))
         for edge in between(
-            "both within 5 percentage points, at the fewest GPUs",
+            "rounds to 6% and 24%",
             low,
             high,
             throughput_per_gpu=advantage(key, FEWEST),

@@ -25,7 +25,7 @@ from tests.reproduce.tolerances.test_tolerances import edges_of
 
 INSIDE, OUTSIDE = 0.9, 1.1  # of the margin
 # Claims that compare more than two numbers: of four series two may be off at once, and the nearest bound is another's.
-SEVERAL = {"communication_intensive", "takeaway_2", "data_parallelism_costs_little"}
+SEVERAL = {"communication_intensive", "takeaway_2", "data_parallelism_costs_little", "shares_of_peak_52_and_44"}
 LOOKS = 6  # between here and a margin away, for another bound of the claim
 GPU = SimpleNamespace(usable_memory=1e30)  # whether a point fits is another clause
 
