@@ -86,7 +86,7 @@ class Claim:
         parts.append(f"judged {TESTED_BY[by]}".format(margins=_margins()))
         if self.set_with:
             names, were = ", ".join(self.set_with), "were" if len(self.set_with) > 1 else "was"
-            parts.append(f"the simulator's {names} {were} set with this very number: no evidence, and no contradiction")
+            parts.append(f"the simulator's {names} {were} set with what this says: no evidence, and no contradiction")
         return ". ".join(part[0].upper() + part[1:] if i else part for i, part in enumerate(parts)) + "."
 
     def __post_init__(self) -> None:
@@ -118,7 +118,8 @@ def _margins() -> str:
         return "every number inside its margin"
     return (
         f"throughputs {_ends(known.throughput.factor)}, one of them against the rest {_ends(known.ratio.factor)}, and "
-        f"memory {_ends(known.memory.factor)} (on Selene; other times, ZeRO-3 and other clusters: docs/margins.md)"
+        f"memory, all or one against the rest, {_ends(known.memory.factor)} (on Selene; other times, ZeRO-3 and other "
+        "clusters: docs/margins.md)"
     )
 
 

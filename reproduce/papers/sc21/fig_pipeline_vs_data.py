@@ -146,7 +146,7 @@ def fits_model_parallel_2(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "three of them in the plot and in the authors' script",
+    "'three different batch sizes': the plot has three, and so has the authors' script",
     "Figure 14, caption (the batch sizes)",
     fidelity="derived",
     rule="counted",

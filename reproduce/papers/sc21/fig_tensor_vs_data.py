@@ -104,7 +104,7 @@ def tensor_dominates_across_nodes(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "a larger share of the iteration for every t > 8 than for any t <= 8: what tensor all-reduces take in Figure 15",
+    "tensor all-reduces take a larger share of the iteration for every t > 8 than for any t <= 8, in Figure 15",
     "Section 5.4.3 (across nodes)",
     sentence=tensor_dominates,
     rule="direction",

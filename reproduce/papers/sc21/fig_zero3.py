@@ -198,7 +198,8 @@ def batch_too_small_to_hide(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "one batch size along every line; the exception that Table 2's caption announces counts, as this caption does not",
+    "one batch size along every line; the exception that Table 2's caption announces counts, as this caption does not "
+    "announce it; that ZeRO-3 has no model parallelism is not tested",
     "Figure 10, caption",
     fidelity="derived",
     rule="counted",

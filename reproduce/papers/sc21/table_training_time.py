@@ -202,8 +202,7 @@ def about_40_months(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "at least ten times larger, for all ten models of Table 1 (a number of ours for the sign): the "
-    "smallest of the three ratios over the models counts",
+    "at least ten times larger, for all ten models of Table 1: the smallest of the three ratios over the models counts",
     fidelity="derived",
     rule="much larger",
 )

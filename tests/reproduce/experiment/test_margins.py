@@ -1,19 +1,22 @@
 """Simulated values with their intervals, and claims judged at the ends of these."""
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from ptdp_core.config import TrainingConfig
 from ptdp_core.simulator import load_cluster, simulate
-from reproduce.experiment import alternatives, margins
+from reproduce.experiment import alternatives, catalog, margins
 from reproduce.experiment.alternatives import with_margins
 from reproduce.experiment.bounded import PUBLISHED, Bounded
 from reproduce.experiment.claims import Claim, holds_if
 from reproduce.experiment.judging import judge
 from reproduce.experiment.margins import Margin, Margins
 from reproduce.experiment.results import Read, Results
+from reproduce.running import runner
+from reproduce.running.fidelities import evaluator
 from results.records import Interval, Metric, PaperValue, PointResult
 
 MARGINS = Margins(
@@ -319,3 +322,34 @@ def test_a_number_that_is_missing_is_no_other_verdict():
 def test_what_the_paper_ran_fits():
     ran = replace(point("a", 1, 10.0, 79.0), paper={"throughput_per_gpu": PaperValue(10.0, "FLOP/s", "plot")})
     assert verdict(lambda r: r.point("a_1").status == "ok", ran).verdict == "holds"
+
+
+@pytest.mark.parametrize(
+    ("samples", "expected"),
+    [((9.9, 10.0, 10.2), "inconclusive"), ((9.99, 10.0, 10.01), "holds"), (None, "inconclusive")],
+)
+def test_what_ran_in_emulation_is_as_sure_as_its_samples(samples, expected):
+    """Without samples nobody knows; what it sent is counted."""
+    sent = Metric(5.0, "B", "emulated")
+    clocked = {"iteration_time": Metric(10.0, "s", "emulated", samples), "tensor_traffic": sent}
+    results = Results((replace(point("a", 1, 1.0), metrics=clocked),), "emulated")
+
+    def judged(condition):
+        claim = Claim("c", "S.", "Section 1", "simulated", None, lambda r: holds_if(condition(r), "because"))
+        return judge(claim, results)
+
+    timed = judged(lambda r: r.value("a_1", "iteration_time") < 10.05)
+    assert (timed.verdict, timed.by) == (expected, "emulated")
+    counted = judged(lambda r: r.value("a_1", "tensor_traffic") < 6)
+    assert (counted.verdict, counted.by) == ("holds", "counted")
+
+
+def test_what_is_simulated_at_a_laptop_s_size_decides_only_what_is_counted():
+    artifact = catalog.load("fig_scatter_gather")
+    evaluate = evaluator(runner.plan(artifact, Path("none"), "simulated", "laptop"), debug=False)
+    results = evaluate.results(tuple(evaluate.evaluate(point) for point in evaluate.order()))
+    verdicts = {claim.id: judge(claim, results) for claim in artifact.claims if "laptop" in claim.scales}
+    assert verdicts["bytes_reduced_by_t"].verdict == "holds"
+    timed = verdicts["communication_intensive"]
+    assert timed.verdict == "inconclusive"
+    assert "nobody knows the simulator's errors on throughput_per_gpu" in timed.explanation

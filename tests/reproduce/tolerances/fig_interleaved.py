@@ -23,8 +23,7 @@ def bytes_of(series, B):
 
 EDGES = {
     "improves_throughput": [
-        above("a gain of at least 10% at one batch size or more", 1.10, tie=True, throughput_per_gpu=interleaved(B))
-        for B in (12, 60)
+        above("at least 10% at one batch size", 1.10, tie=True, throughput_per_gpu=interleaved(B)) for B in (12, 60)
     ],
     "comparable_memory": [
         below("the fullest GPU's peak at most 5% above", 1.05, peak_memory=interleaved(B)) for B in BATCHES

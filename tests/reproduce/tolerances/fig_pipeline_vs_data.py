@@ -48,7 +48,7 @@ EDGES = {
     ],
     "three_batch_sizes": [
         only(
-            "three of them",
+            "the plot has three",
             3,
             step=1,
             outside=INCONSISTENT,

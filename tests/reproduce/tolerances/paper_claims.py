@@ -197,7 +197,7 @@ EDGES = {
         for m in MICROBATCHES[1:]
     ],
     "layers_of_devices": [
-        only("exactly, by the layout of layers", 12, step=1, patch={f"{MODULE}.chunk_layers": layers_with}),
+        only("exactly those named, by the layout of layers", 12, step=1, patch={f"{MODULE}.chunk_layers": layers_with}),
         only("by the stages that the interleaved schedule runs", 7, step=1, patch={f"{MODULE}.build": schedule_with}),
     ],
     "optimal_checkpoints": [
