@@ -105,12 +105,12 @@ def _simulated(
     for what, group, moved_names, suffix in _memories(results, read):
         keys = frozenset(point.key for point in group)
         for sign in (1, -1):
-            shifts = dict.fromkeys(moved_names, sign * log(margins.memory_factor))
-            move = partial(_moved_memory, results, shifts, cluster_of, keys)
+            moved = dict.fromkeys(moved_names, sign * log(margins.memory_factor))
+            move = partial(_moved_memory, results, moved, cluster_of, keys)
             yield Alternative(what, margins.memory_factor**sign, move, suffix, keys)
 
 
-def _memories(results: Results, read: Read) -> Iterator[tuple[str, Sequence[PointResult], AbstractSet[str], str]]:
+def _memories(results: Results, read: Read) -> Iterator[tuple[str, list[PointResult], frozenset[str], str]]:
     """Which memories may be larger or smaller: all, since it decides what fits; and some, where memory was read.
 
     Nothing is known of a ratio of two memories by itself, of two points or of two numbers of one: it is as sure as one.
@@ -123,7 +123,7 @@ def _memories(results: Results, read: Read) -> Iterator[tuple[str, Sequence[Poin
     if numbers:
         yield from ((f"the memory of {name}", group, names, AGAINST) for name, group in _groups(points, read))
     for name in numbers if len(numbers) > 1 else ():
-        yield f"the {name.replace('_', ' ')}", _with_any(results, {name}), {name}, AGAINST
+        yield f"the {name.replace('_', ' ')}", _with_any(results, {name}), frozenset({name}), AGAINST
 
 
 def _with_any(results: Results, names: AbstractSet[str]) -> list[PointResult]:

@@ -42,6 +42,7 @@ def emulation(monkeypatch):
             iteration_time=seconds,
             samples_s=(seconds - 0.01, seconds, seconds + 0.01),
             bubble_fraction=prediction.bubble_fraction + 0.01,
+            bubbles=(prediction.bubble_fraction + 0.01,) * 3,
             timeline=prediction.timeline,
             order_ok=True,
             peak_stash=6,
