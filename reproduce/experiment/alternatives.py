@@ -111,7 +111,7 @@ def _simulated(
 
 
 def _memories(results: Results, read: Read) -> Iterator[tuple[str, list[PointResult], frozenset[str], str]]:
-    """Which memories may be larger or smaller: all, since it decides what fits; and some, where memory was read.
+    """Which memories may be larger or smaller: all, since it decides what fits and what is recomputed, and some.
 
     Nothing is known of a ratio of two memories by itself, of two points or of two numbers of one: it is as sure as one.
     """
@@ -120,8 +120,8 @@ def _memories(results: Results, read: Read) -> Iterator[tuple[str, list[PointRes
     if points:
         yield "memory", points, names, ""
     numbers = sorted(names & read.metrics)
-    if numbers:
-        yield from ((f"the memory of {name}", group, names, AGAINST) for name, group in _groups(points, read))
+    may_differ = points if numbers else [point for point in points if point.parameters.get("recompute") == "auto"]
+    yield from ((f"the memory of {name}", group, names, AGAINST) for name, group in _groups(may_differ, read))
     for name in numbers if len(numbers) > 1 else ():
         yield f"the {name.replace('_', ' ')}", _with_any(results, {name}), frozenset({name}), AGAINST
 
