@@ -266,8 +266,8 @@ def rank_memory(
     """
     parallel = config.parallel
     parameters, layers, of_experts = sizes
-    taught, of_experts = trained(config, parameters, of_experts)
-    own = updated(config, taught, of_experts)
+    taught, own_experts = trained(config, parameters, of_experts)
+    own = updated(config, taught, own_experts)
     buffers = MESSAGES_AT_ONCE[definition(parallel.schedule).exchanges]
     sharded = parallel.data_parallel == "zero3"
     weight, gradient, optimizer = state_bytes(cluster.element_bytes, software, sharded)
