@@ -26,8 +26,6 @@ example:
 
 Of a profiled step, time by phase: reproduce explain trace.
 
-Of a profiled step, time by phase: reproduce explain trace.
-
 """
 
 
@@ -118,7 +116,9 @@ def _lines(explanation: Explanation, gap: Gap | None, cluster: Cluster) -> list[
     lines = [f"measured {explanation.measured:.3f} s, simulated {explanation.simulated:.3f} s ({interval})"]
     verdict = "as fast as simulated, as far as the simulator is sure" if explanation.inside else "not as simulated"
     lines.append(f"{verdict} (a factor of {explanation.tolerance:.3f}, Selene's where the cluster has none of its own)")
-    lines += ["", "single causes, best first (simulated):"]
+    if explanation.causes:
+        order = "by what each leaves unexplained, then by how unusual it is"
+        lines += ["", f"single causes, likeliest first, {order} (simulated):"]
     lines += [
         f"{number:2}. {cause.name}: {cause.change}"
         + (f" -> {cause.seconds:.3f} s, {cause.explained:.0%} of the gap" if cause.name != "accounting" else "")

@@ -1,15 +1,17 @@
 """Why a measured iteration takes as long as it does: single causes that would explain it, and the gap to another run.
 
 A cause is one change of the simulated machine, program or configuration. That of a rate has a size, which is fitted so
-that the simulated time is the measured one; a switch is either on or off. Causes are ranked by `Cause.score`.
+that the simulated time is the measured one, as far as a size is plausible; a switch is either on or off. Causes are
+ranked by `Cause.score`. A run that is as fast as simulated has none; of a time that no GPU could do only what is
+counted can be the cause.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
-from itertools import combinations
+from itertools import chain, combinations
 from math import exp, factorial, log
-from typing import Any
+from typing import Any, NamedTuple
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.errors import ConfigurationError
@@ -18,20 +20,52 @@ from ptdp_core.simulator import PAPER, Cluster, simulate
 from ptdp_core.simulator.network import NETWORK, NVLINK
 from reproduce.annex.explain.throughput_lines import Measurement
 from reproduce.experiment import margins
+from reproduce.planning.lengths import applied
 
 MOST_PLAYERS = 12  # differences whose 2^n coalitions are all simulated
+LEAST = 0.02  # of a gap that a cause explains, to be one
 ACCOUNTING = 0.15  # a log's FLOPs per token farther from the model's than this are counted otherwise
-LARGEST = 1000.0  # a rate that has to be this much lower explains nothing
 
 DECIDED_BY = {
+    "power cap": "nvidia-smi -q -d CLOCK,PERFORMANCE on every node while it runs",
     "GEMM rate": "reproduce calibrate on one GPU, or a run with p=t=d=1",
     "memory rate": "reproduce calibrate on one GPU",
-    "network": "nccl-tests all_reduce_perf over two nodes (reproduce calibrate --collectives)",
+    "network": "nccl-tests all_reduce_perf over two nodes",
     "NVLink": "nccl-tests all_reduce_perf inside a node",
     "straggler": "the same run on other nodes, or each GPU alone",
+    "data loading": "the same run on synthetic data, or reproduce explain trace of one step",
+    "expert imbalance": "tokens of each expert, as the router's log has them, or a run with a balanced router",
+    "dispatch": "reproduce explain trace of one step: its exchanges and the gaps between experts' kernels",
+    "packing": "tokens of a step, counted by hand: samples and their lengths",
     "precision": "the dtype that the log's header says",
     "accounting": "tokens per second, counted by hand",
 }
+
+
+class Rate(NamedTuple):
+    """Numbers of the cluster that may be lower: by which factor is usual, and the largest that is plausible."""
+
+    numbers: tuple[str, ...]
+    usual: float
+    most: float
+
+
+RATES: Mapping[str, Rate] = {
+    "power cap": Rate(("peak_flops",), 1.15, 1.5),  # H100s at half of their 700 W keep two thirds of their rate
+    "GEMM rate": Rate(("peak_flops",), 1.25, 2.0),
+    "memory rate": Rate(("memory_bandwidth",), 1.25, 2.0),
+    "network": Rate(NETWORK, 3.0, 8.0),  # one HCA of eight
+    "NVLink": Rate(NVLINK, 2.0, 8.0),  # through PCIe
+    "straggler": Rate(("peak_flops", "memory_bandwidth"), 1.3, 2.0),
+}
+SOCKETS = 30.0  # by which a network is slower whose messages go through TCP sockets in place of RDMA
+SLOWER_ONLY = ("power cap", "straggler")
+LOADING = 1.1, 2.0  # a step over its computation where the host is late with data: usual, and the most
+IMBALANCE = 1.3, 4.0  # tokens of the busiest rank of experts over the mean
+DISPATCH = 2.0, 10.0  # the host's time for each of a local expert's kernels
+LEAST_SAMPLE = 64  # tokens
+# How unusual a configuration is that differs in sizes: those of a run, and those of a model, which is known.
+OF_RUN, OF_MODEL = 1.5, 3.0
 
 
 @dataclass(frozen=True)
@@ -88,13 +122,16 @@ def explain(config: TrainingConfig, cluster: Cluster, measurement: Measurement) 
     if config.parallel.data_parallel == "zero3":
         margin = (known or scored).zero3
     of = _Measured(config, cluster, simulated, measured, scored.throughput.factor)
-    causes = [*_accounting(of, measurement), *_rates(of), *_switches(of), *_fields(of)]
-    causes = [cause for cause in causes if cause.explained > 0.02 or cause.name == "accounting"]
     interval = margin.interval(simulated) if known else None
     low, high = (interval.low, interval.high) if interval else (None, None)
-    return Explanation(
-        measured, simulated, low, high, margin.factor, tuple(sorted(causes, key=lambda cause: cause.score))
-    )
+    found = Explanation(measured, simulated, low, high, margin.factor, tuple(_accounting(of, measurement)))
+    if found.inside:
+        return found
+    others: Iterable[Cause] = _packing(of)
+    if utilization(config, cluster, measured) <= 1:
+        others = chain(others, _rates(of), _times(of), _switches(of), _fields(of))
+    causes = [*found.causes, *(cause for cause in others if cause.explained > LEAST)]
+    return replace(found, causes=tuple(sorted(causes, key=lambda cause: cause.score)))
 
 
 @dataclass(frozen=True)
@@ -119,7 +156,14 @@ class _Measured:
 
 
 def _accounting(of: _Measured, measurement: Measurement) -> Iterator[Cause]:
-    """A log whose rate and time contradict each other: it counts FLOPs of another model, or not all parameters."""
+    """A log whose rate and time contradict each other: it counts FLOPs of another model, or not all parameters.
+
+    Or a time in which no GPU can do what the configuration has to.
+    """
+    if (share := utilization(of.config, of.cluster, of.measured)) > 1:
+        change = f"{share:.0%} of the GPUs' peak: B, seq, the model or the number of GPUs is another"
+        yield Cause("accounting", change, of.measured, 0.0, -1.0, DECIDED_BY["accounting"])
+        return
     implied = measurement.flops_per_token(of.config, of.cluster.peak_flops)
     if implied is None:
         return
@@ -131,29 +175,75 @@ def _accounting(of: _Measured, measurement: Measurement) -> Iterator[Cause]:
 
 
 def _rates(of: _Measured) -> Iterator[Cause]:
-    """Rates that are lower, or higher, by the factor that explains the time, and the factor that is usual."""
-    changes: Mapping[str, tuple[tuple[str, ...], float]] = {
-        "GEMM rate": (("peak_flops",), 1.25),
-        "memory rate": (("memory_bandwidth",), 1.25),
-        "network": (NETWORK, 10.0),  # TCP sockets in place of RDMA, or one HCA of eight
-        "NVLink": (NVLINK, 2.0),
-        "straggler": (("peak_flops", "memory_bandwidth"), 1.3),
-    }
-    for name, (numbers, usual) in changes.items():
-        if name == "network" and of.config.parallel.n <= of.cluster.gpus_per_node:
-            continue
-        if name == "straggler" and of.gap < 0:
+    """Rates that are lower, or higher, by the factor that explains the time, as far as that is plausible."""
+    for name, rate in RATES.items():
+        if (name == "network" and of.config.parallel.n <= of.cluster.gpus_per_node) or (
+            name in SLOWER_ONLY and of.gap < 0
+        ):
             continue
 
-        def seconds(factor: float, numbers: tuple[str, ...] = numbers) -> float:
+        def seconds(factor: float, numbers: tuple[str, ...] = rate.numbers) -> float:
             slower: dict[str, Any] = {number: getattr(of.cluster, number) / factor for number in numbers}
             return simulate(of.config, replace(of.cluster, **slower)).iteration_time
 
-        factor, reached = _fitted(seconds, of.measured, LARGEST if of.gap > 0 else 1 / LARGEST)
+        factor, reached = _fitted(seconds, of.measured, rate.most if of.gap > 0 else 1 / rate.most)
         change = f"{name} at 1/{factor:.3g}" if factor > 1 else f"{name} x{1 / factor:.3g}"
         if name == "straggler":
             change = f"the slowest GPU {factor - 1:.0%} slower"
-        yield of.cause(name, change, reached, abs(log(factor)) / log(usual))
+        if name == "power cap":
+            change = f"the GPUs' clocks at {1 / factor:.0%}"
+        yield of.cause(name, change, reached, abs(log(factor)) / log(rate.usual))
+        if name == "network" and of.gap > 0:
+            yield of.cause(name, f"{name} through TCP sockets, at 1/{SOCKETS:.0f}", seconds(SOCKETS), 2.0)
+
+
+def _times(of: _Measured) -> Iterator[Cause]:
+    """What may only take longer: the host's data, tokens that a rank's experts have more, and kernels of experts."""
+    if of.gap < 0:
+        return
+    config, (usual, most) = of.config, LOADING
+    factor = min(exp(of.gap), most)
+    more = (factor - 1) * of.simulated
+    yield of.cause(
+        "data loading", f"{more:.3g} s more of a step for data", of.simulated + more, log(factor) / log(usual)
+    )
+    if config.parallel.e == 1:
+        return
+
+    def imbalanced(factor: float) -> float:
+        parallel = replace(config.parallel, expert_imbalance=config.parallel.expert_imbalance * factor)
+        return simulate(replace(config, parallel=parallel), of.cluster).iteration_time
+
+    def launched(factor: float) -> float:
+        return simulate(config, replace(of.cluster, expert_launch_time=cost * factor)).iteration_time
+
+    usual, most = IMBALANCE
+    factor, reached = _fitted(imbalanced, of.measured, min(most, config.parallel.e))
+    change = f"the busiest rank's experts with {config.parallel.expert_imbalance * factor:.3g} times the mean of tokens"
+    yield of.cause("expert imbalance", change, reached, log(factor) / log(usual))
+    if cost := of.cluster.expert_launch_time:
+        usual, most = DISPATCH
+        factor, reached = _fitted(launched, of.measured, most)
+        change = f"{cost * factor * 1e6:.3g} us for each kernel of an expert in place of {cost * 1e6:.3g}"
+        yield of.cause("dispatch", change, reached, log(factor) / log(usual))
+
+
+def _packing(of: _Measured) -> Iterator[Cause]:
+    """Samples that are shorter than sequences, packed: fewer sequences, and attention inside of each sample."""
+    if of.gap > 0 or of.config.model.seq < 2 * LEAST_SAMPLE:
+        return
+    seq = of.config.model.seq
+
+    def length(factor: float) -> int:
+        return round(seq * factor)
+
+    def seconds(factor: float) -> float:
+        packed, _ = applied(of.config, [length(factor)] * (8 * seq // length(factor)))
+        return simulate(packed, of.cluster).iteration_time
+
+    factor, reached = _fitted(seconds, of.measured, LEAST_SAMPLE / seq)
+    change = f"samples of {length(factor):,} tokens, of which as many as fit are packed into seq={seq}"
+    yield of.cause("packing", change, reached, 1.0)
 
 
 def _fitted(seconds: Callable[[float], float], measured: float, end: float) -> tuple[float, float]:
@@ -188,8 +278,9 @@ def _fields(of: _Measured) -> Iterator[Cause]:
             seconds = simulate(TrainingConfig.from_plain(plain | changed), of.cluster).iteration_time
         except ConfigurationError:
             continue
-        sizes = not isinstance(next(iter(changed.values())), bool | str)
-        yield of.cause(next(iter(changed)), words, seconds, 1.5 if sizes else 1.0)
+        name, value = next(iter(changed.items()))
+        unusual = 1.0 if isinstance(value, bool | str) else OF_MODEL if name in ("layers", "hidden") else OF_RUN
+        yield of.cause(name, words, seconds, unusual)
 
 
 def _other_values(plain: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

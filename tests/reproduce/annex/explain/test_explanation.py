@@ -10,7 +10,7 @@ import pytest
 from ptdp_core.config import TrainingConfig
 from ptdp_core.simulator import load_cluster, simulate
 from reproduce.annex.accuracy.published_rows import find_row
-from reproduce.annex.explain.explanation import NETWORK, explain, split_gap, utilization
+from reproduce.annex.explain.explanation import NETWORK, RATES, SOCKETS, explain, split_gap, utilization
 from reproduce.annex.explain.throughput_lines import Measurement, read_lines
 from reproduce.cli import main
 from reproduce.planning.models import with_model_fields
@@ -41,10 +41,11 @@ def test_the_cause_of_a_public_thread_is_first(thread):
 @pytest.mark.parametrize(("name", "numbers"), [("GEMM rate", ("peak_flops",)), ("network", NETWORK)])
 def test_a_rate_that_is_lower_is_found_with_its_factor(name, numbers):
     config, cluster = config_of(POINT), load_cluster("selene")
-    slow = replace(cluster, **{number: getattr(cluster, number) / 1.5 for number in numbers})
+    factor = {"network": 4, "GEMM rate": 1.5}[name]
+    slow = replace(cluster, **{number: getattr(cluster, number) / factor for number in numbers})
     explanation = explain(config, cluster, Measurement(seconds=simulate(config, slow).iteration_time))
     cause = next(cause for cause in explanation.causes if cause.name == name)
-    assert cause.change == f"{name} at 1/1.5"
+    assert cause.change == f"{name} at 1/{factor}"
     assert cause.explained == pytest.approx(1, abs=1e-3)
 
 
@@ -63,6 +64,57 @@ def test_as_fast_as_simulated_is_inside_the_interval():
         explanation = explain(config, cluster, Measurement(seconds=factor * simulated))
         assert explanation.inside is inside
         assert (explanation.low <= factor * simulated <= explanation.high) is inside
+        assert bool(explanation.causes) is not inside  # there is nothing to explain
+
+
+EXPERTS = {"experts": 16, "experts_per_token": 2, "d": 8, "t": 1, "p": 2, "e": 8, "attention": "sdpa"}
+
+
+@pytest.mark.parametrize(
+    ("name", "point", "slower"),
+    [
+        ("expert imbalance", {"expert_imbalance": 2.5}, {}),
+        ("dispatch", {}, {"expert_launch_time": 200e-6}),
+        ("power cap", {}, {"peak_flops": 989e12 / 1.4}),
+        ("data loading", {}, {"iteration_host_time": 0.4}),
+    ],
+)
+def test_causes_of_experts_data_and_power_are_found_with_their_size(name, point, slower):
+    cluster = load_cluster("h100")
+    config, changed = config_of(POINT | EXPERTS), config_of(POINT | EXPERTS | point)
+    measured = simulate(changed, replace(cluster, **slower)).iteration_time
+    explanation = explain(config, cluster, Measurement(seconds=measured))
+    (cause,) = (cause for cause in explanation.causes if cause.name == name)
+    assert cause.explained == pytest.approx(1, abs=1e-2)
+    words = {"expert imbalance": "with 2.5 times", "dispatch": "200 us for", "power cap": "clocks at 71%"}
+    assert words.get(name, f"{measured - explanation.simulated:.3g} s more") in cause.change
+    scores = [each.score for each in explanation.causes]
+    assert scores == sorted(scores)
+
+
+def test_no_rate_is_farther_off_than_is_plausible():
+    config, cluster = config_of(POINT), load_cluster("selene")
+    explanation = explain(config, cluster, Measurement(seconds=20 * simulate(config, cluster).iteration_time))
+    changes = {cause.name: cause.change for cause in explanation.causes if cause.name in RATES}
+    for name, change in changes.items():
+        factor = 1 + float(change.split()[-2].rstrip("%")) / 100 if name == "straggler" else 0
+        factor = 100 / float(change.split()[-1].rstrip("%")) if name == "power cap" else factor
+        assert (factor or float(change.rpartition("/")[2])) <= max(
+            RATES[name].most, SOCKETS * (name == "network")
+        ) * 1.01
+
+
+def test_supervised_fine_tuning_that_is_too_fast_is_packed_and_one_that_is_too_slow_has_no_network_in_front():
+    """NVIDIA-NeMo/RL#966: 35 s for 512 samples of up to 32,768 tokens, and 13 s of 4,096."""
+    point = {"model": "qwen3-30b-a3b", "e": 8, "B": 512, "attention": "sdpa", "sharded_optimizer": True}
+    long = point | {"seq": 32768, "t": 2, "d": 16, "etp": 1, "sequence_parallel": True}
+    fast = explain(config_of(long), load_cluster("h200"), Measurement(seconds=35))
+    assert [cause.name for cause in fast.causes] == ["accounting", "packing"]
+    assert "of the GPUs' peak: B, seq" in fast.causes[0].change
+    assert fast.causes[1].explained > 0.9
+    slow = explain(config_of(point | {"seq": 4096, "d": 32, "b": 8}), load_cluster("h200"), Measurement(seconds=13))
+    assert not any(cause.name == "network" for cause in slow.causes[:3])
+    assert {"expert imbalance", "data loading", "dispatch"} <= {cause.name for cause in slow.causes}
 
 
 def test_shapley_shares_multiply_to_the_ratio_of_the_utilizations_and_do_not_depend_on_the_side():
