@@ -186,9 +186,11 @@ def test_parity_with_a_layout(references: References) -> None:
     )
 
 
-SIZES, FIELDS = {"hidden": 32, "heads": 8}, serial_later.LLAMA | serial_later.FURTHER
+SIZES, FURTHER = {"hidden": 32, "heads": 8}, {name: value for name, (value, _) in serial_later.FURTHER.items()}
 LLAMA = SIZES | serial_later.LLAMA
-WITH_ONE = [SIZES | {name: value} for name, value in FIELDS.items()]  # alone, in a model that is otherwise a GPT
+WITH_ONE = [
+    SIZES | {name: value} for name, value in (serial_later.LLAMA | FURTHER).items()
+]  # in what is otherwise a GPT
 
 
 def test_parity_of_a_llama(references: References) -> None:
@@ -197,7 +199,7 @@ def test_parity_of_a_llama(references: References) -> None:
             {"p": 2, "t": 2, "d": 1, "layers": 3, "B": 2, "attention": "sdpa", "recompute": "selective"} | LLAMA,
             {"p": 2, "t": 2, "d": 1, "v": 2, "B": 4, "b": 2, "sequence_parallel": True} | LLAMA | MODULES,
             {"p": 1, "t": 2, "d": 2, "layers": 2, "B": 4, "sharded_optimizer": True, "dropout": 0.1} | LLAMA,
-            {"p": 2, "t": 2, "d": 1, "layers": 2, "B": 2, "sequence_parallel": True} | LLAMA | serial_later.FURTHER,
+            {"p": 2, "t": 2, "d": 1, "layers": 2, "B": 2, "sequence_parallel": True} | LLAMA | FURTHER,
         ],
         references,
     )
