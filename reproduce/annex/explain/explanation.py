@@ -284,12 +284,9 @@ def _fields(of: _Measured) -> Iterator[Cause]:
 
 
 def _other_values(plain: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    for name in ("fused", "scatter_gather", "sequence_parallel", "sharded_optimizer"):
-        yield {name: not plain[name]}
-    choices = {"recompute": ("full", "selective", "none"), "attention": ("operators", "sdpa")}
-    choices["data_parallel"] = ("local", "torch")
-    for name, values in choices.items():
-        yield from ({name: value} for value in values if value != plain[name])
+    for item in fields(ParallelConfig):
+        values = (True, False) if type(item.default) is bool else item.metadata["choices"]
+        yield from ({item.name: value} for value in values if value not in (plain[item.name], "auto"))
     for name in ("b", "v", "B", "seq", "layers"):
         yield from ({name: value} for value in (plain[name] // 2, plain[name] * 2) if value)
     yield {"hidden": plain["hidden"] // 2, "heads": plain["heads"] // 2}

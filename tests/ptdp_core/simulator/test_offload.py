@@ -9,6 +9,7 @@ from ptdp_core.engine.settings import Settings, check
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.layers.techniques import READ
 from ptdp_core.simulator import load_cluster, simulate
+from ptdp_core.simulator.bounds import least_time
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.memory import layer_bytes
 from ptdp_core.simulator.peak_memory import peak_memory
@@ -81,6 +82,20 @@ def test_memory_and_time_of_a_pipeline() -> None:
     assert peak_memory(moved.config, CostModel(H100)) == moved.peak_memory < half.peak_memory < kept.peak_memory
     faster = simulate(moved.config, load_cluster("gb200"))
     assert faster.iteration_time < moved.iteration_time
+
+
+@pytest.mark.parametrize(("schedule", "v"), [("gpipe", 1), ("interleaved", 2), ("zb-h1", 1), ("zb-v", 2)])
+def test_bounds_of_time_and_memory_hold_in_any_schedule(schedule: str, v: int) -> None:
+    """Split passes keep what their linears read until W, which was brought back for I."""
+    model = replace(MIXTURE, layers=8)
+    kept, moved = (
+        simulate(configured(offload, model, p=4, v=v, schedule=schedule, B=16), H100)
+        for offload in ("", "core_attn,expert_fc1,moe_act,optimizer")
+    )
+    costs = CostModel(H100)
+    assert least_time(moved.config, costs) <= moved.iteration_time
+    assert kept.iteration_time <= moved.iteration_time
+    assert peak_memory(moved.config, costs) == moved.peak_memory < kept.peak_memory
 
 
 @pytest.mark.parametrize("how", [{"p": 2}, {"d": 4, "sharded_optimizer": True}, {"d": 4, "data_parallel": "zero3"}])
