@@ -3,20 +3,23 @@
 import sys
 import textwrap
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from reproduce.commands import options
 from reproduce.planning.cells import TECHNIQUES
 from reproduce.planning.models import find, main_names
+from results.records import atomic_write_bytes
 from results.records.documents import print_document
-from results.records.errors import DONE
+from results.records.errors import DONE, NOTHING_SELECTED, UsageError
 
 if TYPE_CHECKING:
+    from ptdp_core.simulator import Cluster
+    from reproduce.planning.gpu_counts import Limits, OnGpus
     from reproduce.planning.plan import TrainingPlan
 
 WIDTH = 120
@@ -49,6 +52,7 @@ examples:
   reproduce plan --model llama-3-8b --gpus 64 --batch 128
   reproduce plan --model meta-llama/Llama-3.1-70B --gpus 512 --batch 4M --cluster h100 --tokens 1T --price 2.5
   reproduce plan --model deepseek-v3 --gpus 2048 --batch 15360 --cluster h800 --allow blockwise --forbid zero3
+  reproduce plan --model llama-3-70b --gpus 64..1024 --batch 4M --cluster h100 --tokens 1T --deadline 60d --plot d.png
   reproduce plan --layers 48 --hidden 8192 --heads 64 --gpus 512 --batch 1536 --json
 
 """
@@ -61,7 +65,14 @@ def add_arguments(parser: ArgumentParser) -> None:
              ("seq", "s", "sequence length in tokens"), ("vocab", "V", "vocabulary size"))  # fmt: skip
     for size, letter, meaning in sizes:
         parser.add_argument(f"--{size}", type=int, metavar=letter, help=f"{meaning} of a model of your own")
-    parser.add_argument("--gpus", type=int, metavar="n", help="GPUs, all of which are used: n = p*t*c*d")
+    parser.add_argument(
+        "--gpus", metavar="n", help="GPUs, all of which are used: n = p*t*c*d; the best on each of 64,96 or 64..1024"
+    )
+    parser.add_argument("--deadline", metavar="30d", help="the fewest GPUs with which a run takes no longer (h, d, w)")
+    parser.add_argument("--budget", metavar="2M", help="the same, and cost no more USD, at --price")
+    parser.add_argument(
+        "--plot", type=options.path_to_write, metavar="FILE", help="draw days and MFU over several numbers of GPUs"
+    )
     parser.add_argument("--batch", metavar="B", help="global batch size: sequences, or tokens as 4M (4 x 1024 x 1024)")
     options.add_cluster(parser)
     parser.add_argument(
@@ -88,18 +99,29 @@ def run(parsed: Namespace) -> int:
     Raises `UsageError` for a request that cannot be, `NothingSelectedError` if nothing fits in memory.
     """
     from reproduce.output.columns import chosen
-    from reproduce.planning import plan_record, plan_text
+    from reproduce.planning import gpu_counts, plan_record, plan_text
     from reproduce.planning.plan import make_plan, request
     from reproduce.planning.search import HEADROOM
+    from reproduce.planning.untried import may_use
     from reproduce.running.simulated import open_cluster
     from results.records.provenance import collect
 
     started = datetime.now(UTC)
     run = options.run_of(parsed)
+    limits = gpu_counts.Limits.of(parsed.deadline, parsed.budget, run)
+    numbers = gpu_counts.counts(parsed.gpus or gpu_counts.ANY) if parsed.gpus or limits != gpu_counts.Limits() else []
+    parsed.gpus = numbers[0] if numbers else None
     chosen(plan_text.RANKING, parsed.columns)  # what can be wrong, before the search
     cluster, reference = open_cluster(parsed.cluster)
     name, job = request(vars(parsed))
     headroom = HEADROOM if parsed.headroom is None else parsed.headroom / 100
+    if len(numbers) > 1:
+        cluster, techniques = may_use(cluster, job.model, parsed.allow, parsed.forbid)
+        with _status(parsed.quiet) as on_step:
+            found = gpu_counts.on_each(job, cluster, numbers, techniques, headroom, run, on_step)
+        return _print_counts(parsed, gpu_counts.document(name, job, cluster, found, limits), found, cluster, limits)
+    if parsed.plot:
+        raise UsageError("--plot with one number of GPUs; needs several; try --gpus 64..1024")
     with _status(parsed.quiet) as on_step:
         choice = {"allow": parsed.allow, "forbid": parsed.forbid}
         plan = make_plan(name, job, cluster, reference.name, parsed.top, on_step, headroom, **choice)
@@ -116,6 +138,33 @@ def run(parsed: Namespace) -> int:
     else:
         _print(plan, folder, parsed.columns)
     return DONE
+
+
+def _print_counts(
+    parsed: Namespace, document: Mapping[str, Any], found: Sequence["OnGpus"], cluster: "Cluster", limits: "Limits"
+) -> int:
+    """Several numbers of GPUs: the table on a terminal or the document, and the figure if asked for."""
+    from reproduce.output import theme
+    from reproduce.output.estimate_figure import draw_counts
+    from reproduce.output.tables import print_table
+    from reproduce.output.terminal import console, shown_path, wrapped
+    from reproduce.planning import gpu_counts
+
+    if parsed.json:
+        print_document("plan-gpus", 1, document)
+    else:
+        out = console(WIDTH)
+        title = f"The best on each number of GPUs, batch {document['batch']}, simulated on {cluster.name}"
+        print_table(out, gpu_counts.table(found, cluster, limits), title)
+        if said := gpu_counts.sentence(found, limits):
+            wrapped(out, said)
+    if parsed.plot:
+        with theme.style():
+            data = theme.figure_bytes(draw_counts(document), parsed.plot.suffix[1:], "reproduce plan")
+        atomic_write_bytes(parsed.plot, data)
+        if not parsed.json:
+            print(shown_path(parsed.plot))
+    return DONE if any(each.best for each in found) else NOTHING_SELECTED
 
 
 @contextmanager

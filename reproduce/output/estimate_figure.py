@@ -77,6 +77,33 @@ def draw_elasticities(points: Sequence[Mapping[str, Any]]) -> "Figure":
     return figure
 
 
+def draw_counts(document: Mapping[str, Any]) -> "Figure":
+    """What `reproduce plan` finds on several numbers of GPUs: days, or seconds of an iteration, and MFU."""
+    rows = [row for row in document["counts"] if row["configuration"]]
+    gpus = [row["gpus"] for row in rows]
+    days = bool(rows) and rows[0]["run"] is not None
+    times = [row["run"]["run_time"] if days else row["iteration_time"] for row in rows]
+    figure = theme.new_figure(theme.PAGE, 2.6)
+    left, right = figure.subplots(1, 2)
+    left.plot(gpus, times, marker="o", label="best on each")
+    if rows:
+        ideal = [times[0] * gpus[0] / n for n in gpus]
+        left.plot(gpus, ideal, linestyle="--", color="0.6", label="as fast on each GPU as on the first")
+    if days and document["deadline_days"]:
+        left.axhline(document["deadline_days"], color="black", linewidth=0.6, label="deadline")
+    left.set(xscale="log", yscale="log", xlabel="GPUs", ylabel="Days" if days else "Iteration time (s)")
+    utilization = [100 * row["model_flops_utilization"] for row in rows]
+    right.plot(gpus, utilization, marker="o")
+    right.set(xscale="log", xlabel="GPUs", ylabel="MFU (%)", ylim=(0, 1.15 * max(utilization, default=1)))
+    for axes in (left, right):
+        axes.set_xticks(gpus, [str(n) for n in gpus])
+        axes.minorticks_off()
+    left.yaxis.set_major_formatter("{x:g}")
+    left.legend()
+    _add_origin(figure, [document])
+    return figure
+
+
 def _add_origin(figure: "Figure", points: Sequence[Mapping[str, Any]]) -> None:
     clusters = ", ".join(dict.fromkeys(point["cluster"] for point in points if point["cluster"]))
     theme.add_origin(figure, [f"simulated: ptdp on {clusters}" if clusters else "simulated: ptdp"])

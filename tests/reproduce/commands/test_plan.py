@@ -300,7 +300,7 @@ def test_tensor_parallelism_ends_with_the_key_value_heads(ask):
         ([*SMALL, "--top", "0"], "top=0 is out of range"),
         ([*SMALL, "--heads", "7"], "hidden=2304 is not divisible by heads=7; needs equal heads; try heads=6"),
         ([*SMALL, "--seq", "0"], "seq=0 is not a positive whole number"),
-        ([*SMALL, "--gpus", "many"], "argument --gpus: 'many' is not a whole number, such as 8"),
+        ([*SMALL, "--gpus", "many"], "gpus=many is out of range; needs 1 to 1000000, a number"),
         ([*SMALL, "--price", "abc"], "argument --price: 'abc' is not a number, such as 2.5"),
         ([*SMALL, "--cluster", "moon"], "cluster='moon' is unknown"),
     ],

@@ -1,0 +1,81 @@
+"""Several numbers of GPUs: each row is what a plan on it finds, and the smallest that meets a limit is named."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ptdp_core.simulator import load_cluster
+from reproduce.cli import main
+from reproduce.planning.gpu_counts import Limits, counts, on_each, smallest
+from reproduce.planning.plan import make_plan, request
+from reproduce.planning.run_cost import TrainingRun
+from reproduce.planning.untried import may_use
+from results.records.errors import UsageError
+
+MODEL = {"layers": 8, "hidden": 2048, "heads": 16, "seq": 2048}
+WORDS = [word for name, value in MODEL.items() for word in (f"--{name}", str(value))]
+JOB = [*WORDS, "--batch", "32", "--cluster", "h100", "--forbid", "split"]
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [("64", [64]), ("8..64", [8, 16, 32, 64]), ("8,24,16", [8, 16, 24]), ("1..3,12", [1, 2, 12]), ("6..6", [6])],
+)
+def test_numbers_of_gpus(text: str, numbers: list[int]) -> None:
+    assert counts(text) == numbers
+
+
+@pytest.mark.parametrize("text", ["", "many", "0", "64..8", "8..", "-8", "8,,9", "1..1000001"])
+def test_what_is_no_number_of_gpus(text: str) -> None:
+    with pytest.raises(UsageError, match="is out of range; needs 1 to 1000000, a number, several"):
+        counts(text)
+
+
+def test_each_is_the_plan_s_best_and_the_fewest_that_do_are_found() -> None:
+    cluster, run = load_cluster("h100"), TrainingRun(1e11, price=2.0)
+    name, job = request({**MODEL, "gpus": 1, "batch": 32})
+    used, techniques = may_use(cluster, job.model, (), ("split",))
+    found = on_each(job, used, [4, 8, 16], techniques, run=run)
+    assert [each.why for each in found] == ["", "", ""]
+    _, alone = request({**MODEL, "gpus": 8, "batch": 32})
+    best = make_plan(name, alone, cluster, "h100", 1, forbid=("split",)).best
+    assert found[1].best is not None
+    assert found[1].best.iteration_time == best.iteration_time
+    days = [each.run["run_time"] for each in found if each.run]
+    assert days == sorted(days, reverse=True)
+    assert smallest(found, Limits(days=(days[0] + days[1]) / 2)) == found[1]
+    assert smallest(found, Limits(days=days[-1] / 2)) is None
+    costs = [each.run["cost"] for each in found if each.run]
+    assert smallest(found, Limits(budget=max(costs))) == found[0]
+
+
+def test_the_command_draws_and_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    picture = tmp_path / "days.svg"
+    asked = ["--tokens", "100B", "--price", "2", "--deadline", "10d", "--gpus", "4,5,8", "--plot", str(picture)]
+    assert main(["plan", *JOB, *asked]) == 0
+    said = capsys.readouterr().out
+    assert "no d divides batch 32" in said or "p=5" in said
+    assert "GPUs are the fewest of these that meet 10 days" in said
+    assert b"deadline" in picture.read_bytes()
+    assert main(["plan", *JOB, *asked, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [row["gpus"] for row in found["counts"]] == [4, 5, 8]
+    assert found["smallest"] in (4, 5, 8)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (["--gpus", "8", "--deadline", "30d"], "needs --tokens, too"),
+        (["--gpus", "8", "--tokens", "1B", "--budget", "1M"], "--budget without --price"),
+        (["--gpus", "8", "--tokens", "1B", "--deadline", "30"], "--deadline 30: needs a number of h, d or w"),
+        (["--gpus", "8", "--plot", "x.png"], "--plot with one number of GPUs; needs several; try --gpus 64..1024"),
+        (["--gpus", "0..8"], "gpus=0..8 is out of range"),
+    ],
+)
+def test_mistakes_are_one_line(asked: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", *JOB, *asked]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
