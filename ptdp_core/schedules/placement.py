@@ -97,7 +97,9 @@ class StagePlacement:
 
     def sends(self, rank: int) -> int:
         """The number of messages that a rank sends for each microbatch: activations and gradients, to other ranks."""
-        return sum([sender != receiver and rank in (sender, receiver) for sender, receiver in self.boundaries])
+        return sum(
+            [self.is_sent(boundary) for stage in self.stages[rank] for boundary in (stage - 1, stage) if boundary >= 0]
+        )
 
 
 @lru_cache(maxsize=256)
