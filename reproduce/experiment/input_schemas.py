@@ -115,6 +115,7 @@ def cluster() -> dict[str, Any]:
         "name": "What results call it.",
         "description": "A sentence about it.",
         "base": "The cluster whose numbers hold where this file has none.",
+        "network": "The network between its nodes: a name, or a .toml file.",
     }
     properties: dict[str, Any] = {name: {"type": "string", "description": text} for name, text in texts.items()}
     properties |= {"software": SOFTWARE, TILES: TILE_SIZES, HOST: {"description": "The machine that was measured."}}
