@@ -16,7 +16,7 @@ from reproduce.commands.simulate import read_point
 from results import opening
 from results.records.errors import DONE, UsageError
 
-SHOWN = 8
+SHOWN = 10
 HELP = """POINT.json is a list of one object, as `reproduce simulate` reads. What was measured are seconds of an
 iteration, or a log: of Megatron-LM, NeMo, torchtitan, llm-foundry or `reproduce train` (docs/explain.md).
 
@@ -117,8 +117,8 @@ def _lines(explanation: Explanation, gap: Gap | None, cluster: Cluster) -> list[
     verdict = "as fast as simulated, as far as the simulator is sure" if explanation.inside else "not as simulated"
     lines.append(f"{verdict} (a factor of {explanation.tolerance:.3f}, Selene's where the cluster has none of its own)")
     if explanation.causes:
-        order = "by what each leaves unexplained, then by how unusual it is"
-        lines += ["", f"single causes, likeliest first, {order} (simulated):"]
+        order = "by what is left beyond the simulator's margin and how unusual a size is, then by the share of the gap"
+        lines += ["", f"single causes (simulated), {order}:"]
     lines += [
         f"{number:2}. {cause.name}: {cause.change}"
         + (f" -> {cause.seconds:.3f} s, {cause.explained:.0%} of the gap" if cause.name != "accounting" else "")

@@ -30,7 +30,7 @@ DECIDED_BY = {
     "power cap": "nvidia-smi -q -d CLOCK,PERFORMANCE on every node while it runs",
     "GEMM rate": "reproduce calibrate on one GPU, or a run with p=t=d=1",
     "memory rate": "reproduce calibrate on one GPU",
-    "network": "nccl-tests all_reduce_perf over two nodes",
+    "network": "nccl-tests all_reduce_perf over two nodes (reproduce calibrate --collectives)",
     "NVLink": "nccl-tests all_reduce_perf inside a node",
     "straggler": "the same run on other nodes, or each GPU alone",
     "data loading": "the same run on synthetic data, or reproduce explain trace of one step",
@@ -51,7 +51,7 @@ class Rate(NamedTuple):
 
 
 RATES: Mapping[str, Rate] = {
-    "power cap": Rate(("peak_flops",), 1.15, 1.5),  # H100s at half of their 700 W keep two thirds of their rate
+    "power cap": Rate(("peak_flops",), 1.25, 1.5),  # H100s at half of their 700 W keep two thirds of their rate
     "GEMM rate": Rate(("peak_flops",), 1.25, 2.0),
     "memory rate": Rate(("memory_bandwidth",), 1.25, 2.0),
     "network": Rate(NETWORK, 3.0, 8.0),  # one HCA of eight
@@ -131,7 +131,7 @@ def explain(config: TrainingConfig, cluster: Cluster, measurement: Measurement) 
     if utilization(config, cluster, measured) <= 1:
         others = chain(others, _rates(of), _times(of), _switches(of), _fields(of))
     causes = [*found.causes, *(cause for cause in others if cause.explained > LEAST)]
-    return replace(found, causes=tuple(sorted(causes, key=lambda cause: cause.score)))
+    return replace(found, causes=tuple(sorted(causes, key=lambda cause: (cause.score, -cause.explained))))
 
 
 @dataclass(frozen=True)
