@@ -66,8 +66,8 @@ def evaluate(
     reasons = list(filter(None, (missing, packed)))
     if config.parallel.recompute == "auto":
         reasons.append(f"recompute={estimate.config.parallel.recompute!r} is the least that fits")
-    reason = "; ".join(reasons) or None
-    return answer(label, "ok", reason, estimate, model) | checkpoint | further(estimate, model, run, sensitivity)
+    said = "; ".join(reasons) or None
+    return answer(label, "ok", said, estimate, model) | checkpoint | further(estimate, model, run, sensitivity)
 
 
 def configuration(entry: Any, cluster: str) -> tuple[TrainingConfig, Cluster]:

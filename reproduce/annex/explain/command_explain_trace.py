@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 WIDTH = 100
 HELP = """\
-FILES are what torch.profiler's export_chrome_trace writes, one for each rank, .json or .json.gz, of one run. One of
-every pipeline rank is needed; those of replicas make the means surer. docs/trace.md says how to make them.
+FILES are what torch.profiler's export_chrome_trace writes, one for each rank, .json or .json.gz, of one run, or what
+nsys export --type sqlite writes. One of every pipeline rank is needed; those of replicas make the means surer.
+docs/trace.md says how to make them.
 
 Passes are found by their ranges (PP:2F0, Forward 3), else between messages; messages and collectives by the names of
 NCCL's kernels and of gloo's. With --point the same step is simulated, and both are drawn in one picture.

@@ -17,6 +17,7 @@ from results.records.errors import UsageError
 Span = tuple[float, float]
 
 STEP = re.compile(r"ProfilerStep#(\d{1,9})")
+BACKWARD = "autograd::engine::evaluate_function"
 LATEST = 1 << 63  # of the trace's microseconds and numbers
 ON_GPU, LAUNCHES = ("kernel", "gpu_memcpy", "gpu_memset"), ("cuda_runtime", "cuda_driver")
 RECORDED = "fwdbwd"  # category of what autograd notes in a forward pass for the backward pass
@@ -50,7 +51,8 @@ class Event(NamedTuple):
 class TraceFile:
     """A trace as it was read: its events with times in seconds, the rank that it is of, and how many there are.
 
-    `steps` are the spans of the profiler's steps on the host, by number; a trace that marks none has one, 0.
+    `steps` are the spans of the profiler's steps on the host, by number; a trace that marks none has one, 0. `notes`
+    say what had to be inferred.
     """
 
     path: Path
@@ -58,6 +60,7 @@ class TraceFile:
     world: int | None
     events: tuple[Event, ...]
     steps: Mapping[int, Span]
+    notes: tuple[str, ...] = ()
 
 
 class DeviceWork(NamedTuple):

@@ -26,6 +26,7 @@ from ptdp_core.schedules import (
     names,
 )
 from ptdp_core.simulator import Cluster, Estimate
+from reproduce.annex.explain import nsys
 from reproduce.annex.explain.kineto import Span, TraceFile, merged, read
 from reproduce.annex.explain.traced_communication import DATA, EXCHANGE, TENSOR
 from reproduce.annex.explain.traced_step import RankStep, rank_step
@@ -77,7 +78,7 @@ def profile_step(paths: Sequence[Path], parallel: ParallelConfig | None = None, 
     `parallel` names passes whose ranges do not. Raises `UsageError` for files that are no traces of one step, and where
     a pipeline rank is missing.
     """
-    files = [read(path) for path in paths]
+    files = [file for path in paths for file in _files(path)]
     common = set.intersection(*(set(file.steps) for file in files))
     if not common:
         raise UsageError(f"{paths[0]} and the other traces have no step in common; needs traces of one run")
@@ -112,6 +113,15 @@ def profile_step(paths: Sequence[Path], parallel: ParallelConfig | None = None, 
     timeline = Timeline(name, placement, m, "s", events, (), bubble, "measured: torch.profiler")
     world = max(file.world or 0 for file in files) or len(files)
     return StepProfile(chosen, len(ranks), world, seconds, mean, gaps, bubble, timeline, counted, notes)
+
+
+def _files(path: Path) -> list[TraceFile]:
+    """The traces in a file: of Nsight Systems one for each process, of torch.profiler one."""
+    if path.is_file():
+        with path.open("rb") as file:
+            if file.read(len(nsys.HEADER)) == nsys.HEADER:
+                return nsys.read(path)
+    return [read(path)]
 
 
 def document(profile: StepProfile, estimate: Estimate | None, cluster: Cluster | None) -> dict[str, Any]:

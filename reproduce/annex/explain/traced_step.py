@@ -12,13 +12,24 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 from ptdp_core.schedules import Action, TimelineEvent
-from reproduce.annex.explain.kineto import ON_GPU, RECORDED, DeviceWork, Event, Span, TraceFile, merged, on_cpu, on_gpu
+from reproduce.annex.explain.kineto import (
+    BACKWARD,
+    ON_GPU,
+    RECORDED,
+    DeviceWork,
+    Event,
+    Span,
+    TraceFile,
+    merged,
+    on_cpu,
+    on_gpu,
+)
 from reproduce.annex.explain.traced_communication import COMMUNICATION, communication
 from results.records.errors import UsageError
 
 NAMED = re.compile(r"(?:PP:)?(\d{1,6})([FBIW])(\d{1,6})$")
 COUNTED = re.compile(r"(?P<kind>Forward|Backward) \d+$")
-BACKWARD, OPTIMIZER = "autograd::engine::evaluate_function", "Optimizer.step"
+OPTIMIZER = "Optimizer.step"
 UNLINKED = (
     "no trace links forward to backward passes: a forward pass is all that ran before a backward pass, with the "
     "loading of its data"
@@ -70,7 +81,7 @@ def rank_step(trace: TraceFile, rank: int, step: int, pipelined: bool = True) ->
 
     talks = communication(work, inside, pass_of, lambda item: pipelined and not (named and pass_of(item)))
     computes = [item for item in work if not COMMUNICATION.match(item.name)]
-    passes, notes = _ranges(inside, computes, device), list(talks.notes)
+    passes, notes = _ranges(inside, computes, device), [*trace.notes, *talks.notes]
     if not passes:
         flows = sorted(event.start for event in inside if event.category == RECORDED)
         own = [item for item in computes if not _covers(optimizer, item.asked)]
