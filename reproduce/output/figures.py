@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import cycle, pairwise
-from math import ceil, log2
+from math import ceil, floor, log2, log10
 from textwrap import wrap
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,10 @@ CHARACTER = 0.025  # width of a digit beside a tick, of the axis of a figure one
 HIDDEN = 0.02  # a series this close to another one, relative to its largest value, lies under it
 PAPER, PREDICTED = "paper", "predicted"  # columns of `chart_data`, and what the legend calls them
 SIDE_BY_SIDE = 6.0  # points between series
+MOST_BANDS = 2  # over each other; the intervals of more series are bars, since bands mix to grey
+MOST_LABELS, LONGEST_LABEL = 5, 16  # series, and letters of their names, that are written at the ends of their lines
+LABEL_GAP = 8.0  # points between such names
+DECADES = 300  # a logarithmic axis this long has ticks by decades, not at the points
 LARGEST_GAP, UNEVEN = 0.35, 1.3  # between neighbours on a linear axis: of the axis, and of evenly spaced ones
 
 
@@ -61,10 +65,12 @@ def line_plot(artifact: Artifact, record: Record) -> "Figure":
     """The main quantity over the x axis: for `Artifact.draw`.
 
     A line per series for ours, with bars over 80% of the samples where there are samples, and a light band over the
-    intervals of simulated values. The paper's values are hollow markers on a dashed line, what was predicted is a short
-    bar in a darker tone of the line, a point out of memory is a cross above the axes. Where there are predictions, the
-    series stand side by side; elsewhere a series that lies under later ones is broader, so that it is seen. The y axis
-    starts at zero, so that ratios can be seen. `artifact.looks` may give a series its own color, marker and linestyle.
+    intervals of simulated values, or bars where there are more than two. Up to five short names stand at the ends of
+    their lines if these end at one x, apart from each other; others are in the legend. The paper's values are hollow
+    markers on a dashed line, what was predicted is a short bar in a darker tone of the line, a point out of memory is a
+    cross above the axes. Where there are predictions, the series stand side by side; elsewhere a series that lies under
+    later ones is broader, so that it is seen. The y axis starts at zero, so that ratios can be seen. `artifact.looks`
+    may give a series its own color, marker and linestyle.
     """
     return overlay(artifact, {"": record})
 
@@ -91,7 +97,9 @@ def overlay(
     keys = legend_keys(data, interval, alone)
     results = {} if alone else dict(zip(drawn, LINES, strict=False))
     shown = {name: name or (first.fidelity if alone else "ours") for name in styles}
-    columns = theme.legend_columns(list(shown.values()), theme.figure_width(), [*results, *keys])
+    labelled = alone and ends_apart(data, list(shown))
+    short = {} if labelled else dict(zip(shown, shortened(list(shown.values())), strict=True))
+    columns = theme.legend_columns(list(short.values()), theme.figure_width(), [*results, *keys])
     figure = theme.new_figure(height=theme.HEIGHT + 0.14 * (len(columns[0]) - 1))
     axes = figure.subplots()
     apart = SIDE_BY_SIDE if PREDICTED in keys else 0.0
@@ -99,7 +107,8 @@ def overlay(
     lines: dict[str, Line2D] = {}
     for result in reversed(drawn):  # the first result last, above the others
         looks = styles if alone else {name: {**look, "linestyle": results[result]} for name, look in styles.items()}
-        spread = "band" if result in records and records[result].fidelity == "simulated" else "bars"
+        is_band = result in records and records[result].fidelity == "simulated" and len(styles) <= MOST_BANDS
+        spread = "band" if is_band else "bars"
         lines = series_lines(axes, data[data.result == result], looks, spread, apart)
     if alone and not apart:
         for name, line in lines.items():
@@ -107,13 +116,54 @@ def overlay(
     others = draw_others(axes, data, styles, keys, apart)
     label_axes(axes, artifact, data)
     handles: dict[str, Any] = {
-        shown[name]: (lines.get(name) if alone else None) or Line2D([], [], **look) for name, look in styles.items()
+        short[name]: (lines.get(name) if alone else None) or Line2D([], [], **look)
+        for name, look in styles.items()
+        if name in short
     }
     handles |= {result: Line2D([], [], color="#444444", linestyle=line) for result, line in results.items()}
     add_legend(figure, handles | others, columns)
     theme.add_origin(figure, origin_lines(artifact, first) if alone else overlay_lines(artifact, records, list(own)))
+    if alone and len(styles) == 1 and data.paper.notna().sum() <= MOST_LABELS:
+        for row in data.dropna(subset=["value", "paper"]).itertuples():
+            between = (row.value + row.paper) / 2
+            axes.annotate(
+                f"{row.value / row.paper - 1:+.0%}", (row.x, between), (6, 0), textcoords="offset points", va="center"
+            )
+    if labelled:
+        write_ends(axes, data, {name: look["color"] for name, look in styles.items()})
     fit_labels(figure)
     return figure
+
+
+def shortened(names: Sequence[str]) -> list[str]:
+    """Names that begin alike up to an equals sign, 'b = 1' and 'b = 2', without that after the first."""
+    begin = {name.rpartition(" = ")[0] for name in names}
+    if len(names) < 2 or len(begin) > 1 or "" in begin:
+        return list(names)
+    return [names[0], *(name.rpartition(" = ")[2] for name in names[1:])]
+
+
+def ends_apart(data: "DataFrame", names: Sequence[str]) -> bool:
+    """Whether names can stand at the right ends of their lines: few, short, of lines that end apart at one x."""
+    if not 1 < len(names) <= MOST_LABELS or max(map(len, names)) > LONGEST_LABEL:
+        return False
+    last = data.dropna(subset="value").sort_values("x").groupby("series").last()
+    ends = sorted(last.value)
+    least = LABEL_GAP / (72 * 0.6 * theme.HEIGHT) * data.value.max()  # the axes take about that share of the height
+    return len(last) == len(names) and last.x.nunique() == 1 and all(b - a > 0.7 * least for a, b in pairwise(ends))
+
+
+def write_ends(axes: "Axes", data: "DataFrame", colors: Mapping[str, str]) -> None:
+    """Write each series' name at the right end of its line, in its colour; names keep their distance."""
+    last = data.dropna(subset="value").sort_values("x").groupby("series").last().sort_values("value")
+    points = 72 * 0.6 * theme.HEIGHT / axes.get_ylim()[1]
+    moved = float("-inf")
+    for name, end in last.iterrows():
+        moved = max(end.value * points, moved + LABEL_GAP)
+        axes.annotate(
+            str(name), (end.x, end.value), (5, moved - end.value * points), textcoords="offset points", va="center",
+            color=colors[str(name)], annotation_clip=False, bbox={"fc": "white", "ec": "none", "pad": 0.3},
+        )  # fmt: skip
 
 
 def series_styles(artifact: Artifact, data: "DataFrame") -> dict[str, dict[str, Any]]:
@@ -273,7 +323,7 @@ def add_legend(figure: "Figure", handles: Mapping[str, Any], columns: Sequence[S
 
 
 def label_axes(axes: "Axes", artifact: Artifact, data: "DataFrame") -> None:
-    """Name both axes, begin the y axis at zero and have a tick at every x."""
+    """Name both axes, begin the y axis at zero and have a tick at every x, or on a long logarithmic axis at decades."""
     x_axis = artifact.x_axis
     assert x_axis is not None
     axes.set_xlabel(x_axis.label)
@@ -282,6 +332,12 @@ def label_axes(axes: "Axes", artifact: Artifact, data: "DataFrame") -> None:
     ticks = data.drop_duplicates("x").set_index("x")
     places = list(ticks.index)
     texts = list(ticks.label) if x_axis.scale == "category" else [str(value) for value in ticks["at"]]
+    if x_axis.scale == "log2" and places and max(places) >= DECADES * min(places):
+        axes.set_xscale("log")
+        first, last = ceil(log10(min(places))), floor(log10(max(places)))
+        axes.set_xticks([10**power for power in range(first, last + 1)])
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+        return
     if x_axis.scale == "log2" or (x_axis.scale == "linear" and _half_empty(places)):
         axes.set_xscale("log", base=2)
         texts = _apart([log2(place) for place in places], texts)

@@ -27,7 +27,7 @@ COLUMN, PAGE = 3.33, 7.0
 WIDTHS = {"column": COLUMN, "page": PAGE}
 NARROWEST, WIDEST = 2.0, 20.0  # inches; in less, the labels leave no room for the figure
 HEIGHT = 2.3
-LETTER, HANDLE, MARGIN = 4.1, 28, 8  # points that a letter in the usual size, a handle and both edges of a legend take
+LETTER, HANDLE, MARGIN = 4.1, 24, 8  # points that a letter in the usual size, a handle and both edges of a legend take
 SMALL_PRINT = 5.5  # points
 LINE = 1.2 / 72  # inches that a line of text takes per point of its size
 # Okabe and Ito's, without the yellow; in this order neighbours differ under every colour deficiency.
@@ -62,7 +62,7 @@ STYLE: Mapping[str, Any] = {
     "ytick.major.width": 0.6,
     "legend.fontsize": 7,
     "legend.frameon": False,
-    "legend.handlelength": 2.2,
+    "legend.handlelength": 1.8,
     "lines.linewidth": 1.2,
     "lines.markersize": 4,
     "hatch.linewidth": 0.35,
@@ -298,7 +298,9 @@ def legend_columns(labels: Sequence[str], width: float = COLUMN, below: Sequence
     All columns are equally long, with '' where there is nothing; the labels `below` begin a row of their own.
     """
     letter = LETTER * _LOOK.get().settings["legend.fontsize"] / STYLE["legend.fontsize"]
-    for most in (4, 3, 2, 1):
+    if not labels:
+        labels, below = below, ()
+    for most in (5, 4, 3, 2, 1):
         above, under = (_columns(part, ceil(len(part) / most)) for part in (labels, below))
         pairs = zip_longest(above, under)
         columns = [

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 GPIPE, DEFAULT, INTERLEAVED, SPLIT = "GPipe", "1F1B", "Interleaved 1F1B", "ZB-H1"
 LARGE_BATCH = 120  # beyond Figure 12's: there GPipe no longer fits
-APART = 3.0  # points between the series
 UNSURE = "#d4d4d4"
 SHOWN_P, SHOWN_M, SHOWN_V = 4, 8, 2  # of the timelines, as in the paper's Figure 4
 
@@ -106,9 +105,9 @@ def draw(artifact: Artifact, record: "Record") -> "Figure":
     columns = theme.legend_columns(list(styles), theme.figure_width(), [*keys, *between])
     figure = theme.new_figure(height=3.5)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(1, 0.8))
-    handles: dict[str, Any] = {**series_lines(above, data, styles, "bars", APART)}
-    handles |= draw_others(above, data, styles, keys, APART)
-    series_lines(below, data.assign(value=data.value / data.x.map(flush), low=None), styles, apart=APART)
+    handles: dict[str, Any] = {**series_lines(above, data, styles)}
+    handles |= draw_others(above, data, styles, keys)
+    series_lines(below, data.assign(value=data.value / data.x.map(flush), low=None), styles)
     if known:
         band = below.axhspan(1 / known.ratio.factor, known.ratio.factor, color=UNSURE, zorder=0, linewidth=0)
         handles |= dict.fromkeys(between, Patch(color=band.get_facecolor()))

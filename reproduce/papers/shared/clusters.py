@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from reproduce.experiment.artifact import Artifact
 from reproduce.output import theme
 from reproduce.output.figures import (
+    MOST_BANDS,
     add_legend,
     chart_data,
     draw_others,
@@ -36,11 +37,11 @@ def draw(artifact: Artifact, record: Record) -> "Figure":
         rows = data[data.cluster == cluster]
         others = draw_others(axes, rows, styles, keys)
         # one of the clusters may have no margins
-        handles |= series_lines(axes, rows, styles, "band") | {key: marks for key, marks in others.items() if marks}
+        spread = "band" if len(styles) <= MOST_BANDS else "bars"
+        handles |= series_lines(axes, rows, styles, spread) | {key: marks for key, marks in others.items() if marks}
         label_axes(axes, artifact, rows)
         axes.set_ylim(0, 1.05 * rows[["value", "high"]].max().max())
         theme.name_panel(axes, letter, cluster)
-    axes.set_ylabel("")
     add_legend(figure, handles, theme.legend_columns(list(handles), theme.figure_width(theme.PAGE)))
     theme.add_origin(figure, origin_lines(artifact, record))
     fit_labels(figure)

@@ -195,12 +195,35 @@ def test_looks_of_a_series(figure_12):
     assert drawn["Non-interleaved"].get_linestyle() == "-"
 
 
-def test_the_legend_keeps_series_and_paper_apart(figure):
+def test_names_stand_at_the_ends_of_their_lines_and_the_legend_says_the_rest(figure):
     figure.draw_without_rendering()
-    texts = {text.get_text(): text.get_window_extent() for text in figure.legends[0].get_texts()}
-    assert set(texts) - {""} == {"Non-interleaved", "Interleaved", "paper", "90% interval"}
-    assert texts["Non-interleaved"].y0 == pytest.approx(texts["Interleaved"].y0, abs=1)
-    assert texts["paper"].y1 <= texts["Interleaved"].y0
+    axes = figure.axes[0]
+    names = {text.get_text(): text for text in axes.texts}
+    assert set(names) == {"Non-interleaved", "Interleaved"}
+    assert all(names[name].get_color() == lines(figure)[name].get_color() for name in names)
+    boxes = [name.get_window_extent() for name in names.values()]
+    assert not boxes[0].overlaps(boxes[1])
+    assert all(figure.bbox.x1 >= box.x1 and box.x0 > axes.transData.transform((60, 0))[0] for box in boxes)
+    assert [text.get_text() for text in figure.legends[0].get_texts() if text.get_text()] == ["paper", "90% interval"]
+
+
+def test_names_that_end_together_or_are_long_stay_in_the_legend(figure_12):
+    above = {p.parameters["B"]: p.metrics for p in figure_12.record.points if p.series == "Interleaved"}
+    together = tuple(replace(p, metrics=above[p.parameters["B"]]) for p in figure_12.record.points)
+    long = tuple(replace(p, series=p.series + " 1F1B, v = 2") for p in figure_12.record.points)
+    for points in (together, long):
+        drawn = drawn_from(replace(figure_12.record, points=points))
+        drawn.draw_without_rendering()
+        texts = {text.get_text(): text.get_window_extent() for text in drawn.legends[0].get_texts()}
+        assert not drawn.axes[0].texts
+        assert {point.series for point in points} <= set(texts)
+        assert texts["paper"].y1 <= max(texts[point.series].y0 for point in points)
+
+
+def test_names_that_begin_alike_are_shortened_after_the_first():
+    assert figures.shortened(["b = 1", "b = 2", "b = 12"]) == ["b = 1", "2", "12"]
+    assert figures.shortened(["b = 1", "t = 2"]) == ["b = 1", "t = 2"]
+    assert figures.shortened(["GPipe", "1F1B"]) == ["GPipe", "1F1B"]
 
 
 def test_a_series_under_another_one_is_broader(figure_12):
