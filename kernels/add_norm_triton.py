@@ -17,7 +17,7 @@ from kernels.layout import accumulation_dtype
 from kernels.layout import rows as as_rows
 
 # Of the backward kernel: columns of a warp, rows at once, warps of a multiprocessor, and loads under way of each row.
-WARP_COLUMNS, ROWS, WARPS, STAGES = 256, 1, 32, 2
+WARP_COLUMNS, ROWS, WARPS, STAGES = 256, 1, 16, 3
 SUMMED = 16  # columns whose partial sums a program adds
 
 

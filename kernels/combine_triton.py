@@ -9,7 +9,7 @@ from torch import Tensor
 
 from kernels import launch
 
-COLUMNS, WARP_COLUMNS = 2048, 256  # that a program reads at once, and that each of its warps does
+COLUMNS, WARP_COLUMNS = 2048, 512  # that a program reads at once, and that each of its warps does
 
 
 @triton.jit

@@ -43,7 +43,8 @@ def _cast(
     COLUMNS: tl.constexpr,
 ):
     part = tl.arange(0, PARTS)
-    s = tl.maximum(tl.max(tl.load(partial + part, mask=part < parts, other=0.0), 0) / MOST, LEAST)
+    peak = tl.max(tl.load(partial + part, mask=part < parts, other=0.0), 0)
+    s = tl.maximum(tl.div_rn(peak, MOST), LEAST)  # `/` may round otherwise
     if (tl.program_id(0) == 0) & (tl.program_id(1) == 0):
         tl.store(scale, s)
     row = (tl.program_id(1) * ROWS + tl.arange(0, ROWS))[:, None]
