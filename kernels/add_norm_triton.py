@@ -1,11 +1,14 @@
 """Triton kernels of the residual connection and the norm behind it.
 
-A program holds whole rows. There are as many programs of the backward kernel as the GPU runs at once: each walks down
-its rows, loads the next ones meanwhile, and leaves one row of partial sums for the gradients of weight, shift and bias
-each, which another kernel adds. It uses no atomics, so results repeat exactly on a kind of GPU.
+A program holds whole rows; of the backward kernel in two blocks where one would be half empty. There are as many
+programs of that as the GPU runs at once: each walks down its rows, loads the next ones meanwhile, and leaves one row of
+partial sums for the gradients of weight, shift and bias each, which another kernel adds. It uses no atomics, so results
+repeat exactly on a kind of GPU.
 """
 
 # mypy: disable-error-code="no-untyped-def,import-untyped,import-not-found"
+
+import functools
 
 import torch
 import triton
@@ -16,8 +19,8 @@ from kernels import launch
 from kernels.layout import accumulation_dtype
 from kernels.layout import rows as as_rows
 
-# Of the backward kernel: columns of a warp, rows at once, warps of a multiprocessor, and loads under way of each row.
-WARP_COLUMNS, ROWS, WARPS, STAGES = 256, 1, 16, 3
+# Of the backward kernel: columns of a warp, warps of a multiprocessor, and rows under way, with the one in registers.
+WARP_COLUMNS, WARPS, STAGES = 256, 16, 3
 SUMMED = 16  # columns whose partial sums a program adds
 
 
@@ -69,6 +72,35 @@ def _plus(a, b, c, d):
 
 
 @triton.jit
+def _load(x, here, FULL: tl.constexpr, WIDE: tl.constexpr):
+    return (tl.load(x) if FULL else tl.load(x, mask=here, other=0.0)).to(WIDE)
+
+
+@triton.jit
+def _gradient(g, n, along, mean, scale, skip, grad_x, place, here, FULL: tl.constexpr, WIDE: tl.constexpr):
+    """Store and return the gradient of a part of a row."""
+    g = (g - n * along - mean) * scale
+    if skip is not None:
+        g += _load(skip + place, here, FULL, WIDE)
+    if FULL:
+        tl.store(grad_x + place, g)
+    else:
+        tl.store(grad_x + place, g, mask=here)
+    return g
+
+
+@triton.jit
+def _leave(sums, column, columns, of_weight, of_shift, of_bias, CENTERED: tl.constexpr, BIASED: tl.constexpr):
+    place = sums + tl.program_id(0).to(tl.int64) * columns + column
+    many = tl.num_programs(0).to(tl.int64) * columns
+    tl.store(place, of_weight, mask=column < columns)
+    if CENTERED:
+        tl.store(place + many, of_shift, mask=column < columns)
+    if BIASED:
+        tl.store(place + (2 * many if CENTERED else many), of_bias, mask=column < columns)
+
+
+@triton.jit
 def _backward(
     grad,
     skip,
@@ -83,45 +115,46 @@ def _backward(
     BIASED: tl.constexpr,
     STAGES: tl.constexpr,
     WIDE: tl.constexpr,
-    ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
+    REST: tl.constexpr,
 ):
-    column = tl.arange(0, BLOCK)[None, :]
-    here = column < columns
-    w = tl.load(weight + column, mask=here, other=0.0).to(WIDE)
-    of_weight = tl.zeros((1, BLOCK), WIDE)
-    of_shift = tl.zeros((1, BLOCK), WIDE)
-    of_bias = tl.zeros((1, BLOCK), WIDE)
-    for start in tl.range(tl.program_id(0) * ROWS, rows, tl.num_programs(0) * ROWS, num_stages=STAGES):
-        row = start + tl.arange(0, ROWS)[:, None]
-        inside = (row < rows) & here
-        offset = row.to(tl.int64) * columns + column
-        n = tl.load(y + offset, mask=inside, other=0.0).to(WIDE)
-        g = tl.load(grad + offset, mask=inside, other=0.0).to(WIDE)
-        scale = tl.load(moments + row, mask=row < rows, other=0.0)
-        if CENTERED:
-            n -= tl.load(moments + rows + row, mask=row < rows, other=0.0)
-            of_shift += tl.sum(g, 0)[None, :]
-        n *= scale  # beyond the last column it is not 0, but g is, and what is computed of both is not stored
-        of_weight += tl.sum(g * n, 0)[None, :]
+    c = tl.arange(0, BLOCK)
+    here = c < columns
+    w = tl.load(weight + c, mask=here, other=0.0).to(WIDE)
+    of_weight, of_shift, of_bias = tl.zeros((BLOCK,), WIDE), tl.zeros((BLOCK,), WIDE), tl.zeros((BLOCK,), WIDE)
+    if REST:
+        d = BLOCK + tl.arange(0, REST)
+        there = d < columns
+        v = tl.load(weight + d, mask=there, other=0.0).to(WIDE)
+        rest_weight, rest_shift, rest_bias = tl.zeros((REST,), WIDE), tl.zeros((REST,), WIDE), tl.zeros((REST,), WIDE)
+    for row in tl.range(tl.program_id(0), rows, tl.num_programs(0), num_stages=STAGES):
+        at = tl.cast(row, tl.int64) * columns
+        g, n = _load(grad + at + c, here, REST > 0, WIDE), _load(y + at + c, here, REST > 0, WIDE)
+        scale = tl.load(moments + row + tl.arange(0, 1))  # in blocks of one, as only these are loaded ahead
+        mean = tl.load(moments + rows + row + tl.arange(0, 1)) if CENTERED else tl.zeros((1,), WIDE)
+        n = (
+            n - mean
+        ) * scale  # beyond the last column it is not 0, but g is, and what is computed of both is not stored
+        of_weight += g * n
+        of_shift += g
         g *= w
-        along, total = tl.reduce((g * n, g), 1, _plus)  # at once, as a program waits for each sum
-        g -= n * (along[:, None] / columns)
-        if CENTERED:
-            g -= total[:, None] / columns
-        g *= scale
-        if skip is not None:
-            g += tl.load(skip + offset, mask=inside, other=0.0).to(WIDE)
-        tl.store(grad_x + offset, g, mask=inside)
-        if BIASED:
-            of_bias += tl.sum(g, 0)[None, :]
-    place = sums + tl.program_id(0).to(tl.int64) * columns + column
-    many = tl.num_programs(0).to(tl.int64) * columns
-    tl.store(place, of_weight, mask=here)
-    if CENTERED:
-        tl.store(place + many, of_shift, mask=here)
-    if BIASED:
-        tl.store(place + (2 * many if CENTERED else many), of_bias, mask=here)
+        along, total = g * n, g
+        if REST:
+            h, o = _load(grad + at + d, there, False, WIDE), (_load(y + at + d, there, False, WIDE) - mean) * scale
+            rest_weight += h * o
+            rest_shift += h
+            h *= v
+            along = tl.sum(tl.reshape(along, (REST, BLOCK // REST)), 1) + h * o
+            total = tl.sum(tl.reshape(total, (REST, BLOCK // REST)), 1) + h
+        along, total = tl.reduce((along, total), 0, _plus)  # at once, as a program waits for each sum
+        along /= columns
+        total = total / columns if CENTERED else 0.0
+        of_bias += _gradient(g, n, along, total, scale, skip, grad_x, at + c, here, REST > 0, WIDE)
+        if REST:
+            rest_bias += _gradient(h, o, along, total, scale, skip, grad_x, at + d, there, False, WIDE)
+    _leave(sums, c, columns, of_weight, of_shift, of_bias, CENTERED, BIASED)
+    if REST:
+        _leave(sums, d, columns, rest_weight, rest_shift, rest_bias, CENTERED, BIASED)
 
 
 @triton.jit
@@ -168,6 +201,17 @@ def forward(
     return y.view(x.shape), normed.view(x.shape), moments
 
 
+@functools.lru_cache
+def _blocks(columns: int, of_a_warp: int) -> tuple[int, int, int]:
+    """The two blocks of a row, the second 0 if one is mostly full, and warps; a thread has 4 bytes of each at least."""
+    whole = triton.next_power_of_2(columns)
+    block, warps = whole // 2, max(1, min(32, whole // 2 // of_a_warp))
+    rest = max(triton.next_power_of_2(max(1, columns - block)), 64 * warps)
+    if rest > block // 2:
+        return whole, 0, max(1, min(32, whole // of_a_warp))
+    return block, rest, warps
+
+
 def backward(
     grad: Tensor, skip: Tensor | None, y: Tensor, weight: Tensor, moments: Tensor, biased: bool
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
@@ -175,9 +219,8 @@ def backward(
     flat, centered = as_rows(y), len(moments) == 2
     grad_x = torch.empty_like(flat)
     rows, columns = flat.shape
-    block = triton.next_power_of_2(columns)
-    warps = max(1, min(32, block // WARP_COLUMNS))
-    programs = min(triton.cdiv(rows, ROWS), launch.multiprocessors(y.device) * max(1, WARPS // warps))
+    block, rest, warps = _blocks(columns, WARP_COLUMNS)
+    programs = min(rows, launch.multiprocessors(y.device) * max(1, WARPS // warps))
     kinds = 1 + centered + biased
     sums = torch.empty(kinds, programs, columns, dtype=accumulation_dtype(y.dtype), device=y.device)
     totals = weight.new_empty(kinds, columns)
@@ -196,8 +239,8 @@ def backward(
             BIASED=biased,
             STAGES=STAGES,
             WIDE=launch.wide(y.dtype),
-            ROWS=ROWS,
             BLOCK=block,
+            REST=rest,
             num_warps=warps,
         )
         parts = triton.next_power_of_2(programs)

@@ -52,13 +52,13 @@ def test_nothing_spills_and_registers_leave_room_for_other_warps(capability):
     """A multiprocessor has 65,536 registers for up to 64 warps: 64 a thread let half of them run at once.
 
     Rows of 65 columns take most: several of them are in one program. A norm's backward pass holds three rows of sums,
-    of which an A100's compiler puts one or two registers aside.
+    two programs of 8 warps fit; where it has 32 warps, the compiler puts a few registers aside.
     """
     for name, _, usage in compile_natively(capability, "bfloat16"):
         sums = name.startswith("add_norm_triton._backward")
         assert usage["LOCAL"] == 0, name
-        assert usage["STACK"] <= (8 if sums and capability < 90 else 0), name
-        most = 120 if name.endswith("/128") and name.startswith("softmax") else 72 if sums else 64
+        assert usage["STACK"] <= (24 if sums and usage["warps"] == 32 else 0), name
+        most = 120 if name.endswith("/128") and name.startswith("softmax") else 128 if sums else 64
         assert usage["REG"] <= most, name
 
 
