@@ -454,7 +454,7 @@ class ParallelConfig:
     )
     schedule: str = described(
         "Pipeline schedule: a name that `reproduce schedule` lists, or a table of one's own (.csv, .txt); by default "
-        "1f1b for v = 1 and interleaved for v > 1.",
+        "1f1b for v = 1 and interleaved for v > 1. 1f1b+vocab-1 and the like share the vocabulary among all p ranks.",
         "",
         words="Pipeline schedule",
         group="Schedule",
@@ -764,6 +764,16 @@ class ParallelConfig:
         return placement_of(self.schedule, self.p, self.v)
 
     @property
+    def vocabulary(self) -> str:
+        """How all pipeline ranks share the vocabulary, the schedule's `Definition.vocabulary`; "" if its ends have it."""
+        return definition(self.schedule).vocabulary
+
+    @property
+    def vocabulary_ranks(self) -> int:
+        """Ranks that embedding and output layer are divided among: t, or the p pipeline ranks that share them."""
+        return self.p if self.vocabulary else self.t
+
+    @property
     def m(self) -> int:
         """Microbatches in a batch per pipeline: m = B/(d*b) (Section 3.1)."""
         return self.B // (self.d * self.b)
@@ -802,6 +812,7 @@ class TrainingConfig:
             )
         self._check_exchange()
         self._check_experts()
+        self._check_vocabulary()
         for choice, known in (("recompute_modules", RECOMPUTE_MODULES), ("offload", OFFLOADED)):
             chosen = getattr(parallel, choice)
             for name in filter(None, chosen.split(",")):
@@ -872,6 +883,16 @@ class TrainingConfig:
                 f"c={parallel.c} with context_exchange='all_to_all' does not divide the {heads} key/value heads of a "
                 f"tensor rank; needs whole heads on every context rank; try c={largest_divisor(heads, parallel.c)}, or "
                 "context_exchange='all_gather'"
+            )
+
+    def _check_vocabulary(self) -> None:
+        """Raise ConfigurationError if pipeline ranks are to share a vocabulary that something else divides, too."""
+        parallel = self.parallel
+        if parallel.vocabulary and (parallel.t > 1 or parallel.c > 1 or self.model.mtp_layers):
+            raise ConfigurationError(
+                f"t={parallel.t}, c={parallel.c}, mtp_layers={self.model.mtp_layers} with schedule="
+                f"{parallel.schedule!r}, by which pipeline ranks share the vocabulary; needs t=1, c=1, mtp_layers=0; "
+                f"try schedule={parallel.schedule.rpartition('+')[0]!r}"
             )
 
     def _check_experts(self) -> None:
@@ -981,8 +1002,11 @@ class TrainingConfig:
 
     @property
     def tied_ranks(self) -> tuple[int, int] | None:
-        """The pipeline ranks of a tied embedding's two uses, which may be one rank; None with one stage or table."""
-        return self.parallel.placement.tied_ranks if self.model.tied_embeddings else None
+        """The pipeline ranks of a tied embedding's two uses, which may be one rank; None with one stage or table.
+
+        Where all ranks share the vocabulary, each has both uses of its part."""
+        is_copied = self.model.tied_embeddings and not self.parallel.vocabulary
+        return self.parallel.placement.tied_ranks if is_copied else None
 
     @property
     def layers_per_chunk(self) -> int:

@@ -241,6 +241,11 @@ def _group(ranks: Sequence[int], name: str) -> dist.ProcessGroup | None:
     return group
 
 
+def pipeline_group(groups: Groups, name: str) -> dist.ProcessGroup | None:
+    """A further process group of a pipeline's ranks, which all of them make together."""
+    return _group([groups.rank_at(pp) for pp in range(groups.pp.size)], name)
+
+
 def initialise(device: torch.device, timeout: float = 600.0, store: str | None = None) -> None:
     """Join the default process group, described by torchrun's environment variables, or by the file `store` if given.
 

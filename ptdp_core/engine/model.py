@@ -69,6 +69,7 @@ class Build:
     pipeline_layout: str = ""
     cp: Axis = field(default_factory=lambda: Axis("cp"))
     context_exchange: str = "all_gather"
+    shares_vocabulary: bool = False  # all pipeline ranks hold embedding and output layer (`engine.vocabulary`)
 
     @classmethod
     def of(
@@ -102,6 +103,7 @@ class Build:
             pipeline_layout=parallel.pipeline_layout,
             cp=cp or Axis("cp"),
             context_exchange=parallel.context_exchange,
+            shares_vocabulary=bool(parallel.vocabulary),
         )
 
     @cached_property
@@ -328,6 +330,9 @@ class Chunk(nn.Module):
     scatter/gather (Section 4.1) such a tensor is flat, and this tensor rank has 1/t of it; otherwise it is [S, B, H],
     with sequence parallelism [S/t, B, H]. With context parallelism x and the mean loss are of this rank's S/c tokens.
     `word` is a tied embedding's weight [V/t, H], given to the last chunk if the first one is on the same rank.
+
+    Where all pipeline ranks share the vocabulary, the first chunk gets x, the embedded words, and the last one returns
+    what the output layer multiplies.
     """
 
     def __init__(
@@ -346,12 +351,15 @@ class Chunk(nn.Module):
         self.is_first, self.is_last = is_first, is_last
         self.received, self.sent = received, sent
         if self.is_first:
-            self.word = make(WORD_EMBEDDING, std=STD)
+            if not build.shares_vocabulary:
+                self.word = make(WORD_EMBEDDING, std=STD)
             self.position = make("embedding.position.weight", std=STD) if model.positions == "learned" else None
         self.layers = nn.ModuleList(Layer(build, layer) for layer in layers)
         if self.is_last:
             self.norm = Norm(build, "norm")
-            if not model.tied_embeddings:
+            if build.shares_vocabulary:
+                pass
+            elif not model.tied_embeddings:
                 self.output = make(OUTPUT, std=STD)
             elif word is not None:
                 self.word = word
@@ -381,8 +389,7 @@ class Chunk(nn.Module):
         if build.cp.size > 1 and tokens_BS is not None and labels_BS is not None:
             tokens_BS, labels_BS = own_chunks(tokens_BS, build.cp, 1), own_chunks(labels_BS, build.cp, 1)
         if self.is_first:
-            assert tokens_BS is not None
-            x = self._embed(tokens_BS)
+            x = self._embed(tokens_BS) if tokens_BS is not None else self._with_positions(x)
         assert x is not None
         if self.received and scattered:  # once per message: recomputed blocks stash the gathered tensor
             x = gather(x, build.boundary.shape, build.tp)
@@ -391,6 +398,9 @@ class Chunk(nn.Module):
         for start in range(0, len(self.layers), step):
             block = self._block(start, start + step)
             x = recomputed(block, x, distributed=distributed) if build.recompute_layers else block(x)
+        if self.is_last and build.shares_vocabulary:
+            _, x = self.norm(x)
+            return x
         if self.is_last:
             assert labels_BS is not None
             return self._loss(x, labels_BS)
@@ -410,11 +420,15 @@ class Chunk(nn.Module):
     def _embed(self, tokens_BS: torch.Tensor) -> torch.Tensor:
         """The sum of the word and position embeddings, [S, B, H] or [S/t, B, H], after dropout."""
         build = self.build
-        sequence_parallel = build.sequence_parallel
-        x_SBH = embed(tokens_BS.T, self.word, build.tp, sequence_parallel)
+        return self._with_positions(embed(tokens_BS.T, self.word, build.tp, build.sequence_parallel))
+
+    def _with_positions(self, x_SBH: torch.Tensor | None) -> torch.Tensor:
+        """The embedded words with the position embeddings added, after dropout."""
+        build = self.build
+        assert x_SBH is not None
         if self.position is not None:
             position_SH = self.position if build.cp.size == 1 else own_chunks(self.position, build.cp, 0)
-            if sequence_parallel:
+            if build.sequence_parallel:
                 position_SH = position_SH.chunk(build.tp.size)[build.tp.rank]
             x_SBH = x_SBH + position_SH.unsqueeze(1)
         if self.training and build.dropout:
@@ -451,8 +465,10 @@ def build_chunks(build: Build, placement: StagePlacement, rank: int) -> list[Chu
         ends = {"is_first": stage == 0, "is_last": stage == placement.p * placement.v - 1}
         # The first and the last stage share a tied table if they are on one rank.
         is_tied = build.model.tied_embeddings and ends["is_last"]
-        shared = chunks[0].word if is_tied and chunks and chunks[0].is_first else None
-        parameters = chunk_parameters(build.model, layers, build.tp.size, **ends, own_table=shared is None)
+        shared = chunks[0].word if is_tied and not build.shares_vocabulary and chunks and chunks[0].is_first else None
+        parameters = chunk_parameters(
+            build.model, layers, build.tp.size, **ends, own_table=shared is None, tables=not build.shares_vocabulary
+        )
         build.make.begin_chunk(len(chunks), parameters)
         received, sent = placement.is_received(stage), placement.is_sent(stage)
         chunks.append(Chunk(build, layers, **ends, received=received, sent=sent, word=shared))

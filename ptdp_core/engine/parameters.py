@@ -18,6 +18,7 @@ from ptdp_core import layout
 from ptdp_core.engine.fp8 import Fp8
 from ptdp_core.engine.groups import Axis
 from ptdp_core.engine.weight_gradients import WeightGradients
+from ptdp_core.layout import OUTPUT, WORD_EMBEDDING
 
 # PyTorch's types for the precisions of `ptdp_core.config.DTYPES`.
 TORCH_DTYPES = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -37,7 +38,8 @@ class ParameterStore:
     """Makes the parameters of a rank as the layout says, and keeps them in the order in which they were made.
 
     `weight_gradients` says how linear layers made with them get their gradients; by default autograd adds them. Tensor
-    ranks share each expert, but for `whole_experts`. Linears of layers multiply by `fp8`, if it is given.
+    ranks share each expert, but for `whole_experts`. Linears of layers multiply by `fp8`, if it is given. The ranks of
+    `vocabulary` share the embedding and the output layer, if it is given.
     """
 
     def __init__(
@@ -50,9 +52,11 @@ class ParameterStore:
         ep: Axis | None = None,
         whole_experts: bool = False,
         fp8: Fp8 | None = None,
+        vocabulary: Axis | None = None,
     ) -> None:
         self.seed, self.tp, self.device, self.dtype = seed, tp, device, dtype
         self.ep, self.expert_tp = ep or Axis("ep"), Axis("tp") if whole_experts else tp
+        self.vocabulary = vocabulary
         self.weight_gradients, self.fp8 = weight_gradients or WeightGradients(), fp8
         self.parameters: list[LocalParameter] = []
         self._chunk = 0
@@ -70,6 +74,8 @@ class ParameterStore:
         """
         parameter = self._to_make.pop(name)
         tp = self.expert_tp if parameter.stacked else self.tp
+        if self.vocabulary is not None and name in (WORD_EMBEDDING, OUTPUT):
+            tp = self.vocabulary
         shard = parameter.shard(tp.size, tp.rank, self.ep.size, self.ep.rank)
         tensor = torch.zeros(shard.shape, dtype=self.dtype, device=self.device)
         split, matrices = shard.parameter.split or 0, {name: tensor}

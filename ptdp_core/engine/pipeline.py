@@ -21,7 +21,9 @@ from torch.profiler import record_function
 from ptdp_core.engine.clock import clock_of
 from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.p2p import P2PCommunicator
+from ptdp_core.engine.vocabulary import SharedVocabulary
 from ptdp_core.schedules import Action, Compute, Exchange, Fused, Message, Program, TimelineEvent
+from ptdp_core.schedules.actions import VOCABULARY_KINDS
 from ptdp_core.schedules.program import message_into, message_out_of
 from ptdp_core.turns import Turns
 
@@ -59,8 +61,9 @@ class Executor:
 
     `stages[c](x, tokens, labels)` is chunk c. The first stage gets None for x; only the first and the last stage get
     tokens and labels; the last stage returns the loss. `before(action)` is called before every pass, to set random
-    streams and gradient buckets. `record` keeps a timeline; stages hand over by `turns`. The constructor creates the
-    program's communicators, so all pipeline ranks call it. Raises `ValueError` for a schedule with split passes if a
+    streams and gradient buckets. `record` keeps a timeline; stages hand over by `turns`. With a shared `vocabulary` the
+    first stage gets x from there, and the last one returns its output. The constructor creates the program's
+    communicators, so all pipeline ranks call it. Raises `ValueError` for a schedule with split passes if a
     stage is not a `SplitStage`.
     """
 
@@ -73,8 +76,9 @@ class Executor:
         before: Callable[[Action], None] = lambda action: None,
         record: bool = False,
         turns: Turns | None = None,
+        vocabulary: SharedVocabulary | None = None,
     ) -> None:
-        self.turns = turns or Turns()
+        self.turns, self.vocabulary = turns or Turns(), vocabulary
         self.program, self.schedule = program, program.schedule
         self.placement = program.schedule.placement
         self.instructions = program.ranks[groups.pp.rank]
@@ -91,6 +95,8 @@ class Executor:
         self._outgoing: dict[Message, torch.Tensor] = {}
         self._kept: dict[Action, torch.Tensor] = {}  # outputs that the next stage uses on this rank, by `Action.output`
         p2p.connect(program)
+        if vocabulary is not None:
+            vocabulary.connect()
 
     def run(self, batch: Callable[[int], Batch], loss_scale: float = 1.0) -> BatchResult:
         """Run one batch of m microbatches, and flush. `batch(j)` returns tokens and labels [B, S] of microbatch j.
@@ -99,6 +105,8 @@ class Executor:
         """
         run, clock = BatchResult(), clock_of(self.groups.device) if self.record else None
         scale = loss_scale / self.schedule.m  # the one place that divides by m
+        if self.vocabulary is not None:
+            self.vocabulary.begin(scale)
         marks: list[tuple[Any, Any]] = []  # the clock's marks at the beginning and the end of every instruction
         for instruction in self.instructions:
             if isinstance(instruction, Exchange):
@@ -118,7 +126,10 @@ class Executor:
                 x = self._input(action)
                 begin = clock.mark() if clock else None
                 with _range(action):
-                    if action.kind == "F":
+                    if action.kind in VOCABULARY_KINDS:
+                        assert self.vocabulary is not None
+                        self.vocabulary.run(action, batch)
+                    elif action.kind == "F":
                         self._forward(action, x, batch, run)
                     elif action.kind == "W":
                         self._weight_gradients(action)
@@ -127,6 +138,9 @@ class Executor:
             if clock:
                 marks.append((begin, clock.mark()))
         self.p2p.flush()
+        if self.vocabulary is not None:
+            self.vocabulary.flush()
+            run.losses |= self.vocabulary.losses
         assert not self._stash
         assert not self._deferred
         assert not self._outgoing
@@ -146,24 +160,33 @@ class Executor:
     def _input(self, action: Action) -> torch.Tensor | None:
         """The activation or gradient from which a pass starts.
 
-        It is None for a forward pass of the first stage, a backward pass of the last, and every W.
+        It is None for every W, and unless the vocabulary is shared for a forward pass of the first stage and a backward
+        pass of the last.
         """
         message = message_into(action, self.placement)
         if message is not None:
             return self.p2p.take(message)
         source = action.input(self.schedule.stages)
-        return None if source is None else self._kept.pop(source)
+        if source is not None:
+            return self._kept.pop(source)
+        if self.vocabulary is not None and action.kind == "F":
+            return self.vocabulary.embedded(action.microbatch)
+        if self.vocabulary is not None and action.kind in ("B", "I"):
+            return self.vocabulary.output_gradient(action.microbatch)
+        return None
 
     def _forward(self, action: Action, x: torch.Tensor | None, batch: Callable[[int], Batch], run: BatchResult) -> None:
         """Run F: stash what its backward pass needs, and send the output, or keep the loss."""
         stage, last = action.stage, action.stage == self.schedule.stages - 1
         if x is not None:
             x.requires_grad_()  # the backward pass sends the gradient of this leaf to the stage before
-        feed = batch(action.microbatch) if stage == 0 or last else ()
+        feed = batch(action.microbatch) if self.vocabulary is None and (stage == 0 or last) else ()
         y = self.stages[self.placement.chunk_of(stage)](x, *feed)
         self._stash[stage, action.microbatch] = (x, get_gradient_edge(y))
         run.peak_stash = max(run.peak_stash, len(self._stash) + len(self._deferred))
-        if last:
+        if last and self.vocabulary is not None:
+            self.vocabulary.start_output(action.microbatch, y.detach())
+        elif last:
             run.losses[action.microbatch] = y.detach()
         else:
             self._send(action, y.detach())
@@ -177,7 +200,10 @@ class Executor:
             torch.autograd.backward(output_edge, grad)
         if x is not None:
             assert x.grad is not None
-            self._send(action, x.grad)
+            if self.vocabulary is not None and action.stage == 0:
+                self.vocabulary.start_embedding_gradient(action.microbatch, x.grad)
+            else:
+                self._send(action, x.grad)
 
     def _first_gradient(self, scale: float) -> torch.Tensor:
         """The gradient of the loss, a scalar in at least fp32."""

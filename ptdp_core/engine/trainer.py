@@ -23,6 +23,7 @@ from ptdp_core.engine.parameters import TORCH_DTYPES, ParameterStore
 from ptdp_core.engine.pipeline import Batch, BatchResult, Executor, last_backward
 from ptdp_core.engine.rng_tracker import RNGTracker
 from ptdp_core.engine.settings import Settings
+from ptdp_core.engine.vocabulary import SharedVocabulary
 from ptdp_core.engine.weight_gradients import WeightGradients
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.layout import Boundary
@@ -74,15 +75,21 @@ class Trainer:
         if recipe != "none":
             fp8 = Fp8(recipe, is_native(recipe, groups.device), ops.name)
         self.store = ParameterStore(
-            engine.seed, groups.tp, groups.device, dtype, weight_gradients, groups.ep, parallel.whole_experts, fp8
+            engine.seed,
+            groups.tp,
+            groups.device,
+            dtype,
+            weight_gradients,
+            groups.ep,
+            parallel.whole_experts,
+            fp8,
+            groups.pp if parallel.vocabulary else None,
         )
         sharing = (groups.cp, groups.tp) if parallel.whole_experts else (groups.cp,)
         self.routing = Routing(groups.ep, sharing, parallel.capacity_factor, 1.0 / parallel.m, Turns(self.rng))
-        self.chunks = build_chunks(
-            Build.of(settings, self.store, ops, self.rng, self.routing, groups.cp),
-            self.schedule.placement,
-            groups.pp.rank,
-        )
+        parts = Build.of(settings, self.store, ops, self.rng, self.routing, groups.cp)
+        self.chunks = build_chunks(parts, self.schedule.placement, groups.pp.rank)
+        self.vocabulary = SharedVocabulary(parts, groups, self.schedule, parallel.v) if parallel.vocabulary else None
         self.buffer = ParamAndGradBuffer(
             self.store.parameters,
             groups,
@@ -100,9 +107,10 @@ class Trainer:
         self.p2p = P2PCommunicator(groups, Boundary.of(settings.training).message_shape, dtype)
         self._replica, self._replicas = groups.replica, parallel.d
         self._last = last_backward(program, groups.pp.rank)
-        self.executor = Executor(program, self.chunks, self.p2p, groups, self._before, record, self.routing.turns)
+        turns = self.routing.turns
+        self.executor = Executor(program, self.chunks, self.p2p, groups, self._before, record, turns, self.vocabulary)
         self._run = (GraphedExecutor(self.executor, groups) if engine.cuda_graph and not record else self.executor).run
-        self.evaluator = Evaluator(program, self.chunks, self.p2p, groups.pp.rank)
+        self.evaluator = Evaluator(program, self.chunks, self.p2p, groups.pp.rank, self.vocabulary)
 
     def _before(self, action: Action) -> None:
         """Prepare a pass: set the random streams' microbatch, and announce a chunk's last backward pass."""

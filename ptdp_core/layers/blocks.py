@@ -13,7 +13,7 @@ from ptdp_core.layers import attention, experts, kinds, state_space, techniques
 from ptdp_core.layers.attention import ALONE, Context, Heads
 from ptdp_core.layers.experts import Routed
 from ptdp_core.layers.kinds import FUNCTION, MODULE, VIEWS, GpuShare, Linear, norm_parameters
-from ptdp_core.layers.parts import COLUMN, Block, Parameter, Part
+from ptdp_core.layers.parts import COLUMN, Block, Parameter, Part, Work
 from ptdp_core.layers.state_space import States
 
 WORD_EMBEDDING = "embedding.word.weight"
@@ -269,6 +269,36 @@ def mtp_parameters(model: ModelConfig) -> tuple[Parameter, ...]:
     norms = (f"mtp.{part}" for part in ("hidden_norm", "embedding_norm", "norm"))
     of_norms = (item for name in norms for item in norm_parameters(name, model.hidden, norm_tensors(model)))
     return (*of_norms, Parameter("mtp.merge.weight", (model.hidden, 2 * model.hidden), COLUMN)) * model.mtp_layers
+
+
+class VocabularyBlocks(NamedTuple):
+    """What a pipeline rank does of a vocabulary that all of them share: the work of its passes E, S, T and G.
+
+    `first` and `last` are what the first and the last
+    stage have beside their layers: positions and dropout, and the final norm.
+    """
+
+    passes: dict[str, Work]
+    first: Block
+    last: Block
+
+
+@lru_cache(maxsize=1024)
+def shared_vocabulary(
+    model: ModelConfig, run: LayerRun, ranks: int, corrects: bool, fused_loss: bool
+) -> VocabularyBlocks:
+    """The vocabulary's layers cut along it over so many pipeline ranks; `corrects` as in `kinds.shared_output`."""
+    share, h, rows = run.share(model), model.hidden, padded_vocab(model.vocab, ranks) // ranks
+    look_up, gather = kinds.shared_embedding(share, h, rows)
+    scores, turns = kinds.shared_output(share, h, rows, fused_loss, corrects)
+    elements, added = share.tokens * h, model.positions == "learned"
+    positions = Part(
+        "embedding",
+        Work(traffic_bytes=(6 * added + 5 * model.dropout) * elements, kernels=added + model.dropout),
+        Work(traffic_bytes=5 * model.dropout * elements, kernels=int(model.dropout)),
+    )
+    norm = kinds.norm("norm", elements, h, norm_tensors(model))
+    return VocabularyBlocks({"E": look_up, "S": scores, "T": turns, "G": gather}, Block((positions,)), Block((norm,)))
 
 
 @lru_cache(maxsize=1024)

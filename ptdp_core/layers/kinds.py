@@ -213,6 +213,35 @@ def head(share: GpuShare, h: int, rows: int, fused_loss: bool) -> Part:
     return Part("output", into, out_of, Work((weights,)), collectives=PassCollectives(*calls))
 
 
+def shared_embedding(share: GpuShare, h: int, rows: int) -> tuple[Work, Work]:
+    """A pipeline rank's part of an embedding of `rows` words that all of them share: its passes E and G.
+
+    A look-up 4, rows of other ranks zeroed 2; their gradient zeroed 2 and, dense, cleared (2 a weight) and filled 4.
+    """
+    N = share.tokens * h
+    return Work(traffic_bytes=6 * N, kernels=2), Work(traffic_bytes=6 * N + 2 * rows * h, kernels=3)
+
+
+def shared_output(share: GpuShare, h: int, rows: int, fused_loss: bool, corrects: bool) -> tuple[Work, Work]:
+    """A pipeline rank's part of logits and loss that all of them share: its passes S and T.
+
+    With `corrects` S multiplies its own exponentials by the table, and T has the weights alone (`vocab-2`).
+    """
+    tokens, N, L = share.tokens, share.tokens * h, share.tokens * rows
+    product, inputs, weights = (tokens, rows, h, 1), (tokens, h, rows, 1), (rows, h, tokens, 1)
+    # logits to fp32 6, maximum 4, its subtraction 8, exponent 8, sum 4; fused two reads
+    scores = Work((product,), 30 * L, kernels=5, wide_bytes=28 * L)
+    # exponentials times the ranks' sums 8, minus the target, times the loss gradient 8, to fp16 6; fused read, write
+    turns = Work((inputs, weights), 22 * L, kernels=4, wide_bytes=20 * L)
+    if fused_loss:
+        scores, turns = Work((product,), 4 * L, kernels=1), Work((inputs, weights), 4 * L, kernels=2)
+    if corrects:
+        # exponentials to fp16 6, fused another write 2; the product times the ranks' sums 4, minus the labels' rows 8
+        again = Work((inputs,), (2 if fused_loss else 6) * L + 12 * N, kernels=4, wide_bytes=0 if fused_loss else 4 * L)
+        scores, turns = scores + again, turns._replace(gemms=(weights,))
+    return scores, turns
+
+
 def merge(share: GpuShare, h: int) -> Part:
     """What a layer of multi-token prediction does beside a layer and the logits: two norms, and a linear over both.
 

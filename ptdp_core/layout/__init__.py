@@ -47,6 +47,8 @@ from ptdp_core.layout.stages import (
     rank_kinds,
     stage_layers,
     table_elements,
+    vocabulary_rows,
+    vocabulary_tables,
     whole_elements,
 )
 
@@ -89,5 +91,7 @@ __all__ = [
     "stage_passes",
     "step_collectives",
     "table_elements",
+    "vocabulary_rows",
+    "vocabulary_tables",
     "whole_elements",
 ]

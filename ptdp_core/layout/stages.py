@@ -14,6 +14,8 @@ from typing import NamedTuple
 from ptdp_core.config import ModelConfig, TrainingConfig, padded_vocab
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.layers.blocks import (
+    OUTPUT,
+    WORD_EMBEDDING,
     LayerRun,
     block,
     embedding_parameters,
@@ -121,18 +123,36 @@ def chunk_layers(layers: int, placement: StagePlacement, pp: int, pipeline_layou
     return tuple(stages[stage] for stage in placement.stages[pp])
 
 
+TABLES = (WORD_EMBEDDING, OUTPUT)
+
+
 def chunk_parameters(
-    model: ModelConfig, layers: range, t: int, *, is_first: bool = True, is_last: bool = True, own_table: bool = True
+    model: ModelConfig,
+    layers: range,
+    t: int,
+    *,
+    is_first: bool = True,
+    is_last: bool = True,
+    own_table: bool = True,
+    tables: bool = True,
 ) -> tuple[Parameter, ...]:
     """The parameters of the model chunk with these layers. The first chunk also embeds, the last one has the output.
 
-    With `own_table=False` the last chunk uses a tied word table of the first chunk, which is on the same rank.
+    With `own_table=False` the last chunk uses a tied word table of the first chunk, which is on the same rank; without
+    `tables` none has one, as all pipeline ranks share them (`vocabulary_tables`).
     """
-    return (
+    parameters = (
         *(embedding_parameters(model, t) if is_first else ()),
         *(parameter for layer in layers for parameter in layer_parameters(model, layer)),
         *(output_parameters(model, t, own_table=own_table and not is_first) if is_last else ()),
     )
+    return parameters if tables else tuple([item for item in parameters if item.name not in TABLES])
+
+
+def vocabulary_tables(model: ModelConfig, ranks: int) -> tuple[Parameter, ...]:
+    """The tables that so many ranks share: the embedding, and the output layer unless it is tied."""
+    ends = (*embedding_parameters(model, ranks), *output_parameters(model, ranks, own_table=False))
+    return tuple([item for item in ends if item.name in TABLES])
 
 
 def elements_held(parameters: Iterable[Parameter], t: int, expert_parts: int = 1) -> int:
@@ -144,12 +164,16 @@ def elements_held(parameters: Iterable[Parameter], t: int, expert_parts: int = 1
 
 
 class _Sums(NamedTuple):
-    """Elements on a GPU: of each kind of layer, of the embedding, of the output, and of its table if it is a copy."""
+    """Elements on a GPU: of each kind of layer, of the embedding, of the output, and of its table if it is a copy.
+
+    `shared` are those of a vocabulary that all pipeline ranks share.
+    """
 
     layers: Sequence[int]
     embedding: int
     output: int
     copy: int = 0
+    shared: int = 0
 
     def by_rank(self, config: TrainingConfig) -> list[int]:
         """By pipeline rank, the elements of its layers and ends."""
@@ -158,15 +182,15 @@ class _Sums(NamedTuple):
         placement, ranks = config.parallel.placement, rank_kinds(config).elements(self.layers)
         ranks[placement.first] += self.embedding
         ranks[placement.last] += self.output + (self.copy if placement.first != placement.last else 0)
-        return ranks
+        return [elements + self.shared for elements in ranks] if self.shared else ranks
 
 
 @lru_cache(maxsize=1024)
-def _sums(model: ModelConfig, run: LayerRun) -> tuple[_Sums, _Sums, _Sums, _Sums]:
+def _sums(model: ModelConfig, run: LayerRun, sharing: int) -> tuple[_Sums, _Sums, _Sums, _Sums]:
     """Sums over a GPU's parameters.
 
     These are of all parameters, of experts, of those that every tensor rank holds whole, and of those of which each has
-    a part of the gradients.
+    a part of the gradients. So many pipeline ranks are `sharing` the vocabulary, 0 if its ends have it.
     """
     t, expert_parts = run.t, run.e * run.etp
     layers = [block(model, run, kind).parameters for kind in model.layer_kinds]
@@ -175,6 +199,9 @@ def _sums(model: ModelConfig, run: LayerRun) -> tuple[_Sums, _Sums, _Sums, _Sums
         embedding_parameters(whole, t),
         (*output_parameters(model, t, True), *(mtp_parameters(model) if model.mtp_layers else ())),
     )
+    tables = vocabulary_tables(model, sharing) if sharing else ()
+    if sharing:
+        first, last = (tuple([item for item in end if item.name not in TABLES]) for end in (first, last))
 
     def sums(size: Callable[[Parameter], int]) -> _Sums:
         of_layers = [sum(map(size, parameters)) for parameters in layers]
@@ -185,8 +212,10 @@ def _sums(model: ModelConfig, run: LayerRun) -> tuple[_Sums, _Sums, _Sums, _Sums
             sum([size(item) for item in last if item.copy]),
         )
 
+    held = sums(lambda item: elements_held((item,), t, expert_parts))
+    shared = sum([item.held(sharing) for item in tables])
     return (
-        sums(lambda item: elements_held((item,), t, expert_parts)),
+        held._replace(shared=shared),
         sums(lambda item: elements_held((item,), t, expert_parts) if item.stacked else 0),
         sums(lambda item: item.elements if item.split is None else 0),
         sums(lambda item: item.elements if item.partial else 0),
@@ -194,7 +223,8 @@ def _sums(model: ModelConfig, run: LayerRun) -> tuple[_Sums, _Sums, _Sums, _Sums
 
 
 def _sums_of(config: TrainingConfig) -> tuple[_Sums, _Sums, _Sums, _Sums]:
-    return _sums(config.local_model, LayerRun.of(config.parallel))
+    parallel = config.parallel
+    return _sums(config.local_model, LayerRun.of(parallel), parallel.p if parallel.vocabulary else 0)
 
 
 def rank_elements(config: TrainingConfig) -> list[int]:
@@ -225,9 +255,15 @@ def partial_elements(config: TrainingConfig) -> list[int]:
     return _sums_of(config)[2 if config.parallel.sequence_parallel else 3].by_rank(config)
 
 
+def vocabulary_rows(config: TrainingConfig) -> int:
+    """The words, with padding, of which a rank has the rows of the word table, and of the output layer's."""
+    ranks = config.parallel.vocabulary_ranks
+    return padded_vocab(config.model.vocab, ranks) // ranks
+
+
 def table_elements(config: TrainingConfig) -> int:
-    """The elements of the word table on a tensor rank, and of the output layer's.
+    """The elements of the word table on a rank, and of the output layer's.
 
     If it is tied, the ranks of the first and last stage sum their gradients.
     """
-    return padded_vocab(config.model.vocab, config.parallel.t) // config.parallel.t * config.model.hidden
+    return vocabulary_rows(config) * config.model.hidden

@@ -3,7 +3,8 @@
 A model split into p*v stages runs on p pipeline ranks (`placement.py`). An action is one forward or one backward pass
 of one stage for one microbatch. Beyond the paper, a backward pass may be split into two: the gradient of the stage's
 input, which the stage before waits for, and the gradients of its weights, which only the optimizer waits for. And a
-forward and a backward pass may be fused: they run together, so that one computes while the other communicates.
+forward and a backward pass may be fused: they run together, so that one computes while the other communicates. Where all ranks
+share the vocabulary, its layers have passes of their own (`vocabulary.py`).
 """
 
 import csv
@@ -18,6 +19,8 @@ from ptdp_core.schedules.placement import StagePlacement
 
 FORWARD, BACKWARD, INPUT_GRADIENT, WEIGHT_GRADIENT = "F", "B", "I", "W"
 KINDS = (FORWARD, BACKWARD, INPUT_GRADIENT, WEIGHT_GRADIENT)  # torch.distributed.pipelining's letters
+VOCABULARY_KINDS = EMBED, SCORE, TURN, GATHER = "E", "S", "T", "G"  # see `vocabulary.py`
+BOUNDARY_KINDS = (FORWARD, BACKWARD, INPUT_GRADIENT)  # whose inputs and outputs cross boundaries between stages
 _ACTION = re.compile(r"(\d+)([FBIW])(\d+)", re.ASCII)
 SHOWN = 40  # letters of what is no table, in a message
 _FUSED = re.compile(r"\((.*)\)OVERLAP_F_B")
@@ -26,7 +29,8 @@ _FUSED = re.compile(r"\((.*)\)OVERLAP_F_B")
 class Action(NamedTuple):
     """One pass of a stage for a microbatch (Section 2.2): forward 'F', backward 'B'; as text, `2F0`.
 
-    A split backward pass is an 'I' (input gradient) and, any time after it, a 'W' (weight gradients).
+    A split backward pass is an 'I' (input gradient) and, any time after it, a 'W' (weight gradients). The passes of a
+    shared vocabulary are named by their rank's first stage (`VOCABULARY_KINDS`).
     """
 
     kind: str
@@ -46,10 +50,11 @@ class Action(NamedTuple):
     def input(self, stages: int) -> "Action | None":
         """The name (see `output`) of the output that this pass starts from, in a pipeline of so many stages.
 
-        It is the F of the stage before, or the B of the stage after; None at the ends of the pipeline, and for a W."""
+        It is the F of the stage before, or the B of the stage after; None at the ends of the pipeline, for a W, and for
+        a pass of the vocabulary."""
         kind, stage, microbatch = self
         source = stage - 1 if kind == FORWARD else stage + 1
-        if kind == WEIGHT_GRADIENT or not 0 <= source < stages:
+        if kind not in BOUNDARY_KINDS or not 0 <= source < stages:
             return None
         return Action(FORWARD if kind == FORWARD else BACKWARD, source, microbatch)
 
@@ -62,6 +67,41 @@ class Action(NamedTuple):
                 f"action={text[:SHOWN]!r} is not a compute action; needs <stage><F, B, I or W><microbatch>; try '2F0'"
             )
         return cls(match[2], int(match[1]), int(match[3]))
+
+
+class Vocabulary(NamedTuple):
+    """How all pipeline ranks share the vocabulary: a method of `vocabulary.METHODS`, and the stages of the passes.
+
+    `shards[r]` is the stage that names the passes of rank r, its first; `last` is the model's last stage.
+    """
+
+    method: str
+    shards: tuple[int, ...]
+    last: int
+
+    @classmethod
+    def of(cls, placement: StagePlacement, method: str) -> "Vocabulary":
+        """How the ranks of a placement share the vocabulary by a method."""
+        return cls(method, tuple([stages[0] for stages in placement.stages]), placement.p * placement.v - 1)
+
+    def before(self, action: Action) -> tuple[Action, ...]:
+        """The passes, named by `Action.output`, whose reduced or broadcast results an action starts from."""
+        kind, stage, i = action
+        if kind == SCORE:
+            return (Action(FORWARD, self.last, i),)
+        if kind == GATHER:
+            return (Action(BACKWARD, 0, i),)
+        if kind == TURN:
+            return self.everywhere(SCORE, i)
+        if kind == FORWARD and stage == 0:
+            return self.everywhere(EMBED, i)
+        if kind in (BACKWARD, INPUT_GRADIENT) and stage == self.last:
+            return self.everywhere(SCORE if self.method == "vocab-2" else TURN, i)
+        return ()
+
+    def everywhere(self, kind: str, microbatch: int) -> tuple[Action, ...]:
+        """The passes of a kind on all ranks."""
+        return tuple([Action(kind, stage, microbatch) for stage in self.shards])
 
 
 class Fused(NamedTuple):
@@ -101,7 +141,8 @@ class Schedule:
 
     `ranks[r]` are the actions of pipeline rank r for m microbatches. `fused` are the forward passes that run together
     with the backward pass after them. `exchanges` says how messages are grouped in a blocking program
-    (`lowering.lower`). The object checks nothing; `checks.py` finds out whether the order is complete and can run.
+    (`lowering.lower`). `vocabulary` is how all ranks share the vocabulary, if they do. The object checks nothing;
+    `checks.py` finds out whether the order is complete and can run.
     """
 
     name: str
@@ -111,6 +152,7 @@ class Schedule:
     # Not compared, so that a schedule read from a CSV, which has only the order and the placement, equals the original.
     exchanges: str = field(default="derived", compare=False)
     fused: frozenset[Action] = frozenset()
+    vocabulary: Vocabulary | None = None
 
     def __post_init__(self) -> None:
         if len(self.ranks) != len(self.placement.stages):

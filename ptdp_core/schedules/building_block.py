@@ -15,6 +15,7 @@ from itertools import chain
 from ptdp_core.schedules.actions import Action
 from ptdp_core.schedules.definition import Definition, Order, Time, passes, split_on_v
 from ptdp_core.schedules.placement import wave
+from ptdp_core.schedules.vocabulary import METHODS, shared_order
 
 PERIOD = 6
 _NEVER = 1 << 62
@@ -28,6 +29,7 @@ def from_block(
     peak: Callable[[int], int],
     idle: Callable[[int], int],
     published: tuple[str, str, str],
+    can_share: bool = False,
 ) -> Definition:
     """Return the definition of a building block's schedule.
 
@@ -36,22 +38,45 @@ def from_block(
     - `peak(p)` is the number of chunks' activations that fit on a rank at once.
     - `idle(p)` is the number of passes for which each rank waits in a batch, if all passes take equally long and
       m >= 2p.
+    - `can_share` is whether there is a rule for it with a vocabulary that all ranks share.
     - `name`, `title` and `published` are those of `Definition`.
     """
 
     def bubble(p: int, m: int, v: int, t_f: Time, t_b: Time, t_w: Time) -> Time | None:
         return idle(p) * t_f if t_f == t_w and t_b == 2 * t_w and m >= 2 * p > 2 else None
 
+    def shared(p: int, m: int, v: int, method: str) -> Order:
+        ahead = METHODS[method].ahead  # by so many periods later comes I, and so much longer are activations held
+        queues = _queues([(*slots[:2], *(slot + PERIOD * ahead for slot in slots[2:])) for slots in blocks(p)], m)
+        return shared_order(wave(p, 2), m, method, queues, [peak(p) + 2 * ahead] * p)
+
+    def blocks(p: int) -> list[Sequence[int]]:
+        return [block(p, rank) for rank in range(p)]
+
     return split_on_v(
         name=name,
         title=title,
         year=2024,
         reference="Qi et al., Pipeline Parallelism with Controllable Memory, arXiv:2405.15362",
-        order=lambda p, m, v: _repeated([block(p, rank) for rank in range(p)], m, peak(p)),
+        order=lambda p, m, v: _repeated(blocks(p), m, peak(p)),
         bubble=bubble,
         stash=lambda p, m, v: [min(2 * m, peak(p))] * p,
         published=published,
+        shared=shared if can_share else None,
     )
+
+
+def _queues(blocks: Sequence[Sequence[int]], m: int) -> list[list[Action]]:
+    """By rank, F and I of m microbatches in the order of their slots."""
+    queues = []
+    for block, (first, last) in zip(blocks, wave(len(blocks), 2).stages, strict=True):
+        kinds = zip("FFII", (first, last, last, first), block, strict=True)
+        slots = chain.from_iterable(
+            zip(range(slot, slot + PERIOD * m, PERIOD), passes(kind, g, range(m)), strict=True)
+            for kind, g, slot in kinds
+        )
+        queues.append([action for _, action in sorted(slots)])
+    return queues
 
 
 def _repeated(blocks: Sequence[Sequence[int]], m: int, most: int) -> Order:
@@ -60,14 +85,7 @@ def _repeated(blocks: Sequence[Sequence[int]], m: int, most: int) -> Order:
     If a block leaves all ranks waiting, the order is incomplete, which `checks.check_complete` finds.
     """
     p = len(blocks)
-    waiting: list[deque[Action]] = []  # by rank, F and I in the order of their slots
-    for block, (first, last) in zip(blocks, wave(p, 2).stages, strict=True):
-        kinds = zip("FFII", (first, last, last, first), block, strict=True)
-        slots = chain.from_iterable(
-            zip(range(slot, slot + PERIOD * m, PERIOD), passes(kind, g, range(m)), strict=True)
-            for kind, g, slot in kinds
-        )
-        waiting.append(deque([action for _, action in sorted(slots)]))
+    waiting = list(map(deque, _queues(blocks, m)))
     weights = [passes("W", g, range(m)) for g in range(2 * p)]
     deferred: list[deque[Action]] = [deque() for _ in blocks]  # by rank, the W of its I
     ranks: list[list[Action]] = [[] for _ in blocks]

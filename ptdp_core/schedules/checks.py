@@ -4,29 +4,31 @@ from collections import defaultdict
 from collections.abc import Iterable
 from itertools import accumulate, chain, zip_longest
 
-from ptdp_core.schedules.actions import KINDS, Action, Schedule
+from ptdp_core.schedules.actions import KINDS, VOCABULARY_KINDS, Action, Schedule
 from ptdp_core.schedules.execution import Time_co, TimelineEvent, execute_program
 from ptdp_core.schedules.program import Exchange, Message, Program
 
-_BEFORE = {"B": "F", "I": "F", "W": "I"}
-_PASSES = {"F": "forward pass", "I": "input gradient"}
+_BEFORE = {"B": "F", "I": "F", "W": "I", "T": "S"}
+_PASSES = {"F": "forward pass", "I": "input gradient", "S": "scores"}
 # What a pass adds to the microbatches stashed, and to those whose weight gradients are deferred.
-_STASHED = {"F": 1, "B": -1, "I": -1, "W": 0}
-_DEFERRED = {"F": 0, "B": 0, "I": 1, "W": -1}
+_NEITHER = dict.fromkeys(VOCABULARY_KINDS, 0)
+_STASHED = {"F": 1, "B": -1, "I": -1, "W": 0, **_NEITHER}
+_DEFERRED = {"F": 0, "B": 0, "I": 1, "W": -1, **_NEITHER}
 
 
 def check_complete(schedule: Schedule) -> None:
     """Raise `ValueError` unless every pass runs once and on its own rank, F before B (Section 2.2).
 
-    A backward pass is a B, or an I and after it a W.
+    A backward pass is a B, or an I and after it a W. Where ranks share the vocabulary, each has its passes.
     """
     placement, stages, m = schedule.placement, schedule.stages, schedule.m
+    kinds = KINDS if schedule.vocabulary is None else (*KINDS, *VOCABULARY_KINDS)
     finished: set[Action] = set()
     for rank, actions in enumerate(schedule.ranks):
         for position, action in enumerate(actions):
             kind, stage, microbatch = action
             where = f"action={action} at rank {rank}, position {position}"
-            if kind not in KINDS or not (0 <= stage < stages and 0 <= microbatch < m):
+            if kind not in kinds or not (0 <= stage < stages and 0 <= microbatch < m):
                 raise ValueError(
                     f"{where}, is not of this schedule; needs F, B, I or W of stages 0..{stages - 1}, microbatches "
                     f"0..{m - 1}; try removing it"
@@ -53,8 +55,10 @@ def check_complete(schedule: Schedule) -> None:
                 )
             finished |= {action, action.output}
     whole = (Action(k, g, i) for k in "FB" for g in range(stages) for i in range(m))
+    held = schedule.vocabulary.shards if schedule.vocabulary else ()
     weight_gradients = (Action("W", g, i) for actions in schedule.ranks for kind, g, i in actions if kind == "I")
-    missing = next((action for action in chain(whole, weight_gradients) if action not in finished), None)
+    shared = (Action(k, g, i) for k in kinds[len(KINDS) :] for i in range(m) for g in held)
+    missing = next((action for action in chain(whole, weight_gradients, shared) if action not in finished), None)
     if missing:
         raise ValueError(
             f"action={missing} is missing from rank {placement.rank_of(missing.stage)}; needs every action once; "
@@ -127,6 +131,12 @@ def peak_stash(schedule: Schedule) -> list[int]:
     (m > p) or mv (m = p), ZB-H1 min(m, p).
     """
     return [max(map(sum, states)) for states in stash_fronts(schedule)]
+
+
+def most_scored(schedule: Schedule) -> int:
+    """The most microbatches that a rank has between S and T, of a vocabulary that all ranks share."""
+    steps = {"S": 1, "T": -1}
+    return max(max(accumulate(steps.get(kind, 0) for kind, _, _ in actions)) for actions in schedule.ranks)
 
 
 def stash_course(row: Iterable[TimelineEvent[Time_co]]) -> list[tuple[Time_co, int, int]]:

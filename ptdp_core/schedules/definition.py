@@ -13,7 +13,7 @@ from itertools import chain, count, repeat
 from operator import itemgetter
 from typing import Any
 
-from ptdp_core.schedules.actions import Action, Cell, Fused, Schedule
+from ptdp_core.schedules.actions import VOCABULARY_KINDS, Action, Cell, Fused, Schedule, Vocabulary
 from ptdp_core.schedules.placement import StagePlacement, looped, wave
 
 Time = int | Fraction
@@ -49,6 +49,9 @@ class Definition:
     - `published` are bubble, activation memory and message volume as its authors compare them with 1F1B's, if F, I and
       W take equally long.
     - `finding` is a sentence on how the execution differs from the authors' formula, if it does.
+    - `shared(p, m, v, method)` is `order` with passes of a vocabulary that all ranks share by a method of
+      `vocabulary.METHODS`; None for a schedule without such passes.
+    - `vocabulary` is that method, of a schedule that has them, and otherwise "".
     - `sizes` are p, m and v of a schedule that was read from one table, which exists for no other sizes.
     """
 
@@ -69,6 +72,8 @@ class Definition:
     stash: Callable[[int, int, int], Sequence[int]] | None = None
     published: tuple[str, str, str] | None = None
     finding: str = ""
+    shared: Callable[[int, int, int, str], Order] | None = None
+    vocabulary: str = ""
     sizes: tuple[int, int, int] | None = None
 
     def has_chunks(self, v: int) -> bool:
@@ -78,7 +83,8 @@ class Definition:
 
     def passes(self, p: int, m: int, v: int) -> int:
         """The number of actions in the table for these sizes, on all ranks together."""
-        return (3 if self.splits else 2) * p * m * v
+        of_stages = (3 if self.splits else 2) * p * m * v
+        return of_stages + len(VOCABULARY_KINDS) * p * m if self.vocabulary else of_stages
 
     def table(self, p: int, m: int, v: int) -> Schedule:
         """The schedule's table for sizes that it exists for (`registry.build` checks them first)."""
@@ -86,7 +92,8 @@ class Definition:
         if self.fuses:
             return Schedule.of_cells(self.name, placement, m, rows, self.exchanges)
         ranks: Any = tuple(map(tuple, rows))  # no pair has to be looked for in a table of 100,000 actions
-        return Schedule(self.name, placement, m, ranks, self.exchanges)
+        vocabulary = Vocabulary.of(placement, self.vocabulary) if self.vocabulary else None
+        return Schedule(self.name, placement, m, ranks, self.exchanges, vocabulary=vocabulary)
 
 
 def of_table(table: Schedule) -> Definition:

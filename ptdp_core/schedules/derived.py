@@ -17,13 +17,20 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ptdp_core.schedules.actions import Schedule
+from ptdp_core.schedules.actions import BOUNDARY_KINDS, VOCABULARY_KINDS, Schedule
 from ptdp_core.schedules.execution import execute
 
 # The times of the passes by which moments are chosen: a backward pass takes as long as two forward passes, each of its
 # halves as long as one. So only a B has a moment in its midst, and whoever meets it there waits for one unit.
 FORWARD, BACKWARD, WEIGHTS = 1, 2, 1
-_LENGTH = {"F": FORWARD, "B": BACKWARD, "I": BACKWARD - WEIGHTS, "W": WEIGHTS}
+# The passes of a shared vocabulary are short, and exchange none of these messages.
+_LENGTH = {
+    "F": FORWARD,
+    "B": BACKWARD,
+    "I": BACKWARD - WEIGHTS,
+    "W": WEIGHTS,
+    **dict.fromkeys(VOCABULARY_KINDS, 0),
+}
 
 
 class DerivedGroup(NamedTuple):
@@ -90,13 +97,13 @@ def _messages(
     makers: list[tuple[int, tuple[int, int]]] = [(0, (0, 0))] * (2 * stages * m)
     for rank, (actions, row) in enumerate(zip(schedule.ranks, ends, strict=True)):
         for i, (kind, stage, microbatch) in enumerate(actions):
-            if kind != "W":
+            if kind in BOUNDARY_KINDS:
                 makers[_output(kind, stage, stages) * m + microbatch] = row[i], (rank, i)
     messages = []
     for rank, (actions, row) in enumerate(zip(schedule.ranks, starts, strict=True)):
         for i, (kind, stage, microbatch) in enumerate(actions):
             source = stage - 1 if kind == "F" else stage + 1
-            if kind != "W" and 0 <= source < stages and rank_of[source] != rank:
+            if kind in BOUNDARY_KINDS and 0 <= source < stages and rank_of[source] != rank:
                 made, maker = makers[_output(kind, source, stages) * m + microbatch]
                 letter = "F" if kind == "F" else "B"
                 messages.append((row[i], made, letter, source, microbatch, maker, (rank, i)))
@@ -110,6 +117,11 @@ def _output(kind: str, stage: int, stages: int) -> int:
 
 def _executed(schedule: Schedule) -> tuple[list[list[int]], list[list[int]]]:
     """When each pass of each rank starts and ends if the table is run: `execution.execute` for whole units."""
+    if schedule.vocabulary is not None:
+        rows = execute(schedule, FORWARD, BACKWARD, WEIGHTS)
+        return [[int(event.start) for event in row] for row in rows], [
+            [int(event.end) for event in row] for row in rows
+        ]
     stages, m, fused = schedule.stages, schedule.m, schedule.fused
     exists = [-1] * (2 * stages * m)  # by output, since when
     waiting: dict[int, list[int]] = defaultdict(list)

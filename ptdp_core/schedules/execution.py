@@ -5,12 +5,12 @@ real stages and links, and is tested against this module.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from itertools import chain
 from typing import Generic, NamedTuple, TypeVar
 
-from ptdp_core.schedules.actions import Action, Schedule
+from ptdp_core.schedules.actions import VOCABULARY_KINDS, Action, Schedule, Vocabulary
 from ptdp_core.schedules.definition import Time
 from ptdp_core.schedules.program import Compute, Exchange, Message, Program, message_into
 
@@ -35,12 +35,14 @@ class TimelineEvent(NamedTuple, Generic[Time_co]):
     exchange: Exchange | None = None
 
 
-def needs(action: Action, stages: int) -> Iterator[Action]:
+def needs(action: Action, stages: int, vocabulary: Vocabulary | None = None) -> Iterator[Action]:
     """The outputs (named as by `Action.output`) that an action waits for."""
     kind, stage, microbatch = action
+    if vocabulary is not None:
+        yield from vocabulary.before(action)
     if kind == "W":
         yield Action("B", stage, microbatch)
-    else:
+    elif kind not in VOCABULARY_KINDS:
         if kind != "F":
             yield Action("F", stage, microbatch)
         source = action.input(stages)
@@ -49,9 +51,11 @@ def needs(action: Action, stages: int) -> Iterator[Action]:
 
 
 def _costs(t_f: Time, t_b: Time, t_w: Time | None) -> dict[str, Time]:
-    """The time of each kind of pass; without `t_w`, half of a backward pass is for the weights."""
+    """The time of each kind of pass; without `t_w`, half of a backward pass is for the weights.
+
+    Passes of a shared vocabulary take none: the last stage's are counted nowhere else, either."""
     weights = Fraction(t_b) / 2 if t_w is None else t_w
-    return {"F": t_f, "B": t_b, "I": t_b - weights, "W": weights}
+    return {"F": t_f, "B": t_b, "I": t_b - weights, "W": weights, **dict.fromkeys(VOCABULARY_KINDS, 0)}
 
 
 def execute(schedule: Schedule, t_f: Time, t_b: Time, t_w: Time | None = None) -> list[list[TimelineEvent[Time]]]:
@@ -61,7 +65,7 @@ def execute(schedule: Schedule, t_f: Time, t_b: Time, t_w: Time | None = None) -
     gradients of the weights (half if not given: every linear layer's two GEMMs are equal). Both passes of a fused pair
     last as long as the two take one after the other. Raises `ValueError` if the order cannot run.
     """
-    cost, stages = _costs(t_f, t_b, t_w), schedule.stages
+    cost, stages, vocabulary = _costs(t_f, t_b, t_w), schedule.stages, schedule.vocabulary
     ends: dict[Action, Time] = {}
     waiting: dict[Action, list[int]] = defaultdict(list)
     timeline: list[list[TimelineEvent[Time]]] = [[] for _ in schedule.ranks]
@@ -72,7 +76,8 @@ def execute(schedule: Schedule, t_f: Time, t_b: Time, t_w: Time | None = None) -
         while len(done) < len(actions):
             action = actions[len(done)]
             cell: tuple[Action, ...] = (action,)
-            inputs, duration = needs(action, stages), cost[action.kind]
+            inputs: Iterable[Action] = needs(action, stages, vocabulary)
+            duration = cost[action.kind]
             if fused and action in fused:
                 beside = actions[len(done) + 1]
                 cell = action, beside
@@ -114,7 +119,7 @@ class _Execution:
     def __init__(self, program: Program, cost: dict[str, Time]) -> None:
         self.blocking = program.mode == "blocking"
         self.p, self.placement = program.schedule.p, program.schedule.placement
-        self.stages = program.schedule.stages
+        self.stages, self.vocabulary = program.schedule.stages, program.schedule.vocabulary
         self.cost = cost
         self.ranks = program.ranks
         self.clock: list[Time] = [0] * self.p
@@ -136,6 +141,8 @@ class _Execution:
                 done = self._exchange(rank, instruction)
             else:
                 done = self._compute(rank, instruction)
+                if done and self.vocabulary:
+                    woken |= set(range(self.p)) - {rank}
             if not done:
                 break
             self.position[rank] += 1
@@ -169,8 +176,8 @@ class _Execution:
         start, actions = self.clock[rank], instruction.actions
         for action in actions:
             message = message_into(action, self.placement)
-            for needed in needs(action, self.stages):
-                if message and needed.stage == message.stage:
+            for needed in needs(action, self.stages, self.vocabulary):
+                if message and needed == message.made_by:
                     if message not in self.sent or message not in self.received:
                         return False
                     start = max(start, self.sent[message], self.received[message])

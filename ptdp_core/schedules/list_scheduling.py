@@ -7,10 +7,10 @@ memory limit (`reproduce/planning/schedule_search.py`) tries many such rules.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from heapq import heappop, heappush
 
-from ptdp_core.schedules.actions import Action
+from ptdp_core.schedules.actions import VOCABULARY_KINDS, Action, Vocabulary
 from ptdp_core.schedules.definition import Order, Time
 from ptdp_core.schedules.execution import needs
 from ptdp_core.schedules.placement import StagePlacement
@@ -20,14 +20,16 @@ class PartialSchedule:
     """The state of a schedule while it is made, as far as a rule for the next pass may need it.
 
     - `rows[r]` are the passes that rank r has started, in order.
-    - `passes[r]` is their number without the W passes.
+    - `passes[r]` is their number without the W passes and those of a shared vocabulary.
     - `deferred[r]` are the W passes that rank r still has to run for its I passes, the oldest first.
     - `now` is the time.
     - `stash[r]` is the number of microbatches of a chunk whose activations rank r holds, as in `checks.peak_stash`.
     """
 
-    def __init__(self, placement: StagePlacement, m: int, message: Time = 0) -> None:
-        self.placement, self.m, self.message = placement, m, message
+    def __init__(
+        self, placement: StagePlacement, m: int, message: Time = 0, vocabulary: Vocabulary | None = None, late: Time = 0
+    ) -> None:
+        self.placement, self.m, self.message, self.vocabulary, self.late = placement, m, message, vocabulary, late
         self.now: Time = 0
         self.rows: list[list[Action]] = [[] for _ in placement.stages]
         self.passes, self.stash = [0] * placement.p, [0] * placement.p
@@ -52,10 +54,12 @@ class PartialSchedule:
     def arrival(self, action: Action) -> Time | None:
         """When all that an action needs is there; None while a pass that gives it has not started."""
         latest: Time = 0
-        for needed in needs(action, self.placement.p * self.placement.v):
+        for needed in needs(action, self.placement.p * self.placement.v, self.vocabulary):
             if needed not in self._ends:
                 return None
             sent = needed.stage != action.stage and self.message
+            if action.kind in VOCABULARY_KINDS or needed.kind in VOCABULARY_KINDS:
+                sent = self.late
             latest = max(latest, self._ends[needed] + sent)
         return latest
 
@@ -65,7 +69,7 @@ class PartialSchedule:
         self.rows[rank].append(action)
         self._started[kind, stage] += 1
         self._ends[action.output] = end
-        self.passes[rank] += kind != "W"
+        self.passes[rank] += kind not in ("W", *VOCABULARY_KINDS)
         self.stash[rank] += (kind == "F") - (kind in "BW")
         if kind == "I":
             self.deferred[rank].append(Action("W", stage, microbatch))
@@ -79,17 +83,21 @@ def list_schedule(
     times: tuple[Time, Time, Time],
     offers: Callable[[int, PartialSchedule], Iterable[Action]],
     message: Time = 0,
+    vocabulary: tuple[Vocabulary, Mapping[str, Time], Time] | None = None,
 ) -> Order:
     """Execute a rule, and return the passes of each rank in the order in which they started.
 
     `times` are t_f, t_i and t_w: how long F, I and W of a chunk take; B takes t_i + t_w. `offers(rank, partial)` gives
     the passes that a free rank may start, the best first; the rank waits if none of them can run. If the rule leaves
     all ranks waiting, the order that is returned is incomplete, which `checks.check_complete` finds. A result reaches
-    another stage `message` after the pass that gives it.
+    another stage `message` after the pass that gives it. With a shared `vocabulary` come the times of its passes, and how
+    long its results take.
     """
     forward, inputs, weights = times
-    cost = {"F": forward, "B": inputs + weights, "I": inputs, "W": weights}
-    partial, free = PartialSchedule(placement, m, message), [0 * forward] * placement.p
+    cost = {"F": forward, "B": inputs + weights, "I": inputs, "W": weights, **(vocabulary[1] if vocabulary else {})}
+    shared, _, late = vocabulary or (None, {}, 0)
+    partial = PartialSchedule(placement, m, message, shared, late)
+    free = [0 * forward] * placement.p
     moments: list[Time] = [0]
     while moments:
         now = partial.now = heappop(moments)
@@ -103,6 +111,6 @@ def list_schedule(
                 free[rank] = now + cost[action.kind]
                 partial.start(rank, action, free[rank])
                 heappush(moments, free[rank])
-                if message:
-                    heappush(moments, free[rank] + message)
+                for delay in filter(None, (message, late)):
+                    heappush(moments, free[rank] + delay)
     return partial.rows

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ptdp_core.schedules.actions import Action, Cell, Schedule, passes_of
+from ptdp_core.schedules.actions import BOUNDARY_KINDS, Action, Cell, Schedule, passes_of
 from ptdp_core.schedules.placement import StagePlacement
 
 MODES = ("blocking", "overlapped")
@@ -83,20 +83,20 @@ def channels(program: Program) -> list[tuple[int, int]]:
 
 
 def message_into(action: Action, placement: StagePlacement) -> Message | None:
-    """The message an action waits for; None at the ends of the pipeline, from the same rank, and for a W."""
+    """The message an action waits for; None at the ends of the pipeline, from the same rank, and for other passes."""
     kind, stage, microbatch = action.output
     producer = stage - 1 if kind == "F" else stage + 1
     ranks = placement.ranks
-    if kind == "W" or not 0 <= producer < len(ranks) or ranks[producer] == ranks[stage]:
+    if kind not in BOUNDARY_KINDS or not 0 <= producer < len(ranks) or ranks[producer] == ranks[stage]:
         return None
     return Message(kind, producer, microbatch, ranks[producer], ranks[stage])
 
 
 def message_out_of(action: Action, placement: StagePlacement) -> Message | None:
-    """The message an action produces; None at the ends of the pipeline, to the same rank, and for a W."""
+    """The message an action produces; None at the ends of the pipeline, to the same rank, and for other passes."""
     kind, stage, microbatch = action.output
     consumer = stage + 1 if kind == "F" else stage - 1
     ranks = placement.ranks
-    if kind == "W" or not 0 <= consumer < len(ranks) or ranks[consumer] == ranks[stage]:
+    if kind not in BOUNDARY_KINDS or not 0 <= consumer < len(ranks) or ranks[consumer] == ranks[stage]:
         return None
     return Message(kind, stage, microbatch, ranks[stage], ranks[consumer])

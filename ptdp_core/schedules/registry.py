@@ -12,6 +12,7 @@ from ptdp_core.schedules.actions import Schedule
 from ptdp_core.schedules.definition import Definition, of_table
 from ptdp_core.schedules.files import PYTHON, TABLES, execute_definition, read_definition
 from ptdp_core.schedules.placement import StagePlacement
+from ptdp_core.schedules.vocabulary import SEPARATOR, with_vocabulary
 
 
 def _of_the_zoo() -> dict[str, Definition]:
@@ -48,7 +49,9 @@ def default_schedule(v: int) -> str:
 
 
 def definition(name: str) -> Definition:
-    """The schedule of that name, or of that table (`files.py`). Raises `ConfigurationError` if there is none.
+    """The schedule of that name, or of that table (`files.py`), with `+` and a method also sharing the vocabulary.
+
+    Raises `ConfigurationError` if there is none.
 
     The name may come from data: a Python file is not executed here, and is known only after `named_by_user`.
     """
@@ -59,6 +62,8 @@ def definition(name: str) -> Definition:
             f"schedule={name!r} is Python, which is executed only where the command line names it; needs --schedule "
             f"{name}, or a table; try reproduce schedule {name} --export torch, and the schedule.csv that it writes"
         )
+    if isinstance(name, str) and name not in DEFINITIONS and SEPARATOR in name:
+        return _shared(name)
     if not isinstance(name, str) or name not in DEFINITIONS:
         (nearest,) = get_close_matches(str(name), names(), n=1) or names()[:1]
         raise ConfigurationError(
@@ -66,6 +71,15 @@ def definition(name: str) -> Definition:
             f"{', '.join(TABLES)}; try schedule={nearest!r}"
         )
     return DEFINITIONS[name]
+
+
+def _shared(name: str) -> Definition:
+    """The schedule of a name such as `1f1b+vocab-1`: a schedule, and how all ranks share the vocabulary."""
+    schedule, _, method = name.rpartition(SEPARATOR)
+    try:
+        return with_vocabulary(definition(schedule), method)
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from None
 
 
 def named_by_user(name: str) -> Definition:

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from ptdp_core.config import LayerKind, TrainingConfig
 from ptdp_core.errors import ConfigurationError
-from ptdp_core.layers.blocks import LayerRun, ends, layer_of
+from ptdp_core.layers.blocks import LayerRun, VocabularyBlocks, ends, layer_of, shared_vocabulary
 from ptdp_core.layers.experts import places
 from ptdp_core.layers.parts import Block, Collective, Work
 from ptdp_core.layers.techniques import (
@@ -210,9 +210,17 @@ class Stages(tuple[StageTimes, ...]):
 
 
 def fields_but(config: TrainingConfig, names: frozenset[str]) -> tuple[object, ...]:
-    """The model, whether gradients are summed over microbatches, and all fields of the parallelism but some."""
+    """The model, whether gradients are summed over microbatches, and all fields of the parallelism but some.
+
+    And how many pipeline ranks share the vocabulary, if they do, and by which method."""
     parallel = config.parallel
-    return (config.model, parallel.m == 1, *[value for name, value in vars(parallel).items() if name not in names])
+    shared = parallel.vocabulary and (parallel.vocabulary, parallel.p)
+    return (
+        config.model,
+        parallel.m == 1,
+        shared,
+        *[value for name, value in vars(parallel).items() if name not in names],
+    )
 
 
 def _has_replicas(config: TrainingConfig) -> bool:
@@ -320,6 +328,7 @@ class CostModel:
             parallel.v,
             placement,
             parallel.pipeline_layout,
+            parallel.vocabulary,
         )
         if key not in self._sizes:
             kinds = rank_kinds(config)
@@ -331,7 +340,7 @@ class CostModel:
     def _stage_times(self, config: TrainingConfig) -> list[StageTimes]:
         parts, model, parallel = fields_but(config, NOT_IN_PARTS), config.model, config.parallel
         if parts not in self._parts:
-            embedding, logits = self._end_times(config)
+            embedding, logits = (self._shared_end_times if parallel.vocabulary else self._end_times)(config)
             self._parts[parts] = [self._layer_times(config, kind) for kind in model.layer_kinds], embedding, logits
         layers, embedding, logits = self._parts[parts]
         held = stage_layers(model.all_layers, parallel.p * parallel.v, parallel.pipeline_layout)
@@ -551,6 +560,49 @@ class CostModel:
             works = own.forward, *(self._accumulated(config, work, table, 1) for work in (own.backward, own.weights))
             yield StageTimes(0.0, 0.0, 0.0, 0.0, *[self.seconds(work, group) for work in works])
 
+    def _vocabulary(self, config: TrainingConfig) -> VocabularyBlocks:
+        parallel, run = config.parallel, LayerRun.of(config.parallel)
+        corrects, fused = parallel.vocabulary == "vocab-2", self.software.fused_cross_entropy
+        return shared_vocabulary(config.local_model, run, parallel.p, corrects, fused)
+
+    def _shared_end_times(self, config: TrainingConfig) -> Iterator[StageTimes]:
+        """The times that positions add to the first stage, and the final norm to the last, of a shared vocabulary."""
+        group = tensor_group(1, self.cluster.gpus_per_node)
+        _, first, last = self._vocabulary(config)
+        for end in (first, last):
+            yield StageTimes(0.0, 0.0, 0.0, 0.0, self.seconds(end.forward, group), self.seconds(end.backward, group))
+
+    def vocabulary_passes(self, config: TrainingConfig) -> dict[str, float]:
+        """Seconds of a rank's passes of a shared vocabulary for a microbatch, by kind; empty if it is not shared.
+
+        G has no product, and so adds its dense gradient to the sum; T does inside its product, if the program does.
+        """
+        if not config.parallel.vocabulary:
+            return {}
+        passes, table = self._vocabulary(config).passes, table_elements(config)
+        works = {
+            kind: self._accumulated(config, work, table, 1) if kind in "TG" else work for kind, work in passes.items()
+        }
+        group = tensor_group(1, self.cluster.gpus_per_node)
+        return {kind: self.seconds(work, group) for kind, work in works.items()}
+
+    def vocabulary_collectives(self, config: TrainingConfig) -> dict[str, float]:
+        """Seconds of the collectives behind passes over a pipeline's ranks, by the kind of the pass that starts them.
+
+        The kinds are those of `executor.SHARED`. A broadcast and a sum on one rank go around once, as an all-gather
+        does; of each token all ranks gather three numbers in fp32, after which vocab-2 sums what it has corrected.
+        Other messages that are on the way at the same time are not counted.
+        """
+        parallel, model = config.parallel, config.local_model
+        if not parallel.vocabulary:
+            return {}
+        group = data_group(parallel.n // parallel.p, parallel.p, self.cluster.gpus_per_node)
+        tokens = model.seq * parallel.b
+        once = self.network.one_way(group, self.cluster.element_bytes * tokens * model.hidden)
+        scores = self.network.one_way(group, 4.0 * 3 * tokens * parallel.p)
+        corrects = parallel.vocabulary == "vocab-2"
+        return {"E": once, "F": once, "S": scores, "T": once + corrects * scores, "B": once}
+
     def boundaries_between_nodes(self, config: TrainingConfig) -> list[bool]:
         """For each boundary between two stages, whether its messages leave the node; cached."""
         parallel = config.parallel
@@ -662,7 +714,7 @@ class CostModel:
     def embedding_reduction(self, config: TrainingConfig) -> float:
         """Seconds to sum a tied embedding's gradients over its two pipeline ranks."""
         parallel = config.parallel
-        if not config.model.tied_embeddings:
+        if not config.model.tied_embeddings or parallel.vocabulary:
             return 0.0
         group = Group(2, 2 if parallel.n <= self.cluster.gpus_per_node else 1)
         return self.network.gradient_all_reduce(group, self.gradient_bytes * table_elements(config))

@@ -9,12 +9,13 @@ bytes, unless they are summed in fp32 (4 bytes in place of 2).
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ptdp_core.config import LayerKind, ParallelConfig, TrainingConfig, padded_vocab
+from ptdp_core.config import LayerKind, ParallelConfig, TrainingConfig
 from ptdp_core.layers.blocks import layer_of
 from ptdp_core.layers.parts import Block
 from ptdp_core.layers.techniques import offloaded, recomputed, trained_elements
-from ptdp_core.layout import elements_held
-from ptdp_core.schedules import MESSAGES_AT_ONCE, definition
+from ptdp_core.layout import elements_held, vocabulary_rows
+from ptdp_core.schedules import MESSAGES_AT_ONCE, build, definition, most_scored
+from ptdp_core.schedules.vocabulary import AHEAD
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.kernels import FP16_BYTES
 from ptdp_core.simulator.software import PAPER, Software
@@ -173,26 +174,44 @@ def deferred_bytes(
 ) -> int:
     """Bytes that a chunk of so many layers keeps of one microbatch for its deferred weight gradients (between I and W).
 
-    On the last stage those of the output layer are among them.
+    On the last stage those of the output layer are among them, unless all pipeline ranks share it.
     """
+    computes_loss = computes_loss and not config.parallel.vocabulary
     tokens = config.local_model.seq * config.parallel.b
-    logits = (
-        2 * tokens * (config.model.hidden + padded_vocab(config.model.vocab, config.parallel.t) // config.parallel.t)
-        if computes_loss
-        else 0
-    )
+    rows = vocabulary_rows(config)
+    logits = 2 * tokens * (config.model.hidden + rows) if computes_loss else 0
     return round((layers * layer.deferred + logits) / cluster.allocator_efficiency)
 
 
 def working_bytes(config: TrainingConfig, computes_loss: bool, layer: LayerBytes, software: Software = PAPER) -> int:
-    """Bytes of activations that exist only while a backward pass goes through one layer, or through the logits."""
-    if not computes_loss:
+    """Bytes of activations that exist only while a backward pass goes through one layer, or through the logits.
+
+    Where all pipeline ranks share the vocabulary, each has its part of the logits, and beside either of these what
+    other microbatches keep between S and T, as if the rank had most of them at both moments.
+    """
+    parallel = config.parallel
+    if not computes_loss and not parallel.vocabulary:
         return layer.working
     each = FUSED_LOGIT_BYTES if software.fused_cross_entropy else LOGIT_BYTES
     if software.logits_in_place:
         each = FP16_BYTES
-    tokens = config.local_model.seq * config.parallel.b
-    return max(layer.working, each * tokens * padded_vocab(config.model.vocab, config.parallel.t) // config.parallel.t)
+    tokens = config.local_model.seq * parallel.b
+    logits = each * tokens * vocabulary_rows(config)
+    if not parallel.vocabulary:
+        return max(layer.working, logits)
+    scored = most_scored(build(parallel.schedule, parallel.p, parallel.m, parallel.v))
+    kept = scored_bytes(config, software)
+    return max(layer.working + scored * kept, logits + (scored - 1) * kept)
+
+
+def scored_bytes(config: TrainingConfig, software: Software) -> int:
+    """Bytes that a rank keeps of a microbatch between S and T: the last stage's output, and the exponentials of logits.
+
+    These are in fp32, or where the loss is fused in the model's precision.
+    """
+    each = FP16_BYTES if software.fused_cross_entropy else FP32_BYTES
+    width = FP16_BYTES * config.model.hidden + each * vocabulary_rows(config)
+    return config.local_model.seq * config.parallel.b * width
 
 
 def updated(config: TrainingConfig, parameters: float, of_experts: float = 0.0) -> float:
@@ -269,6 +288,8 @@ def rank_memory(
     taught, own_experts = trained(config, parameters, of_experts)
     own = updated(config, taught, own_experts)
     buffers = MESSAGES_AT_ONCE[definition(parallel.schedule).exchanges]
+    if parallel.vocabulary:  # embedded tokens, and the gradients of the last stage's output and the first one's input
+        buffers += AHEAD + 2
     sharded = parallel.data_parallel == "zero3"
     weight, gradient, optimizer = state_bytes(cluster.element_bytes, software, sharded)
     states = {

@@ -66,10 +66,10 @@ def simulate(
     iteration_time = step_start + last_step + cluster.iteration_host_time
 
     communication = [reduce + gather for reduce, gather in zip(reduction, gathers, strict=True)]
-    phases = _phases(config, cluster, iteration_time, stages, pipeline, communication, steps)
+    phases = _phases(config, cluster, iteration_time, stages, costs, pipeline, communication, steps)
     causes: dict[str, float] = {}
     if bubble_times:
-        free = replace(costs, message=([0] * len(stages), [0] * len(stages)), gather=0, exchange=0)
+        free = replace(costs, message=([0] * len(stages), [0] * len(stages)), gather=0, exchange=0, collectives={})
         without = flush(parallel.schedule, parallel.p, parallel.m, parallel.v, free).ends
         saved = step_start - max(end / PICOSECONDS + reduce for end, reduce in zip(without, reduction, strict=True))
         message_waiting = saved - phases["pipeline_communication"]
@@ -132,6 +132,8 @@ def pipeline_costs(model: CostModel, config: TrainingConfig, stages: Stages) -> 
         exchange=round(model.cluster.exchange_host_time * PICOSECONDS),
         weight_gradient=stages.weight_gradient,
         hidden=_hidden(config.parallel, stages) if definition(config.parallel.schedule).fuses else {},
+        vocabulary={k: round(s * PICOSECONDS) for k, s in model.vocabulary_passes(config).items()},
+        collectives={k: round(s * PICOSECONDS) for k, s in model.vocabulary_collectives(config).items()},
     )
 
 
@@ -150,6 +152,7 @@ def _phases(
     cluster: Cluster,
     iteration_time: float,
     stages: Stages,
+    costs: Costs,
     pipeline: Flush,
     data_parallel: Sequence[float],
     steps: Sequence[float],
@@ -159,6 +162,7 @@ def _phases(
     phases = {phase: seconds * m / p for phase, seconds in stages.phases.items()}
     for phase, saved in zip(("forward", "backward"), pipeline.hidden, strict=True):
         phases[phase] -= saved / PICOSECONDS / p
+    phases["embedding_and_logits"] += m * sum(costs.vocabulary.values()) / PICOSECONDS
     sharding = phases["data_parallel"]
     phases |= {
         "pipeline_communication": sum(pipeline.communication) / PICOSECONDS / p,
@@ -181,7 +185,8 @@ def _bubble_times(parallel: ParallelConfig, free: Costs, bubble: float, message_
     hidden_in_pairs = dict(zip(free.hidden, zip(*saved, strict=True), strict=True))
     equal = replace(free, forward=forward, backward=backward, weight_gradient=weights, hidden=hidden_in_pairs)
     pipeline = flush(parallel.schedule, parallel.p, parallel.m, parallel.v, equal)
-    work = parallel.m * parallel.v * (forward[0] + backward[0]) - sum(pipeline.hidden) // parallel.p
+    of_vocabulary = parallel.m * sum(free.vocabulary.values())
+    work = parallel.m * parallel.v * (forward[0] + backward[0]) + of_vocabulary - sum(pipeline.hidden) // parallel.p
     fill_and_drain = (max(pipeline.ends) - work) / PICOSECONDS
     times = (fill_and_drain, bubble - message_waiting - fill_and_drain, message_waiting)
     return dict(zip(BUBBLE_CAUSES, times, strict=True))

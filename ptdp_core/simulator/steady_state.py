@@ -103,8 +103,8 @@ class Executed(NamedTuple):
 
 
 def _executed(name: str, p: int, m: int, v: int, costs: Costs) -> Executed:
-    """Execute m microbatches, compiled if that is possible: tables with fused pairs run in Python."""
-    compiled = None if definition(name).fuses else native()
+    """Execute m microbatches, compiled if possible: tables with fused pairs or a shared vocabulary run in Python."""
+    compiled = None if definition(name).fuses or definition(name).vocabulary else native()
     return (compiled and _executed_by(compiled, name, p, m, v, costs)) or _executed_in_python(name, p, m, v, costs)
 
 

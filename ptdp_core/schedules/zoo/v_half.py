@@ -21,4 +21,5 @@ SCHEDULE = from_block(
     peak=lambda p: 2 * ((p + 2) // 2),  # floor((p+2)/2) microbatches, as published
     idle=lambda p: 3 * (p - 1) - p % 2,  # half of 1F1B's, less 1 for an odd p
     published=("1/2", "1/2", "2"),
+    can_share=True,
 )

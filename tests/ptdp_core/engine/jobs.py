@@ -58,10 +58,10 @@ def settings_of(case: dict[str, Any]) -> Settings:
     return Settings(model, ParallelConfig(**parallel), EngineSettings(**engine), OPTIMIZER)
 
 
-def batches(B: int, seq: int = SEQ) -> list[torch.Tensor]:
+def batches(B: int, seq: int = SEQ, vocab: int = VOCAB) -> list[torch.Tensor]:
     """The data of every test: one [B, s+1] tensor of tokens per step."""
     generator = torch.Generator().manual_seed(99)
-    return [torch.randint(0, VOCAB, (B, seq + 1), generator=generator) for _ in range(STEPS)]
+    return [torch.randint(0, vocab, (B, seq + 1), generator=generator) for _ in range(STEPS)]
 
 
 def feed(settings: Settings, groups: Groups, data: torch.Tensor) -> Any:
@@ -122,7 +122,7 @@ def compare(case: dict[str, Any], reference: dict[str, Any], groups: Groups) -> 
     settings, groups, trainer = make(case, groups)
     worst = {"loss": 0.0, "norm": 0.0, "gradient": 0.0, "parameter": 0.0}
     flat = trainer.buffer.grad_data
-    for step, data in enumerate(batches(settings.parallel.B, settings.model.seq)):
+    for step, data in enumerate(batches(settings.parallel.B, settings.model.seq, settings.model.vocab)):
         captured: dict[str, torch.Tensor] = {}
         finish = trainer.buffer.finish
 

@@ -75,7 +75,7 @@ class References:
             rates = [learning_rate(step, s.optimizer) for step in range(jobs.STEPS)]
             run = serial.train(
                 s.model,
-                jobs.batches(s.parallel.B, s.model.seq),
+                jobs.batches(s.parallel.B, s.model.seq, s.model.vocab),
                 b,
                 jobs.SEED,
                 serial.Dropout(dropout, trackers, along_sequence),
