@@ -765,7 +765,7 @@ class ParallelConfig:
 
     @property
     def vocabulary(self) -> str:
-        """How all pipeline ranks share the vocabulary, the schedule's `Definition.vocabulary`; "" if its ends have it."""
+        """How all pipeline ranks share the vocabulary (`Definition.vocabulary`); "" if the model's ends have it."""
         return definition(self.schedule).vocabulary
 
     @property

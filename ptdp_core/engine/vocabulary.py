@@ -1,8 +1,8 @@
 """A vocabulary that all pipeline ranks share: each has 1/p of the embedding and of the output layer.
 
-It runs the passes E, S, T and G of `schedules/vocabulary.py`. Between them are five collectives over the pipeline's ranks,
-each started where its data is there and waited for where it is used. All ranks start those of one kind in the order of
-microbatches, and each kind has a process group of its own, so that none waits for another.
+It runs the passes E, S, T and G of `schedules/vocabulary.py`. Between them are five collectives over the pipeline's
+ranks, each started where its data is there and waited for where it is used. All ranks start those of one kind in the
+order of microbatches, and each kind has a process group of its own, so that none waits for another.
 
 With e = exp(logits - their maximum on the rank) and c = exp(the rank's maximum - the largest) / (sum of all ranks' sums
 of e, corrected likewise), the softmax is c e. Of the input's gradient (c e - one-hot) W, vocab-1 multiplies the product

@@ -3,8 +3,8 @@
 A model split into p*v stages runs on p pipeline ranks (`placement.py`). An action is one forward or one backward pass
 of one stage for one microbatch. Beyond the paper, a backward pass may be split into two: the gradient of the stage's
 input, which the stage before waits for, and the gradients of its weights, which only the optimizer waits for. And a
-forward and a backward pass may be fused: they run together, so that one computes while the other communicates. Where all ranks
-share the vocabulary, its layers have passes of their own (`vocabulary.py`).
+forward and a backward pass may be fused: they run together, so that one computes while the other communicates. Where
+all ranks share the vocabulary, its layers have passes of their own (`vocabulary.py`).
 """
 
 import csv

@@ -7,7 +7,7 @@ memory limit (`reproduce/planning/schedule_search.py`) tries many such rules.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 
 from ptdp_core.schedules.actions import VOCABULARY_KINDS, Action, Vocabulary
@@ -83,20 +83,20 @@ def list_schedule(
     times: tuple[Time, Time, Time],
     offers: Callable[[int, PartialSchedule], Iterable[Action]],
     message: Time = 0,
-    vocabulary: tuple[Vocabulary, Mapping[str, Time], Time] | None = None,
+    vocabulary: Vocabulary | None = None,
+    late: Time = 0,
 ) -> Order:
     """Execute a rule, and return the passes of each rank in the order in which they started.
 
     `times` are t_f, t_i and t_w: how long F, I and W of a chunk take; B takes t_i + t_w. `offers(rank, partial)` gives
     the passes that a free rank may start, the best first; the rank waits if none of them can run. If the rule leaves
     all ranks waiting, the order that is returned is incomplete, which `checks.check_complete` finds. A result reaches
-    another stage `message` after the pass that gives it. With a shared `vocabulary` come the times of its passes, and how
-    long its results take.
+    another stage `message` after the pass that gives it. The passes of a shared `vocabulary` take no time; what they
+    need and give takes the time `late` to the other ranks.
     """
     forward, inputs, weights = times
-    cost = {"F": forward, "B": inputs + weights, "I": inputs, "W": weights, **(vocabulary[1] if vocabulary else {})}
-    shared, _, late = vocabulary or (None, {}, 0)
-    partial = PartialSchedule(placement, m, message, shared, late)
+    cost = {"F": forward, "B": inputs + weights, "I": inputs, "W": weights, **dict.fromkeys(VOCABULARY_KINDS, 0)}
+    partial = PartialSchedule(placement, m, message, vocabulary, late)
     free = [0 * forward] * placement.p
     moments: list[Time] = [0]
     while moments:
@@ -111,6 +111,8 @@ def list_schedule(
                 free[rank] = now + cost[action.kind]
                 partial.start(rank, action, free[rank])
                 heappush(moments, free[rank])
-                for delay in filter(None, (message, late)):
-                    heappush(moments, free[rank] + delay)
+                if message:
+                    heappush(moments, free[rank] + message)
+                if late:
+                    heappush(moments, free[rank] + late)
     return partial.rows

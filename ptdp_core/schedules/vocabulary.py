@@ -20,15 +20,15 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
-from ptdp_core.schedules.actions import EMBED, GATHER, SCORE, TURN, VOCABULARY_KINDS, Action, Vocabulary
+from ptdp_core.schedules.actions import EMBED, GATHER, SCORE, TURN, Action, Vocabulary
 from ptdp_core.schedules.definition import Definition, Order
 from ptdp_core.schedules.list_scheduling import PartialSchedule, list_schedule
 from ptdp_core.schedules.placement import StagePlacement
 
 SEPARATOR = "+"
-# The times by which tables are made: the F of all layers of a rank takes 2, its B twice that. The passes of the vocabulary
-# take none, as no table knows how large it is. With such a table a larger one costs its own time alone: an activation
-# needs no longer from rank to rank, while each microbatch takes longer, so that every pass has more time to be in.
+# The times by which tables are made: the F of all layers of a rank takes 2, its B twice that. The passes of the
+# vocabulary take none, as no table knows how large it is. With such a table a larger one costs its own time alone: an
+# activation needs no longer from rank to rank, while each microbatch takes longer, so that no pass comes too late.
 FORWARD = 2
 LATE = FORWARD  # what the vocabulary's passes make is there so much later: S and T stand where nothing waits for them
 AHEAD = 2  # microbatches that are embedded before the first stage needs them
@@ -49,7 +49,7 @@ class Method(NamedTuple):
 METHODS: Mapping[str, Method] = {
     # T multiplies the logits' gradient, which the exchange after S completes; its products are reduced in a second one.
     "vocab-1": Method(2),
-    # S multiplies the rank's own softmax, as an online softmax does; one exchange corrects and adds up. T is for W only.
+    # S multiplies the rank's own softmax, as an online softmax does; one exchange corrects and sums. T is for W only.
     "vocab-2": Method(1),
     # As tensor parallelism would: both passes at one moment on all ranks.
     "interlaced": Method(1, together=True),
@@ -99,7 +99,7 @@ def with_vocabulary(schedule: Definition, method: str) -> Definition:
 def shared_order(
     placement: StagePlacement, m: int, method: str, queues: Sequence[Sequence[Action]], most: Sequence[int]
 ) -> Order:
-    """The order of a schedule with passes of the vocabulary: each rank runs what it can, the first of these that there is.
+    """The order of a schedule with passes of the vocabulary: each rank runs the first of these that it can.
 
     These are E, S, T and G, then the next pass of `queues[rank]`, F and backward passes in the schedule's own order,
     then W, the oldest first. Where S stands in the queues, it has its place there. A rank starts no F while it holds
@@ -125,6 +125,5 @@ def shared_order(
 
     forward = Fraction(FORWARD, placement.v)
     split = any(action.kind == "I" for action in queues[0])
-    own = dict.fromkeys(VOCABULARY_KINDS, 0)
     times = (forward, forward if split else 0, forward if split else 2 * forward)
-    return list_schedule(placement, m, times, offers, vocabulary=(vocabulary, own, LATE))
+    return list_schedule(placement, m, times, offers, vocabulary=vocabulary, late=LATE)

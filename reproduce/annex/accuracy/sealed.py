@@ -19,6 +19,9 @@ from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.formulas import layer_forward_flops, logit_flops
 from ptdp_core.pipeline_layout import layout_of
+from ptdp_core.schedules import default_schedule
+from ptdp_core.schedules.vocabulary import METHODS as SHARED
+from ptdp_core.schedules.vocabulary import SEPARATOR
 from ptdp_core.simulator import Cluster, Estimate, simulate
 from ptdp_core.simulator.cluster import CLUSTER_FOLDER, SOFTWARE
 from ptdp_core.simulator.software import software_of
@@ -250,7 +253,9 @@ def configuration(row: Mapping[str, Any]) -> dict[str, Any]:
         entry["pipeline_layout"] = layout_of((0, *[1] * layers, 0))
     if "LoRA" in row.get("needs", []):
         entry.setdefault("lora_rank", 16)
-    if layout.get("method") == "redistributed":
+    if (method := str(layout.get("method"))) in SHARED:
+        entry["schedule"] = entry.get("schedule", default_schedule(1)) + SEPARATOR + method
+    if method == "redistributed":
         entry["pipeline_layout"] = redistributed(TrainingConfig.from_plain(entry))
     return entry
 

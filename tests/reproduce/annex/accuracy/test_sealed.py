@@ -74,7 +74,7 @@ def test_choices_stand_in_the_record(seal):
     [
         ({"precision": "NVFP4"}, "whose file has no fp4_peak_flops"),
         ({"needs": ["MoE/EP", "async TP"]}, "not described: tensor-parallel communication in pieces"),
-        ({"layout": ROW["layout"] | {"method": "vocab-1"}}, "not described: vocabulary layers over all pipeline ranks"),
+        ({"layout": ROW["layout"] | {"method": "vocab-1"}}, "t=2, c=1, mtp_layers=0 with schedule='1f1b+vocab-1'"),
         ({"layout": ROW["layout"] | {"ep": 2}}, "e=2, etp=0, capacity_factor=0.0 of a model without experts"),
         ({"layout": ROW["layout"] | {"cp": 2}}, "p*t*c*d=32 is not gpus=16"),
         ({"layout": ROW["layout"] | {"d": 3}}, "needs"),
@@ -183,6 +183,14 @@ def test_what_a_layout_says_becomes_fields_of_a_configuration(seal, layout, fiel
     assert {name: point.parameters.get(name) for name in fields} == fields
     if "zero3_shards" not in fields:
         assert "zero3_shards" not in point.parameters
+
+
+@pytest.mark.parametrize("method", ["vocab-1", "vocab-2", "interlaced"])
+def test_pipeline_ranks_that_share_the_vocabulary_are_a_schedule_s(seal, method):
+    layout = {"gpus": 8, "t": 1, "p": 4, "v": 2, "d": 2, "b": 1, "B": 64, "s": 2048, "schedule": "v-half"}
+    _, _, record = seal(ROW | {"layout": layout | {"method": method}})
+    assert record.points[0].parameters["schedule"] == f"v-half+{method}"
+    assert record.points[0].metrics
 
 
 @pytest.mark.parametrize(("vocab", "last"), [(8192, 4), (65536, 3), (262144, 0)])
