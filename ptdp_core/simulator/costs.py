@@ -573,12 +573,10 @@ class CostModel:
             yield StageTimes(0.0, 0.0, 0.0, 0.0, self.seconds(end.forward, group), self.seconds(end.backward, group))
 
     def vocabulary_passes(self, config: TrainingConfig) -> dict[str, float]:
-        """Seconds of a rank's passes of a shared vocabulary for a microbatch, by kind; empty if it is not shared.
+        """Seconds of a rank's passes of a shared vocabulary for a microbatch, by kind.
 
         G has no product, and so adds its dense gradient to the sum; T does inside its product, if the program does.
         """
-        if not config.parallel.vocabulary:
-            return {}
         passes, table = self._vocabulary(config).passes, table_elements(config)
         works = {
             kind: self._accumulated(config, work, table, 1) if kind in "TG" else work for kind, work in passes.items()
@@ -594,8 +592,6 @@ class CostModel:
         Other messages that are on the way at the same time are not counted.
         """
         parallel, model = config.parallel, config.local_model
-        if not parallel.vocabulary:
-            return {}
         group = data_group(parallel.n // parallel.p, parallel.p, self.cluster.gpus_per_node)
         tokens = model.seq * parallel.b
         once = self.network.one_way(group, self.cluster.element_bytes * tokens * model.hidden)

@@ -124,6 +124,11 @@ def pipeline_costs(model: CostModel, config: TrainingConfig, stages: Stages) -> 
         times = {k: round(model.message(config, k, concurrent) * PICOSECONDS) for k in set(boundaries)}
         return [times[between] for between in boundaries]
 
+    of_passes, of_collectives = (
+        (model.vocabulary_passes(config), model.vocabulary_collectives(config))
+        if config.parallel.vocabulary
+        else ({}, {})
+    )
     return Costs(
         forward=stages.forward,
         backward=stages.backward,
@@ -132,8 +137,8 @@ def pipeline_costs(model: CostModel, config: TrainingConfig, stages: Stages) -> 
         exchange=round(model.cluster.exchange_host_time * PICOSECONDS),
         weight_gradient=stages.weight_gradient,
         hidden=_hidden(config.parallel, stages) if definition(config.parallel.schedule).fuses else {},
-        vocabulary={k: round(s * PICOSECONDS) for k, s in model.vocabulary_passes(config).items()},
-        collectives={k: round(s * PICOSECONDS) for k, s in model.vocabulary_collectives(config).items()},
+        vocabulary={kind: round(seconds * PICOSECONDS) for kind, seconds in of_passes.items()},
+        collectives={kind: round(seconds * PICOSECONDS) for kind, seconds in of_collectives.items()},
     )
 
 

@@ -108,8 +108,8 @@ def plain_ends(schedule, costs):
 def test_times_are_those_of_a_plain_execution(name, v, p, m):
     schedule, costs = build(name, p, m, v), costs_of(p, v, m)
     events = compile_blocking(schedule)
-    done = execute_blocking(events, costs)
-    assert [done[end] for end in events.ends] == plain_ends(schedule, costs)
+    done, _ = execute_blocking(events, costs)
+    assert [done[steps[-1]] for steps in events.ranks] == plain_ends(schedule, costs)
     timeline = pipeline_timeline(name, p, m, v, costs)
     assert [[event.action for event in row if event.action] for row in timeline] == list(map(list, schedule.ranks))
 
