@@ -101,8 +101,10 @@ class Recipe:
     - 'rowwise': one scale a row, and a column where a product reads it turned, as torchao has it
     - 'blockwise': an fp32 scale for 128 elements (DeepSeek-AI 2024, arXiv:2412.19437, Section 3.3)
     - 'mxfp8': a scale of 8 bits for 32 elements (OCP Microscaling Formats 1.0)
-    - 'nvfp4': 4 bits, a scale of 8 bits for 16 elements and one of fp32 a tensor, for whose largest element it is read
-      once more, by the kernel that also turns what weight gradients read (NVIDIA 2025, arXiv:2509.25149, Section 4)
+    - 'nvfp4': 4 bits, a scale of 8 bits for 16 elements and one of fp32 a tensor. It is read for the largest elements
+      before and behind the Hadamard transform, to be cast, and to be transformed and cast for weight gradients, with
+      stochastic rounding (NVIDIA 2025, arXiv:2509.25149, Section 4; Transformer Engine 2.8, which fuses the last two
+      in later releases)
     """
 
     read: float
@@ -122,7 +124,7 @@ RECIPES = {
     "rowwise": Recipe(4, 2, 2),
     "blockwise": Recipe(2, 2 * (1 + 4 / 128), 1),
     "mxfp8": Recipe(2, 2 * (1 + 1 / 32), 1),
-    "nvfp4": Recipe(4, 2 * (1 / 2 + 1 / 16), 2, "fp4"),
+    "nvfp4": Recipe(6, 2 * (1 / 2 + 1 / 16), 3, "fp4"),
 }
 
 

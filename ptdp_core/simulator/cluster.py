@@ -16,14 +16,17 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from ptdp_core.simulator.programs import load_program
 from ptdp_core.simulator.software import PAPER, Software, software_of
 from results import opening
 
 CLUSTER_FOLDER = Path(__file__).parent / "clusters"
 NETWORK_FOLDER = Path(__file__).parent / "networks"
-BASE, NETWORK, TILES, SOFTWARE = "base", "network", "gemm_tiles", "software"
+BASE, NETWORK, TILES, SOFTWARE, PROGRAM = "base", "network", "gemm_tiles", "software", "program"
+PAPERS = "paper-2021"  # the program of a cluster that names none
 HOST = "host"  # what a calibrated file names its machine by, so that runs of other machines are not held against it
-NO_NUMBERS = ("name", "description", BASE, NETWORK, HOST, TILES, SOFTWARE)  # what a cluster file has beside its numbers
+# What a cluster file has beside its numbers.
+NO_NUMBERS = ("name", "description", BASE, NETWORK, HOST, TILES, SOFTWARE, PROGRAM)
 # What a network file may have, beside its name and description.
 OF_NETWORKS = (
     *("gpus_per_hca", "gpus_per_switch", "hca_bandwidth", "p2p_bandwidth", "tensor_hca_bandwidth"),
@@ -125,8 +128,10 @@ class Cluster:
     power_usage_effectiveness: float = 1.0
     # Bytes a second between a GPU and its host's memory, each way, while all GPUs of a node copy; 0: not known.
     host_bandwidth: float = 0.0
-    # What the training program that runs there does beyond the paper's.
+    # What the training program that runs there does beyond the paper's, and its name; '' where the file has switches.
     software: Software = PAPER
+    program: str = ""
+    named: bool = False  # whether the program was asked for, and is not the file's
 
     @property
     def usable_memory(self) -> float:
@@ -278,16 +283,20 @@ def _is_tile(tile: Any) -> bool:
     return isinstance(tile, list) and len(tile) == 2 and all(isinstance(size, int) and size > 0 for size in tile)
 
 
-def read_software(name: str) -> Software:
-    """The training program of a cluster file: the switches that its `software` names, else its base's.
+def read_program(name: str) -> tuple[Software, str]:
+    """The training program of a cluster file, or else of its base: what its `software` switches on, or its `program`.
 
-    Raises ValueError for an unknown switch.
+    Raises ValueError for an unknown switch or program.
     """
-    path, switches = _nearest(name, SOFTWARE)
-    try:
-        return PAPER if switches is None else software_of(switches)
-    except ValueError as error:
-        raise ValueError(f"cluster file {path}: {error}") from None
+    for path, data in _with_bases(name):
+        try:
+            if SOFTWARE in data:
+                return software_of(data[SOFTWARE]), ""
+            if PROGRAM in data:
+                return load_program(data[PROGRAM]).software, data[PROGRAM]
+        except ValueError as error:
+            raise ValueError(f"cluster file {path}: {error}") from None
+    return PAPER, PAPERS
 
 
 def _nearest(name: str, key: str) -> tuple[Path, Any]:
@@ -354,5 +363,24 @@ def load_cluster(name: str = "selene") -> Cluster:
     if cluster_path(name).stem == name.lower() != name:
         return load_cluster(name.lower())
     values = {key: parameter.value for key, parameter in read_parameters(name).items()}
-    others: dict[str, Any] = {TILES: read_tiles(name), SOFTWARE: read_software(name)}
+    software, program = read_program(name)
+    others: dict[str, Any] = {TILES: read_tiles(name), SOFTWARE: software, PROGRAM: program}
     return Cluster(name=name, **others, **values)  # type: ignore[arg-type]
+
+
+@cache
+def with_program(cluster: Cluster, name: str) -> Cluster:
+    """The cluster with another training program on it, one object for each of both; its switches, and its host's time.
+
+    Raises ConfigurationError for a program that is none.
+    """
+    program = load_program(name)
+    narrower = cluster.software.fp32_gradients and not program.software.fp32_gradients
+    numbers = {"gradient_bytes": cluster.element_bytes if narrower else cluster.gradient_bytes, **program.host}
+    return replace(
+        cluster,
+        software=program.software,
+        program=program.name,
+        named=True,
+        **numbers,  # type: ignore[arg-type]
+    )

@@ -150,6 +150,12 @@ def add_json(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help=text)
 
 
+def add_program(parser: ArgumentParser) -> None:
+    """--program NAME"""
+    text = "the training program, by name or with a release, as megatron-bridge@26.04 (default: the cluster's)"
+    parser.add_argument("--program", dest="trainer", metavar="NAME", help=text)
+
+
 def names(text: str) -> tuple[str, ...]:
     """Names with commas between."""
     return tuple(name.strip() for name in text.split(","))

@@ -75,6 +75,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--batch", metavar="B", help="global batch size: sequences, or tokens as 4M (4 x 1024 x 1024)")
     options.add_cluster(parser)
+    options.add_program(parser)
     parser.add_argument(
         "--headroom",
         type=float,
@@ -98,6 +99,7 @@ def run(parsed: Namespace) -> int:
 
     Raises `UsageError` for a request that cannot be, `NothingSelectedError` if nothing fits in memory.
     """
+    from ptdp_core.simulator.programs import load_program
     from reproduce.output.columns import chosen
     from reproduce.planning import gpu_counts, plan_record, plan_text
     from reproduce.planning.plan import make_plan, request
@@ -112,7 +114,12 @@ def run(parsed: Namespace) -> int:
     numbers = gpu_counts.counts(parsed.gpus or gpu_counts.ANY) if parsed.gpus or limits != gpu_counts.Limits() else []
     parsed.gpus = numbers[0] if numbers else None
     chosen(plan_text.RANKING, parsed.columns)  # what can be wrong, before the search
-    cluster, reference = open_cluster(parsed.cluster)
+    cluster, reference = open_cluster(parsed.cluster, parsed.trainer)
+    if parsed.trainer and (lacks := [name for name in "ptvc" if name in load_program(parsed.trainer).lacks]):
+        raise UsageError(
+            f"program={parsed.trainer!r} lacks {', '.join(lacks)}, which a plan looks at; needs one that has them; "
+            "try --program megatron-core"
+        )
     name, job = request(vars(parsed))
     headroom = HEADROOM if parsed.headroom is None else parsed.headroom / 100
     if len(numbers) > 1:

@@ -12,6 +12,7 @@ from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.fields import field_help
 from ptdp_core.simulator import PAPER, Cluster, simulate
+from ptdp_core.simulator.programs import program_names
 from reproduce.commands import options
 from reproduce.experiment import margins
 from reproduce.experiment.metrics import MetricDef, listed
@@ -36,12 +37,17 @@ WIDTH = 120
 MODEL = f"{'model':28} In place of a model's fields, or beneath them, one by name: {', '.join(main_names())}."
 SOFTWARE = (
     f"{'software=[...]':28} What the training program does beyond Megatron-LM of 2021: a list of "
-    f"{', '.join(vars(PAPER))}; by default what the cluster's file says."
+    f"{', '.join(vars(PAPER))}; by default what the program does."
+)
+PROGRAM = (
+    f"{'program':28} The training program, by default --program's: {', '.join(program_names())}; of a release as "
+    "'megatron-bridge@26.04'."
 )
 HELP = f"""POINTS.json is a list of objects. Keys, with their defaults; {", ".join(REQUIRED)} are required:
 
 {field_help(ModelConfig, ParallelConfig)}
   cluster="selene"             A name or a .toml file.
+{fill(PROGRAM, 110, initial_indent="  ", subsequent_indent=31 * " ")}
 {fill(SOFTWARE, 110, initial_indent="  ", subsequent_indent=31 * " ")}
   lengths                      Of samples, packed into sequences, B of them in a step: [[512, 1000], ...] or a file.
   label="point N"              What the point is called in the answer.
@@ -62,6 +68,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     """The options of `reproduce simulate`."""
     parser.add_argument("file", metavar="POINTS.json", help="the configurations; - reads standard input")
     options.add_cluster(parser, "for points that name none")
+    options.add_program(parser)
     options.add_columns(parser)
     options.add_run(parser)
     parser.add_argument(
@@ -91,17 +98,17 @@ def run(parsed: Namespace) -> int:
         raise UsageError(f"--plot {parsed.plot}: needs a file .{', .'.join(FORMATS)}; try --plot points.png")
     columns = chosen(table_columns(), parsed.columns)
     run = options.run_of(parsed)
-    open_cluster(parsed.cluster)
+    open_cluster(parsed.cluster, parsed.trainer)
     entries = read_points(parsed.file)
     if parsed.lengths is not None:
         entries = [{"lengths": str(parsed.lengths), **entry} if isinstance(entry, dict) else entry for entry in entries]
     rate = None if parsed.checkpoint_rate is None else parsed.checkpoint_rate * 1e9
     asked: dict[str, Any] = {"run": run, "sensitivity": parsed.sensitivity, "checkpoint_rate": rate}
-    points = [evaluate(entry, i + 1, parsed.cluster, parsed.debug, **asked) for i, entry in enumerate(entries)]
+    points = [evaluate(entry, i + 1, parsed.cluster, parsed.debug, parsed.trainer, **asked) for i, entry in enumerate(entries)]
     if parsed.json:
         print_document("simulate", 1, {"origin": "simulated", "points": points})
     else:
-        _print(points, columns, run)
+        _print(points, columns, run, parsed.trainer)
         if rate is not None:
             from reproduce.planning import checkpoints
 
@@ -164,8 +171,8 @@ def read_points(file: str) -> list[Any]:
     return points
 
 
-def read_point(file: str, cluster: str) -> tuple[TrainingConfig, Cluster]:
-    """The one configuration in a JSON file, and its cluster, or else that of this name.
+def read_point(file: str, cluster: str, program: str | None = None) -> tuple[TrainingConfig, Cluster]:
+    """The one configuration in a JSON file, and its cluster with its program, or else those of these names.
 
     What of its model is not modelled is said on stderr. Raises `UsageError` also for what that cluster cannot run.
     """
@@ -175,7 +182,7 @@ def read_point(file: str, cluster: str) -> tuple[TrainingConfig, Cluster]:
     try:
         if left_out := unmodelled(points[0]):
             print(f"reproduce: {file}: not modelled: {left_out}", file=sys.stderr)
-        found = configuration(points[0], cluster)
+        found = configuration(points[0], cluster, program)
         simulate(*found)
         return found
     except ConfigurationError as error:
@@ -215,7 +222,9 @@ def _column(metric: MetricDef) -> Column:
     return Column(metric.short or metric.label, key(metric.name), shown, f"z.{metric.digits}f", metric.factor)
 
 
-def _print(points: Sequence[Mapping[str, Any]], columns: Sequence[Column], run: "TrainingRun | None") -> None:
+def _print(
+    points: Sequence[Mapping[str, Any]], columns: Sequence[Column], run: "TrainingRun | None", program: str | None
+) -> None:
     out = console(WIDTH)
     clusters = ", ".join(dict.fromkeys(point["cluster"] for point in points if point["cluster"]))
     title = f"simulated on {clusters}" if clusters else "simulated"
@@ -223,7 +232,8 @@ def _print(points: Sequence[Mapping[str, Any]], columns: Sequence[Column], run: 
     if IDLE_PARTS in columns:
         wrapped(out, "idle by cause: fill and drain, stage imbalance, waiting for messages (docs/metrics.md)")
     for cluster in dict.fromkeys(point["cluster"] for point in points if point["cluster"]):
-        for line in margins.lines(margins.read(cluster)):
+        of_program = margins.program_line(cluster, program)
+        for line in [of_program] if of_program else margins.lines(margins.read(cluster)):
             wrapped(out, f"{cluster}: {line}")
     for point in points:
         if point["reason"]:

@@ -12,6 +12,7 @@ from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.engine.settings_file import SECTIONS
 from ptdp_core.simulator import PAPER
 from ptdp_core.simulator.cluster import HOST, NUMBERS, TILES
+from ptdp_core.simulator.programs import program_names
 from reproduce.experiment.parameters import REQUIRED
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -21,6 +22,11 @@ SOFTWARE = {
     "type": "array",
     "items": {"enum": list(vars(PAPER))},
     "description": "What the training program does beyond Megatron-LM of 2021.",
+}
+PROGRAM = {
+    "type": "string",
+    "pattern": f"^({'|'.join(program_names())})(@.+)?$",
+    "description": "The training program, of a release behind an @.",
 }
 
 
@@ -70,6 +76,7 @@ def points() -> dict[str, Any]:
     properties |= {
         "model": {"type": "string", "minLength": 1, "description": "In place of a model's fields, one by name."},
         "cluster": {"type": "string", "minLength": 1, "description": "A name, or a .toml file."},
+        "program": PROGRAM,
         "software": SOFTWARE,
         "lengths": {
             "anyOf": [{"type": "string", "minLength": 1}, {"type": "array", "minItems": 1}],
@@ -118,6 +125,11 @@ def cluster() -> dict[str, Any]:
         "network": "The network between its nodes: a name, or a .toml file.",
     }
     properties: dict[str, Any] = {name: {"type": "string", "description": text} for name, text in texts.items()}
-    properties |= {"software": SOFTWARE, TILES: TILE_SIZES, HOST: {"description": "The machine that was measured."}}
+    properties |= {
+        "software": SOFTWARE,
+        "program": PROGRAM,
+        TILES: TILE_SIZES,
+        HOST: {"description": "The machine that was measured."},
+    }
     properties |= {name: {"anyOf": [{"type": "number"}, number]} for name in NUMBERS}
     return {"title": "cluster.toml", **_object(properties)}

@@ -7,7 +7,7 @@ claim is `alternatives.py`'s. The model is explained in docs/margins.md.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -48,6 +48,23 @@ class Margin:
         if self.factor > 1.5:
             return f"a factor of {self.factor:.1f}"
         return f"{1 / self.factor - 1:+.1%} to {self.factor - 1:+.1%}"
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Where measured times lie over simulated ones, between `low` and `high` times them; else as a `Margin`."""
+
+    low: float
+    high: float
+    coverage: float
+    n: int
+    tested: float | None
+    source: str
+
+    def interval(self, value: float, sign: int = -1) -> Interval:
+        """The interval of a simulated time, or with sign 1 of a rate."""
+        ends = (self.low, self.high) if sign < 0 else (1 / self.high, 1 / self.low)
+        return Interval(value * ends[0], value * ends[1], self.coverage)
 
 
 @dataclass(frozen=True)
@@ -138,6 +155,34 @@ def read(cluster: str) -> Margins | None:
 
 
 @cache
+def _classes() -> dict[str, Any]:
+    """What the open rows say, by class; nothing where they were never scored."""
+    found: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8")).get("classes", {}) if FILE.is_file() else {}
+    return found
+
+
+def of_class(cluster: str, parameters: Mapping[str, Any], program: str | None) -> Spread | None:
+    """Where times of runs like a point's lie: of its program, or of any if it is not named.
+
+    A program whose runs were not scored has the widest of those that were, '' stands for switches of one's own. None on
+    a cluster without open rows.
+    """
+    classes = _classes()
+    if cluster not in classes.get("clusters", ()):
+        return None
+    known = classes["with experts" if parameters.get("experts") else "dense"]
+    if program is None:
+        return Spread(**known["unnamed"])
+    return Spread(**known["programs"].get(program.partition("@")[0], known["other"]))
+
+
+def memory_is_close(estimate: "Estimate", cluster: "Cluster") -> bool:
+    """Whether the interval of an estimate's memory has room for both: fitting, and not."""
+    factor = for_judging(estimate.cluster).memory_factor
+    return cluster.usable_memory / factor < estimate.peak_memory < cluster.usable_memory * factor
+
+
+@cache
 def for_judging(cluster: str) -> Margins:
     """The margins that claims are judged by on a cluster, whether or not its own predictions were scored.
 
@@ -170,17 +215,57 @@ def signs(*kinds: str) -> dict[str, int]:
 def of_estimate(estimate: "Estimate", cluster: "Cluster") -> dict[str, dict[str, Any]]:
     """The intervals of a simulated iteration as plain data, by metric.
 
-    There are none on a cluster without margins, nor for a program that is neither the cluster file's nor one scored.
+    There are none on a cluster without runs that were scored, nor on the paper's for a program that is not its own.
     """
-    known, parameters = read(estimate.cluster), estimate.config.to_plain()
-    if known is None or not known.has_scored(cluster):
-        return {}
-    intervals = {}
+    known, intervals = intervals_of(estimate, cluster), {}
     for metric in answers():
-        margin, value = known.of(metric.name, parameters), metric.simulated(estimate, cluster)
-        if margin is not None and value is not None:
-            intervals[metric.name] = margin.interval(value).to_json()
+        value = metric.simulated(estimate, cluster)
+        if value is not None and (interval := known(metric.name, value)):
+            intervals[metric.name] = interval.to_json()
     return intervals
+
+
+def intervals_of(estimate: "Estimate", cluster: "Cluster") -> Callable[[str, float], Interval | None]:
+    """What gives the interval of a metric's value of this estimate, None where it has none (`of_estimate`)."""
+    known, parameters = read(estimate.cluster), estimate.config.to_plain()
+    spread = of_class(estimate.cluster, parameters, program_named(cluster))
+    scored = known is not None and known.has_scored(cluster)
+
+    def interval(metric: str, value: float) -> Interval | None:
+        made = made_of(metric)
+        if spread is not None:
+            return spread.interval(value, METRICS[metric].sign) if made and made.kind == "throughput" else None
+        margin = known.of(metric, parameters) if known and scored else None
+        return margin.interval(value) if margin else None
+
+    return interval
+
+
+def program_named(cluster: "Cluster") -> str | None:
+    """The program that was asked for, '' for switches of one's own; None where it is the cluster file's."""
+    return cluster.program if cluster.named or not cluster.program else None
+
+
+def program_line(cluster: str, program: str | None) -> str | None:
+    """Which program a cluster's points are simulated as, and where times of its runs lie; None without open rows."""
+    from ptdp_core.simulator import load_cluster
+    from ptdp_core.simulator.programs import load_program
+
+    spreads = [
+        (words, of_class(cluster, {"experts": experts}, program))
+        for words, experts in (("open dense runs", False), ("open runs with experts", True))
+    ]
+    said = [
+        f"{spread.n} {words} took {_times(spread.low)} to {_times(spread.high)} time than simulated so"
+        for words, spread in spreads
+        if spread is not None
+    ]
+    if not said:
+        return None
+    name = program or load_cluster(cluster).program
+    how = "" if program else f", the program of {cluster}, as none is named (--program): the interval is any program's"
+    of = "of" if program else "of all programs'"
+    return f"simulated as {load_program(name).title} ({name}){how}; nine in ten {of} {', and of '.join(said)}"
 
 
 def lines(margins: Margins | None) -> list[str]:

@@ -281,7 +281,8 @@ def untried_line(plan: TrainingPlan) -> str:
 
 def note_lines(plan: TrainingPlan) -> list[str]:
     """What to know when reading the numbers."""
-    known = margins.read(plan.cluster_name)
+    known, program = margins.read(plan.cluster_name), margins.program_named(plan.cluster)
+    line = margins.program_line(plan.cluster_name, program)
     added = [name for name in untried.DISPATCH if name in plan.switched_on]
     notes = [
         *([f"the program is taken to have {' and '.join(added)} (--forbid {','.join(added)})"] if added else []),
@@ -292,9 +293,9 @@ def note_lines(plan: TrainingPlan) -> list[str]:
         f"GPU's {plan.cluster.peak_flops / 1e12:.0f}",
         *(run_cost.lines(plan.further["run"], plan.run) if plan.run else ()),
         *risk_lines(plan),
-        *margins.lines(known),
+        *([line] if line else margins.lines(known)),
     ]
-    if known and known.of(ITERATION.name, plan.best.config.to_plain()) is None:
+    if not line and known and known.of(ITERATION.name, plan.best.config.to_plain()) is None:
         what = "experts" if plan.best.config.model.experts else f"context parallelism on {plan.cluster_name}"
         notes.append(f"the best has no interval: how far runs with {what} are off is not known well enough")
     if known and known.memory and plan.papers_best and plan.best.config != plan.papers_best.config:

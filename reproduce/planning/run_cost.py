@@ -115,11 +115,10 @@ def document(estimate: Estimate, cluster: Cluster, run: TrainingRun) -> dict[str
 
 def run_metrics(estimate: Estimate, cluster: Cluster, run: TrainingRun) -> dict[str, Metric]:
     """The numbers of the run as a record has them; each has the interval of the iteration that it is derived from."""
-    known, parameters = margins.read(estimate.cluster), estimate.config.to_plain()
+    known = margins.intervals_of(estimate, cluster)
     metrics = {}
     for name, value in values(estimate, cluster, run).items():
-        margin = known.of(name, parameters) if known and known.has_scored(cluster) else None
-        interval = margin.interval(value) if margin else None
+        interval = known(name, value)
         metrics[name] = Metric(value, METRICS[name].unit, ORIGIN, interval=interval)
     return metrics
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ptdp_core.config import ModelConfig, TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.simulator import Cluster, Estimate, simulate, software_of
+from ptdp_core.simulator.programs import load_program
 from reproduce.experiment import margins
 from reproduce.experiment.metrics import answers
 from reproduce.experiment.parameters import check_keys
@@ -28,6 +29,7 @@ def evaluate(
     number: int,
     cluster: str,
     debug: bool = False,
+    program: str | None = None,
     *,
     run: "TrainingRun | None" = None,
     sensitivity: bool = False,
@@ -44,7 +46,7 @@ def evaluate(
         label = entry["label"]
     try:
         missing = f"not modelled: {left_out}" if (left_out := unmodelled(entry)) else ""
-        config, model, packed = described(entry, cluster)
+        config, model, packed = described(entry, cluster, program)
         estimate = simulate(config, model, bubble_times=True)
     except (ConfigurationError, UsageError) as error:
         return answer(label, "invalid", str(error))
@@ -70,21 +72,25 @@ def evaluate(
     return answer(label, "ok", said, estimate, model) | checkpoint | further(estimate, model, run, sensitivity)
 
 
-def configuration(entry: Any, cluster: str) -> tuple[TrainingConfig, Cluster]:
-    """What a point describes, and its cluster with the software that it names; of this name, if it names none.
+def configuration(entry: Any, cluster: str, program: str | None = None) -> tuple[TrainingConfig, Cluster]:
+    """What a point describes, and its cluster with the program or the software that it names.
 
-    Raises `ConfigurationError` and `UsageError`.
+    Where it names none, these are of the names given. A named program fills in what the point leaves open; `software`
+    replaces its switches. Raises `ConfigurationError` and `UsageError`.
     """
-    config, model, _ = described(entry, cluster)
+    config, model, _ = described(entry, cluster, program)
     return config, model
 
 
-def described(entry: Any, cluster: str) -> tuple[TrainingConfig, Cluster, str]:
+def described(entry: Any, cluster: str, program: str | None = None) -> tuple[TrainingConfig, Cluster, str]:
     """See `configuration`; and in words what became of samples of the `lengths` that the point has."""
     entry, own, packed = _with_sequences(with_model_fields(entry)), {}, ""
     if isinstance(entry, dict):
         entry = dict(entry)
         own = {key: entry.pop(key) for key in ("software", "lengths") if key in entry}
+        program = entry.pop("program", program)
+    if program is not None and isinstance(entry, dict):
+        entry = load_program(program).with_defaults(entry)
     check_keys(entry)
     config = TrainingConfig.from_plain(entry)
     if "lengths" in own:
@@ -92,8 +98,12 @@ def described(entry: Any, cluster: str) -> tuple[TrainingConfig, Cluster, str]:
 
         config, packed = lengths.applied(config, lengths.read(own["lengths"]))
     check_passes(config)
-    model, _ = open_cluster(entry.get("cluster", cluster))
-    return config, replace(model, software=software_of(own["software"])) if "software" in own else model, packed
+    model, _ = open_cluster(entry.get("cluster", cluster), program)
+    if program is not None:
+        load_program(program).check(config)
+    if "software" in own:
+        model = replace(model, software=software_of(own["software"]), program="")
+    return config, model, packed
 
 
 def unmodelled(entry: Any) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from ptdp_core.config import TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.simulator import Cluster, Estimate, load_cluster, simulate
-from ptdp_core.simulator.cluster import cluster_files, cluster_label
+from ptdp_core.simulator.cluster import cluster_files, cluster_label, with_program
 from reproduce.experiment import margins
 from reproduce.experiment.alternatives import with_margins, without_margins
 from reproduce.experiment.artifact import Artifact
@@ -101,12 +101,16 @@ def digest(artifact: Artifact) -> str:
     return sources_digest(SOURCES, artifact.further, sys.modules[__name__])
 
 
-def open_cluster(name: str) -> tuple[Cluster, ClusterRef]:
-    """The cluster of that name or file, and how a record refers to it. Raises `UsageError`."""
+def open_cluster(name: str, program: str | None = None) -> tuple[Cluster, ClusterRef]:
+    """The cluster of that name or file, with the program named on it, and how a record refers to it.
+
+    Raises `UsageError`.
+    """
     try:
         files = cluster_files(name)
         digest = digest_files(files) if files[1:] else digest_file(files[0])
-        return load_cluster(name), ClusterRef(cluster_label(name), digest)
+        cluster = load_cluster(name)
+        return with_program(cluster, program) if program else cluster, ClusterRef(cluster_label(name), digest)
     except (ValueError, OSError) as error:
         raise UsageError(str(error)) from None
 

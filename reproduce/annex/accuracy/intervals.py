@@ -5,7 +5,7 @@ error of the same kind is smaller with a probability of at least 90%; of fewer t
 tested by leaving out: the errors of each artifact (of memory: each study) against the quantile of all others.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import ceil, exp, log
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from pandas import DataFrame, Series, concat
 
 from ptdp_core.simulator import load_cluster, read_parameters, simulate
-from reproduce.annex.accuracy import refit
+from reproduce.annex.accuracy import open_rows, refit
 from reproduce.annex.accuracy.ledger import (
     CONTEXT,
     TODAY,
@@ -28,6 +28,8 @@ from reproduce.experiment.quantities import PEAK_MEMORY
 from reproduce.running import runner, simulated
 
 COVERAGE = 0.9
+ENDS = ((1 - COVERAGE) / 2, (1 + COVERAGE) / 2)
+LEAST_ROWS = 20  # of a program in a class, for an interval of its own
 # Clusters that share the margin of `ledger.TODAY`'s runs on them, and those whose machines differ, though they have one
 # name, with the number in whose range they do: it widens the margin.
 OTHERS = ("a100-80", "a100-80-4hca", "h100")
@@ -84,6 +86,7 @@ def margins(published: DataFrame, refitted: Mapping[str, Any]) -> dict[str, Any]
         },
         "others": _of_others(todays_errors(OTHERS)) | _of_differing(),
         "programs": programs(),
+        "classes": classes(),
     }
 
 
@@ -113,8 +116,7 @@ def programs() -> dict[str, Any]:
 
 def _names(known: Sequence[Study]) -> str:
     """The programs of studies: 'a, b and c'."""
-    *first, last = dict.fromkeys(PROGRAMS[study.id] for study in known)
-    return f"{', '.join(first)} and {last}" if first else last
+    return _listed(dict.fromkeys(PROGRAMS[study.id] for study in known))
 
 
 def _as_the_clusters_program(study: Study) -> Series:
@@ -125,6 +127,59 @@ def _as_the_clusters_program(study: Study) -> Series:
             for point in study.points.itertuples()
         ]
     )
+
+
+def classes() -> dict[str, Any]:
+    """Where measured times of the open rows lie over simulated ones, by class, as plain data.
+
+    Of a program with `LEAST_ROWS` of a class its own errors make the interval, of another those of all programs. Where
+    none is named the rows are simulated as their cluster's program, and nine in ten of the ratios make it, whatever
+    program was measured. Each is tested on the rows of a program with those of the others; of experts, whose rows are
+    of one program, on those of a model.
+    """
+    named, unnamed = (open_rows.scored(named) for named in (True, False))
+    found: dict[str, Any] = {"clusters": sorted(named.cluster[named.error.notna()].unique())}
+    for kind in (open_rows.DENSE, open_rows.EXPERTS):
+        rows, others = (every[(every.kind == kind) & every.error.notna()] for every in (named, unnamed))
+        apart = "program" if kind == open_rows.DENSE else "model"
+        ratios, spread = (Series(map(log, 1 + of.error.astype(float)), index=of[apart]) for of in (rows, others))
+        by_program = {
+            name: _of_ratios(ratios[(rows.program == name).array], ratios, f"open runs of {name}")
+            for name, count in rows.program.value_counts().sort_index().items()
+            if count >= LEAST_ROWS
+        }
+        ends = [float(spread.quantile(end)) for end in ENDS]
+        inside = [
+            spread[[group]].between(*(spread.drop(group).quantile(end) for end in ENDS)).sum()
+            for group in spread.index.unique()
+        ]
+        found[kind] = {
+            "programs": by_program,
+            "other": _of_ratios(ratios, ratios, f"open runs of {_listed(by_program)}"),
+            "unnamed": {
+                **dict(zip(("low", "high"), map(exp, ends), strict=True)),
+                "coverage": COVERAGE,
+                "n": len(spread),
+                "tested": int(sum(inside)) / len(spread),
+                "source": f"open runs of {_listed(by_program)}, simulated as their clusters' programs",
+            },
+        }
+    return found
+
+
+def _of_ratios(own: Series, ratios: Series, source: str) -> dict[str, Any]:
+    """The interval that ratios make, as logarithms, and the share of them inside that of the other groups' ratios."""
+    width, coverage = half_width(own.abs())
+    groups = own.index.unique()
+    inside = sum((own[[group]].abs() <= half_width(ratios.drop(group).abs())[0]).sum() for group in groups)
+    counted = {"coverage": coverage, "n": len(own), "tested": int(inside) / len(own)}
+    return {"low": exp(-width), "high": exp(width), **counted, "source": source}
+
+
+def _listed(names: Iterable[str]) -> str:
+    """'a, b and c'."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _margin(errors: Series, source: str) -> dict[str, Any]:

@@ -23,7 +23,8 @@ from ptdp_core.schedules import default_schedule
 from ptdp_core.schedules.vocabulary import METHODS as SHARED
 from ptdp_core.schedules.vocabulary import SEPARATOR
 from ptdp_core.simulator import Cluster, Estimate, simulate
-from ptdp_core.simulator.cluster import CLUSTER_FOLDER, SOFTWARE
+from ptdp_core.simulator.cluster import CLUSTER_FOLDER, PROGRAM, SOFTWARE
+from ptdp_core.simulator.programs import load_program
 from ptdp_core.simulator.software import software_of
 from reproduce.annex.accuracy.ledger import range_of_today
 from reproduce.experiment import margins
@@ -50,6 +51,7 @@ METRICS = {
 }
 # What sources call hardware, precisions, techniques and fields, and what these are here.
 WORDS: Mapping[str, Mapping[str, str]] = tomllib.loads(Path(__file__).with_name("sealed_words.toml").read_text("utf-8"))
+CLOSE = "too close to say whether it fits"
 REMARKS = ("here)", "not published")  # how a need ends that says what was or has to be chosen
 LAYOUT_OTHERS = (
     *("gpus", "fsdp", "recompute", "sharding", "mixed", "program", "compile", "async_tp"),
@@ -103,9 +105,11 @@ def _check_words(row: Mapping[str, Any], where: str) -> None:
     _known(row["model"], ("name", *MODEL), f"{where}: model's")
     if not isinstance(row.get("choices", {}), dict):
         raise UsageError(f"{where}: choices={row['choices']!r} is not an object; needs fields of a configuration")
-    _known(row.get("choices", {}), (*MODEL, *PARALLEL, SOFTWARE), f"{where}: choice")
+    _known(row.get("choices", {}), (*MODEL, *PARALLEL, SOFTWARE, PROGRAM), f"{where}: choice")
     try:
         software_of(row.get("choices", {}).get(SOFTWARE, []))
+        if program := row.get("choices", {}).get(PROGRAM):
+            load_program(program)
     except ConfigurationError as error:
         raise UsageError(f"{where}: choice {error}") from None
 
@@ -136,16 +140,22 @@ def predict(row: Mapping[str, Any]) -> PointResult:
         if config.parallel.n != (gpus := _layout(row).get("gpus", config.parallel.n)):
             raise ConfigurationError(f"p*t*c*d={config.parallel.n} is not gpus={gpus}; needs sizes that agree")
         simulated.check_passes(config)
-        cluster, _ = simulated.open_cluster(name)
-        chosen = row.get("choices", {}).get(SOFTWARE)
+        chosen, program = (row.get("choices", {}).get(choice) for choice in (SOFTWARE, PROGRAM))
+        cluster, _ = simulated.open_cluster(name, program)
+        if program:
+            load_program(program).check(config)
         estimate = simulate(config, cluster, None if chosen is None else software_of(chosen))
     except (ConfigurationError, UsageError) as error:
         return _point(row, parameters, "invalid", str(error), {})
     parameters |= _what_differs(estimate.config, entry) | {"cluster": name}
     if chosen is not None:
         parameters[SOFTWARE] = ", ".join(chosen)
-    interval = interval_of(config, name, estimate.iteration_time)
+    if program:
+        parameters[PROGRAM] = program
+    interval = interval_of(config, name, estimate.iteration_time, program)
     status, reason = ("ok", None) if estimate.fits else ("oom", simulated.oom_reason(estimate, cluster))
+    if status == "oom" and margins.memory_is_close(estimate, cluster):
+        status, reason, parameters["memory"] = "ok", None, f"{CLOSE}: {reason}"
     metrics = {metric: _metric(metric, estimate, cluster, interval) for metric in METRICS[row["metric"]]}
     return _point(row, parameters, status, reason, metrics)
 
@@ -171,10 +181,14 @@ def _metric(name: str, estimate: Estimate, cluster: Cluster, seconds: Interval) 
     return Metric(value, metric.unit, "simulated", interval=Interval(low, high, seconds.coverage))
 
 
-def interval_of(config: TrainingConfig, cluster: str, seconds: float) -> Interval:
-    """The interval of an iteration time: the cluster's margin, or where all of today's runs lie if it has none."""
+def interval_of(config: TrainingConfig, cluster: str, seconds: float, program: str | None = None) -> Interval:
+    """The interval of an iteration time: that of runs like it, of its program or of any if none is named.
+
+    On the paper's cluster it is the cluster's margin, and where nothing was scored where all of today's runs lie.
+    """
+    of_class = margins.of_class(cluster, config.to_plain(), program)
     known = margins.read(cluster)
-    margin = known and known.of("iteration_time", config.to_plain())
+    margin = of_class or (known and known.of("iteration_time", config.to_plain()))
     if margin:
         return margin.interval(seconds)
     low, high = range_of_today()
@@ -248,7 +262,7 @@ def configuration(row: Mapping[str, Any]) -> dict[str, Any]:
             entry["data_parallel"] = "zero2"
         entry.setdefault("sharded_optimizer", d * c > 1)
     entry.setdefault("sequence_parallel", t > 1)
-    entry |= {name: value for name, value in row.get("choices", {}).items() if name != SOFTWARE}
+    entry |= {name: value for name, value in row.get("choices", {}).items() if name not in (SOFTWARE, PROGRAM)}
     if (layers := entry.get("layers")) == entry["p"] * entry.get("v", 1) - 2:
         entry["pipeline_layout"] = layout_of((0, *[1] * layers, 0))
     if "LoRA" in row.get("needs", []):
@@ -299,8 +313,8 @@ def seal(rows: Sequence[Any], file: Path, folder: Path, command: Sequence[str], 
             f"{made} of {len(points)} rows predicted; of the others the reason says what cannot be described.",
             f"The points file's SHA-256 is {digest_file(file)}.",
             f"Cluster files: {', '.join(f'{name} {simulated.open_cluster(name)[1].digest}' for name in clusters)}.",
-            "An interval is the cluster's margin (docs/margins.md); where it has none, nine in ten of the open runs' "
-            "measured over predicted times on all clusters, and the prediction (reproduce accuracy --ledger).",
+            "An interval is that of open runs of the same class and program, of any program where none is named "
+            "(docs/margins.md); on a cluster without such runs nine in ten of today's measured over predicted times.",
             " ".join((configuration.__doc__ or "").split("Raises")[0].split()),
             *(f"{source}: {why}" for why, source in chosen.items()),
         ),

@@ -42,6 +42,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--seconds2", type=_seconds, metavar="SECONDS", help="measured time of an iteration of POINT2")
     options.add_cluster(parser, "for points that name none")
+    options.add_program(parser)
     options.add_json(parser)
 
 
@@ -57,7 +58,7 @@ def _seconds(text: str) -> float:
 
 def run(parsed: Namespace) -> int:
     """Explain the measurement, print it, return the exit code."""
-    config, cluster = read_point(parsed.file, parsed.cluster)
+    config, cluster = read_point(parsed.file, parsed.cluster, parsed.trainer)
     measurement = Measurement(seconds=parsed.seconds) if parsed.log is None else _logged(parsed.log)
     explanation, gap = explain(config, cluster, measurement), None
     if parsed.against is not None:
@@ -80,7 +81,7 @@ def _gap(parsed: Namespace, config: TrainingConfig, cluster: Cluster, seconds: f
         row = rows.find_row(parsed.against)
         other, there, measured = row.config, row.cluster, row.seconds
     else:
-        other, there = read_point(parsed.against, parsed.cluster)
+        other, there = read_point(parsed.against, parsed.cluster, parsed.trainer)
     ratio = None
     if measured is not None:
         ratio = utilization(config, cluster, seconds) / utilization(other, there, measured)

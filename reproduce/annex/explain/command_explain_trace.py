@@ -37,6 +37,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--step", type=int, metavar="N", help="which of the profiled steps (default: the last)")
     options.add_cluster(parser, "for a point that names none")
+    options.add_program(parser)
     options.add_json(parser)
     options.add_results(parser)
 
@@ -49,7 +50,7 @@ def run(parsed: Namespace) -> int:
     from reproduce.output.timeline_files import figure_files
     from reproduce.output.traces import trace
 
-    config, cluster = read_point(parsed.point, parsed.cluster) if parsed.point else (None, None)
+    config, cluster = read_point(parsed.point, parsed.cluster, parsed.trainer) if parsed.point else (None, None)
     profile = profiled_step.profile_step(parsed.files, config.parallel if config else None, parsed.step)
     timelines, estimate = [profile.timeline], None
     if config and cluster:

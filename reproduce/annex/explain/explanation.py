@@ -17,7 +17,9 @@ from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.formulas import model_flops_per_iteration
 from ptdp_core.simulator import PAPER, Cluster, simulate
+from ptdp_core.simulator.cluster import with_program
 from ptdp_core.simulator.network import NETWORK, NVLINK
+from ptdp_core.simulator.programs import load_program, program_names
 from reproduce.annex.explain.throughput_lines import Measurement
 from reproduce.experiment import margins
 from reproduce.planning.lengths import applied
@@ -38,6 +40,7 @@ DECIDED_BY = {
     "dispatch": "reproduce explain trace of one step: its exchanges and the gaps between experts' kernels",
     "packing": "tokens of a step, counted by hand: samples and their lengths",
     "precision": "the dtype that the log's header says",
+    "program": "which program trained, and its release",
     "accounting": "tokens per second, counted by hand",
 }
 
@@ -129,7 +132,7 @@ def explain(config: TrainingConfig, cluster: Cluster, measurement: Measurement) 
         return found
     others: Iterable[Cause] = _packing(of)
     if utilization(config, cluster, measured) <= 1:
-        others = chain(others, _rates(of), _times(of), _switches(of), _fields(of))
+        others = chain(others, _programs(of), _rates(of), _times(of), _switches(of), _fields(of))
     causes = [*found.causes, *(cause for cause in others if cause.explained > LEAST)]
     return replace(found, causes=tuple(sorted(causes, key=lambda cause: (cause.score, -cause.explained))))
 
@@ -255,6 +258,17 @@ def _fitted(seconds: Callable[[float], float], measured: float, end: float) -> t
         middle = (low + high) / 2
         low, high = (middle, high) if (seconds(exp(middle)) - measured) * log(end) < 0 else (low, middle)
     return exp(high), seconds(exp(high))
+
+
+def _programs(of: _Measured) -> Iterator[Cause]:
+    """Another training program with the same configuration, where it has all of its techniques."""
+    for name in program_names():
+        try:
+            load_program(name).check(of.config)
+        except ConfigurationError:
+            continue
+        seconds = simulate(of.config, with_program(of.cluster, name)).iteration_time
+        yield of.cause("program", f"program={name}", seconds, 0.25)
 
 
 def _switches(of: _Measured) -> Iterator[Cause]:

@@ -35,7 +35,7 @@ def test_every_recipe_of_a_configuration_is_known() -> None:
         ("tensorwise", 2 + 2 + 1 + 1, 8),  # read once more, for the largest element
         ("blockwise", 2 + 2 * (128 + 4) / 128, 4),
         ("mxfp8", 2 + 2 * (32 + 1) / 32, 4),
-        ("nvfp4", 2 + 2 + 2 * (16 / 2 + 1) / 16, 8),  # read once more, two elements a byte
+        ("nvfp4", 3 * 2 + 2 * (16 / 2 + 1) / 16, 12),  # read twice more, two elements a byte
     ],
 )
 @pytest.mark.parametrize("sequence_parallel", [False, True])

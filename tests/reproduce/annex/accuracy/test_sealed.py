@@ -47,18 +47,19 @@ def test_a_row_is_predicted_as_its_configuration(seal, tmp_path):
     tokens = point.metrics["tokens_per_s_per_gpu"]
     assert code == 0
     assert tokens.value == pytest.approx(64 * 2048 / 16 / estimate.iteration_time)
-    factor = margins.read("h100").throughput.factor
-    assert (tokens.interval.low, tokens.interval.high) == pytest.approx((tokens.value / factor, tokens.value * factor))
+    unnamed = margins.of_class("h100", {}, None)
+    ends = tokens.value / unnamed.high, tokens.value / unnamed.low
+    assert (tokens.interval.low, tokens.interval.high) == pytest.approx(ends)
     assert config.parallel.sequence_parallel
     assert config.parallel.sharded_optimizer
     assert digest_file(tmp_path / "points.json") in record.notes[1]
 
 
-def test_on_a_cluster_without_margins_the_interval_is_where_all_open_runs_lie(seal):
-    _, _, record = seal(ROW | {"hardware": "GB200 NVL72", "metric": "iteration_s"})
+def test_on_a_cluster_without_open_rows_the_interval_is_where_all_of_todays_runs_lie(seal):
+    _, _, record = seal(ROW | {"hardware": "HGX H200", "metric": "iteration_s"})
     seconds = record.points[0].metrics["iteration_time"]
     low, high = range_of_today()
-    assert margins.read("gb200") is None
+    assert margins.of_class("h200", {}, None) is None
     assert (seconds.interval.low, seconds.interval.high) == pytest.approx((seconds.value * low, seconds.value * high))
     assert low < 1 < high
 
