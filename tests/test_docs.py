@@ -358,12 +358,15 @@ def test_the_table_of_gpu_runs_is_what_was_measured() -> None:
 
 def test_what_pages_repeat_of_scores_and_intervals_is_what_the_data_say() -> None:
     pages = {path.stem: " ".join(path.read_text(encoding="utf-8").split()) for path in PAGES}
-    own, h100, b200 = (known for name in ("selene", "h100", "b200") if (known := margins.read(name)))
-    times = [margin.throughput.factor for margin in (own, h100, b200)]
-    said = f"{times[0] - 1:.0%} of the time on `selene`, {times[1] - 1:.0%} on `h100`"
-    assert f"{said}, a factor of {times[2]:.1f} on `b200`" in pages["agents"]
-    assert margins.read("gb200") is None
-    assert "as of `gb200`" in pages["agents"]
+    own, h100 = (known for name in ("selene", "h100") if (known := margins.read(name)))
+    nemo, unnamed = (margins.of_class("h100", {}, program) for program in ("nemo", None))
+    assert nemo
+    assert unnamed
+    named = f"{own.throughput.factor - 1:.0%} of the time on `selene`, {nemo.high - 1:.0%} of a dense run by NeMo"
+    assert named in pages["agents"]
+    assert f"{1 - unnamed.low:.0%} less to {unnamed.high - 1:.0%} more if no program is named" in pages["agents"]
+    assert margins.of_class("h200", {}, None) is None
+    assert "as of `h200`" in pages["agents"]
     assert h100.memory is None
     assert "as `h100` has none" in pages["clusters"]
     studies = ledger.studies()
