@@ -104,7 +104,9 @@ def run(parsed: Namespace) -> int:
         entries = [{"lengths": str(parsed.lengths), **entry} if isinstance(entry, dict) else entry for entry in entries]
     rate = None if parsed.checkpoint_rate is None else parsed.checkpoint_rate * 1e9
     asked: dict[str, Any] = {"run": run, "sensitivity": parsed.sensitivity, "checkpoint_rate": rate}
-    points = [evaluate(entry, i + 1, parsed.cluster, parsed.debug, parsed.trainer, **asked) for i, entry in enumerate(entries)]
+    points = [
+        evaluate(entry, i + 1, parsed.cluster, parsed.debug, parsed.trainer, **asked) for i, entry in enumerate(entries)
+    ]
     if parsed.json:
         print_document("simulate", 1, {"origin": "simulated", "points": points})
     else:
