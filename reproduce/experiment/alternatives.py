@@ -1,4 +1,4 @@
-"""What else results may be: simulated ones inside their margins, the paper's as they were read, measured ones' spread.
+"""What else simulated results may be inside their margins; `readings.py` has the paper's values and measured ones.
 
 Each alternative moves one thing at a time to an end of what is known of it, all of a kind or a part against the rest.
 `reproduce.experiment.judging` looks whether a verdict changes on the way there.
@@ -17,7 +17,7 @@ from reproduce.experiment.margins import CLUSTER, Margins, for_judging
 from reproduce.experiment.metrics import METRICS
 from reproduce.experiment.predictions import where
 from reproduce.experiment.results import Alternative, Read, Results, with_fields
-from results.records import Metric, PaperValue, PointResult
+from results.records import Metric, PointResult
 
 if TYPE_CHECKING:
     from ptdp_core.simulator import Cluster
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 # In a figure of up to this many series, every set of at most half of them is moved against the rest; with more series,
 # whose sets would be too many, only one at a time.
 MOST_SERIES = 5
-PLOT = "plot"  # how a value was read that is not printed
-SPREAD = 0.8  # of the samples of a measured value lie between its ends
 AGAINST = " against the rest"
 Shifts = Mapping[str, Mapping[str, float]]  # by point and metric: how far it is moved, as a logarithm
 
@@ -92,10 +90,10 @@ def _simulated(
         if not alone and (names | along) & read.metrics:
             moves += [
                 (f"the {words} of {name}", group, names | along, "ratio", AGAINST)
-                for name, group in _groups(_with_any(results, names | along), read)
+                for name, group in groups_of(_with_any(results, names | along), read)
             ]
         for what, group, moved_names, of, suffix in moves:
-            if not moved_names & read.metrics or not _any_read(group, read):
+            if not moved_names & read.metrics or not any_read(group, read):
                 continue
             shifts = sizes(group, moved_names, of)
             widest = max((abs(size) for by_name in shifts.values() for size in by_name.values()), default=0.0)
@@ -121,7 +119,7 @@ def _memories(results: Results, read: Read) -> Iterator[tuple[str, list[PointRes
         yield "memory", points, names, ""
     numbers = sorted(names & read.metrics)
     may_differ = points if numbers else [point for point in points if point.parameters.get("recompute") == "auto"]
-    yield from ((f"the memory of {name}", group, names, AGAINST) for name, group in _groups(may_differ, read))
+    yield from ((f"the memory of {name}", group, names, AGAINST) for name, group in groups_of(may_differ, read))
     for name in numbers if len(numbers) > 1 else ():
         yield f"the {name.replace('_', ' ')}", _with_any(results, {name}), frozenset({name}), AGAINST
 
@@ -131,7 +129,7 @@ def _with_any(results: Results, names: AbstractSet[str]) -> list[PointResult]:
     return [point for point in results.points if names & point.metrics.keys()]
 
 
-def _groups(points: Sequence[PointResult], read: Read) -> Iterator[tuple[str, list[PointResult]]]:
+def groups_of(points: Sequence[PointResult], read: Read) -> Iterator[tuple[str, list[PointResult]]]:
     """What can be larger or smaller than the rest, with its name: up to half of the series, or a single point.
 
     Where no point of it was read it is left out.
@@ -140,14 +138,15 @@ def _groups(points: Sequence[PointResult], read: Read) -> Iterator[tuple[str, li
     most = len(series) // 2 if len(series) <= MOST_SERIES else 1
     for size in range(1, most + 1):
         for names in combinations(series, size):
-            if _any_read(group := [point for point in points if point.series in names], read):
+            if any_read(group := [point for point in points if point.series in names], read):
                 yield " and ".join(names), group
     for point in points if len(points) > 1 else ():
-        if _any_read([point], read):
+        if any_read([point], read):
             yield where(point), [point]
 
 
-def _any_read(points: Sequence[PointResult], read: Read) -> bool:
+def any_read(points: Sequence[PointResult], read: Read) -> bool:
+    """Whether any of the points was read."""
     return not read.points.isdisjoint(point.key for point in points)
 
 
@@ -236,82 +235,3 @@ def _simulated_again(point: PointResult, cluster: "Cluster", usable: float) -> d
         values = {metric: metric.simulated(estimate, cluster) for metric in METRICS.values()}
         _SIMULATED[place] = {m.name: Metric(v, m.unit, "simulated") for m, v in values.items() if v is not None}
     return _SIMULATED[place]
-
-
-def readings(results: Results, read: Read) -> Iterator[Alternative]:
-    """The paper's values in place of which others may have been plotted: each was read to half a step either way."""
-
-    def ends(point: PointResult) -> dict[str, float]:
-        return {name: value.quantum / 2 for name, value in point.paper.items() if value.quantum and value.how == PLOT}
-
-    points = [point for point in results.points if ends(point)]
-    groups = [("every value", points), *((f"the value of {name}", group) for name, group in _groups(points, read))]
-    for what, group in groups if _any_read(points, read) else ():
-        keys = frozenset(point.key for point in group)
-        for sign in (1, -1):
-            yield Replotted(what, 2.0**sign, partial(_read_otherwise, results, keys, sign), keys=keys)
-
-
-class Replotted(Alternative):
-    """Values of the paper moved by half a unit of what they are read to, the rest the other way."""
-
-    def described(self, share: float = 1.0) -> str:
-        """'the value of B=2 is 0.31 of a step of the plot lower, and the rest higher'."""
-        way, other = ("higher", "lower") if self.factor > 1 else ("lower", "higher")
-        rest = "" if self.what.startswith("every") else f", and the rest {other}"
-        return f"{self.what} is {share / 2:.2g} of a step of the plot {way}{rest}"
-
-    @property
-    def sure_to(self) -> str:
-        """To what the values are known."""
-        return "half a step"
-
-
-def _read_otherwise(results: Results, chosen: Collection[str], sign: int, share: float) -> Results:
-    """The results with the paper's values of the points chosen moved one way, the others' the other way."""
-
-    def moved(value: PaperValue, up: int) -> PaperValue:
-        half = (value.quantum or 0.0) / 2 if value.how == PLOT else 0.0
-        return with_fields(value, value=value.value + up * share * half)
-
-    points = (
-        with_fields(point, paper={n: moved(v, sign if point.key in chosen else -sign) for n, v in point.paper.items()})
-        for point in results.points
-    )
-    return results.with_points(points)
-
-
-def spread(results: Results, read: Read) -> Iterator[Alternative]:
-    """Measured results at the ends of what their samples span, as far as they were read: the middle 80% of them."""
-
-    def measured(point: PointResult) -> dict[str, Metric]:
-        return {name: metric for name, metric in point.metrics.items() if metric.samples and name in read.metrics}
-
-    points = [point for point in results.points if measured(point)]
-    groups = [("every measurement", points), *((f"the measurement of {name}", g) for name, g in _groups(points, read))]
-    for what, group in groups if _any_read(points, read) else ():
-        for sign in (1, -1):
-            shifts = {point.key: {n: _span(m, sign) for n, m in measured(point).items()} for point in group}
-            widest = max(abs(size) for by_name in shifts.values() for size in by_name.values())
-            move = partial(_measured_otherwise, results, shifts)
-            yield Alternative(what, exp(sign * widest), move, "", frozenset(shifts))
-
-
-def _span(metric: Metric, sign: int) -> float:
-    """How far the 90% or the 10% of the samples lie from the value, as a logarithm; 0 for what is not positive."""
-    samples = sorted(metric.samples or ())
-    cut = round((1 - SPREAD) / 2 * (len(samples) - 1))
-    end = samples[-1 - cut] if sign > 0 else samples[cut]
-    return log(end / metric.value) if metric.value and metric.value > 0 < end else 0.0
-
-
-def _measured_otherwise(results: Results, shifts: Shifts, share: float) -> Results:
-    def moved(point: PointResult) -> PointResult:
-        factors = {name: exp(share * shift) for name, shift in shifts[point.key].items()}
-        values = {name: (point.metrics[name].value or 0.0) * factor for name, factor in factors.items()}
-        return with_fields(
-            point, metrics={**point.metrics, **{n: with_fields(point.metrics[n], value=v) for n, v in values.items()}}
-        )
-
-    points = (moved(point) if point.key in shifts else point for point in results.points)
-    return results.with_points(points)

@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from math import ceil, fsum, log
 
 from reproduce.experiment import fidelity
-from reproduce.experiment.alternatives import readings, spread
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.bounded import Bounded
 from reproduce.experiment.claims import Claim, Judgement
 from reproduce.experiment.made_of import COUNTED, names_of
 from reproduce.experiment.predictions import counted, where
 from reproduce.experiment.quantities import Quantity
+from reproduce.experiment.readings import readings, spread
 from reproduce.experiment.results import Alternative, MissingResultError, Read, Results
 from results.records import ClaimResult, PointResult
 
