@@ -99,8 +99,8 @@ RULES = {
     ),
     "reproduced": BoundRule(
         "the values of a table, predicted",
-        "Each value within the tolerance by which its table calls a point reproduced: 10% of the one printed, or what "
-        "`reproduce describe` says of that table.",
+        "Each value within the tolerance by which its table calls a point reproduced: 10% of the one printed, or 5% "
+        "where the table says so.",
         _reproduced,
     ),
     "ours": BoundRule(

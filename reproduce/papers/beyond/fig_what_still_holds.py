@@ -80,8 +80,12 @@ class Takeaway:
         return next(claim for claim in self.artifact.claims if claim.id == self.claim)
 
     def judge(self, results: Results, era: str) -> Judgement:
-        """What the figure's own judge says of the era's points, inside the margins that are known."""
-        return within_margins(self.original, of_era(results, self.artifact, era))
+        """What the figure's own judge says of the era's points, inside the margins that are known.
+
+        No other era's numbers were set with what the sentence says.
+        """
+        claim = self.original if era == A100 else replace(self.original, set_with=())
+        return within_margins(claim, of_era(results, self.artifact, era))
 
     def number(self, results: Results, era: str) -> str:
         """The number that decides the era's verdict, in words."""

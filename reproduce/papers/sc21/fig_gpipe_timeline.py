@@ -94,8 +94,8 @@ def gpipe_efficiency(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "GPipe executed: exactly, on the last device as it says, and in total on every device (t_b = t_f to 3"
-    " t_f, ten sizes)",
+    "GPipe executed: exactly p-1 forward passes at the start and p-1 backward passes at the end on the last device, "
+    "and (p-1)(t_f + t_b) in total on every device (t_b = t_f to 3 t_f, ten sizes)",
     rule="exact",
 )
 def gpipe_bubble_time(results: Results) -> Judgement:
@@ -157,8 +157,8 @@ def gpipe_bubble_fraction(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "of all executed sizes, a bubble of at most 5% only where m is at least ten times p (numbers of ours "
-    "for 'small' and for the sign); our reading, since the sentence has no number for 'small'",
+    "our reading of 'small', which has no number, as at most 5%: of all executed sizes, a bubble of at most 5% only "
+    "where m is at least ten times p",
     "Section 2.2.1 (the number of microbatches)",
     rule="much larger",
 )

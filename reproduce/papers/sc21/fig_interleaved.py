@@ -127,21 +127,19 @@ def interleaved_higher(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "'improves efficiency at small batch sizes', our reading: interleaved over default throughput in "
-    "Figure 12, the relative gain is above 0 and largest at the smallest batch size (12), of all five (12"
-    " to 60), which is stricter than the words",
+    "interleaved over default throughput in Figure 12, less 1, is above 0 at each of the small batch sizes, 12 and 24, "
+    "our reading of 'small': the lower half of its five",
     "Section 1",
     scales=(*DIRECTION, GPUS),
-    papers_points="as plotted in Figure 12, our reading: the relative gain is above 0 and largest at the smallest batch"
-    " size (12), of all five (12 to 60), which is stricter than the words",
-    rule="ours",
+    papers_points="as plotted in Figure 12: interleaved over default throughput, less 1, is above 0 at each of the "
+    "small batch sizes, 12 and 24, our reading of 'small': the lower half of its five",
+    rule="direction",
 )
 def improves_small_batches(results: Results) -> Judgement:
     """In this work, we also introduce a new pipeline schedule that improves efficiency at small batch sizes."""
     gains = _gains(results)
-    most = argmax(gains)
-    holds = gains[most] > 0 and most == min(gains)
-    return holds_if(holds, f"gain by batch size: {listed(gains)}", results.numbers(gain_b=gains))
+    small = dict(sorted(gains.items())[: len(gains) // 2])
+    return holds_if(min(small.values()) > 0, f"gain by batch size: {listed(gains)}", results.numbers(gain_b=small))
 
 
 @ARTIFACT.claim(

@@ -97,6 +97,7 @@ ARTIFACT = Artifact(
     papers_points="as plotted in Figure 7: of the microbatch sizes 1 to 16, the highest throughput over that of b=1 is "
     "1.25 to 1.35",
     rule="up to",
+    set_with=("iteration_host_time",),
 )
 def up_to_1_3_times(results: Results) -> Judgement:
     r"""For example, we see in Figure~\ref{fig:throughput_vs_microbatch_size} that per-GPU throughput increases by up to

@@ -106,6 +106,7 @@ ARTIFACT = Artifact(
     "interleaved schedule, the largest gain over the large batch sizes (36, 48 and 60, our reading of "
     "'large') is 10.5% to 11.5%; the cause is not tested",
     rule="up to",
+    set_with=("hca_bandwidth",),
 )
 def up_to_11_percent(results: Results) -> Judgement:
     r"""We see an improvement of up to 11\% in throughput for communication-intensive schedules (large batch size with

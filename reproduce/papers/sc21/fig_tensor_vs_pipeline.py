@@ -66,8 +66,7 @@ def best_at_node_size(results: Results) -> Judgement:
 
 @ARTIFACT.claim(
     "Figure 13's fastest over its slowest combination at one batch size, the larger of the two: between "
-    "1.95 and 2.05 (2x to a tenth, stricter than 'up to' of one digit); more contradicts it, less is too "
-    "near to call, as the sentence names no figure",
+    "1.95 and 2.05; more contradicts it, less is too near to call, as the sentence names no figure",
     "Section 1",
     papers_points="as plotted, Figure 13's fastest over its slowest combination at one batch size, the larger of the "
     "two: between 1.95 and 2.05; more contradicts it,"

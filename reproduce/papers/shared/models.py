@@ -12,8 +12,8 @@ from reproduce.experiment.results import Results, numbers_of
 from reproduce.experiment.sweep import Level
 
 SIZES = ("layers", "hidden", "heads", "seq", "vocab")
-TOLERANCE = "the number of parameters by eq. (2), rounded to the digits printed, is the number printed"
-ABOUT = "eq. (2) is within 10% of each number printed, as '~' says"
+TOLERANCE = "the number of parameters by eq. (2), rounded to the digits printed, is {printed} billion"
+ABOUT = "the number of parameters by eq. (2) is within 10% of each number printed, {printed} billion, as '~' says"
 GPT_3 = "fig_interleaved"  # whose entry in `published.json` has the 175-billion model
 
 # What models of Llama's kind share.
@@ -77,6 +77,7 @@ def size_claim(
     """
 
     words, rule = (ABOUT, "about") if about else (TOLERANCE, "rounding")
+    words = words.format(printed=" and ".join(said for said, _ in printed))
 
     @artifact.claim(words, place, sentence=sentence, fidelity="derived", id=id, rule=rule)
     def judge(results: Results) -> Judgement:

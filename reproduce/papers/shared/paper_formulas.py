@@ -105,8 +105,8 @@ def layers_of_devices(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "by the formula, less memory than at 0.1 to 10 times that c, for 1 to 32 layers and ratios of 1 to "
-    "100 other than c itself",
+    "by the formula, c itself has less memory than at 0.1 to 10 times that c, for 1 to 32 layers and ratios of 1 to "
+    "100",
     "Section 3.5",
     fidelity="derived",
     rule="direction",

@@ -40,7 +40,7 @@ EDGES = {
     ],
     "fits_model_parallel_2": [
         switch(
-            "p=2, t=1 fits in memory at both batch sizes",
+            "with p=2, t=1 fits in memory at both batch sizes",
             peak_memory=1,
             out=lambda point, x, B=B: point.p > 2 or (point.B == B and not x),
         )
