@@ -69,7 +69,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(parsed: Namespace) -> int:
     """Compare schedules; read, find, train and export one's own. Raises `UsageError` for a wrong file or option."""
     from ptdp_core.schedules import names, register_table
-    from reproduce.planning.schedule_family import family, simulated
+    from reproduce.planning.schedule_family import absent, family, simulated
     from reproduce.running.simulated import open_cluster
 
     times = [_positive(parsed, f"t_{name}") for name in ("forward", "backward")]
@@ -86,6 +86,7 @@ def run(parsed: Namespace) -> int:
     p, m = (table.p, table.m) if table else (p, m)
     known = parsed.file is not None and _is_name(parsed.file)
     members = family(p, m, times, [table] if table else [], others=not known)
+    notes += [] if known else absent(p, m, times)
     if table and table.name not in names():
         register_table(table)  # the simulator asks for it by its name; the family above has it once
     if parsed.simulate is not None:

@@ -48,6 +48,7 @@ def family(
     for title, table in tables:
         costs = summary(table, *times)
         metrics = {
+            "makespan": Metric(float((1 + costs.bubble) * table.m * (times[0] + times[1])), "1", "derived"),
             "bubble_fraction": Metric(float(costs.bubble), "1", "derived"),
             "own_bubble_fraction": Metric(float(costs.own_bubble), "1", "derived"),
             "peak_stash": Metric(float(costs.peak_stash), "count", "derived"),
@@ -55,6 +56,28 @@ def family(
         }
         members.append(Member(table.name, title, table.v, metrics))
     return members
+
+
+def absent(p: int, m: int, times: Sequence[Time] = (1, 2, 1)) -> list[str]:
+    """Why the schedules that do not exist for p and m do not, in a sentence each; and DualPipe, which has no table."""
+    named = ((name, definition(name).problem(p, m, definition(name).chunks[0])) for name in names())
+    return [*(f"no {definition(name).title}: {problem}" for name, problem in named if problem), _dualpipe(p, m, times)]
+
+
+def _dualpipe(p: int, m: int, times: Sequence[Time]) -> str:
+    """What DualPipe's two directions come to: they are the two halves of a V, cut in half there (`dualpipev`).
+
+    Ranks r and p-1-r hold the same two stages, each of them for half of the microbatches, so that each rank's order is
+    that of DualPipeV on p/2 ranks with m/2 microbatches.
+    """
+    what = "DualPipe (weights held twice, microbatches from both ends; DeepSeek-V3, arXiv:2412.19437)"
+    if p % 2 or m % 2 or m < 2 * p:
+        return f"no {what}: p={p}, m={m}; needs an even p and an even m >= 2p; try m={2 * p + p % 2 * 2}"
+    bubble = float(summary(build("dualpipev", p // 2, m // 2, 2), *times).bubble)
+    return (
+        f"{what}: as DualPipeV on p/2={p // 2} ranks with m/2={m // 2} microbatches, bubble {bubble:.1%}; published: "
+        "(p/2-1)(F&B + B - 3W)"
+    )
 
 
 def simulated(members: Sequence[Member], p: int, m: int, settings: Mapping[str, Any], cluster: Cluster) -> list[Member]:
@@ -85,6 +108,7 @@ def table(members: Sequence[Member]) -> Table:
     """A row per schedule; with the times of a training iteration if they were simulated."""
     columns = [
         *(Column("schedule", attrgetter("title")), Column("v", attrgetter("v"))),
+        Column("time", metric("makespan"), "", "g"),
         Column("bubble", metric("bubble_fraction"), "%", ".1f", 0.01),
         Column("without flush", metric("own_bubble_fraction"), "%", ".1f", 0.01),
         Column("memory", metric("peak_stash"), "microbatches", "g"),

@@ -43,7 +43,7 @@ def test_all_schedules_side_by_side(run):
     assert [row["schedule"] for row in document["schedules"]] == list(names())
     rows = {row["schedule"]: {k: m["value"] for k, m in row["metrics"].items()} for row in document["schedules"]}
     assert rows["1f1b"] == {
-        "bubble_fraction": 0.375, "own_bubble_fraction": 0.375, "peak_stash": 4, "relative_messages": 1,
+        "makespan": 33, "bubble_fraction": 0.375, "own_bubble_fraction": 0.375, "peak_stash": 4, "relative_messages": 1,
     }  # fmt: skip
     assert rows["zb-v"]["own_bubble_fraction"] == 0
     assert rows["v-half"]["relative_messages"] == 2
@@ -198,3 +198,25 @@ def test_the_gallery_of_the_documentation_is_what_the_command_prints():
 def test_a_short_batch_of_a_steady_state_is_one_that_exists():
     """DualPipeV needs m >= 2p: no batch below that is tried in place of a long one."""
     assert all(exists("dualpipev", 12, m, 2) for m in short_batches("dualpipev", 12, 48, 2))
+
+
+def test_dualpipe_m20(capsys):
+    """deepseek-ai/DualPipe#8: DualPipe against (interleaved) 1F1B on 8 ranks with 20 microbatches."""
+    assert main(["schedule", "-p", "8", "-m", "20", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    bubbles = {each["schedule"]: each["metrics"]["bubble_fraction"]["value"] for each in found["schedules"]}
+    assert bubbles["1f1b"] == 0.35
+    assert "interleaved" not in bubbles
+    absent, dualpipe = found["notes"]
+    assert absent.startswith("no Interleaved 1F1B: m=20 microbatches with v=2 model chunks on p=8 devices; needs m a")
+    # t_f = t_i = t_w = 1: (p/2-1)(F&B + B - 3W) = 3 (2 + 2 - 3) of 20 microbatches of 3, where F&B is B.
+    assert f"bubble {3 / 60:.1%}; published: (p/2-1)(F&B + B - 3W)" in dualpipe
+
+
+def test_gpipe_1f1b_71_steps(capsys):
+    """zxypro1/algolocal#95: 1F1B needs as many steps as GPipe; its bubble is as long, whatever the memory."""
+    assert main(["schedule", "-p", "8", "-m", "32", "--t-forward", "1", "--t-backward", "1", "--json"]) == 0
+    schedules = {each["schedule"]: each["metrics"] for each in json.loads(capsys.readouterr().out)["schedules"]}
+    for name in ("gpipe", "1f1b"):
+        assert schedules[name]["makespan"]["value"] == 78
+        assert schedules[name]["bubble_fraction"]["value"] == pytest.approx(0.219, abs=5e-4)
