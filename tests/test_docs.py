@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import statistics
 import subprocess
 import sys
@@ -156,6 +157,47 @@ def test_the_questions_are_answered_as_their_page_shows(
     for shown, printed in blocks:
         lines = [line for line in printed if not line.startswith("files:")]
         assert masked(" ".join(" ".join(lines).split())) == masked(" ".join(" ".join(shown).split()))
+
+
+ASKED = re.compile(r"^\| ([^|]+) \| `(reproduce [^`]+)` \| ([^|]+) \| [^|]+ \|$", re.MULTILINE)
+NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
+NEAR = 0.1  # of a number on a page
+
+
+def asked() -> list[tuple[str, str, list[str]]]:
+    """The questions of public threads: what was asked, the command, and what its answer quotes."""
+    _, _, section = (ROOT / "docs" / "questions.md").read_text(encoding="utf-8").partition("## Asked in public")
+    return [
+        (question, command, re.findall(r"`([^`]+)`", answer)) for question, command, answer in ASKED.findall(section)
+    ]
+
+
+def is_said(quoted: str, printed: str) -> bool:
+    """Whether a text is in what was printed, each number within `NEAR` of that on the page."""
+    there = f"({NUMBER.pattern})".join(map(re.escape, NUMBER.split(quoted)))
+    wanted = [float(number.replace(",", "")) for number in NUMBER.findall(quoted)]
+    for match in re.finditer(there, printed):
+        found = [float(number.replace(",", "")) for number in match.groups()]
+        if all(abs(one - other) <= NEAR * abs(other) for one, other in zip(found, wanted, strict=True)):
+            return True
+    return False
+
+
+@pytest.mark.parametrize(("question", "command", "quoted"), asked(), ids=[question[:30] for question, *_ in asked()])
+def test_a_question_of_a_public_thread_has_the_answer_that_stands_there(
+    question: str, command: str, quoted: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    if not quoted:
+        pytest.skip("a row that another test holds")
+    shutil.copytree(ROOT / "docs" / "asked", tmp_path / "asked")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "240")
+    words = shlex.split(command)[1:]
+    code = main([*words, *(["--results", str(tmp_path)] if words[:2] == ["explain", "trace"] else [])])
+    out, err = capsys.readouterr()
+    assert code in (errors.DONE, errors.USAGE, errors.POINTS_FAILED), question
+    printed = " ".join(f"{out} {err}".split())
+    assert [text for text in quoted if not is_said(text, printed)] == []
 
 
 # Several seconds each, or after one of these.

@@ -118,7 +118,7 @@ def _lines(explanation: Explanation, gap: Gap | None, cluster: Cluster) -> list[
     verdict = "as fast as simulated, as far as the simulator is sure" if explanation.inside else "not as simulated"
     lines.append(f"{verdict} (a factor of {explanation.tolerance:.3f}, Selene's where the cluster has none of its own)")
     if explanation.causes:
-        order = "by what is left beyond the simulator's margin and how unusual a size is, then by the share of the gap"
+        order = "first what fits at a usual size, of equal ones what explains more"
         lines += ["", f"single causes (simulated), {order}:"]
     lines += [
         f"{number:2}. {cause.name}: {cause.change}"
