@@ -261,6 +261,16 @@ def test_the_list_for_language_models_has_every_page_once() -> None:
     assert text.startswith("# ptdp\n\n> ")
 
 
+def test_the_skill_for_agents_has_the_commands_of_the_list_and_both_those_of_the_pages() -> None:
+    """Each is run where it stands on a page."""
+    texts = [(ROOT / name).read_text(encoding="utf-8") for name in ("docs/llms.txt", "skills/ptdp/SKILL.md")]
+    listed, skill = ([line for line in text.splitlines() if re.match(r"- .*\? `reproduce", line)] for text in texts)
+    assert listed == skill
+    run = {command for _, commands, _ in rows_for_programs() for command in commands}
+    assert {re.findall(r"`([^`]+)`", line)[-1] for line in listed} <= run
+    assert texts[1].startswith("---\nname: ptdp\ndescription: ")
+
+
 PLACEHOLDER = re.compile(r"NAME|ID|FIDELITY|VERSION")
 FOLDERS = f"{'|'.join(PACKAGES)}|results/records|results/reference|results/schema"
 QUOTED_FILE = re.compile(rf"`(?:[\w.-]+/)*[\w-]+\.py`|`(?:{FOLDERS})/[\w./-]*`")
