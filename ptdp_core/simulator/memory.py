@@ -143,7 +143,7 @@ def _kind_bytes(config: TrainingConfig, kind: LayerKind) -> LayerBytes:
 
 
 def exchanged_bytes(config: TrainingConfig) -> int:
-    """Bytes of context parallelism's exchange in the backward pass of a layer's attention.
+    """Bytes of context parallelism's exchange in the backward pass of a layer's attention, for c > 1.
 
     Keys and values of the whole sequence and their gradients, or of a ring those that come and go, or what is sent in
     an all-to-all, and received.

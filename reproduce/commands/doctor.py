@@ -52,7 +52,7 @@ def diagnose() -> dict[str, list[Check]]:
             *(_package(name, get, needed=False) for name, get in USEFUL.items()),
             Check(
                 "inner loops",
-                "compiled; tables with fused pairs run in Python" if native() else None,
+                "compiled; tables with fused pairs or a shared vocabulary run in Python" if native() else None,
                 "Python runs them, with the same result, more slowly: install where there is a C compiler",
                 needed=False,
             ),

@@ -113,7 +113,6 @@ def test_the_exchange_s_memory_is_that_of_its_tensors(exchange: str) -> None:
     kv = 2 * 2 * MODEL.seq * MODEL.query_groups * MODEL.head_size // 2  # bytes of all keys and values on a tensor rank
     own = 2 * MODEL.seq // 4 * (MODEL.qkv_width + MODEL.hidden) // 2
     assert exchanged_bytes(config) == {"all_gather": 2 * kv, "ring": kv, "all_to_all": 2 * own}[exchange]
-    assert exchanged_bytes(configured(context_exchange=exchange)) == 0
 
 
 @pytest.mark.parametrize("exchange", EXCHANGES)

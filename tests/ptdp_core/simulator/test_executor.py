@@ -34,10 +34,10 @@ def test_message_times_by_hand() -> None:
     """p = 2, m = 1: forward 10, message 3 (+ 1 on the host, + 2 to gather), forward 20, backward 30, message, 40."""
     events = compile_blocking(build("1f1b", 2, 1))
     costs = Costs([10, 20], [40, 30], ([3, 99], [99, 99]), gather=2, exchange=1)
-    arrived = execute_blocking(events, costs)
+    arrived, _ = execute_blocking(events, costs)
     # the sender pays no gather, but posts and waits
     ends = [10 + (3 + 1 + 2) + 20 + 30 + (3 + 1 + 2) + 40, 10 + (3 + 1 + 2) + 20 + 30 + (3 + 1)]
-    assert [arrived[end] for end in events.ends] == ends
+    assert [arrived[steps[-1]] for steps in events.ranks] == ends
 
 
 def test_two_messages_the_same_way_take_the_shared_time() -> None:
@@ -83,8 +83,8 @@ def test_periodic_steady_state_equals_the_stepped_result(case: tuple[str, int, i
     name, p, m, v, costs = case
     short = steady_state.flush(name, p, m, v, costs)
     events = steady_state.compiled_schedule(name, p, m, v).events
-    arrived = execute_blocking(events, costs)
-    assert list(short.ends) == [arrived[end] for end in events.ends]
+    arrived, _ = execute_blocking(events, costs)
+    assert list(short.ends) == [arrived[steps[-1]] for steps in events.ranks]
     timeline = steady_state.pipeline_timeline(name, p, m, v, costs)
     exchanged = [sum(event.end - event.start for event in row if event.kind == "exchange") for row in timeline]
     assert list(short.communication) == exchanged
