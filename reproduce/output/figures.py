@@ -100,7 +100,7 @@ def overlay(
     labelled = alone and ends_apart(data, list(shown))
     short = {} if labelled else dict(zip(shown, shortened(list(shown.values())), strict=True))
     columns = theme.legend_columns(list(short.values()), theme.figure_width(), [*results, *keys])
-    figure = theme.new_figure(height=theme.HEIGHT + 0.14 * (len(columns[0]) - 1))
+    figure = theme.new_figure(height=theme.HEIGHT + 0.14 * (len(columns[0]) - 1 if columns else 0))
     axes = figure.subplots()
     apart = SIDE_BY_SIDE if PREDICTED in keys else 0.0
     axes.margins(x=0.1 if apart else 0.05)
