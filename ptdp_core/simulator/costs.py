@@ -3,7 +3,7 @@
 All times in seconds. A stage is one model chunk; stage 0 also embeds, the last stage also computes logits and loss.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
@@ -14,7 +14,7 @@ from ptdp_core.config import LayerKind, TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.layers.blocks import LayerRun, VocabularyBlocks, ends, layer_of, shared_vocabulary
 from ptdp_core.layers.experts import places
-from ptdp_core.layers.parts import Block, Collective, Work
+from ptdp_core.layers.parts import Block, Collective, Gemm, Work
 from ptdp_core.layers.techniques import (
     RECIPES,
     RECOMPUTATION_BACKWARD,
@@ -143,6 +143,11 @@ def narrow_kernels(cluster: Cluster, elements: str) -> KernelModel:
             f"{elements.upper()}; try fp8_recipe='none', or the cluster {example}"
         )
     return KernelModel(replace(cluster, peak_flops=peak, gemm_plateau=plateau), operand_bytes=size)
+
+
+def _gemms(work: Work) -> tuple[Gemm, ...]:
+    """The products of a work, whatever their elements."""
+    return (*work.gemms, *(gemm for _, gemm in work.narrow_gemms))
 
 
 class Stages(tuple[StageTimes, ...]):
@@ -299,15 +304,39 @@ class CostModel:
         if not self.software.overlapped_all_reduce or config.parallel.t == 1:
             return 0.0
         size = self.cluster.element_bytes * config.local_model.seq * config.parallel.b * config.model.hidden
-        products = [part.weights for part in layer.parts if part.is_column_parallel]
-        weights = [gemm for work in products for gemm in (*work.gemms, *(gemm for _, gemm in work.narrow_gemms))]
-        recipe = RECIPES.get(config.parallel.fp8_recipe)
-        kernels = self.narrow_kernels(recipe.elements) if recipe else self.kernels
+        weights = [gemm for part in layer.parts if part.is_column_parallel for gemm in _gemms(part.weights)]
+        kernels = self._linear_kernels(config)
         if not config.parallel.sequence_parallel:
             return fsum(min(kernels.gemm(*gemm), self.network.all_reduce(group, size)) for gemm in weights)
         inputs = ((tokens, n_in, n_out, 1) for n_out, n_in, tokens, _ in weights)
         one_way = self.network.one_way(group, size)
         return fsum(min(kernels.gemm(*gemm), one_way) for gemm in (*weights, *inputs))
+
+    def _in_pieces(self, config: TrainingConfig, layer: Block, group: Group) -> tuple[float, float]:
+        """Seconds that `overlapped_tensor_parallel` saves of a layer's forward and backward pass.
+
+        Of a product and a collective in t pieces each, the shorter hides but for one piece, and for what the collective
+        takes of the multiprocessors: forward that of each linear that begins with f or ends with g, backward the gather
+        of the gradient of what ends with g, as `_hidden` has the others, or all of them without that.
+        """
+        t = config.parallel.t
+        if not self.software.overlapped_tensor_parallel or t == 1 or not config.parallel.sequence_parallel:
+            return 0.0, 0.0
+        size = self.cluster.element_bytes * config.local_model.seq * config.parallel.b * config.model.hidden
+        kernels, one_way = self._linear_kernels(config), self.network.one_way(group, size)
+        share = (t - 1) / t * (1 - self.cluster.exchange_multiprocessors / self.cluster.multiprocessors)
+
+        def saved(works: Iterable[Work]) -> float:
+            return share * fsum(min(one_way, kernels.gemm(*gemm)) for work in works for gemm in _gemms(work)[:1])
+
+        cut = [part for part in layer.parts if part.f or part.g]
+        back = [part.backward for part in cut if part.g or not self.software.overlapped_all_reduce]
+        return saved(part.forward for part in cut), saved(back)
+
+    def _linear_kernels(self, config: TrainingConfig) -> KernelModel:
+        """The times of the products of linears, which may be of narrower elements."""
+        recipe = RECIPES.get(config.parallel.fp8_recipe)
+        return self.narrow_kernels(recipe.elements) if recipe else self.kernels
 
     def stages(self, config: TrainingConfig) -> Stages:
         """The times of the p*v stages, in model order; cached for configurations with the same passes."""
@@ -453,14 +482,15 @@ class CostModel:
         """The times of a stage of one layer, without what is restored for its recomputation."""
         parallel, layer = config.parallel, layer_of(config, kind)
         group = tensor_group(parallel.t, self.cluster.gpus_per_node)
-        hidden = self._hidden(config, layer, group)
+        in_forward, in_backward = self._in_pieces(config, layer, group)
+        hidden = self._hidden(config, layer, group) + in_backward
         matrices = [item for item in layer.parameters if item.is_matrix]
         held, tensors = elements_held(matrices, parallel.t, parallel.expert_parts), len(layer.parameters)
         into, out_of = layer.forward, self._accumulated(config, layer.backward, held, tensors)
         weights = self.seconds(self._accumulated(config, layer.weights, held, tensors), group)
         backward, recompute = self.seconds(out_of, group, hidden), 0.0
         if parallel.recompute == "full":
-            recompute = self.seconds(into + RECOMPUTATION_BACKWARD, group)
+            recompute = self.seconds(into + RECOMPUTATION_BACKWARD, group, in_forward)
             into += RECOMPUTATION_FORWARD
         modules = config.recomputed_modules(kind)
         for name in modules:
@@ -469,7 +499,7 @@ class CostModel:
             out_of, into = out_of + again + RECOMPUTATION_BACKWARD, into + RECOMPUTATION_FORWARD
         if modules:
             recompute = self.seconds(out_of, group, hidden) - backward
-        forward = self.seconds(into, group)
+        forward = self.seconds(into, group, in_forward)
         waits = self.context_waits(config, kind)
         forward, backward, recompute = forward + waits[0], backward + waits[1], recompute + waits[2]
         moved = moved_bytes(parallel, layer, modules) if parallel.offload else 0

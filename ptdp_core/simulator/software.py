@@ -27,6 +27,9 @@ class Software:
     - `deduplicated_dispatch`: a token goes once to each rank that has some of its experts, and once to each node
       (DeepEP, HybridEP), where an all-to-all sends a row for each expert
     - `overlapped_exchange`: what experts exchange hides under another microbatch's computation, which it slows down
+    - `overlapped_tensor_parallel`: with sequence parallelism a product and the gather before it, or the scatter behind
+      it, go in t pieces, one's communication under another's product (Transformer Engine's user buffers, PyTorch's
+      asynchronous tensor parallelism)
     - `overlapped_data_parallel`: gradients are reduced bucket by bucket under the last backward pass, and weights of a
       sharded optimizer gathered under the first forward pass
     - `cuda_graphs`: an iteration's kernels are launched as CUDA graphs, which take no time of the host
@@ -44,6 +47,7 @@ class Software:
     backward_post: bool = False
     deduplicated_dispatch: bool = False
     overlapped_exchange: bool = False
+    overlapped_tensor_parallel: bool = False
     overlapped_data_parallel: bool = False
     cuda_graphs: bool = False
     blocking_launches: bool = False

@@ -140,10 +140,11 @@ def predict(row: Mapping[str, Any]) -> PointResult:
         if config.parallel.n != (gpus := _layout(row).get("gpus", config.parallel.n)):
             raise ConfigurationError(f"p*t*c*d={config.parallel.n} is not gpus={gpus}; needs sizes that agree")
         simulated.check_passes(config)
-        chosen, program = (row.get("choices", {}).get(choice) for choice in (SOFTWARE, PROGRAM))
+        program = row.get("choices", {}).get(PROGRAM)
         cluster, _ = simulated.open_cluster(name, program)
         if program:
             load_program(program).check(config)
+        chosen = _software(row, cluster)
         estimate = simulate(config, cluster, None if chosen is None else software_of(chosen))
     except (ConfigurationError, UsageError) as error:
         return _point(row, parameters, "invalid", str(error), {})
@@ -165,6 +166,15 @@ def _what_differs(config: TrainingConfig, entry: Mapping[str, Any]) -> dict[str,
     defaults = {item.name: item.default for item in (*fields(ModelConfig), *fields(ParallelConfig))}
     plain = config.to_plain()
     return {name: value for name, value in plain.items() if name in entry or value != defaults[name]}
+
+
+def _software(row: Mapping[str, Any], cluster: Cluster) -> list[str] | None:
+    """The switches of a row's program, if it says any or has a technique that is one; None: its cluster's."""
+    chosen: list[str] | None = row.get("choices", {}).get(SOFTWARE)
+    if switches := [switch for need, switch in WORDS["switch"].items() if need in row.get("needs", [])]:
+        usual = [switch for switch, on in vars(cluster.software).items() if on]
+        chosen = [*(usual if chosen is None else chosen), *switches]
+    return chosen
 
 
 def _metric(name: str, estimate: Estimate, cluster: Cluster, seconds: Interval) -> Metric:

@@ -8,6 +8,7 @@ from ptdp_core.config import TrainingConfig
 from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.bounds import least_time
 from ptdp_core.simulator.costs import BUCKET_FOR_EACH_REPLICA, LEAST_BUCKET, CostModel, StageTimes, hidden_in_pair
+from ptdp_core.simulator.network import tensor_group
 from reproduce.planning.models import with_model_fields
 
 H100 = load_cluster("h100")
@@ -64,4 +65,24 @@ def test_all_but_a_bucket_hides_under_one_backward_and_one_forward_pass(d: int) 
     assert on.data_parallel(config, parameters, 0.0) == off.data_parallel(config, parameters, 0.0)
     gathered, rest = (model.weight_gather(config, parameters, 0.0, 1e-6) for model in (off, on))
     assert rest == pytest.approx(gathered - 1e-6 * (1 - TAKEN))  # a short forward pass hides no more than itself
+    assert least_time(config, on) <= simulate(config, on.cluster).iteration_time
+
+
+@pytest.mark.parametrize("t", [2, 8])
+def test_of_a_product_and_a_collective_in_pieces_all_but_one_hides(t: int) -> None:
+    """Four linears of a layer, each with a gather before it or a scatter behind it, by hand."""
+    point = {"layers": 8, "hidden": 8192, "heads": 64, "t": t, "B": 8, "attention": "sdpa", "recompute": "none"}
+    config = TrainingConfig.from_plain(point | {"sequence_parallel": True})
+    off, on = (CostModel(overlapping("overlapped_tensor_parallel", on)) for on in (False, True))
+    kind, s, h = config.model.usual_kind, config.model.seq, config.model.hidden
+    before, after = (model._layer_times(config, kind) for model in (off, on))
+    one_way = off.network.one_way(tensor_group(t, 8), 2 * s * h)
+    share = (t - 1) / t * (1 - TAKEN)
+    shapes = [(s, 3 * h // t, h), (s, h, h // t), (s, 4 * h // t, h), (s, h, 4 * h // t)]
+    hidden = [share * min(one_way, off.kernels.gemm(*shape)) for shape in shapes]
+    assert before.layers_forward - after.layers_forward == pytest.approx(sum(hidden))
+    back = [share * min(one_way, off.kernels.gemm(s, n_in, h)) for n_in in (h // t, 4 * h // t)]  # of what ends with g
+    assert before.layers_backward - after.layers_backward == pytest.approx(sum(back))
+    plain = TrainingConfig.from_plain(point)
+    assert simulate(plain, on.cluster).iteration_time == simulate(plain, off.cluster).iteration_time
     assert least_time(config, on) <= simulate(config, on.cluster).iteration_time

@@ -26,6 +26,9 @@ ROW = {
 }
 
 
+LATER = ROW["layout"] | {"method": "interlaced"}
+
+
 @pytest.fixture
 def seal(tmp_path, capsys):
     """Seals rows; returns exit code, what stderr says, and the record if there is one."""
@@ -74,7 +77,6 @@ def test_choices_stand_in_the_record(seal):
     ("changes", "reason"),
     [
         ({"precision": "NVFP4"}, "whose file has no fp4_peak_flops"),
-        ({"needs": ["MoE/EP", "async TP"]}, "not described: tensor-parallel communication in pieces"),
         ({"layout": ROW["layout"] | {"method": "vocab-1"}}, "t=2, c=1, mtp_layers=0 with schedule='1f1b+vocab-1'"),
         ({"layout": ROW["layout"] | {"ep": 2}}, "e=2, etp=0, capacity_factor=0.0 of a model without experts"),
         ({"layout": ROW["layout"] | {"cp": 2}}, "p*t*c*d=32 is not gpus=16"),
@@ -126,12 +128,12 @@ def test_what_will_not_do_is_refused_in_one_line_and_nothing_is_written(seal, tm
 
 
 def test_what_is_sealed_is_said_with_its_digest_and_what_is_not_with_its_reason(tmp_path, capsys):
-    rows = [ROW, *({**ROW, "id": f"here-00{n}", "needs": ["async TP"]} for n in (1, 2))]
+    rows = [ROW, *({**ROW, "id": f"here-00{n}", "layout": LATER} for n in (1, 2))]
     (tmp_path / "points.json").write_text(json.dumps(rows))
     assert main(["predict", str(tmp_path / "points.json"), "--out", str(tmp_path / "sealed")]) == 0
     printed = capsys.readouterr().out
     assert "1 of 3 rows predicted" in printed
-    assert "    2  not described: tensor-parallel communication in pieces" in printed
+    assert "    2  not described: vocabulary layers over all pipeline ranks at once" in printed
     assert digest_file(tmp_path / "sealed" / "record.json") in printed
 
 
@@ -212,3 +214,13 @@ def test_a_row_is_answered_by_what_its_source_publishes(seal):
     mfu, memory = (record.points[0].metrics[name] for name in ("model_flops_utilization", "peak_memory"))
     assert mfu.interval.low < mfu.value < mfu.interval.high
     assert (memory.unit, memory.interval) == ("B", None)
+
+
+def test_a_technique_that_is_a_switch_is_one_of_its_program_s(seal):
+    wide = {"layers": 24, "hidden": 8192, "heads": 64, "vocab": 51200}  # in which the host is not what limits
+    whole = ROW | {"model": wide, "layout": ROW["layout"] | {"sequence_parallel": True}}
+    _, error, record = seal(whole, whole | {"id": "here-001", "needs": ["async TP"]})
+    assert not error
+    plain, cut = record.points
+    assert cut.parameters["software"].endswith("overlapped_tensor_parallel")
+    assert cut.metrics["tokens_per_s_per_gpu"].value > plain.metrics["tokens_per_s_per_gpu"].value
