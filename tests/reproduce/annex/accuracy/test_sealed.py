@@ -26,9 +26,6 @@ ROW = {
 }
 
 
-LATER = ROW["layout"] | {"method": "interlaced"}
-
-
 @pytest.fixture
 def seal(tmp_path, capsys):
     """Seals rows; returns exit code, what stderr says, and the record if there is one."""
@@ -128,12 +125,12 @@ def test_what_will_not_do_is_refused_in_one_line_and_nothing_is_written(seal, tm
 
 
 def test_what_is_sealed_is_said_with_its_digest_and_what_is_not_with_its_reason(tmp_path, capsys):
-    rows = [ROW, *({**ROW, "id": f"here-00{n}", "layout": LATER} for n in (1, 2))]
+    rows = [ROW, *({**ROW, "id": f"here-00{n}", "model": {"name": "Unheard-Of 9B"}} for n in (1, 2))]
     (tmp_path / "points.json").write_text(json.dumps(rows))
     assert main(["predict", str(tmp_path / "points.json"), "--out", str(tmp_path / "sealed")]) == 0
     printed = capsys.readouterr().out
     assert "1 of 3 rows predicted" in printed
-    assert "    2  not described: vocabulary layers over all pipeline ranks at once" in printed
+    assert "    2  unknown model 'unheard-of-9b'" in printed
     assert digest_file(tmp_path / "sealed" / "record.json") in printed
 
 
