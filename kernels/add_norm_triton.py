@@ -132,9 +132,7 @@ def _backward(
         g, n = _load(grad + at + c, here, REST > 0, WIDE), _load(y + at + c, here, REST > 0, WIDE)
         scale = tl.load(moments + row + tl.arange(0, 1))  # in blocks of one, as only these are loaded ahead
         mean = tl.load(moments + rows + row + tl.arange(0, 1)) if CENTERED else tl.zeros((1,), WIDE)
-        n = (
-            n - mean
-        ) * scale  # beyond the last column it is not 0, but g is, and what is computed of both is not stored
+        n = (n - mean) * scale  # not 0 beyond the last column, but g is, and nothing of both is stored there
         of_weight += g * n
         of_shift += g
         g *= w

@@ -20,21 +20,8 @@ def combine(implementation: str, rows: Tensor, weights: Tensor | None, places: T
     if implementation == "triton":
         y: Tensor = _forward(rows, None, places) if weights is None else _fused(rows, weights, places)
         return y
-    pairs = _Placed.apply(rows, places).view(*places.shape, rows.size(1))
+    pairs = rows.index_select(0, places.flatten()).view(*places.shape, rows.size(1))
     return pairs.sum(1) if weights is None else torch.bmm(weights.to(rows.dtype).unsqueeze(1), pairs).squeeze(1)
-
-
-class _Placed(torch.autograd.Function):
-    """Rows in the order of their places, whose gradient goes back without the sums that an indexed one needs."""
-
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, places: Tensor) -> Tensor:
-        ctx.save_for_backward(places)
-        return rows.index_select(0, places.flatten())
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return torch.empty_like(grad).index_copy_(0, ctx.saved_tensors[0].flatten(), grad), None
 
 
 class _Combine(torch.autograd.Function):
