@@ -74,8 +74,8 @@ class Fp8:
     def begin(self, ready: bool) -> None:
         """Begin a batch: weights may have changed. Those used before are cast now if they are `ready`, else at use."""
         self._fresh.clear()
-        for weight, _ in list(self._weights.values()) if ready else ():
-            self._weight(weight)
+        for weight, cast in list(self._weights.values()) if ready else ():
+            self._weight(weight, cast)
 
     def input(self, x_NH: torch.Tensor, weight_FH: torch.Tensor, *, rows: bool = True, turned: bool = True) -> Factor:
         """The input of a linear with this weight: cast in these forms, if sizes allow."""
@@ -87,16 +87,14 @@ class Fp8:
 
     def forward(self, x: Factor, weight_FH: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         """Compute x W^T + bias, [N, F]."""
-        native = x.scale is not None
-        weight = self._weight(weight_FH) if native else Factor(weight_FH, None)
-        added = bias if native and weight_FH.dtype != torch.float32 else None  # inside of `torch._scaled_mm`
-        sides = (x.rows, x.scale), (weight.rows, weight.scale)
-        out = self._product(*sides, E4M3, self._weight_block, weight_FH.dtype, added)
+        weight, dtype = self._weight(weight_FH, x), weight_FH.dtype
+        added = None if x.scale is None or dtype == torch.float32 else bias  # inside of `torch._scaled_mm`
+        out = self._product((x.rows, x.scale), (weight.rows, weight.scale), E4M3, self._weight_block, dtype, added)
         return out if bias is None or added is not None else out + bias
 
     def input_gradient(self, grad: Factor, weight_FH: torch.Tensor) -> torch.Tensor:
         """The input's gradient [N, H]."""
-        weight = self._weight(weight_FH) if grad.scale is not None else Factor(None, weight_FH.t())
+        weight = self._weight(weight_FH, grad)
         sides = (grad.rows, grad.scale), (weight.turned, weight.scale)
         return self._product(*sides, self._of_gradients, self._weight_block, weight_FH.dtype)
 
@@ -122,8 +120,10 @@ class Fp8:
             return Factor(matrix, matrix.t())
         return Factor(*fp8_cast(self._kernels, matrix, dtype, rows=rows, transposed=turned))
 
-    def _weight(self, weight: torch.Tensor) -> Factor:
-        """A weight's two forms."""
+    def _weight(self, weight: torch.Tensor, other: Factor) -> Factor:
+        """A weight's two forms, cast if the other factor is."""
+        if other.scale is None:
+            return Factor(weight, weight.t())
         known = self._weights.get(id(weight))
         if known is not None and id(weight) in self._fresh:
             return known[1]
