@@ -61,14 +61,22 @@ class Record(records.Record):
         table = frame(self)
         return in_shown_units(table, self._artifact) if shown_units else table
 
-    def figure(self, style: str = "screen", font: str | None = None, width: str | float | None = None) -> "Figure":
+    def figure(
+        self,
+        style: str = "screen",
+        font: str | None = None,
+        width: str | float | None = None,
+        points: Place | None = None,
+    ) -> "Figure":
         """The record's figure, drawn anew, with the options of `reproduce plot`.
 
-        In the style 'paper' or a venue's (neurips, icml, sc, ieee) it is without the small print about where the
+        `points` is a CSV file with points of one's own, which a line chart shows, too.
+
+        In the style 'paper' or a venue's (acm, ieee, icml, neurips, sc) it is without the small print about where the
         numbers come from. The font is 'sans' or 'serif' (a venue's), the width 'column', 'page' or inches. Raises
         `UsageError` for another one, and if there is no figure (tables, plans, simulations).
         """
-        from reproduce.output import benchmark_figures, theme
+        from reproduce.output import benchmark_figures, figures, own_points, theme
 
         for value, known in ((style, theme.STYLES), (font, tuple(theme.FONTS))):
             if value is not None and value not in known:
@@ -83,8 +91,14 @@ class Record(records.Record):
                 figure = benchmark_figures.draw(self)
             elif self._artifact is None or self._artifact.draw is None:
                 raise UsageError(f"{self.id} has no figure; try .frame()")
-            else:
+            elif points is None:
                 figure = self._artifact.draw(self._artifact, self)
+            elif self._artifact.draw is figures.line_plot:
+                path = Path(points)
+                own = {path.stem: own_points.read_points(path, self._artifact, self)}
+                figure = figures.overlay(self._artifact, {self.fidelity: self}, own)
+            else:
+                raise UsageError(f"{self.id} is no line chart; points need one; try fig_interleaved")
             if look.captioned:
                 theme.take_origin(figure)
             return figure

@@ -24,7 +24,8 @@ to figure_icml.txt, for the caption, and the numbers that are drawn to figure_ic
 size. --with draws the record of one line chart together with those of other results folders (or of single records,
 named by their folder or file) into overlay.*: one's own cluster against Selene, before against after, measured against
 simulated. --points does the same with points of one's own, in the units of the axes: a CSV file with the columns
-series, x, value and, if there are, low and high. A series of the figure's name has its colour.
+series, x, value and, if there are, low and high; x and value may be named as the figure's table names them. A series of
+the figure's name has its colour. A PDF and an SVG hold their numbers as CSV, and each file says what it shows.
 
 """
 
@@ -40,6 +41,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--points", type=path_of, metavar="FILE.csv", help="draw these points, too: series, x, value[, low, high]"
     )
+    parser.add_argument("--label", metavar="TEXT", help="what the legend calls --points (default: the file's name)")
     parser.add_argument(
         "--for", dest="style", choices=theme.STYLES, default=theme.STYLES[0],
         help="what is published: with widths and letters of the venue, and caption and numbers in files beside it",
@@ -94,9 +96,11 @@ def run(parsed: Namespace) -> int:
             raise NothingSelectedError(f"{name} has no record in {shown_path(results)}; try {how}")
     look = theme.look_of(parsed.style, parsed.font, parsed.width, parsed.formats)
     ending = f"_{parsed.style}" if look.captioned else ""
+    if parsed.label and not parsed.points:
+        raise UsageError("--label without --points; needs points to name; try --points mine.csv")
     if parsed.others or parsed.points:
         places = [parsed.results, *(parsed.others or ())]
-        drawn = _overlay(names, records, places, parsed.points, look, f"overlay{ending}")
+        drawn = _overlay(names, records, places, parsed.points, look, f"overlay{ending}", parsed.label)
     else:
         paths = [(name, path) for name, paths in records.items() for path in paths]
         drawn = [file for name, path in paths for file in _draw(name, path, look, f"figure{ending}")]
@@ -131,6 +135,7 @@ def _overlay(
     points: Path | None,
     look: theme.FigureLook,
     stem: str,
+    label: str | None = None,
 ) -> list[Path]:
     """Draw one artifact's first record together with the one of each other place that is most like it, and `points`."""
     option = "--with" if places[1:] else "--points"
@@ -147,7 +152,7 @@ def _overlay(
         if record.id != name:
             raise UsageError(f"{path} holds the record of {record.id}; needs one of {name}")
     texts, shown = _names(records, places), artifact.at(records[0].scale)
-    own = {points.stem: own_points.read_points(points, shown, records[0])} if points else {}
+    own = {label or points.stem: own_points.read_points(points, shown, records[0])} if points else {}
     try:
         files = figures.render_overlay(shown, dict(zip(texts, records, strict=True)), own, look, stem)
     except ValueError as error:

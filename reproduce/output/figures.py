@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 LINES: tuple[Any, ...] = ("-", (0, (4, 1.2)), (0, (1, 1)), (0, (4, 1.2, 1, 1.2)))  # of the results in an overlay
+# Points of one's own: black edges tell them from the paper's, which are hollow, and from ours.
+OWN: Mapping[str, Any] = MappingProxyType(
+    {"linestyle": (0, (1, 1)), "markersize": 6, "markeredgecolor": "black", "markeredgewidth": 1.0, "zorder": 3}
+)
 LEAST_GAP = 0.08  # between labelled ticks, of the axis
 CHARACTER = 0.025  # width of a digit beside a tick, of the axis of a figure one column wide
 HIDDEN = 0.02  # a series this close to another one, relative to its largest value, lies under it
@@ -106,7 +110,8 @@ def overlay(
     axes.margins(x=0.1 if apart else 0.05)
     lines: dict[str, Line2D] = {}
     for result in reversed(drawn):  # the first result last, above the others
-        looks = styles if alone else {name: {**look, "linestyle": results[result]} for name, look in styles.items()}
+        extra = OWN if result in own else {} if alone else {"linestyle": results[result]}
+        looks = {name: {**look, **extra} for name, look in styles.items()}
         is_band = result in records and records[result].fidelity == "simulated" and len(styles) <= MOST_BANDS
         spread = "band" if is_band else "bars"
         lines = series_lines(axes, data[data.result == result], looks, spread, apart)
@@ -120,7 +125,10 @@ def overlay(
         for name, look in styles.items()
         if name in short
     }
-    handles |= {result: Line2D([], [], color="#444444", linestyle=line) for result, line in results.items()}
+    handles |= {
+        result: Line2D([], [], **{"color": "#444444", "linestyle": line, **(OWN if result in own else {})})
+        for result, line in results.items()
+    }
     add_legend(figure, handles | others, columns)
     theme.add_origin(figure, origin_lines(artifact, first) if alone else overlay_lines(artifact, records, list(own)))
     if alone and len(styles) == 1 and data.paper.notna().sum() <= MOST_LABELS:
@@ -229,7 +237,9 @@ def series_lines(
         if rows.empty:
             continue
         with _aside(axes, points):
-            (lines[name],) = axes.plot(rows.x, rows.value, label=name, clip_on=False, markeredgewidth=0, **look)
+            (lines[name],) = axes.plot(
+                rows.x, rows.value, **{"label": name, "clip_on": False, "markeredgewidth": 0, **look}
+            )
             rows = rows.dropna(subset="low")
             if spread == "bars":
                 axes.vlines(rows.x, rows.low, rows.high, color=look["color"], linewidth=0.7)

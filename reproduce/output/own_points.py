@@ -1,10 +1,14 @@
-"""Points of one's own for a line chart, from a CSV file: series, x, value, and perhaps low and high."""
+"""Points of one's own for a line chart, from a CSV file: series, x, value, and perhaps low and high.
+
+A column of x or of values may have its name in the figure's own table, too: the parameter, the metric, or the heading.
+"""
 
 import csv
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reproduce.experiment.artifact import Artifact
+from reproduce.output.rows import column
 from results import opening
 from results.records import Record
 from results.records.errors import UsageError, did_you_mean
@@ -14,6 +18,7 @@ if TYPE_CHECKING:
 
 REQUIRED, OPTIONAL = ("series", "x", "value"), ("low", "high")
 SHOWN = 60  # letters of a cell in an error
+ANOTHER_UNIT = 1e4  # values so many times larger or smaller than the figure's are in another unit
 
 
 def read_points(path: Path, artifact: Artifact, record: Record) -> "DataFrame":
@@ -23,7 +28,12 @@ def read_points(path: Path, artifact: Artifact, record: Record) -> "DataFrame":
     """
     import pandas
 
-    table, known = _table(path), (*REQUIRED, *OPTIONAL)
+    assert artifact.x_axis is not None
+    main, known = artifact.main, (*REQUIRED, *OPTIONAL)
+    names = dict.fromkeys((artifact.x_axis.parameter, column(artifact.x_axis.parameter), artifact.x_axis.label), "x")
+    names |= dict.fromkeys((main.name, main.heading, main.axis), "value")
+    table = _table(path)
+    table = table.rename(columns={name: to for name, to in names.items() if to not in table})
     if lacking := [name for name in REQUIRED if name not in table]:
         raise UsageError(
             f"{path} has no column {lacking[0]!r}; needs {', '.join(REQUIRED)}, and may have {', '.join(OPTIONAL)}"
@@ -33,7 +43,6 @@ def read_points(path: Path, artifact: Artifact, record: Record) -> "DataFrame":
         raise UsageError(f"{path}: unknown column {unknown[0][:SHOWN]!r}{near}; there are {', '.join(known)}")
     if table.empty:
         raise UsageError(f"{path} has no rows; needs one for each point")
-    assert artifact.x_axis is not None
     numbers = {name: _numbers(table[name], path) for name in ("value", *OPTIONAL) if name in table}
     if artifact.x_axis.scale == "category":
         at = _named(table.x, path, artifact.x_axis.parameter, record)
@@ -42,6 +51,15 @@ def read_points(path: Path, artifact: Artifact, record: Record) -> "DataFrame":
     if at.isna().any() or numbers["value"].isna().any():
         row = int((at.isna() | numbers["value"].isna()).idxmax())
         raise UsageError(f"{path}: line {row + 2}: x or value is missing; needs both")
+    for name, wrong in (("low", numbers.get("low", numbers["value"]) > numbers["value"]),
+                        ("high", numbers.get("high", numbers["value"]) < numbers["value"])):  # fmt: skip
+        if wrong.any():
+            row = int(wrong.idxmax())
+            raise UsageError(
+                f"{path}: line {row + 2}: {name}={numbers[name][row]:g} beside value={numbers['value'][row]:g}; "
+                "needs low <= value <= high"
+            )
+    _check_unit(numbers["value"], path, artifact, record)
     missing: Any = float("nan")
     return pandas.DataFrame(
         {
@@ -54,6 +72,20 @@ def read_points(path: Path, artifact: Artifact, record: Record) -> "DataFrame":
             "predicted": missing,
         }
     )
+
+
+def _check_unit(values: "Series", path: Path, artifact: Artifact, record: Record) -> None:
+    """Raise `UsageError` for values that are in another unit than the figure's axis."""
+    drawn = [metric.value for point in record.points if (metric := point.metrics.get(artifact.main.name))]
+    usual = max((abs(value) for value in drawn if value), default=0.0) / artifact.main.factor
+    row = int(values.abs().idxmax())
+    largest = abs(values[row])
+    if usual and largest and not usual / ANOTHER_UNIT < largest < usual * ANOTHER_UNIT:
+        unit = artifact.main.axis or artifact.main.heading
+        raise UsageError(
+            f"{path}: line {row + 2}: value={values[row]:g} where the figure has at most {usual:.4g}; needs its axis's "
+            f"unit, {unit!r}; try {values[row] / artifact.main.factor:g}"
+        )
 
 
 def _table(path: Path) -> "DataFrame":

@@ -101,6 +101,7 @@ class Venue:
 VENUES: Mapping[str, Venue] = {
     "neurips": Venue(5.5, 5.5, 9, 7),
     "icml": Venue(3.25, 6.75, 8, 6),
+    "acm": Venue(COLUMN, PAGE, 8, 7),
     "sc": Venue(COLUMN, PAGE, 8, 7),
     "ieee": Venue(3.5, 7.16, 8, 8),
 }
@@ -236,20 +237,35 @@ def figure_files(
         files[f"{name}.txt"] = f"{title}. {take_origin(figure)}.\n".encode()
         if numbers:
             files[f"{name}.csv"] = numbers().encode()
+    text = numbers() if numbers else ""
     for format in look.formats:
-        files[f"{name}.{format}"] = figure_bytes(figure, format, title)
+        files[f"{name}.{format}"] = figure_bytes(figure, format, title, text)
     return files
 
 
-def figure_bytes(figure: "Figure", format: str, title: str) -> bytes:
-    """The figure as a file of that format, without the date."""
+def alternative(figure: "Figure", title: str) -> str:
+    """What a figure shows, for those who do not see it: its axes, and each line's first and last value."""
+    import numpy as np
+
+    parts = [f"{title}."]
+    for axes in figure.axes:
+        lines = {str(line.get_label()): np.asarray(line.get_ydata(), float) for line in axes.lines}
+        said = [f"{name} {y[0]:.4g} to {y[-1]:.4g}" for name, y in lines.items() if name[:1] != "_" and y.size]
+        if said:
+            parts.append(f"{axes.get_ylabel()} over {axes.get_xlabel()}: {'; '.join(said)}.".replace("\n", " "))
+    return visible(" ".join(parts))
+
+
+def figure_bytes(figure: "Figure", format: str, title: str, numbers: str = "") -> bytes:
+    """The figure as a file of that format, without the date, with an alternative text and its `numbers` in it."""
     lay_out(figure)
     title = visible(title)
     figure.set_layout_engine(None)  # once for all formats: for each that still has to, matplotlib draws twice
-    without_date: Mapping[str, Mapping[str, str | None]] = {
-        "pdf": {"CreationDate": None, "Title": title},
-        "png": {"Software": None},
-        "svg": {"Date": None, "Title": title},
+    said = alternative(figure, title)
+    without_date: Mapping[str, Mapping[str, Any]] = {
+        "pdf": {"CreationDate": None, "Title": title, "Subject": said, "Keywords": numbers or None},
+        "png": {"Software": None, "Description": said},
+        "svg": {"Date": None, "Title": title, "Description": said, "Coverage": numbers or None},
     }
     if format == "pgf" and not shutil.which("xelatex"):
         raise UnavailableError(

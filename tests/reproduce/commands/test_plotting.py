@@ -10,8 +10,10 @@ from benchmarks.harness.registry import BENCHMARKS
 from benchmarks.harness.runner import CANARY, NOT_QUIET, record_path
 from reproduce.cli import main
 from reproduce.experiment import catalog
+from reproduce.interface import Record as OwnRecord
 from reproduce.output import benchmark_figures, figures, theme
 from reproduce.output.own_points import read_points
+from reproduce.output.tables import csv_text
 from reproduce.papers.sc21 import fig_interleaved
 from results import ROOT
 from results.records import Metric, PointResult, Record, errors, fingerprint, read_record, write_record
@@ -299,7 +301,8 @@ def test_points_of_one_s_own_are_drawn_with_the_series_colour(figure_12, figure_
     figure = figures.overlay(artifact, {"simulated": record}, {"cluster_a": read_points(path, artifact, record)})
     axes, simulated = figure.axes[0], figures.overlay(artifact, {"simulated": record}).axes[0]
     others = [line for line in axes.lines if not str(line.get_label()).endswith("(paper)")]
-    dashed = [line for line in others if line.get_linestyle() == "--"]
+    dashed = [line for line in others if line.get_linestyle() == "--"]  # what matplotlib calls any dashes
+    assert {line.get_markeredgecolor() for line in dashed} == {"black"}  # the paper's are hollow
     drawn = {line.get_label(): (list(line.get_xdata()), list(line.get_ydata())) for line in dashed}
     assert drawn == {"Interleaved": ([12, 60], [110, 139]), "mine too": ([30], [90])}
     colours = {line.get_label(): line.get_color() for line in simulated.lines}
@@ -307,6 +310,24 @@ def test_points_of_one_s_own_are_drawn_with_the_series_colour(figure_12, figure_
     assert {text.get_text() for text in axes.get_xticklabels()} == {"12", "24", "30", "36", "48", "60"}
     assert "cluster_a" in [text.get_text() for text in figure.legends[0].get_texts()]
     assert main([*command, "--with", str(figure_12_twice / "after")]) == 0
+    path.write_text(OWN.replace("x, value", "B, throughput_per_gpu"))
+    named = read_points(path, artifact, record)
+    path.write_text(OWN)
+    assert named.equals(read_points(path, artifact, record))
+    drawn = OwnRecord.of(record).figure(points=path)
+    assert "mine too" in {line.get_label() for line in drawn.axes[0].lines}
+
+
+def test_a_figure_s_file_holds_its_numbers_and_says_what_it_shows(figure_12):
+    files = figures.render(
+        catalog.load("fig_interleaved"), figure_12.record, theme.FigureLook(formats=("svg", "pdf", "png"))
+    )
+    svg = files["figure.svg"].decode()
+    said = "Achieved teraFLOP/s per GPU (eq. 3) over Batch size (sequences): Non-interleaved 82.04 to 133.5;"
+    assert said in svg
+    assert csv_text(figure_12.record).splitlines()[1] in svg.replace("&quot;", '"').replace("&#10;", "\n")
+    assert b"/Keywords" in files["figure.pdf"]
+    assert said.encode() in files["figure.png"]
 
 
 def test_on_an_axis_of_names_a_point_has_one_of_them(tmp_path):
@@ -329,6 +350,8 @@ def test_on_an_axis_of_names_a_point_has_one_of_them(tmp_path):
         ("series,x,value\n", "has no rows"),
         ("series,x,value\na,12,1\na,24,fast\n", "line 3: value='fast' is no number to draw"),
         ("series,x,value\na,12,inf\n", "line 2: value='inf' is no number to draw"),
+        ("series,x,value,low,high\na,12,100,101,120\n", "line 2: low=101 beside value=100; needs low <= value <= high"),
+        ("series,x,value\na,12,118e12\n", "value=1.18e+14 where the figure has at most 145.6; needs its axis's unit"),
         ("series,x,value\na,,4\n", "line 2: x or value is missing"),
         ("", "has no column 'series'"),
         ("\0", "has no column"),
