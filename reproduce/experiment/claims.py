@@ -52,9 +52,10 @@ class Claim:
 
     `place` is where the paper has it, `OURS` for a claim that is not the paper's. `fidelity` is the least that can
     test it (derived < simulated < emulated < measured): 'derived' for what follows from the paper's own numbers or
-    formulas. `tolerance` says in words what `judge` allows, or, after `NOTHING`, why nothing here can test the sentence.
-    `judge` reads results and returns a `Judgement`; it may raise `MissingResultError`. `scales` are those whose results can test it: most sentences are
-    about the paper's configurations, a direction shows at any scale that was made to show it.
+    formulas. `tolerance` says in words what `judge` allows, or, after `NOTHING`, why nothing here can test the
+    sentence. `judge` reads results and returns a `Judgement`; it may raise `MissingResultError`. `scales` are those
+    whose results can test it: most sentences are about the paper's configurations, a direction shows at any scale that
+    was made to show it.
 
     `rule` is where its bounds come from, of `bounds.RULES`. `set_with` names parameters of the cluster that were set
     with the very numbers of this sentence, where the cluster's file cannot tell: what was set with the points of the
