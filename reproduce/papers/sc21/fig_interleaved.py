@@ -109,8 +109,8 @@ def as_much_as_10_percent(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "throughput of the interleaved schedule is higher at every batch size of Figure 12 (12 to 60); the default schedule "
-    "has scatter/gather, too, our reading, as the sentence does not say whether it has (without it: "
+    "throughput of the interleaved schedule is higher at every batch size of Figure 12 (12 to 60); the default "
+    "schedule has scatter/gather, too, our reading, as the sentence does not say whether it has (without it: "
     "fig_scatter_gather.default_ahead_both_without)",
     scales=(*DIRECTION, GPUS),
     papers_points="as plotted in Figure 12: throughput of the interleaved schedule is higher at every batch size (12 to"
