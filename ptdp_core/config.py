@@ -554,6 +554,13 @@ class ParallelConfig:
         False,
         words="Sharded optimizer (ZeRO-1)",
     )
+    optimizer_states: str = described_later(
+        "Optimizer and precision of its states: 'adam' in fp32; bf16 moments, also gradients and masters (adam_bf16), or "
+        "no masters; 'adam_fp8' with moments of 8 bits; 'muon'. All but adam are simulated only.",
+        "adam",
+        choices=("adam", "adam_bf16_moments", "adam_bf16", "adam_fp8", "adam_no_master", "muon"),
+        words="Optimizer",
+    )
     zero3_shards: int = counted_later(
         "GPUs over which data_parallel='zero3' shards the states, copies of which the others have (hybrid sharding, "
         "HSDP); 0: all with the same weights. Simulated only.",

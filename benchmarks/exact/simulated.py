@@ -112,6 +112,9 @@ AXES = {
     "experts, all states sharded": TrainingConfig(
         _MIXTURE, ParallelConfig(t=2, d=8, e=4, B=16, data_parallel="zero3", zero3_shards=4)
     ),
+    "Muon": TrainingConfig(
+        _MIXTURE, ParallelConfig(t=2, d=4, e=2, B=8, sharded_optimizer=True, optimizer_states="muon")
+    ),
     "latents recomputed": TrainingConfig(
         _LATENT, ParallelConfig(p=4, d=2, e=2, B=16, recompute="selective", recompute_modules="mla_up_proj,layernorm")
     ),

@@ -199,6 +199,7 @@ def check(settings: Settings) -> None:
     values = vars(parallel) | vars(settings.model)
     for name, trained in {
         "offload": "",
+        "optimizer_states": "adam",
         "kv_latent": 0,
         "mtp_layers": 0,
         "window": 0,

@@ -49,10 +49,13 @@ from ptdp_core.simulator.memory import (
     updated,
 )
 from ptdp_core.simulator.network import Group, NetworkModel, data_group, expert_group, leaves_node, tensor_group
+from ptdp_core.simulator.optimizers import OPTIMIZERS, orthogonalisation
 from ptdp_core.simulator.software import Software
 
 # What does not matter to the times of passes: the fields that only the schedule and the gradients' reduction know.
-NOT_IN_PASSES = frozenset(("d", "B", "schedule", "data_parallel", "sharded_optimizer", "zero3_shards"))
+NOT_IN_PASSES = frozenset(
+    ("d", "B", "schedule", "data_parallel", "sharded_optimizer", "zero3_shards", "optimizer_states")
+)
 # Nor do these to the times of a layer, of the embedding and of the logits.
 NOT_IN_PARTS = NOT_IN_PASSES | {"p", "v", "pipeline_layout"}
 # The bytes moved per parameter to flatten gradients into the all-reduce's buffer and back.
@@ -696,7 +699,7 @@ class CostModel:
             return self._reduced_over_shards(config, parameters, of_experts)
         if not _has_replicas(config):
             return 0.0
-        reduce = self._reduced(config, parameters, of_experts, self.gradient_bytes)
+        reduce = self._reduced(config, parameters, of_experts, self.reduced_bytes(config))
         if parallel.sharded_optimizer:
             reduce /= 2
         copies = self.gradient_copies(config, parameters)
@@ -714,7 +717,9 @@ class CostModel:
             (of_experts, parallel.expert_parts, parallel.expert_shards),
         ):
             group = data_group(apart * shards, copies, node)
-            seconds += self.network.gradient_all_reduce(group, self.gradient_bytes * held / shards) if held else 0.0
+            seconds += (
+                self.network.gradient_all_reduce(group, self.reduced_bytes(config) * held / shards) if held else 0.0
+            )
         return seconds
 
     @property
@@ -743,7 +748,7 @@ class CostModel:
         if not config.model.tied_embeddings or parallel.vocabulary:
             return 0.0
         group = Group(2, 2 if parallel.n <= self.cluster.gpus_per_node else 1)
-        return self.network.gradient_all_reduce(group, self.gradient_bytes * table_elements(config))
+        return self.network.gradient_all_reduce(group, self.reduced_bytes(config) * table_elements(config))
 
     def sequence_reduction(self, config: TrainingConfig, elements: float) -> float:
         """Seconds to sum the gradients of `elements` parameters that each GPU of a tensor-parallel group holds whole.
@@ -753,7 +758,7 @@ class CostModel:
         if config.parallel.sequence_shards == 1:
             return 0.0
         group = tensor_group(config.parallel.t, self.cluster.gpus_per_node)
-        return self.network.all_reduce(group, self.gradient_bytes * elements)
+        return self.network.all_reduce(group, self.reduced_bytes(config) * elements)
 
     def weight_gather(
         self, config: TrainingConfig, parameters: float, of_experts: float = 0.0, first_forward: float = 0.0
@@ -768,14 +773,44 @@ class CostModel:
         return self._beside(config, gather, parameters, first_forward) if self._buckets else gather
 
     def optimizer(self, config: TrainingConfig, parameters: float, of_experts: float = 0.0) -> float:
-        """Seconds of the Adam step over the parameters that a GPU updates (`memory.updated`).
+        """Seconds of the optimizer's step over the parameters that a GPU updates (`memory.updated`).
 
         States that wait in the host's memory come and go meanwhile, or for longer.
         """
-        own = updated(config, parameters, of_experts)
-        step = self.kernels.streamed(self.cluster.optimizer_bytes * own)
-        if "optimizer" not in config.parallel.offload:
-            return step
-        sharded = config.parallel.data_parallel == "zero3"
-        states = state_bytes(self.cluster.element_bytes, self.software, sharded)[2] * own
-        return max(step, states / self.host_bandwidth(config))
+        own, chosen = updated(config, parameters, of_experts), config.parallel.optimizer_states
+        sharded, width = config.parallel.data_parallel == "zero3", self.cluster.element_bytes
+        kept = state_bytes(width, self.software, sharded, chosen)
+        moved = self.cluster.optimizer_bytes
+        if chosen != "adam":
+            moved *= sum(kept) / sum(state_bytes(width, self.software, sharded))
+        step = self.kernels.streamed(moved * own)
+        if OPTIMIZERS[chosen].orthogonal:
+            step += self._orthogonalised(config, parameters, own)
+        return (
+            max(step, kept[2] * own / self.host_bandwidth(config)) if "optimizer" in config.parallel.offload else step
+        )
+
+    def _orthogonalised(self, config: TrainingConfig, parameters: float, own: float) -> float:
+        """Seconds to make the momentum of `own` parameters orthogonal, matrix by matrix, after a gather of all.
+
+        Tensor ranks take the parts that they have (of experts whole ones), replicas with sharded states so many each.
+        Tables of words, which are left to Adam, are counted as if they were among them.
+        """
+        parallel, layer = config.parallel, layer_of(config)
+        seconds = elements = 0.0
+        for item in layer.parameters:
+            if item.is_matrix:
+                *stack, outputs, inputs = item.shape
+                parts = [outputs, inputs]
+                if item.split is not None:
+                    parts[item.split] //= parallel.expert_tensor_ranks if stack else parallel.t
+                number = stack[0] // parallel.e if stack else 1
+                seconds += number * fsum(self.kernels.gemm(*gemm) for gemm in orthogonalisation(*parts))
+                elements += number * parts[0] * parts[1]
+        group = data_group(parallel.t, parallel.weight_replicas, self.cluster.gpus_per_node)
+        gathered = self.network.one_way(group, FP16_BYTES * parameters) if own < parameters else 0.0
+        return seconds * own / elements + gathered
+
+    def reduced_bytes(self, config: TrainingConfig) -> int:
+        """Bytes of a gradient that is reduced: the optimizer's, or else the program's."""
+        return OPTIMIZERS[config.parallel.optimizer_states].gradient_bytes or self.gradient_bytes

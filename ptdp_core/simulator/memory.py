@@ -18,6 +18,7 @@ from ptdp_core.schedules import MESSAGES_AT_ONCE, build, definition, most_scored
 from ptdp_core.schedules.vocabulary import AHEAD
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.kernels import FP16_BYTES
+from ptdp_core.simulator.optimizers import OPTIMIZERS
 from ptdp_core.simulator.software import PAPER, Software
 
 FP32_GRADIENT_BYTES = FP32_BYTES = 4
@@ -25,17 +26,18 @@ LOGIT_BYTES = 10  # per logit: in fp16 (2), in fp32 (4), and its softmax (4)
 FUSED_LOGIT_BYTES = 4  # in fp16, and its gradient, where the loss is fused
 
 
-def state_bytes(element_bytes: int, software: Software, sharded: bool = False) -> tuple[int, int, int]:
+def state_bytes(
+    element_bytes: int, software: Software, sharded: bool = False, optimizer: str = "adam"
+) -> tuple[int, int, int]:
     """Bytes per parameter of weight, gradient and optimizer states, for weights of `element_bytes` bytes.
 
-    The optimizer keeps momentum and variance in at least fp32, and so wide a weight if the model's is narrower. All
-    `sharded` (ZeRO-3) it is 16 bytes: a narrow weight is beside the wide one (and its gradient so), or made of it.
+    Adam keeps momentum and variance in at least fp32, and so wide a weight if the model's is narrower; others are
+    `OPTIMIZERS`. All `sharded` (ZeRO-3) Adam's are 16 bytes: a narrow weight is beside the wide one (and its gradient
+    so), or made of it.
     """
-    if sharded:
+    if sharded and optimizer == "adam":
         return (4, 4, 8) if software.fsdp else (WEIGHT_BYTES, GRADIENT_BYTES, OPTIMIZER_BYTES)
-    wide = max(element_bytes, FP32_BYTES)
-    gradient = wide if software.fp32_gradients else element_bytes
-    return element_bytes, gradient, 2 * wide + (wide if element_bytes < wide else 0)
+    return OPTIMIZERS[optimizer].bytes(element_bytes, software)
 
 
 WEIGHT_BYTES, GRADIENT_BYTES, OPTIMIZER_BYTES = state_bytes(FP16_BYTES, PAPER)
@@ -291,7 +293,7 @@ def rank_memory(
     if parallel.vocabulary:  # embedded tokens, and the gradients of the last stage's output and the first one's input
         buffers += AHEAD + 2
     sharded = parallel.data_parallel == "zero3"
-    weight, gradient, optimizer = state_bytes(cluster.element_bytes, software, sharded)
+    weight, gradient, optimizer = state_bytes(cluster.element_bytes, software, sharded, parallel.optimizer_states)
     states = {
         "weights": round(weight * (own if sharded else parameters))
         + (gathered_bytes(config, cluster, software) if sharded else 0),
@@ -308,7 +310,10 @@ def rank_memory(
         "boundary_buffers": (stash + buffers) * layer.input if parallel.p > 1 else 0,
     }
     backward = {use: round(size * cluster.element_bytes / FP16_BYTES) for use, size in backward.items()}
-    unscaled = round(FP32_GRADIENT_BYTES * own) if gradient < FP32_GRADIENT_BYTES and not sharded else 0
+    unscales = (
+        gradient < FP32_GRADIENT_BYTES and not sharded and not OPTIMIZERS[parallel.optimizer_states].gradient_bytes
+    )
+    unscaled = round(FP32_GRADIENT_BYTES * own) if unscales else 0
     if sum(backward.values()) >= unscaled:
         return states | backward | {"unscaled_gradients": 0}
     return states | dict.fromkeys(backward, 0) | {"unscaled_gradients": unscaled}

@@ -205,7 +205,7 @@ def _traffic(config: TrainingConfig, model: CostModel) -> dict[str, int]:
     those of attention over the context-parallel group, and 'experts', with e > 1, those of tokens to their experts and
     back.
     """
-    parallel, cluster, gradient_bytes = config.parallel, model.cluster, model.gradient_bytes
+    parallel, cluster, gradient_bytes = config.parallel, model.cluster, model.reduced_bytes(config)
     t, m, placement = parallel.t, parallel.m, parallel.placement
     boundary = Boundary.of(config)
 

@@ -57,7 +57,7 @@ def communication_bytes(config: TrainingConfig, model: CostModel, sizes: RankSiz
         )
     )
     if model.software.fsdp:
-        return size * (2 * width + model.gradient_bytes) * parallel.m
+        return size * (2 * width + model.reduced_bytes(config)) * parallel.m
     gathers = 3 if parallel.recompute == "full" else 2
     return width * size * (gathers * parallel.m + 1)
 
@@ -75,7 +75,12 @@ def _added_by_fsdp(
     """
     if not layers:
         return 0.0, 0.0
-    cluster, parallel, width, wide = model.cluster, config.parallel, model.cluster.element_bytes, model.gradient_bytes
+    cluster, parallel, width, wide = (
+        model.cluster,
+        config.parallel,
+        model.cluster.element_bytes,
+        model.reduced_bytes(config),
+    )
 
     def one_way(element_bytes: int) -> float:
         group, same = (

@@ -1,0 +1,52 @@
+"""Optimizers and the precision of what they keep: bytes a parameter, and what a step computes and gathers besides.
+
+`OPTIMIZERS` has a row for each value of `ParallelConfig.optimizer_states`. What is not the paper's is simulated only.
+"""
+
+from typing import NamedTuple
+
+from ptdp_core.layers.parts import Gemm
+from ptdp_core.simulator.software import Software
+
+FP32_BYTES = 4
+ITERATIONS = 5  # of Newton and Schulz (Jordan et al. 2024, Muon; Liu et al. 2025, arXiv:2502.16982)
+
+
+class Optimizer(NamedTuple):
+    """What an optimizer keeps of a parameter whose weight has 16 bits.
+
+    - `moments`: how many, of `moment_bytes` each
+    - `master_bytes`: of the wide weight, or of the 16 bits that the narrow one lacks of it; 0 without
+    - `gradient_bytes`: in which gradients are summed and reduced; 0 as the program does
+    - `orthogonal`: whether the momentum of each matrix is made orthogonal, for which it has to be whole
+    """
+
+    moments: int = 2
+    moment_bytes: int = FP32_BYTES
+    master_bytes: int = FP32_BYTES
+    gradient_bytes: int = 0
+    orthogonal: bool = False
+
+    def bytes(self, element_bytes: int, software: Software) -> tuple[int, int, int]:
+        """Bytes a parameter of weight, gradient and states; what is wide is no narrower than the weight."""
+        wide = max(element_bytes, FP32_BYTES)
+        moment = max(self.moment_bytes, element_bytes) if self.moment_bytes == FP32_BYTES else self.moment_bytes
+        master = self.master_bytes if element_bytes < wide else 0
+        usual = wide if software.fp32_gradients else element_bytes
+        return element_bytes, self.gradient_bytes or usual, self.moments * moment + master
+
+
+OPTIMIZERS = {
+    "adam": Optimizer(),
+    "adam_bf16_moments": Optimizer(moment_bytes=2),  # DeepSeek-V3, arXiv:2412.19437, Section 3.3.1
+    "adam_bf16": Optimizer(moment_bytes=2, master_bytes=2, gradient_bytes=2),  # Megatron-Core's precision-aware one
+    "adam_fp8": Optimizer(moment_bytes=1, master_bytes=2, gradient_bytes=2),
+    "adam_no_master": Optimizer(moment_bytes=2, master_bytes=0, gradient_bytes=2),
+    "muon": Optimizer(moments=1, orthogonal=True),
+}
+
+
+def orthogonalisation(outputs: int, inputs: int) -> list[Gemm]:
+    """The products that make a matrix orthogonal: X X^T, its square, and of both with X, in every iteration."""
+    short, long = sorted((outputs, inputs))
+    return [(short, short, long, 1), (short, short, short, 1), (short, long, short, 1)] * ITERATIONS
