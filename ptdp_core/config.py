@@ -555,7 +555,7 @@ class ParallelConfig:
         words="Sharded optimizer (ZeRO-1)",
     )
     optimizer_states: str = described_later(
-        "Optimizer and precision of its states: 'adam' in fp32; bf16 moments, and gradients and masters (adam_bf16), or "
+        "Optimizer and precision of states: 'adam' in fp32; bf16 moments, and gradients and masters (adam_bf16), or "
         "no masters; 'adam_fp8' with moments of 8 bits; 'muon'. All but adam are simulated only.",
         "adam",
         choices=("adam", "adam_bf16_moments", "adam_bf16", "adam_fp8", "adam_no_master", "muon"),
