@@ -12,7 +12,7 @@ FP32_BYTES = 4
 ITERATIONS = 5  # of Newton and Schulz (Jordan et al. 2024, Muon; Liu et al. 2025, arXiv:2502.16982)
 
 
-class Optimizer(NamedTuple):
+class OptimizerRow(NamedTuple):
     """What an optimizer keeps of a parameter whose weight has 16 bits.
 
     - `moments`: how many, of `moment_bytes` each
@@ -37,12 +37,12 @@ class Optimizer(NamedTuple):
 
 
 OPTIMIZERS = {
-    "adam": Optimizer(),
-    "adam_bf16_moments": Optimizer(moment_bytes=2),  # DeepSeek-V3, arXiv:2412.19437, Section 3.3.1
-    "adam_bf16": Optimizer(moment_bytes=2, master_bytes=2, gradient_bytes=2),  # Megatron-Core's precision-aware one
-    "adam_fp8": Optimizer(moment_bytes=1, master_bytes=2, gradient_bytes=2),
-    "adam_no_master": Optimizer(moment_bytes=2, master_bytes=0, gradient_bytes=2),
-    "muon": Optimizer(moments=1, orthogonal=True),
+    "adam": OptimizerRow(),
+    "adam_bf16_moments": OptimizerRow(moment_bytes=2),  # DeepSeek-V3, arXiv:2412.19437, Section 3.3.1
+    "adam_bf16": OptimizerRow(moment_bytes=2, master_bytes=2, gradient_bytes=2),  # Megatron-Core's precision-aware one
+    "adam_fp8": OptimizerRow(moment_bytes=1, master_bytes=2, gradient_bytes=2),
+    "adam_no_master": OptimizerRow(moment_bytes=2, master_bytes=0, gradient_bytes=2),
+    "muon": OptimizerRow(moments=1, orthogonal=True),
 }
 
 
