@@ -105,8 +105,8 @@ RULES = {
     ),
     "ours": BoundRule(
         "no sentence of the paper",
-        "A sentence of our own, or a reading that the paper's words do not force: the bound is ours, and no verdict on "
-        "it speaks of the paper.",
+        "A sentence of our own, or a reading that the paper's words do not force: the bound is ours, and the verdict "
+        "says no more of the paper than this reading does.",
     ),
 }
 

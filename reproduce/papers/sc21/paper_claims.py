@@ -1,6 +1,7 @@
 """The takeaways; and, from `shared`, the claims of the paper that belong to no one figure or table."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
@@ -98,7 +99,7 @@ def takeaway_2_in_the_paper(results: Results) -> Judgement:
     text = "the paper's points, best teraFLOP/s by M: " + "; ".join(
         f"B={B}: {listed(dict(sorted(line.items())), '{:.0f}')}" for B, line in sorted(best.items())
     )
-    return consistent_if(not slower, text)
+    return replace(consistent_if(not slower, text), by="paper")
 
 
 def _best_b(parameter: str, speeds: Speeds) -> dict[int, int]:
