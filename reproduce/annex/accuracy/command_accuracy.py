@@ -52,7 +52,8 @@ times over the number of microbatches m, and ours: which part of the error grows
 
 With --ledger: training iterations that others measured and published, study by study, each on its own cluster: errors
 of throughput and memory, what is missing, and other simulators' scores beside ours. None of them set a parameter.
-And whether simulated memory tells what the paper ran from what did not fit there. Writes nothing.
+And whether simulated memory tells what the paper ran from what did not fit there; and, where several layouts of one
+job were measured, what taking the one that is simulated as the fastest would have lost. Writes nothing.
 
 With --open: the 689 public runs of today's programs whose results are known, each predicted as its program, on its
 cluster: errors of speed, bias, coverage and runs called out of memory, by class, program, cluster and source.
@@ -171,14 +172,14 @@ def _slopes(parsed: Namespace, cluster: str) -> int:
 
 
 def _ledger(parsed: Namespace, usable_memory: float) -> int:
-    from reproduce.annex.accuracy import accuracy, fits, ledger_text
+    from reproduce.annex.accuracy import accuracy, choices, fits, ledger_text
     from reproduce.annex.accuracy.ledger import ledger
     from reproduce.annex.accuracy.scores import score
 
     values, results = accuracy.predict_paper(parsed.cluster)
     scores = {place: score(rows) for place, rows in values[values.ours.notna()].groupby("place", sort=False)}
     points = [(id, result) for id, by_key in results.items() for result in by_key.values()]
-    document = ledger(scores, fits.score(points, usable_memory))
+    document = ledger(scores, fits.score(points, usable_memory)) | {"choices": list(choices.sweeps())}
     if parsed.json:
         print_document("accuracy-ledger", 1, document)
     else:

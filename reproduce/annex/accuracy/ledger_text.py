@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from reproduce.annex.accuracy import choices
 from reproduce.annex.accuracy.scores import COLUMNS
 from reproduce.output.columns import Column, Table, key, keyed
 from reproduce.output.terminal import percent
@@ -37,6 +38,12 @@ def parts(document: Mapping[str, Any]) -> Iterator[tuple[str, Table, Sequence[st
         (),
     )
     yield "\nWhat ran in the paper and what did not, by simulated memory", Table(FITS, document["fits"]), ()
+    told = [
+        "loss: the measured time of the layout that is fastest by simulation, over the fastest measured, less 1; "
+        "blindly: of one taken at random"
+    ]
+    heading = "\nWhich layout first? Several that one source measured for the same job, in our order"
+    yield heading, choices.table(document["choices"]), told
     heading = "\nOther simulators on the same rows: mean errors of throughput"
     yield heading, Table(OTHERS, document["other_scores"]), [document["others"]]
 
