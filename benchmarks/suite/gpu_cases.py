@@ -10,6 +10,7 @@ from typing import Any
 
 from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.simulator import Software
+from ptdp_core.simulator.programs import load_program
 
 GPT = ModelConfig(24, 2304, 24, 2048, 51200, trained_with_dropout="no")
 LLAMA = ModelConfig(
@@ -53,13 +54,13 @@ class GpuCase:
     @property
     def software(self) -> Software:
         """The engine's own training program, as the simulator knows it."""
-        fused = self.engine.get("kernels", "auto") != "reference"
-        return Software(
-            fp32_gradients=True, flash_attention_2=True, fused_cross_entropy=fused, logits_in_place=True,
+        return replace(
+            load_program("ptdp").software,
+            fused_cross_entropy=self.engine.get("kernels", "auto") != "reference",
             fused_accumulation=self.engine.get("fused_accumulation", False),
-            cuda_graphs=self.engine.get("cuda_graph", False),
             overlapped_all_reduce=self.engine.get("overlapped_all_reduce", False),
-        )  # fmt: skip
+            cuda_graphs=self.engine.get("cuda_graph", False),
+        )
 
 
 PLAIN: Mapping[str, Any] = {}

@@ -376,7 +376,7 @@ def with_program(cluster: Cluster, name: str) -> Cluster:
     """
     program = load_program(name)
     narrower = cluster.software.fp32_gradients and not program.software.fp32_gradients
-    numbers = {"gradient_bytes": cluster.element_bytes if narrower else cluster.gradient_bytes, **program.host}
+    numbers = {"gradient_bytes": cluster.element_bytes if narrower else cluster.gradient_bytes, **program.numbers}
     return replace(
         cluster,
         software=program.software,

@@ -1,10 +1,10 @@
-"""Training programs as data: one file each (`programs/*.toml`), with what it does, what it cannot do, and its host.
+"""Training programs as data: one file each (`programs/*.toml`), with what it does, what it cannot do, and its numbers.
 
 A cluster's file names the program that runs there unless another is asked for. A program's file has a `title`, the
 `software` that it switches on, a `source`, `[defaults]` for fields of a configuration that a point leaves open, and may
-have `[lacks]`, fields that have to keep their usual values, each with the reason, and `[host]`, numbers that replace
-the cluster's. `[[until]]` says what was otherwise until a release: a program may be named with one, as
-`megatron-bridge@26.04`, and is its newest without.
+have `[lacks]`, fields that have to keep their usual values, each with the reason, and `[numbers]` of its host and its
+libraries, which replace the cluster's. `[[until]]` says what was otherwise until a release: a program may be named with
+one, as `megatron-bridge@26.04`, and is its newest without.
 """
 
 import tomllib
@@ -26,13 +26,13 @@ USUAL: Mapping[str, Any] = {item.name: item.default for part in (ModelConfig, Pa
 
 @dataclass(frozen=True)
 class TrainingProgram:
-    """A training program: its switches, the numbers of its host, its defaults, and the fields that it lacks."""
+    """A training program: its switches, the numbers of its host and libraries, its defaults, the fields it lacks."""
 
     name: str
     title: str
     source: str
     software: Software
-    host: Mapping[str, float] = field(default_factory=dict)
+    numbers: Mapping[str, float] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     lacks: Mapping[str, str] = field(default_factory=dict)
 
@@ -69,6 +69,6 @@ def load_program(name: str) -> TrainingProgram:
         if (release or NEWEST) < change["release"]:
             software = software - set(change.get("off", ())) | set(change.get("on", ()))
             defaults = defaults | change.get("defaults", {})
-    host = {number: value["value"] for number, value in entry.get("host", {}).items()}
+    numbers = {number: value["value"] for number, value in entry.get("numbers", {}).items()}
     switches = software_of(sorted(software))
-    return TrainingProgram(name, entry["title"], entry["source"], switches, host, defaults, entry.get("lacks", {}))
+    return TrainingProgram(name, entry["title"], entry["source"], switches, numbers, defaults, entry.get("lacks", {}))

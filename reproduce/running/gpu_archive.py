@@ -20,6 +20,7 @@ from benchmarks.harness.runner import CANARY, record_path
 from benchmarks.suite.gpu_cases import CASES, GPUS_CASES
 from ptdp_core.config import TrainingConfig
 from ptdp_core.simulator import simulate
+from ptdp_core.simulator.cluster import with_program
 from reproduce.experiment import catalog
 from reproduce.experiment.fidelity import FIDELITIES, folder_name
 from reproduce.running import gpu_session, simulated
@@ -52,7 +53,9 @@ class Imported:
 def seal(command: Iterable[str]) -> Record:
     """What the simulator predicts for all cases, by the engine's own program, on cluster h100."""
     cluster, reference = simulated.open_cluster("h100")
-    cluster = replace(cluster, allocator_efficiency=1.0)  # a GPU reports what is allocated, not what is held for it
+    cluster = replace(
+        with_program(cluster, "ptdp"), allocator_efficiency=1.0
+    )  # a GPU reports what is allocated, not what is held for it
     started, points = datetime.now(UTC), []
     for case in (*CASES, *GPUS_CASES):
         config = TrainingConfig(case.model, case.layout)

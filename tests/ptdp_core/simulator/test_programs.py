@@ -20,7 +20,7 @@ def test_every_program_says_what_it_is_and_names_fields_and_numbers_that_there_a
     assert program.title
     assert len(program.source) > 20
     assert set(program.defaults) | set(program.lacks) <= set(USUAL)
-    assert set(program.host) <= set(NUMBERS)
+    assert set(program.numbers) <= set(NUMBERS)
     assert simulate(GPT, with_program(load_cluster("h100"), name)).iteration_time > 0
 
 
