@@ -136,6 +136,15 @@ AXES = {
     "fused pairs of 2 sequences": TrainingConfig(
         _MIXTURE, ParallelConfig(p=4, v=2, d=2, e=2, b=2, B=48, schedule="dualpipev-overlap")
     ),
+    "a Llama with dropout": TrainingConfig(replace(_LLAMA, trained_with_dropout="yes"), ParallelConfig(t=2, B=4)),
+    "a GPT without dropout": TrainingConfig(
+        replace(_SMALL, trained_with_dropout="no"), ParallelConfig(t=4, B=4, recompute="none")
+    ),
+    **{
+        f"states as {states}": TrainingConfig(_LLAMA, ParallelConfig(t=4, d=2, B=4, optimizer_states=states))
+        for states in ("adam_bf16_moments", "adam_bf16", "adam_fp8", "adam_no_master")
+    },
+    "adapters": TrainingConfig(_LLAMA, ParallelConfig(t=2, d=2, B=4, lora_rank=16, sharded_optimizer=True)),
     "layout of 4 stages": TrainingConfig(_LLAMA, ParallelConfig(p=2, v=2, B=8, pipeline_layout="Et*9|t*9|t*8|t*6L")),
     "layout with an empty stage": TrainingConfig(
         _LLAMA, ParallelConfig(p=4, B=8, pipeline_layout="E|t*12|t*12|t*8L", schedule="zb-h1")

@@ -16,6 +16,7 @@ EXEMPT = {
     "fp64": "does what fp32 does, and serves tests of parity",
     "kernels": "which ones run depends on the device (`counts.AUTO`)",
     "device": "cases run on CPUs",
+    "cuda_graph": "needs a GPU (`test_cuda_graph`)",
     "seed": "any other is as good",
 }
 
