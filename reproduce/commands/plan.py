@@ -99,7 +99,6 @@ def run(parsed: Namespace) -> int:
 
     Raises `UsageError` for a request that cannot be, `NothingSelectedError` if nothing fits in memory.
     """
-    from ptdp_core.simulator.programs import load_program
     from reproduce.output.columns import chosen
     from reproduce.planning import gpu_counts, plan_record, plan_text
     from reproduce.planning.plan import make_plan, request
@@ -115,11 +114,6 @@ def run(parsed: Namespace) -> int:
     parsed.gpus = numbers[0] if numbers else None
     chosen(plan_text.RANKING, parsed.columns)  # what can be wrong, before the search
     cluster, reference = open_cluster(parsed.cluster, parsed.trainer)
-    if parsed.trainer and (lacks := [name for name in "ptvc" if name in load_program(parsed.trainer).lacks]):
-        raise UsageError(
-            f"program={parsed.trainer!r} lacks {', '.join(lacks)}, which a plan looks at; needs one that has them; "
-            "try --program megatron-core"
-        )
     name, job = request(vars(parsed))
     headroom = HEADROOM if parsed.headroom is None else parsed.headroom / 100
     if len(numbers) > 1:

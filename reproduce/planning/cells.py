@@ -24,8 +24,14 @@ from reproduce.planning.space import StageSplit, TrainingJob, divisors, expert_s
 
 # Of the others each waits as long as one of these or the paper's, and holds as many activations (docs/schedules.md).
 SPLIT_SCHEDULES = ("zb-h1", "zb-v", "v-half", "v-min")
-# What a search may use beyond the paper's means, by name.
+# What a search may use, by name: the paper's means, and what came after it.
+PAPERS = {
+    "pipeline": "pipeline parallelism (p)",
+    "tensor": "tensor parallelism (t)",
+    "interleaving": "several chunks on a GPU (v)",
+}
 TECHNIQUES = {
+    **PAPERS,
     "sequence_parallel": "sequence parallelism",
     "sdpa": "fused attention",
     "modules": "recomputation of some modules (`recomputations`)",
@@ -41,7 +47,11 @@ TECHNIQUES = {
 # What it may use only if it is asked for, since training computes something else with it.
 ON_REQUEST = {recipe: f"linears in FP8 or FP4, recipe {recipe}" for recipe in choices(ParallelConfig)["fp8_recipe"][1:]}
 Techniques = Collection[str]
-PAPERS_TECHNIQUES: Techniques = ()
+PAPERS_TECHNIQUES: Techniques = tuple(PAPERS)
+# The field of a configuration that a technique is: a program that lacks the one lacks the other.
+FIELDS = {"pipeline": "p", "tensor": "t", "interleaving": "v", "context": "c", "experts": "experts"}
+FIELDS |= {"zero1": "sharded_optimizer", "zero2": "sharded_optimizer", "sequence_parallel": "sequence_parallel"}
+FIELDS |= dict.fromkeys(ON_REQUEST, "fp8_recipe")
 
 
 def data_parallel_kind(p: int) -> str:
@@ -136,7 +146,8 @@ class Cell:
 
     def _stages(self, p: int, d: int) -> tuple[tuple[StageSplit, tuple[str, ...]], ...]:
         m = self.job.B // (d * self.shared["b"])
-        return _scheduled(self.job.model, p, m, "split" in self.techniques, "layouts" in self.techniques)
+        allowed = (name in self.techniques for name in ("split", "layouts", "interleaving"))
+        return _scheduled(self.job.model, p, m, *allowed)
 
     def _shardings(self, p: int, d: int) -> tuple[Sharding, ...]:
         t, possible = self.shared["t"], self.techniques
@@ -176,13 +187,13 @@ class Cell:
 
 @lru_cache(maxsize=4096)
 def _scheduled(
-    model: ModelConfig, p: int, m: int, split: bool, layouts: bool
+    model: ModelConfig, p: int, m: int, split: bool, layouts: bool, interleaving: bool
 ) -> tuple[tuple[StageSplit, tuple[str, ...]], ...]:
     """The stages of p ranks, each with the schedules that there are for m microbatches."""
     found = []
     for stages in stage_splits(model, p):
         v, pipeline_layout = stages
-        if not layouts and (pipeline_layout or model.all_layers % (p * v)):
+        if (v > 1 and not interleaving) or (not layouts and (pipeline_layout or model.all_layers % (p * v))):
             continue
         offered = (default_schedule(v), *(SPLIT_SCHEDULES if split and p > 1 else ()))
         schedules = tuple(name for name in offered if exists(name, p, m, v) and _takes(name, p, v, pipeline_layout))
@@ -211,7 +222,8 @@ def cells(job: TrainingJob, gpus_per_node: int, techniques: Techniques = TECHNIQ
     """Every legal configuration, by cells; none if no data-parallel size divides the batch."""
     by_group: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for p, t, c, d in grids(job, gpus_per_node):
-        if job.B % d == 0 and (c == 1 or {"context", "sdpa"} <= set(techniques)):
+        sizes = {("pipeline",): p, ("tensor",): t, ("context", "sdpa"): c}
+        if job.B % d == 0 and all(set(names) <= set(techniques) for names, size in sizes.items() if size > 1):
             by_group.setdefault((t, c), []).append((p, d))
     narrow = ["none", *(recipe for recipe in ON_REQUEST if recipe in techniques)]
     recomputed = recomputations(job.model, techniques)

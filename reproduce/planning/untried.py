@@ -2,7 +2,7 @@
 
 By default it may use all `TECHNIQUES`, and of the training program what the cluster's file has on, with experts also
 what programs of today have (`DISPATCH`). `--allow` adds FP8 recipes (`ON_REQUEST`) and switches of the program, by
-name, `--forbid` takes any of these away.
+name, `--forbid` takes any of these away, and so does what the program lacks.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,7 +13,8 @@ from typing import Any
 from ptdp_core.config import ModelConfig, TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.simulator import PAPER, Cluster, Estimate, simulate
-from reproduce.planning.cells import ON_REQUEST, TECHNIQUES, Techniques
+from ptdp_core.simulator.programs import load_program
+from reproduce.planning.cells import FIELDS, ON_REQUEST, TECHNIQUES, Techniques
 from results.records.errors import UsageError
 
 LEAST_GAIN = 0.005  # of the tokens per second: what gives less is no gain
@@ -46,7 +47,12 @@ def may_use(
     given = {name: option == "allow" for option, name in named}
     of_today = dict.fromkeys(DISPATCH, True) if cluster.software.fsdp and model.experts else {}
     switches = of_today | {name: on for name, on in given.items() if name in SWITCHES}
-    techniques = [name for name in (*TECHNIQUES, *ON_REQUEST) if given.get(name, name in TECHNIQUES)]
+    lacks = load_program(cluster.program).lacks if cluster.program else {}
+    techniques = [
+        name
+        for name in (*TECHNIQUES, *ON_REQUEST)
+        if given.get(name, name in TECHNIQUES) and FIELDS.get(name) not in lacks
+    ]
     return replace(cluster, software=replace(cluster.software, **switches)), techniques
 
 
@@ -115,8 +121,8 @@ def _clauses(found: Sequence[Untried], techniques: Techniques) -> Iterator[str]:
     yield f"NOT TRIED by the search, here simulated on rank 1, tokens/s: {', '.join(gains) or 'nothing gains'}"
     if others:
         yield f"no gain: {', '.join(others)}"
-    if forbidden := [name for name in TECHNIQUES if name not in techniques]:
-        yield f"forbidden: {', '.join(forbidden)}"
+    if missing := [name for name in TECHNIQUES if name not in techniques]:
+        yield f"forbidden, or not what the program has: {', '.join(missing)}"
 
 
 def document(found: Sequence[Untried]) -> list[dict[str, Any]]:

@@ -61,7 +61,7 @@ JOBS = [
 EXPERTS = ModelConfig(
     *(4, 1024, 8, 512), activation="swiglu", bias=False, experts=8, experts_per_token=2, expert_ffn_hidden=512
 )
-SOME: Techniques = ("sequence_parallel", "split", "layouts", "zero1", "zero2")
+SOME: Techniques = (*PAPERS_TECHNIQUES, "sequence_parallel", "split", "layouts", "zero1", "zero2")
 
 
 @pytest.fixture(
@@ -147,7 +147,7 @@ def test_long_sequences_are_shared_by_context_ranks_with_fused_attention():
 def test_experts_are_shared_in_every_way_that_can_be_made():
     """Against trying every e and etp; the paper's runs had none to share."""
     mixture = TrainingJob(EXPERTS, 8, 8)
-    of_e = list(configurations(mixture, PER_NODE, ("experts", "sequence_parallel", "zero1")))
+    of_e = list(configurations(mixture, PER_NODE, (*PAPERS_TECHNIQUES, "experts", "sequence_parallel", "zero1")))
     assert len(of_e) == len(set(of_e))
     expected = set()
     for config in of_e:
@@ -194,7 +194,7 @@ def test_a_layout_is_found_where_the_output_is_large():
     """Its 131,072 words cost as much as five of the eight layers, and no GPU has room for all of it."""
     job = TrainingJob(ModelConfig(8, 2048, 1, 2048, 131072), 4, 16)
     small = replace(CLUSTER, memory_bytes=13e9)
-    (best, *_) = search(job, small, top=1, techniques=("layouts", "split", "zero1")).ranked
+    (best, *_) = search(job, small, top=1, techniques=(*PAPERS_TECHNIQUES, "layouts", "split", "zero1")).ranked
     assert best.config.parallel.pipeline_layout == "Et*6|t*2L"
     even = replace(best.config, parallel=replace(best.config.parallel, pipeline_layout=""))
     assert simulate(even, small).iteration_time > 1.1 * best.iteration_time

@@ -8,10 +8,12 @@ import pytest
 
 from ptdp_core.config import ModelConfig
 from ptdp_core.simulator import load_cluster
+from ptdp_core.simulator.cluster import with_program
 from ptdp_core.simulator.software import PAPER
 from reproduce.cli import main
-from reproduce.planning.cells import ON_REQUEST, TECHNIQUES
+from reproduce.planning.cells import ON_REQUEST, TECHNIQUES, families
 from reproduce.planning.plan import TrainingPlan, make_plan, request
+from reproduce.planning.space import TrainingJob
 from reproduce.planning.untried import DISPATCH, LEAST_GAIN, may_use, sentence
 from reproduce.planning.what_if import evaluate
 from results.records.errors import UsageError
@@ -42,7 +44,7 @@ def test_zero_3_is_found_where_simulate_says_that_it_is_faster(model: str, seq: 
         assert plan.best.config.parallel.data_parallel == "zero3"
     without = planned("h100", forbid=("zero3",), model=model, seq=seq, gpus=gpus, batch=gpus)
     assert without.best.iteration_time > fastest
-    assert "forbidden: zero3" in sentence(without.untried, without.techniques)
+    assert "forbidden, or not what the program has: zero3" in sentence(without.untried, without.techniques)
 
 
 def test_what_may_be_used_is_said_by_name() -> None:
@@ -59,10 +61,22 @@ def test_what_may_be_used_is_said_by_name() -> None:
     assert not cluster.software.overlapped_exchange
 
 
+def test_what_the_program_lacks_is_not_searched() -> None:
+    """transformers has no pipeline and no context parallelism; llm-foundry no tensor parallelism either."""
+    h100, model = load_cluster("h100"), ModelConfig(8, 1024, 8)
+    for program, missing in (("hf", {"pipeline", "context"}), ("llm-foundry", {"pipeline", "tensor", "context"})):
+        _, techniques = may_use(with_program(h100, program), model, ["fp8"])
+        assert set(TECHNIQUES) - set(techniques) == missing
+        grids = [family.shared for family in families(TrainingJob(model, 8, 8), 8, techniques)]
+        assert {shared["p"] for shared in grids} == {1}
+        assert {shared["t"] for shared in grids} == ({1} if "tensor" in missing else {1, 2, 4, 8})
+    assert not set(ON_REQUEST) & set(may_use(with_program(h100, "nanotron"), model, ["fp8"])[1])
+
+
 @pytest.mark.parametrize(
     ("cluster", "names", "message"),
     [
-        ("h100", ["zero4"], "--allow 'zero4' is unknown; needs some of sequence_parallel, .*; try --allow zero"),
+        ("h100", ["zero4"], "--allow 'zero4' is unknown; needs some of pipeline, tensor, .*; try --allow zero"),
         ("h100", ["nvfp4"], "--allow nvfp4 on h100, whose GPU has none"),
         ("selene", ["fp8"], "--allow fp8 on selene, whose GPU has none; needs another cluster; try h100"),
     ],
