@@ -22,6 +22,7 @@ example:
 def add_arguments(parser: ArgumentParser) -> None:
     """The options of `reproduce predict`."""
     parser.add_argument("file", metavar="POINTS.json", type=options.path_of, help="the runs")
+    options.add_program(parser)
     parser.add_argument("--out", type=options.path_of, metavar="DIR", required=True, help="where to seal them")
 
 
@@ -34,7 +35,8 @@ def run(parsed: Namespace) -> int:
     from results.records import digest_file
 
     started = datetime.now(UTC)
-    record = sealed.seal(read_points(str(parsed.file)), Path(parsed.file), parsed.out, parsed.command, started)
+    rows, file = read_points(str(parsed.file)), Path(parsed.file)
+    record = sealed.seal(rows, file, parsed.out, parsed.command, started, parsed.trainer)
     print(record.notes[0])
     for reason, count in Counter(point.reason for point in record.points if not point.metrics).most_common():
         print(f"{count:5}  {reason}")

@@ -39,7 +39,7 @@ def sealed_rows() -> Iterator[tuple[dict[str, Any], str, float]]:
     for row in json.loads((ROOT / "results" / "reference" / known["points"]).read_text(encoding="utf-8")):
         source, _, number = row["id"].rpartition("-")
         entry = known["sources"][source]
-        yield with_recipes(row), entry["program"], entry["measured"][number]
+        yield with_recipes(row), sealed.WORDS["program"][source], entry["measured"][number]
 
 
 def with_recipes(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def with_recipes(row: Mapping[str, Any]) -> dict[str, Any]:
             choices |= {key: value for key, value in rule["choices"].items() if key != f"{SOFTWARE}+"}
             if f"{SOFTWARE}+" in rule["choices"]:
                 choices[SOFTWARE] = list(dict.fromkeys(added))
-    program = _document()["sources"][row["id"].rpartition("-")[0]]["program"]
+    program = sealed.WORDS["program"][row["id"].rpartition("-")[0]]
     of_release = f"@{release.split()[0]}" if release and program == "megatron-bridge" else ""
     return {**row, "choices": choices | {PROGRAM: program + of_release}}
 
@@ -104,8 +104,8 @@ def _of_study(study: Study, named: bool) -> Iterator[dict[str, Any]]:
 
 
 def _of_sealed(row: Mapping[str, Any], program: str, measured: float, named: bool) -> dict[str, Any]:
-    choices = {key: value for key, value in row["choices"].items() if named or key not in (SOFTWARE, PROGRAM)}
-    point = sealed.predict({**row, "choices": choices})
+    choices = {key: value for key, value in row["choices"].items() if named or key != SOFTWARE}
+    point = sealed.predict({**row, "choices": choices | ({} if named else {PROGRAM: ""})})
     line = {
         "id": row["id"],
         "source": point.series,

@@ -127,8 +127,8 @@ def _layout(row: Mapping[str, Any]) -> dict[str, Any]:
     return {key: int(str(value).split()[0]) if key in SIZES else value for key, value in known.items()}
 
 
-def predict(row: Mapping[str, Any]) -> PointResult:
-    """The sealed point of a checked row."""
+def predict(row: Mapping[str, Any], program: str | None = None) -> PointResult:
+    """The sealed point of a checked row, of a `program` where neither its choices nor its source name one."""
     name = WORDS["hardware"][row["hardware"]]
     parameters: dict[str, Any] = {"hardware": row["hardware"], "precision": row["precision"]}
     if lacking := _not_described(row):
@@ -140,7 +140,8 @@ def predict(row: Mapping[str, Any]) -> PointResult:
         if config.parallel.n != (gpus := _layout(row).get("gpus", config.parallel.n)):
             raise ConfigurationError(f"p*t*c*d={config.parallel.n} is not gpus={gpus}; needs sizes that agree")
         simulated.check_passes(config)
-        program = row.get("choices", {}).get(PROGRAM)
+        of_source = WORDS["program"].get(row["id"].rpartition("-")[0])
+        program = row.get("choices", {}).get(PROGRAM, of_source or program) or None
         cluster, _ = simulated.open_cluster(name, program)
         if program:
             load_program(program).check(config)
@@ -296,15 +297,24 @@ def redistributed(config: TrainingConfig) -> str:
     return layout_of((*[each] * (before - more), *[each + 1] * more, last))
 
 
-def seal(rows: Sequence[Any], file: Path, folder: Path, command: Sequence[str], started: datetime) -> Record:
-    """Predict every row of a file and write the record.
+def seal(
+    rows: Sequence[Any],
+    file: Path,
+    folder: Path,
+    command: Sequence[str],
+    started: datetime,
+    program: str | None = None,
+) -> Record:
+    """Predict every row of a file, of a `program` where nothing names another, and write the record.
 
     Raises `UsageError`, before anything is written, for rows that will not do or a folder with a sealed record.
     """
     if (folder / RECORD).exists():
         raise UsageError(f"{folder / RECORD} is sealed and stays as it is; needs another folder")
     check(rows, str(file))
-    points = tuple(map(predict, rows))
+    if program:
+        simulated.open_cluster("selene", program)  # what can be wrong, before any work
+    points = tuple([predict(row, program) for row in rows])
     made = sum(bool(point.metrics) for point in points)
     clusters = sorted({str(point.parameters["cluster"]) for point in points if point.metrics})
     chosen = {row["why"]: row["id"].rpartition("-")[0] for row in rows if "why" in row}
