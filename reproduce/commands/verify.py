@@ -9,28 +9,40 @@ from typing import TYPE_CHECKING, Any
 from reproduce.commands import options
 from reproduce.experiment import catalog, coverage
 from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.fidelity import folder_name
 from reproduce.output.answer import Answer, answer
 from reproduce.output.plain_text import plain, quoted
 from reproduce.output.progress import progress
-from reproduce.output.terminal import console, wrapped
+from reproduce.output.terminal import console, shown_path, wrapped
 from reproduce.output.verdicts import SHOWN, VERDICT_LOOKS, VERDICT_MEANINGS, by_what
 from reproduce.running import runner
 from reproduce.running.evaluator import Plan
 from reproduce.running.fidelities import evaluator
 from reproduce.running.simulated import open_cluster
-from results.records import VERDICTS, ClaimResult, PointResult, storage
+from results import ROOT
+from results.records import VERDICTS, ClaimResult, PointResult, read_record, storage
 from results.records.documents import print_document
-from results.records.errors import CONTRADICTED, DONE, POINTS_FAILED, USAGE, NothingSelectedError, UsageError
+from results.records.errors import (
+    CONTRADICTED,
+    DONE,
+    POINTS_FAILED,
+    REGRESSED,
+    USAGE,
+    NothingSelectedError,
+    UsageError,
+)
 from results.records.units import with_unit
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+REFERENCE = ROOT / "results" / "reference"
 WIDTH = 100
 SHORT = 160  # characters of a sentence that a terminal shows
 INDENT = " " * 6
 HELP = f"""Evaluates the artifacts named, or all of them, and judges every claim of theirs. Points that an earlier run
-finished are taken from DIR; nothing is written. With --verdict only the claims with that verdict are shown.
+finished are taken from DIR; nothing is written. With --verdict only the claims with that verdict are shown. With
+--expected verdicts are held against those committed in results/reference.
 
 verdicts:
 {VERDICT_MEANINGS}
@@ -78,6 +90,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--fresh", action="store_true", help="compute every point, reuse no earlier result")
     parser.add_argument("--strict", action="store_true", help="exit with 5 if a claim of the paper is contradicted")
+    parser.add_argument(
+        "--expected", action="store_true", help="say which verdicts differ from the committed ones; exit with 6 then"
+    )
     options.add_json(parser)
     options.add_results(parser)
 
@@ -108,6 +123,8 @@ def run(parsed: argparse.Namespace) -> int:
     contradicted = any(claim.verdict == "contradicted" for outcome in checked for claim in outcome.claims)
     failed = any(outcome.failed for outcome in checked)
     code = POINTS_FAILED if failed else CONTRADICTED if parsed.strict and contradicted else USAGE if broken else DONE
+    moved = unexpected(checked) if parsed.expected else None
+    code = code or (REGRESSED if moved else DONE)
     covered = None if parsed.ids else coverage.counts(parsed.paper)
     if parsed.verdict:
         if not whole.counts[parsed.verdict]:
@@ -117,10 +134,27 @@ def run(parsed: argparse.Namespace) -> int:
             for outcome in checked
         ]
     if parsed.json:
-        print_document("verify", 1, as_json(checked, whole, covered, code))
+        print_document("verify", 1, {**as_json(checked, whole, covered, code), "unexpected": moved})
     else:
         _print([] if parsed.quiet else checked, whole, None if parsed.verdict or parsed.quiet else covered)
+        if moved is not None:
+            compared = sum(len(outcome.claims) for outcome in checked)
+            print(*moved or [f"all {compared} verdicts are those of {shown_path(REFERENCE)}"], sep="\n")
     return code
+
+
+def unexpected(checked: Sequence[Checked]) -> list[str]:
+    """A line for each verdict that is not the committed one of the same artifact, fidelity and scale, or has none."""
+    lines = []
+    for outcome in checked:
+        plan = outcome.plan
+        path = REFERENCE / plan.artifact.id / folder_name(plan.fidelity, plan.scale) / runner.RECORD
+        known = {claim.id: claim.verdict for claim in read_record(path).claims} if path.is_file() else {}
+        for claim in outcome.claims:
+            if (before := known.get(claim.id)) != claim.verdict:
+                expected = f"expected {SHOWN[before]}" if before else "not among the committed ones"
+                lines.append(f"{plan.artifact.id}.{claim.id}: {SHOWN[claim.verdict]}; {expected}")
+    return lines
 
 
 def as_json(checked: Sequence[Checked], whole: Answer, covered: dict[str, int] | None, code: int) -> dict[str, Any]:

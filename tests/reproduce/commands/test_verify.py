@@ -100,6 +100,18 @@ class TestCommand:
         assert "no claim has the verdict 'holds'. 0 of 1 sentence hold; 1 does not." in capsys.readouterr().err
 
 
+def test_verdicts_are_held_against_those_committed(capsys, tmp_path, monkeypatch):
+    ask = ("fig_bubble", "--expected", "--results", str(tmp_path))
+    code, document = run_json(capsys, *ask)
+    assert (code, document["unexpected"]) == (errors.DONE, [])
+    monkeypatch.setattr(verify, "REFERENCE", tmp_path)
+    code, document = run_json(capsys, *ask)
+    assert code == document["exit_code"] == errors.REGRESSED
+    assert document["unexpected"][0].endswith("; not among the committed ones")
+    assert main(["verify", *ask]) == errors.REGRESSED
+    assert document["unexpected"][0] in capsys.readouterr().out
+
+
 def test_terminal_shortens_sentences_and_json_does_not(tmp_path, capsys, small, monkeypatch):
     long = replace(small, claims=(replace(small.claims[0], sentence=LONG),))
     monkeypatch.setattr("reproduce.experiment.catalog.load", lambda id, commands=(): long)
