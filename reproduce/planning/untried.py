@@ -47,7 +47,7 @@ def may_use(
     given = {name: option == "allow" for option, name in named}
     of_today = dict.fromkeys(DISPATCH, True) if cluster.software.fsdp and model.experts else {}
     switches = of_today | {name: on for name, on in given.items() if name in SWITCHES}
-    lacks = load_program(cluster.program).lacks if cluster.program else {}
+    lacks = load_program(cluster.program).lacks if cluster.named else {}
     techniques = [
         name
         for name in (*TECHNIQUES, *ON_REQUEST)
