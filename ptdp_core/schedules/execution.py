@@ -35,6 +35,11 @@ class TimelineEvent(NamedTuple, Generic[Time_co]):
     exchange: Exchange | None = None
 
 
+def vocabulary_time(schedule: Schedule, t_f: Time) -> Time:
+    """A time for S and for T where schedules are compared and drawn: a quarter of the F of all v chunks of a rank."""
+    return Fraction(schedule.v * t_f) / 4 if schedule.vocabulary else 0
+
+
 def needs(action: Action, stages: int, vocabulary: Vocabulary | None = None) -> Iterator[Action]:
     """The outputs (named as by `Action.output`) that an action waits for."""
     kind, stage, microbatch = action
@@ -50,22 +55,23 @@ def needs(action: Action, stages: int, vocabulary: Vocabulary | None = None) -> 
             yield source
 
 
-def _costs(t_f: Time, t_b: Time, t_w: Time | None) -> dict[str, Time]:
-    """The time of each kind of pass; without `t_w`, half of a backward pass is for the weights.
-
-    Passes of a shared vocabulary take none: the last stage's are counted nowhere else, either."""
+def _costs(t_f: Time, t_b: Time, t_w: Time | None, t_s: Time = 0) -> dict[str, Time]:
+    """The time of each kind of pass; without `t_w`, half of a backward pass is for the weights."""
     weights = Fraction(t_b) / 2 if t_w is None else t_w
-    return {"F": t_f, "B": t_b, "I": t_b - weights, "W": weights, **dict.fromkeys(VOCABULARY_KINDS, 0)}
+    return {"F": t_f, "B": t_b, "I": t_b - weights, "W": weights, "E": 0, "S": t_s, "T": t_s, "G": 0}
 
 
-def execute(schedule: Schedule, t_f: Time, t_b: Time, t_w: Time | None = None) -> list[list[TimelineEvent[Time]]]:
+def execute(
+    schedule: Schedule, t_f: Time, t_b: Time, t_w: Time | None = None, t_s: Time = 0
+) -> list[list[TimelineEvent[Time]]]:
     """Run the table: each action starts when its rank is free and its inputs exist (Section 2.2).
 
     t_f and t_b are the times of one chunk's passes, t_w that part of t_b which a split backward pass spends on the
     gradients of the weights (half if not given: every linear layer's two GEMMs are equal). Both passes of a fused pair
-    last as long as the two take one after the other. Raises `ValueError` if the order cannot run.
+    last as long as the two take one after the other. S and T of a shared vocabulary take t_s each. Raises `ValueError`
+    if the order cannot run.
     """
-    cost, stages, vocabulary = _costs(t_f, t_b, t_w), schedule.stages, schedule.vocabulary
+    cost, stages, vocabulary = _costs(t_f, t_b, t_w, t_s), schedule.stages, schedule.vocabulary
     ends: dict[Action, Time] = {}
     waiting: dict[Action, list[int]] = defaultdict(list)
     timeline: list[list[TimelineEvent[Time]]] = [[] for _ in schedule.ranks]

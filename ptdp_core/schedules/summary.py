@@ -6,7 +6,7 @@ from typing import NamedTuple
 from ptdp_core.schedules.actions import Schedule
 from ptdp_core.schedules.checks import peak_stash
 from ptdp_core.schedules.definition import Time
-from ptdp_core.schedules.execution import execute
+from ptdp_core.schedules.execution import execute, vocabulary_time
 
 
 class Summary(NamedTuple):
@@ -25,8 +25,11 @@ class Summary(NamedTuple):
 
 
 def summary(schedule: Schedule, t_f: Time = 1, t_b: Time = 2, t_w: Time = 1) -> Summary:
-    """Execute a table; by default F, I and W take equally long. Raises `ValueError` if it cannot run."""
-    rows, ideal = execute(schedule, t_f, t_b, t_w), schedule.m * schedule.v * (t_f + t_b)
+    """Execute a table; by default F, I and W take equally long (S and T: `vocabulary_time`).
+
+    Raises `ValueError` if it cannot run."""
+    t_s = vocabulary_time(schedule, t_f)
+    rows, ideal = execute(schedule, t_f, t_b, t_w, t_s), schedule.m * (schedule.v * (t_f + t_b) + 2 * t_s)
     return Summary(
         bubble=Fraction(max(row[-1].end for row in rows) - ideal) / ideal,
         own_bubble=Fraction(max(row[-1].end - row[0].start for row in rows) - ideal) / ideal,

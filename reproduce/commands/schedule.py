@@ -177,14 +177,17 @@ def _is_name(file: Path) -> bool:
     """Whether this is a schedule's name, and no file that happens to be called so."""
     from ptdp_core.schedules import names
 
-    return str(file) in names() and not file.exists()
+    return str(file).partition("+")[0] in names() and not file.exists()
 
 
 def _known(parsed: Namespace, name: str, p: int, m: int) -> "Schedule":
     """The schedule of that name. Raises `UsageError` for one that does not exist, or is too large to draw."""
     from ptdp_core.schedules import build, definition, names
 
-    defined = definition(name)
+    try:
+        defined = definition(name)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
     v = defined.chunks[0] if parsed.v is None else parsed.v
     if parsed.t_weight is not None and not defined.splits:
         splitting = next(name for name in names() if definition(name).splits)

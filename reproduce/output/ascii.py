@@ -5,7 +5,7 @@ from itertools import groupby
 
 from ptdp_core.schedules import TimelineEvent
 from reproduce.output.timeline import Time, Timeline
-from reproduce.output.timeline_colours import PASSES
+from reproduce.output.timeline_colours import PASSES, VOCABULARY
 
 COLUMNS = 80
 MAX_LINES = 32
@@ -38,6 +38,8 @@ def ascii_timeline(timeline: Timeline, columns: int = COLUMNS) -> tuple[list[str
         lines.append(line if len(line) <= columns else line[: columns - 1] + ">")
     if not letters:
         notes = ["a number is a microbatch (its last digit), of a backward pass if dashes follow; dots are idle"]
+        if any(kind in VOCABULARY for kind in lengths):
+            notes.append(", ".join(f"{kind}: {PASSES[kind].lower()}" for kind in lengths if kind in VOCABULARY))
     else:
         small = "; f, b: later chunks" if timeline.v > 1 else ""
         passes = ", ".join(f"{kind}: {PASSES[kind].lower()}" for kind in lengths)
@@ -59,6 +61,7 @@ def _shortest(timeline: Timeline, kind: str) -> Fraction:
 
 def _cells(box: TimelineEvent[Time], timeline: Timeline, width: int, letters: bool) -> str:
     assert box.action is not None
-    number, filler = str(box.action.microbatch + 1), " " if box.kind == "F" else "-"
+    number, filler = str(box.action.microbatch + 1), " " if box.kind in ("F", *VOCABULARY) else "-"
     letter = box.kind if timeline.chunk_of(box.action) == 0 else box.kind.lower()
-    return f"{letter + number if letters else number[-1]:{filler}<{width}}"
+    short = box.kind if box.kind in VOCABULARY else number[-1]
+    return f"{letter + number if letters else short:{filler}<{width}}"

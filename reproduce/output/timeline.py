@@ -24,6 +24,7 @@ from ptdp_core.schedules import (
     names,
     peak_stash,
 )
+from ptdp_core.schedules.execution import vocabulary_time
 from reproduce.experiment.sweep import Point
 from results.records import Metric
 
@@ -120,10 +121,13 @@ def from_schedule(
         raise ValueError(f"factor={factor} of t_b over t_f; needs a positive number; try factor=2")
     factor = Fraction(factor)
     weights = factor / 2 if weights is None else weights
-    executed = execute(schedule, factor.denominator, factor.numerator, weights * factor.denominator)
+    scores = vocabulary_time(schedule, factor.denominator)
+    executed = execute(schedule, factor.denominator, factor.numerator, weights * factor.denominator, scores)
     unit = Fraction(1, schedule.v * factor.denominator)
     flush = max(row[-1].end for row in executed)
-    ideal = schedule.m * schedule.v * (factor.denominator + factor.numerator)
+    ideal = schedule.m * (schedule.v * (factor.denominator + factor.numerator) + 2 * scores)
+    if schedule.vocabulary:  # whose E and G take no time here
+        executed = [[event for event in row if event.end > event.start] for row in executed]
     rows = tuple(
         tuple(_later(event, batch * schedule.m, batch * flush, unit) for batch in range(batches) for event in row)
         for row in executed
@@ -135,9 +139,10 @@ def from_schedule(
         unit="t_f",
         rows=rows,
         flushes=tuple(flush * (batch + 1) * unit for batch in range(batches)),
-        bubble=Fraction(flush - ideal, 1) / ideal,
+        bubble=Fraction(flush - ideal) / ideal,
         origin=f"derived: executed schedule, t_b = {_times(factor)}t_f"
-        + (f", of it t_w = {_times(weights)}t_f" if schedule.is_split else ""),
+        + (f", of it t_w = {_times(weights)}t_f" if schedule.is_split else "")
+        + (", logits and their gradient 1/4 t_f each" if schedule.vocabulary else ""),
     )
 
 

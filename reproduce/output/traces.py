@@ -10,10 +10,11 @@ from typing import Any
 
 from ptdp_core.schedules import message_into, message_out_of
 from reproduce.output.timeline import Timeline
+from reproduce.output.timeline_colours import PASSES
 
 # What the trace format counts in microseconds: one t_f becomes a millisecond.
 _NANOSECONDS = {"t_f": 1_000_000, "s": 1_000_000_000}
-_CATEGORIES = {"F": "forward", "B": "backward", "I": "input gradient", "W": "weight gradient"}
+_CATEGORIES = {kind: text.lower().removesuffix(" pass") for kind, text in PASSES.items()}
 _TENSORS = {"F": "activations", "B": "gradients"}
 
 

@@ -72,6 +72,12 @@ def _check(config: TrainingConfig, cluster: Cluster, gpus_per_node: int, iterati
         raise ConfigurationError("sharded_optimizer=True is not emulated; needs false; try sharded_optimizer=false")
     if config.parallel.c > 1:
         raise ConfigurationError(f"c={config.parallel.c} is not emulated; needs c=1; try c=1")
+    if config.parallel.vocabulary:
+        schedule = config.parallel.schedule
+        raise ConfigurationError(
+            f"schedule={schedule!r}, by which all ranks share the vocabulary, is not emulated; needs one without; "
+            f"try schedule={schedule.partition('+')[0]!r}"
+        )
     if config.parallel.expert_imbalance != 1:
         raise ConfigurationError(
             f"expert_imbalance={config.parallel.expert_imbalance} is not emulated; needs as many tokens on every rank; "

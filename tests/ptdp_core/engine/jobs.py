@@ -29,6 +29,7 @@ from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.settings import EngineSettings, OptimizerSettings, Settings
 from ptdp_core.engine.trainer import Trainer
 from ptdp_core.launch import local
+from ptdp_core.layout import rank_elements
 from ptdp_core.schedules import register
 from tests.ptdp_core.schedules import toys
 
@@ -158,6 +159,25 @@ def compare_all(beat: Any, cases: list[tuple[dict[str, Any], str]]) -> list[dict
         if layout not in optimizers:
             optimizers[layout] = groups_of(settings_of(case))
         out.append(compare(case, torch.load(path), optimizers[layout]))
+        beat()
+    return out
+
+
+def compare_shared(beat: Any, cases: list[tuple[dict[str, Any], str]]) -> list[dict[str, float]]:
+    """As `compare_all`, for a vocabulary that all pipeline ranks share; also the loss of an evaluation.
+
+    And by how many parameters a rank has more or fewer than the layout says, and those of tables that one has not.
+    """
+    out = compare_all(beat, cases)
+    for (case, path), errors in zip(cases, out, strict=True):
+        settings, groups, trainer = make(case)
+        first = feed(settings, groups, batches(settings.parallel.B, settings.model.seq, settings.model.vocab)[0])
+        expected = torch.load(path)["losses"][0] if not settings.engine.dropout else None
+        evaluated = trainer.evaluate(first).item()
+        errors["evaluated"] = 0.0 if expected is None else abs(evaluated / expected - 1)
+        held = {entry.shard.parameter.name: entry.shard.elements for entry in trainer.buffer.entries}
+        errors["parameters"] = abs(sum(held.values()) - rank_elements(settings.training)[groups.pp.rank])
+        errors["without a table"] = float("embedding.word.weight" not in held)
         beat()
     return out
 
