@@ -43,6 +43,9 @@ AXES: tuple[Case, ...] = (
     {"p": 2, "v": 2, "d": 2, "B": 4, "layers": 4, "pipeline_layout": "Et|tt|t|L"}
     | {"recompute": "selective", "recompute_modules": "core_attn,mlp"},
     {"p": 4, "B": 6, "layers": 5, "pipeline_layout": "E|tt|ttt|L", "exchange": "overlapped"},
+    {"p": 4, "B": 6, "schedule": "1f1b+vocab-1"},
+    {"model": "llama", "p": 2, "v": 2, "d": 2, "B": 8, "schedule": "v-half+vocab-2", "exchange": "overlapped"},
+    {"model": "llama", "p": 4, "B": 4, "schedule": "1f1b+interlaced", "recompute": "none"},
 )
 
 # Cases by number of ranks, which start once for all of them. A case has fields of `Settings`, of which `layers` is one

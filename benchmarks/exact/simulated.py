@@ -150,6 +150,12 @@ AXES = {
         _LLAMA, ParallelConfig(p=4, B=8, pipeline_layout="E|t*12|t*12|t*8L", schedule="zb-h1")
     ),
     **{
+        f"vocabulary of all ranks, {schedule}": TrainingConfig(
+            _LLAMA, ParallelConfig(p=4, v=v, B=16, schedule=schedule, attention="sdpa", recompute="none")
+        )
+        for schedule, v in (("1f1b+vocab-1", 1), ("1f1b+vocab-2", 1), ("1f1b+interlaced", 1), ("v-half+vocab-1", 2))
+    },
+    **{
         f"{recipe}, t={t}": TrainingConfig(_LLAMA, ParallelConfig(t=t, d=2, B=4, fp8_recipe=recipe))
         for recipe in ("delayed", "tensorwise", "rowwise", "blockwise", "mxfp8", "nvfp4")
         for t in (1, 4)

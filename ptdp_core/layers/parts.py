@@ -17,6 +17,7 @@ COLUMN, ROW = 0, 1
 SPLIT = {"outputs": COLUMN, "inputs": ROW, "": None}  # by `Linear.shared`
 ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER = "all_reduce", "reduce_scatter", "all_gather"
 ALL_TO_ALL, RING = "all_to_all", "ring"
+BROADCAST, REDUCE = "broadcast", "reduce"
 ACTIVATION, WEIGHT, GRADIENT, FP32 = "activation", "weight", "gradient", "fp32"
 # Calls of the host for a collective that launch nothing: events recorded and waited for on two streams (4), work
 # object, autograd function (f, g).
@@ -26,8 +27,8 @@ PER_COLLECTIVE = 6
 class Collective(NamedTuple):
     """One collective: its operation, its group, its size.
 
-    The group is 'tp', 'cp', 'dp' (with context parallelism the d*c ranks that hold the same weights), 'ep' (those with
-    different experts), 'edp' (those with the same experts), or 'embedding' (the pipeline ranks of the two stages that
+    The group is 'tp', 'cp', 'dp' (with context parallelism the d*c ranks that hold the same weights), 'pp' (where
+    pipeline ranks share the vocabulary), 'ep' (those with different experts), 'edp' (those with the same experts), or 'embedding' (the pipeline ranks of the two stages that
     share the embedding). `elements` is the size of the whole tensor, of an all-to-all of what a rank holds. A 'ring'
     passes every rank's part on to all others, one neighbour at a time, as an all-gather does, but each part is used and
     let go. `element` is the kind of its elements: 'activation' (or its gradient), 'weight', 'gradient' (of a weight, as

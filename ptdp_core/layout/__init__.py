@@ -34,6 +34,7 @@ from ptdp_core.layout.communication import (
     recomputed_passes,
     stage_passes,
     step_collectives,
+    vocabulary_exchanges,
 )
 from ptdp_core.layout.grid import RankGrid, node_of
 from ptdp_core.layout.stages import (
@@ -91,6 +92,7 @@ __all__ = [
     "stage_passes",
     "step_collectives",
     "table_elements",
+    "vocabulary_exchanges",
     "vocabulary_rows",
     "vocabulary_tables",
     "whole_elements",

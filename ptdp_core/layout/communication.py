@@ -16,8 +16,11 @@ from ptdp_core.layers.parts import (
     ACTIVATION,
     ALL_GATHER,
     ALL_REDUCE,
+    BROADCAST,
     COLUMN,
+    FP32,
     GRADIENT,
+    REDUCE,
     REDUCE_SCATTER,
     ROW,
     WEIGHT,
@@ -102,6 +105,19 @@ def stage_passes(config: TrainingConfig, stage: int) -> PassCollectives:
             forward += tuple(call for call in into if call.element == ACTIVATION)
             backward += out_of
     return PassCollectives(forward, backward)
+
+
+def vocabulary_exchanges(config: TrainingConfig) -> dict[str, Collective]:
+    """The collectives of a microbatch over pipeline ranks that share the vocabulary, by the pass before each.
+
+    E: the embedded tokens are summed on the first stage's rank. F: the last stage's output is sent to all. S: of each
+    token all get three numbers of every rank. T, or S of vocab-2: the gradient of that output is summed on the last
+    stage's rank. B: the gradient of the first stage's input is sent to all.
+    """
+    tokens = config.local_model.seq * config.parallel.b
+    reduced, sent = (Collective(operation, "pp", tokens * config.model.hidden) for operation in (REDUCE, BROADCAST))
+    gathered = Collective(ALL_GATHER, "pp", 3 * tokens * config.parallel.p, FP32)
+    return {"E": reduced, "F": sent, "S": gathered, "T": reduced, "B": sent}
 
 
 def boundary_shape(model: ModelConfig, b: int, shards: int = 1) -> tuple[int, int, int]:

@@ -23,6 +23,7 @@ from ptdp_core.layers.techniques import (
     modules_of,
 )
 from ptdp_core.layout import (
+    FP32,
     Boundary,
     elements_held,
     expert_elements,
@@ -34,12 +35,14 @@ from ptdp_core.layout import (
     recomputed_passes,
     stage_layers,
     table_elements,
+    vocabulary_exchanges,
 )
 from ptdp_core.schedules import definition
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.executor import PICOSECONDS
 from ptdp_core.simulator.kernels import FP16_BYTES, KernelModel
 from ptdp_core.simulator.memory import (
+    FP32_BYTES,
     FP32_GRADIENT_BYTES,
     LayerBytes,
     RankSizes,
@@ -624,13 +627,15 @@ class CostModel:
         does; of each token all ranks gather three numbers in fp32, after which vocab-2 sums what it has corrected.
         Other messages that are on the way at the same time are not counted.
         """
-        parallel, model = config.parallel, config.local_model
+        parallel = config.parallel
         group = data_group(parallel.n // parallel.p, parallel.p, self.cluster.gpus_per_node)
-        tokens = model.seq * parallel.b
-        once = self.network.one_way(group, self.cluster.element_bytes * tokens * model.hidden)
-        scores = self.network.one_way(group, 4.0 * 3 * tokens * parallel.p)
-        corrects = parallel.vocabulary == "vocab-2"
-        return {"E": once, "F": once, "S": scores, "T": once + corrects * scores, "B": once}
+        seconds = {}
+        for kind, call in vocabulary_exchanges(config).items():
+            width = FP32_BYTES if call.element == FP32 else self.cluster.element_bytes
+            seconds[kind] = self.network.one_way(group, float(width * call.elements))
+        if parallel.vocabulary == "vocab-2":
+            seconds["T"] += seconds["S"]
+        return seconds
 
     def boundaries_between_nodes(self, config: TrainingConfig) -> list[bool]:
         """For each boundary between two stages, whether its messages leave the node; cached."""

@@ -8,6 +8,8 @@ from math import fsum
 
 from ptdp_core.config import LayerKind, ParallelConfig, TrainingConfig
 from ptdp_core.layout import (
+    ACTIVATION,
+    FP32,
     GRADIENT,
     Boundary,
     layer_passes,
@@ -15,6 +17,7 @@ from ptdp_core.layout import (
     recomputation_gathers,
     recomputed_passes,
     step_collectives,
+    vocabulary_exchanges,
     whole_elements,
 )
 from ptdp_core.schedules import TimelineEvent, definition
@@ -22,7 +25,7 @@ from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel, Stages, hidden_in_pair
 from ptdp_core.simulator.estimate import BUBBLE_CAUSES, PHASES, Estimate
 from ptdp_core.simulator.executor import PICOSECONDS, Costs
-from ptdp_core.simulator.memory import fullest_memory, trained
+from ptdp_core.simulator.memory import FP32_BYTES, fullest_memory, trained
 from ptdp_core.simulator.software import Software
 from ptdp_core.simulator.steady_state import Flush, flush, pipeline_timeline
 from ptdp_core.simulator.zero3 import communication_bytes, sharded_stages
@@ -200,6 +203,7 @@ def _bubble_times(parallel: ParallelConfig, free: Costs, bubble: float, message_
 def _traffic(config: TrainingConfig, model: CostModel) -> dict[str, int]:
     """Bytes one GPU sends in an iteration, by use, on the rank that sends most: exact counts times sizes.
 
+    'pipeline' are boundary tensors, and what pipeline ranks exchange that share the vocabulary.
     'tensor' are the collectives of the transformer layers (Section 3.2), of scatter/gather, those that gather
     distributed inputs of recomputed blocks, and that of gradients with sequence parallelism. 'context', with c > 1, are
     those of attention over the context-parallel group, and 'experts', with e > 1, those of tokens to their experts and
@@ -219,13 +223,18 @@ def _traffic(config: TrainingConfig, model: CostModel) -> dict[str, int]:
     sent = {"pipeline": 0.0, "tensor": 0.0, "data": 0.0, "embedding": 0.0}
     kinds = rank_kinds(config)
     once_by_rank = step_collectives(config)
+    shared = 0.0
+    if parallel.vocabulary:
+        widths = {ACTIVATION: cluster.element_bytes, FP32: FP32_BYTES}
+        calls = vocabulary_exchanges(config).values()
+        shared = m * fsum(widths[call.element] * call.sent(parallel.p) for call in calls)
     for pp, chunks, layers in zip(kinds.ranks, kinds.chunks, kinds.layers, strict=True):
         once = once_by_rank[pp]
         regathered = fsum(call.sent(t) for length in chunks for call in recomputation_gathers(config, length))
         in_layers = sum(count * each for count, each in zip(layers, of_layers, strict=True))
         messages = m * placement.sends(pp)
         rank = {
-            "pipeline": cluster.element_bytes * messages * boundary.message_elements,
+            "pipeline": cluster.element_bytes * messages * boundary.message_elements + shared,
             "tensor": cluster.element_bytes * (m * (in_layers + regathered) + messages * per_message)
             + gradient_bytes * fsum(call.sent(t) for call in once if call.group == "tp"),
             "data": fsum(

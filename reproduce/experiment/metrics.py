@@ -211,7 +211,10 @@ _ROWS = (
         "bubble: messages",
         "what messages that take time add to both: the three are `bubble_time`, one below 0 shortens the waiting",
     ),
-    _traffic("pipeline", "boundary tensors that one GPU sends, on the rank that sends most"),
+    _traffic(
+        "pipeline",
+        "boundary tensors that one GPU sends, on the rank that sends most; with them what a shared vocabulary needs",
+    ),
     _traffic("tensor", "what one GPU sends in tensor-parallel collectives, on the rank that sends most"),
     _traffic("data", "what one GPU sends in the data-parallel reduction, on the rank that sends most"),
     _traffic("embedding", "what one GPU sends for the gradient of the tied embedding"),

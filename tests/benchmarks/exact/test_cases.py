@@ -9,6 +9,7 @@ import pytest
 from benchmarks.exact import counts, engine, simulated
 from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.engine.settings import EngineSettings
+from ptdp_core.schedules.vocabulary import METHODS
 
 # What needs no case, and why.
 EXEMPT = {
@@ -41,6 +42,12 @@ def test_every_field_of_a_configuration_changes_a_case(part: type) -> None:
     for item in fields(part):
         lacking = [c for c in item.metadata["choices"] if c not in found[item.name] and c not in EXEMPT]
         assert item.name in EXEMPT or not lacking, f"no case of benchmarks/exact has {item.name}={lacking[0]!r}"
+
+
+def test_every_way_to_share_the_vocabulary_is_a_case() -> None:
+    trained = {engine.settings(case).parallel.vocabulary for cases in engine.CASES.values() for case in cases}
+    simulated_ways = {case.parallel.vocabulary for case in simulated.configurations().values()}
+    assert trained == simulated_ways == {"", *METHODS}
 
 
 def test_what_came_after_the_paper_is_trained_at_two_sizes() -> None:

@@ -185,6 +185,17 @@ def test_an_iteration_is_shorter_and_its_fullest_gpu_holds_less_where_the_vocabu
         assert {event.kind for event in shared.timeline[3]} >= {"E", "S", "T", "G", "F", "B"}
 
 
+def test_what_ranks_exchange_is_pipeline_traffic():
+    parallel = ParallelConfig(p=4, B=8, recompute="none", schedule="1f1b+vocab-2")
+    model = ModelConfig(8, 64, 4, seq=16, vocab=512)
+    usual, shared = (
+        simulate(TrainingConfig(model, replace(parallel, schedule=name)), CLUSTER).traffic["pipeline"]
+        for name in ("1f1b", parallel.schedule)
+    )
+    tensors, numbers = 4 * 16 * 64 * CLUSTER.element_bytes, 3 * 16 * 4 * 4
+    assert shared - usual == 8 * (tensors + numbers) * 3 / 4
+
+
 def test_what_waits_between_s_and_t_is_counted():
     model, parallel = (
         replace(MODEL, vocab=1024 * 8),
