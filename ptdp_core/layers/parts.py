@@ -28,11 +28,12 @@ class Collective(NamedTuple):
     """One collective: its operation, its group, its size.
 
     The group is 'tp', 'cp', 'dp' (with context parallelism the d*c ranks that hold the same weights), 'pp' (where
-    pipeline ranks share the vocabulary), 'ep' (those with different experts), 'edp' (those with the same experts), or 'embedding' (the pipeline ranks of the two stages that
-    share the embedding). `elements` is the size of the whole tensor, of an all-to-all of what a rank holds. A 'ring'
-    passes every rank's part on to all others, one neighbour at a time, as an all-gather does, but each part is used and
-    let go. `element` is the kind of its elements: 'activation' (or its gradient), 'weight', 'gradient' (of a weight, as
-    it is reduced), or 'fp32', which does not depend on the precision.
+    pipeline ranks share the vocabulary), 'ep' (those with different experts), 'edp' (those with the same experts), or
+    'embedding' (the pipeline ranks of the two stages that share the embedding). `elements` is the size of the whole
+    tensor, of an all-to-all of what a rank holds. A 'ring' passes every rank's part on to all others, one neighbour at
+    a time, as an all-gather does, but each part is used and let go. `element` is the kind of its elements: 'activation'
+    (or its gradient), 'weight', 'gradient' (of a weight, as it is reduced), or 'fp32', which does not depend on the
+    precision.
     """
 
     operation: str
