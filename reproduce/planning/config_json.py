@@ -21,6 +21,7 @@ from results.records.errors import UsageError
 MOST_TOKENS = 8192  # of a sequence, if none is asked for: models are trained on shorter ones than their positions allow
 MOST_UNKNOWN = 1 / 3  # of a model's parameters, or of its FLOPs: with more of it unknown the nearest model says nothing
 MOST_LAYERS = 10_000  # of which each is looked at
+MOST_EXPERTS = 1 << 16
 LEAST_SHARE = 0.0005  # that is worth a number
 # Kinds that are what the fields say; others are said to be taken as what they are taken as.
 FAMILIES = (
@@ -41,11 +42,14 @@ class Missing(NamedTuple):
 def described(config: Mapping[str, Any], seq: int | None = None) -> tuple[ModelConfig, tuple[Missing, ...]]:
     """The model of a configuration with sequences of `seq` tokens, by default the longest, or 8,192, and what it lacks.
 
-    Raises `UsageError` for one of which too much is unknown, KeyError for a size that is missing, and what
-    `ModelConfig` raises.
+    Raises `UsageError` for one of which too much is unknown, KeyError for a size that is missing, ValueError for one
+    that no model has, and what `ModelConfig` raises.
     """
     read = HubConfig(config)
-    layers = read.layers(MOST_LAYERS)
+    for name in ("layers", "mtp_layers"):
+        if (count := read.number(name, 0)) > MOST_LAYERS:
+            raise ValueError(f"{name}={count} is more than any model's; needs at most {MOST_LAYERS}; try fewer")
+    layers = read.layers()
     model = _model(read, layers, seq)
     lacking = list(lacks(read, model, layers))
     total = parameters(model) + fsum(lack.parameters for lack in lacking)
@@ -119,10 +123,10 @@ def _window(read: HubConfig, layers: Sequence[LayerWords], seq: int) -> dict[str
 
     A linear attention of unknown size is taken as one over `LINEAR_WINDOW` tokens.
     """
-    linear = read.states(read.number("hidden")) is None
-    full = (FULL, "") if linear else (FULL, "", *(layer.mixer for layer in layers if layer.mixer != WINDOW))
-    pattern = "".join("f" if layer.mixer in full else "w" for layer in layers) or "w"
-    window = read.window or (LINEAR_WINDOW if layers and linear and "w" in pattern else 0)
+    unknown = read.states(read.number("hidden")) is None
+    full = (FULL, "") if unknown else (FULL, "", *(layer.mixer for layer in layers if layer.mixer != WINDOW))
+    pattern = "".join("f" if layer.mixer in full else "w" for layer in layers)
+    window = read.window or (LINEAR_WINDOW if unknown and "w" in pattern else 0)
     if not 0 < window < seq or "w" not in pattern:
         return {}
     return {"window": window, "window_layers": _period(pattern)}
@@ -141,8 +145,7 @@ def _pattern(read: HubConfig, layers: Sequence[LayerWords]) -> dict[str, Any]:
     if states is not None and set("Mmx") & set(letters):
         found = dict(zip(("mamba_heads", "mamba_head_dim", "mamba_groups", "mamba_state"), states, strict=True))
     if not letters.lstrip("d").strip(usual):
-        dense = (letters + "e").index("e") if letters else read.number("first", 0)
-        return {"dense_layers": dense if experts else 0}
+        return {"dense_layers": letters.count("d") if experts else 0}
     return {"layers": len(letters), "layer_pattern": _period(letters), **found}
 
 
@@ -171,6 +174,8 @@ def _experts(read: HubConfig, kind: Mapping[str, Any]) -> dict[str, Any]:
     experts = read.number("experts", 0)
     if experts < 2:
         return {}
+    if experts > MOST_EXPERTS:
+        raise ValueError(f"experts={experts} are more than any model's; needs at most {MOST_EXPERTS}; try fewer")
     of_all = read.kind.startswith(("qwen", "deepseek", "olmoe")) and not read.get("norm_topk_prob", False)
     router = "softmax_before" if of_all else "softmax_after"
     return {

@@ -90,16 +90,14 @@ class HubConfig(dict[str, Any]):
         alone = (count or 1) * width or count * self.number("expert_width", 0)
         return alone or (self.number("expert_width") if self.kind.startswith("llama4") else 0)
 
-    def layers(self, most: int) -> tuple[LayerWords, ...]:
-        """The layers one by one; none for more than `most`, which are taken as alike."""
+    def layers(self) -> tuple[LayerWords, ...]:
+        """The layers one by one."""
         count = self.number("layers")
         single = [part for part in self._pattern if part != "|"]
         if any(part in ALONE for part in single):
             return tuple(
                 LayerWords("" if part in ALONE else MIXERS.get(part, part), ALONE.get(part, "")) for part in single
             )
-        if not 0 < count <= most:
-            return ()
         mixers, experts = self._mixers(count), self._with_experts(count)
         return tuple(
             LayerWords(MIXERS.get(mixer, mixer), EXPERTS if has else MLP)

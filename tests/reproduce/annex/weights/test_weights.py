@@ -154,7 +154,12 @@ def test_options_of_the_other_direction_are_errors(
 @pytest.mark.parametrize(
     ("file", "change", "message"),
     [
-        ("config.json", {"num_hidden_layers": 10**9}, "layers=1000000000, hidden=32, vocab=50 of config.json make "),
+        ("config.json", {"num_hidden_layers": 999}, "layers=999, hidden=32, vocab=50 of config.json make "),
+        (
+            "config.json",
+            {"num_hidden_layers": 10**9},
+            "layers=1000000000 is more than any model's; needs at most 10000",
+        ),
         ("config.json", {"hidden_size": None}, "config.json' describes no model: KeyError"),
         ("config.json", {"num_attention_heads": 0}, "config.json' describes no model: ZeroDivisionError"),
         ("config.json", {"rope_scaling": "x"}, "config.json' describes no model: AttributeError"),
