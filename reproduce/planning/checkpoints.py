@@ -11,27 +11,40 @@ from ptdp_core.config import TrainingConfig
 from ptdp_core.formulas import parameters
 from ptdp_core.layout import expert_elements, rank_elements
 from ptdp_core.simulator import Cluster
+from ptdp_core.simulator.kernels import FP16_BYTES
+from ptdp_core.simulator.memory import trained
+from ptdp_core.simulator.optimizers import FP32_BYTES, OPTIMIZERS
 
-# Bytes of a parameter by format: what it holds.
-FORMATS = {
-    "weights": (2, "weights alone, in 16 bits (safetensors)"),
-    "states": (4 + 8, "weights and Adam's moments in fp32 (torchtitan, FSDP, this engine)"),
-    "states_and_weights": (4 + 8 + 2, "these and weights in 16 bits (Megatron-LM of 2021)"),
-}
 GB = 1e9
+
+
+def formats(config: TrainingConfig) -> dict[str, tuple[int, str]]:
+    """Bytes of a parameter by format, and what it holds."""
+    row = OPTIMIZERS[config.parallel.optimizer_states]
+    moments, wide = row.moments * row.moment_bytes, row.master_bytes == FP32_BYTES
+    states = (FP32_BYTES if wide else FP16_BYTES + row.master_bytes) + moments
+    of = "weights and Adam's moments in fp32" if moments == 2 * FP32_BYTES else "weights and the optimizer's moments"
+    return {
+        "weights": (FP16_BYTES, "weights alone, in 16 bits (safetensors)"),
+        "states": (states, f"{of} (torchtitan, FSDP, this engine)"),
+        "states_and_weights": (states + FP16_BYTES * wide, "these and weights in 16 bits (Megatron-LM of 2021)"),
+    }
 
 
 def document(config: TrainingConfig, cluster: Cluster, rate: float) -> dict[str, Any]:
     """Sizes, seconds at `rate` bytes a second of all GPUs together, what a save in the background takes: as JSON."""
-    parallel, total = config.parallel, parameters(config.model)
-    sizes = {name: total * each for name, (each, _) in FORMATS.items()}
+    parallel, each = config.parallel, {name: size for name, (size, _) in formats(config).items()}
+    total, _ = trained(config, parameters(config.model), 0)
+    sizes = {name: round(total * size) for name, size in each.items()}
     alone = parallel.sharded_optimizer or parallel.data_parallel == "zero3"  # each GPU has states that no other has
     replicas, of_experts = (parallel.weight_replicas, parallel.expert_replicas) if alone else (1, 1)
-    held = zip(rank_elements(config), expert_elements(config), strict=True)
-    largest = max((own - experts) / replicas + experts / of_experts for own, experts in held) * FORMATS["states"][0]
+    pairs = zip(rank_elements(config), expert_elements(config), strict=True)
+    held = [trained(config, own, experts) for own, experts in pairs]
+    largest = max((own - experts) / replicas + experts / of_experts for own, experts in held) * each["states"]
     writers = parallel.n if alone else parallel.p * parallel.t * (parallel.e if config.model.experts else 1)
     return {
         "origin": "derived",
+        "formats": {name: f"{size} bytes a parameter, {what}" for name, (size, what) in formats(config).items()},
         "bytes": sizes,
         "seconds": {name: size / rate for name, size in sizes.items()},
         "gpus_that_write": min(writers, parallel.n),
@@ -45,8 +58,8 @@ def lines(checkpoint: dict[str, Any], rate: float) -> list[str]:
     """What a document says, in words: one line a format, and one of who writes."""
     found = [
         f"checkpoint of {checkpoint['bytes'][name] / GB:,.1f} GB, {checkpoint['seconds'][name]:,.0f} s at "
-        f"{rate / GB:g} GB/s: {each} bytes a parameter, {what}"
-        for name, (each, what) in FORMATS.items()
+        f"{rate / GB:g} GB/s: {what}"
+        for name, what in checkpoint["formats"].items()
     ]
     held = checkpoint["held_up"]
     waits = "" if held is None else f" once {held:.1f} s have copied it there"

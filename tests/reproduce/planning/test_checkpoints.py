@@ -55,3 +55,16 @@ def test_the_shares_of_those_that_write_are_the_whole_checkpoint(layout, writers
     whole = found["bytes"]["states"]
     assert whole <= writers * found["largest_share"] * 1.001 <= dense * whole * 1.01
     assert found["host_bytes"] == found["largest_share"] * 8
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "states", "both"),
+    [("adam", 12, 14), ("adam_bf16", 8, 8), ("adam_fp8", 6, 6), ("adam_no_master", 6, 6), ("muon", 8, 10)],
+)
+def test_other_optimizers_and_adapters_save_what_they_keep(optimizer, states, both) -> None:
+    point = {"model": "llama-3-8b", "d": 8, "B": 8, "sharded_optimizer": True, "optimizer_states": optimizer}
+    found, total = document(*configuration(point, "h100"), rate=1e9), parameters(named("llama-3-8b"))
+    assert (found["bytes"]["states"], found["bytes"]["states_and_weights"]) == (states * total, both * total)
+    adapters = document(*configuration(point | {"lora_rank": 16}, "h100"), rate=1e9)
+    assert 0 < adapters["bytes"]["states"] < 0.01 * found["bytes"]["states"]
+    assert adapters["largest_share"] == pytest.approx(adapters["bytes"]["states"] / 8, rel=0.01)
