@@ -1,6 +1,7 @@
 """Takes the screenshots in docs/pictures (`make pictures`): the page's views, on a desk and a phone, and the report."""
 
 import io
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -65,6 +66,19 @@ def main() -> None:
             page.goto(f"{address}report.html")
             take(page, "h1", "#claims tbody tr:visible >> nth=1", "report.png")
         browser.close()
+        own_points(folder)
+
+
+def own_points(folder: Path) -> None:
+    """The figure of `figures.md`, of the points that it shows."""
+    rows = re.findall(r"^    (series,.*|Inter.*|Without.*)$", (ROOT / "docs/figures.md").read_text(), re.MULTILINE)
+    (folder / "mine.csv").write_text("\n".join(rows))
+    results = ["--results", str(folder / "runs"), "-q"]
+    reproduce(["fig_interleaved", *results])
+    points = ["--points", str(folder / "mine.csv"), "--label", "our cluster", "--format", "png"]
+    reproduce(["plot", "fig_interleaved", *points, *results])
+    drawn = Image.open(folder / "runs/fig_interleaved/simulated/overlay.png").convert("RGB")
+    drawn.quantize(COLOURS).save(PICTURES / "own_points.png", optimize=True)
 
 
 if __name__ == "__main__":

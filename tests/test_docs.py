@@ -79,8 +79,7 @@ def test_one_step_prints_what_its_page_shows(tmp_path: Path) -> None:
     assert masked(done.stdout) == masked(blocks[-1][1]), done.stderr
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("page", ["python.md"])
+@pytest.mark.parametrize("page", [pytest.param("python.md", marks=pytest.mark.slow), "figures.md"])
 def test_the_blocks_of_a_page_print_what_it_shows(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -92,6 +91,28 @@ def test_the_blocks_of_a_page_print_what_it_shows(
     for code, shown in blocks:
         exec(compile(code, page, "exec"), names)
         assert masked(capsys.readouterr().out) == masked(shown), code
+
+
+def test_the_page_on_ones_own_figure_draws_the_points_that_it_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (ROOT / "docs" / "figures.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^    reproduce (.*)$", page, re.MULTILINE)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.csv").write_text(
+        "\n".join(re.findall(r"^    (series,.*|Inter.*|Without.*)$", page, re.MULTILINE))
+    )
+    assert [main([*shlex.split(command), "--results", "runs", "-q"]) for command in commands] == [0, 0]
+    names = {path.name for path in (tmp_path / "runs/fig_interleaved/simulated").iterdir()}
+    assert {"overlay_acm.pdf", "overlay_acm.txt", "overlay_acm.csv"} <= names
+
+
+def test_the_page_on_experts_asks_what_is_answered(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs" / "experts.md").read_text(encoding="utf-8")
+    plan, train = re.findall(r"^    reproduce (.*)$", page, re.MULTILINE)
+    assert main([*shlex.split(plan), "--results", str(tmp_path), "-q"]) == 0
+    assert main([*shlex.split(train), "--set", "steps=1", "--set", "layers=2"]) == 0
+    assert "done      1 steps" in capfd.readouterr().out
 
 
 SHELL = re.compile(r"```sh\n(.*?)```\n\n```text\n(.*?)```", re.DOTALL)
