@@ -181,7 +181,7 @@ def test_the_questions_are_answered_as_their_page_shows(
 
 
 ASKED = re.compile(r"^\| ([^|]+) \| `(reproduce [^`]+)` \| ([^|]+) \| [^|]+ \|$", re.MULTILINE)
-NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
+AMOUNT = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 NEAR = 0.1  # of a number on a page
 
 
@@ -195,8 +195,8 @@ def asked() -> list[tuple[str, str, list[str]]]:
 
 def is_said(quoted: str, printed: str) -> bool:
     """Whether a text is in what was printed, each number within `NEAR` of that on the page."""
-    there = f"({NUMBER.pattern})".join(map(re.escape, NUMBER.split(quoted)))
-    wanted = [float(number.replace(",", "")) for number in NUMBER.findall(quoted)]
+    there = f"({AMOUNT.pattern})".join(map(re.escape, AMOUNT.split(quoted)))
+    wanted = [float(number.replace(",", "")) for number in AMOUNT.findall(quoted)]
     for match in re.finditer(there, printed):
         found = [float(number.replace(",", "")) for number in match.groups()]
         if all(abs(one - other) <= NEAR * abs(other) for one, other in zip(found, wanted, strict=True)):

@@ -131,6 +131,9 @@ AXES = {
     "modules and states offloaded": TrainingConfig(
         _MIXTURE, ParallelConfig(d=4, e=4, B=8, recompute="selective", offload="core_attn,moe_act,optimizer")
     ),
+    "adapters beside frozen weights": TrainingConfig(
+        _LLAMA, ParallelConfig(p=2, t=2, d=2, B=8, recompute="none", attention="sdpa", lora_rank=16)
+    ),
     "state-space layers": TrainingConfig(_STATES, ParallelConfig(p=2, t=2, d=4, e=4, B=16, recompute="none")),
     "fused pairs": TrainingConfig(_MIXTURE, ParallelConfig(p=2, v=2, d=2, e=2, B=16, schedule="dualpipev-overlap")),
     "fused pairs of 2 sequences": TrainingConfig(
