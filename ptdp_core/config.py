@@ -22,7 +22,7 @@ OLDER_DTYPES = {"float32": "fp32", "float64": "fp64", "bfloat16": "bf16", "float
 
 # What selective recomputation may compute again, and the field of models that have it, if not all do.
 RECOMPUTE_MODULES = {
-    **dict.fromkeys(("core_attn", "layernorm", "mlp", "operators"), ""),
+    **dict.fromkeys(("core_attn", "layernorm", "mlp", "mlp_act", "operators"), ""),
     "moe": "experts",
     "moe_act": "experts",
     "mla_up_proj": "kv_latent",
@@ -485,8 +485,8 @@ class ParallelConfig:
         words="Recomputation",
     )
     recompute_modules: str = described_later(
-        "What recompute='selective' computes again, with commas between: core_attn, layernorm, mlp, moe (all experts), "
-        "moe_act (their activation), mla_up_proj (heads from latents), operators (all but products and attention).",
+        "What recompute='selective' runs again, with commas between: core_attn, layernorm, mlp, moe (all experts), "
+        "mlp_act and moe_act (activations), mla_up_proj (latents' heads), operators (all but products and attention).",
         "core_attn",
         words="Recomputed modules",
     )
@@ -561,6 +561,13 @@ class ParallelConfig:
         choices=("adam", "adam_bf16_moments", "adam_bf16", "adam_fp8", "adam_no_master", "muon"),
         words="Optimizer",
     )
+    reduce_every: int = counted_later(
+        "Microbatches over which data_parallel='zero2' sums whole gradients before it reduces them; up to p of them go "
+        "through a model chunk one after the other if chunks are interleaved. Simulated only.",
+        1,
+        words="Microbatches a reduction (ZeRO-2)",
+        unit="microbatches",
+    )
     zero3_shards: int = counted_later(
         "GPUs over which data_parallel='zero3' shards the states, copies of which the others have (hybrid sharding, "
         "HSDP); 0: all with the same weights. Simulated only.",
@@ -610,6 +617,11 @@ class ParallelConfig:
             raise ConfigurationError(
                 "data_parallel='zero2' with sharded_optimizer=False; needs both, ZeRO-2 shards the optimizer's states, "
                 "too; try sharded_optimizer=true"
+            )
+        if self.reduce_every > 1 and self.data_parallel != "zero2":
+            raise ConfigurationError(
+                f"reduce_every={self.reduce_every} with data_parallel={self.data_parallel!r}, which reduces once; "
+                "needs 'zero2'; try reduce_every=1"
             )
         if self.distribute_checkpointed_activations and (self.t == 1 or self.recompute not in ("full", "auto")):
             raise ConfigurationError(
@@ -779,6 +791,21 @@ class ParallelConfig:
     def vocabulary_ranks(self) -> int:
         """Ranks that embedding and output layer are divided among: t, or the p pipeline ranks that share them."""
         return self.p if self.vocabulary else self.t
+
+    @property
+    def reductions(self) -> int:
+        """How often an iteration reduces a GPU's gradients: once, with ZeRO-2 every `reduce_every` microbatches."""
+        return -(-self.m // self.reduce_every) if self.data_parallel == "zero2" else 1
+
+    @property
+    def whole_gradients(self) -> float:
+        """The share of a GPU's gradients that ZeRO-2 has whole beside its part of the sum, 0 for one of m = 1.
+
+        With interleaved chunks a round of at most p microbatches fills two of them: one is being reduced meanwhile.
+        """
+        if self.reduce_every == 1:
+            return 0.0
+        return min(1.0, 2 / self.v) if self.reduce_every <= self.p else 1.0
 
     @property
     def m(self) -> int:

@@ -179,14 +179,14 @@ def step_collectives(config: TrainingConfig) -> tuple[tuple[Collective, ...], ..
 
     Gradients are reduced over d replicas, with context parallelism over d*c ranks, each of which has them from its part
     of the sequences. With a sharded optimizer each gets a part of the reduced gradients, and gathers the updated
-    weights; with ZeRO-2 it keeps that part only, and reduces the gradients of every microbatch. Experts' gradients are
+    weights; with ZeRO-2 it keeps that part only, and reduces the gradients of every microbatch, or of
+    `reduce_every`. Experts' gradients are
     reduced over the ranks that hold the same ones. With sequence
     parallelism a tensor rank has the gradients of whole parameters (of layer norms, biases, positions) from its part of
     the sequence only, and the tensor-parallel group sums them; also otherwise those of what only parts of its work
     use (`partial_elements`).
     """
     parallel, tied = config.parallel, set(config.tied_ranks or ())
-    reductions = parallel.m if parallel.data_parallel == "zero2" else 1
     reducing = tied if len(tied) > 1 else set()
     embedding = Collective(ALL_REDUCE, "embedding", table_elements(config), GRADIENT)
 
@@ -195,7 +195,7 @@ def step_collectives(config: TrainingConfig) -> tuple[tuple[Collective, ...], ..
             return ()
         if parallel.sharded_optimizer:
             return (
-                *(Collective(REDUCE_SCATTER, group, elements, GRADIENT),) * reductions,
+                *(Collective(REDUCE_SCATTER, group, elements, GRADIENT),) * parallel.reductions,
                 Collective(ALL_GATHER, group, elements, WEIGHT),
             )
         return (Collective(ALL_REDUCE, group, elements, GRADIENT),)

@@ -15,7 +15,9 @@ from ptdp_core.simulator.memory import rank_memory
 # The executor rounds every duration to whole picoseconds; none is shorter than a microsecond.
 _ROUNDING = 1e-6
 # What does not matter to the bound on a flush, besides B, whose microbatches do.
-NOT_IN_FLUSH = frozenset(("B", "data_parallel", "sharded_optimizer", "zero3_shards", "optimizer_states"))
+NOT_IN_FLUSH = frozenset(
+    ("B", "data_parallel", "sharded_optimizer", "reduce_every", "zero3_shards", "optimizer_states")
+)
 
 
 def family_least_memory(config: TrainingConfig, model: CostModel) -> int:

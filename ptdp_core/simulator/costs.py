@@ -57,7 +57,7 @@ from ptdp_core.simulator.software import Software
 
 # What does not matter to the times of passes: the fields that only the schedule and the gradients' reduction know.
 NOT_IN_PASSES = frozenset(
-    ("d", "B", "schedule", "data_parallel", "sharded_optimizer", "zero3_shards", "optimizer_states")
+    ("d", "B", "schedule", "data_parallel", "sharded_optimizer", "reduce_every", "zero3_shards", "optimizer_states")
 )
 # Nor do these to the times of a layer, of the embedding and of the logits.
 NOT_IN_PARTS = NOT_IN_PASSES | {"p", "v", "pipeline_layout"}
@@ -330,7 +330,7 @@ class CostModel:
             return 0.0, 0.0
         size = self.cluster.element_bytes * config.local_model.seq * config.parallel.b * config.model.hidden
         kernels, one_way = self._linear_kernels(config), self.network.one_way(group, size)
-        share = (t - 1) / t * (1 - self.cluster.exchange_multiprocessors / self.cluster.multiprocessors)
+        share = (t - 1) / t * (1 - self._taken)
 
         def saved(works: Iterable[Work]) -> float:
             return share * fsum(min(one_way, kernels.gemm(*gemm)) for work in works for gemm in _gemms(work)[:1])
@@ -453,9 +453,8 @@ class CostModel:
         """
         if not (share := self._paired(config)):
             return stage
-        taken = self.cluster.exchange_multiprocessors / self.cluster.multiprocessors
         alone = replace(stage, fetch=0.0, recompute=0.0, recomputed_exchange=0.0)
-        of_forward, of_backward = (share * hidden for hidden in hidden_in_pair(alone, alone, taken))
+        of_forward, of_backward = (share * hidden for hidden in hidden_in_pair(alone, alone, self._taken))
         return replace(
             stage,
             layers_forward=stage.layers_forward - of_forward,
@@ -472,7 +471,9 @@ class CostModel:
         if config.parallel.m == 1 or config.parallel.lora_rank:
             return work
         if not self.software.fused_accumulation:
-            return work + Work(traffic_bytes=6 * elements, kernels=tensors)
+            wide = 2 * FP32_GRADIENT_BYTES * elements if self.software.fp32_accumulation else 0
+            narrow = FP16_BYTES * elements if wide else 3 * FP16_BYTES * elements
+            return work + Work(traffic_bytes=wide + narrow, wide_bytes=wide, kernels=tensors)
         width = FP32_GRADIENT_BYTES if self.software.fp32_gradients else FP16_BYTES
         exposed = EXPOSED_ACCUMULATION * (2 * width - 2) * elements
         return work + Work(traffic_bytes=exposed, wide_bytes=exposed)
@@ -697,7 +698,8 @@ class CostModel:
 
         'local' is exposed in full; 'torch' overlaps with the last microbatch's backward pass, whose time is given. A
         sharded optimizer reduce-scatters the gradients, which is the first half of a ring's all-reduce. 'zero2' does so
-        after every microbatch, and overlaps each with that microbatch's backward pass.
+        after every `reduce_every` microbatches, and overlaps each with the backward passes of as many; of more than one
+        nothing hides the last model chunk's.
         """
         parallel = config.parallel
         if parallel.data_parallel == "zero3":
@@ -710,8 +712,12 @@ class CostModel:
         copies = self.gradient_copies(config, parameters)
         if parallel.data_parallel == "local":
             return (self._beside(config, reduce, parameters, last_backward) if self._buckets else reduce) + copies
-        times = parallel.m if parallel.data_parallel == "zero2" else 1
-        return times * max(0.0, reduce - last_backward) + copies
+        times, every = parallel.reductions, parallel.reduce_every
+        exposed = times * max(0.0, reduce - every * last_backward)
+        if every > 1:
+            exposed = max(exposed, reduce / parallel.v)
+        slowed = self._taken * (times * reduce - exposed) if self._buckets else 0.0
+        return exposed + slowed + copies
 
     def _reduced_over_shards(self, config: TrainingConfig, parameters: float, of_experts: float) -> float:
         """Seconds to all-reduce a GPU's shard of the gradients over the copies of the shards (HSDP)."""
@@ -731,17 +737,21 @@ class CostModel:
     def _buckets(self) -> bool:
         return self.software.overlapped_data_parallel
 
+    @property
+    def _taken(self) -> float:
+        """The share of a GPU's multiprocessors that a collective has beside a computation."""
+        return self.cluster.exchange_multiprocessors / self.cluster.multiprocessors
+
     def _beside(self, config: TrainingConfig, seconds: float, parameters: float, computation: float) -> float:
         """What a collective over a GPU's parameters adds to a computation beside it, bucket by bucket.
 
         Nothing hides the bucket that is ready last, or needed first; the others hide under the computation, which
         they slow down by their share of the multiprocessors.
         """
-        taken = self.cluster.exchange_multiprocessors / self.cluster.multiprocessors
         bucket = max(LEAST_BUCKET, BUCKET_FOR_EACH_REPLICA * config.parallel.weight_replicas)
         alone = seconds * min(1.0, bucket / parameters)
         hidden = min(seconds - alone, computation)
-        return seconds - hidden * (1 - taken)
+        return seconds - hidden * (1 - self._taken)
 
     def gradient_copies(self, config: TrainingConfig, parameters: float) -> float:
         """Seconds to flatten a GPU's gradients into the all-reduce's buffer and back."""

@@ -257,13 +257,13 @@ def gathered_bytes(config: TrainingConfig, cluster: Cluster, software: Software)
 
 
 def moment_bytes(
-    config: TrainingConfig, cluster: Cluster, layers: int, computes_loss: bool, layer: LayerBytes
+    config: TrainingConfig, cluster: Cluster, layers: int, computes_loss: bool, layer: LayerBytes, software: Software
 ) -> tuple[int, int]:
     """Bytes in fp16 that a stashed microbatch of a chunk of so many layers adds to `rank_memory`, and a deferred one.
 
     If one moment has more bytes of stashed and deferred microbatches than another one, it has more memory.
     """
-    sent = layer.input if config.parallel.p > 1 else 0
+    sent = layer.input if config.parallel.p > 1 and not software.freed_outputs else 0
     stashed = stash_bytes(config, cluster, layers, layer) + sent
     return stashed, deferred_bytes(config, cluster, layers, computes_loss, layer)
 
@@ -294,10 +294,11 @@ def rank_memory(
         buffers += AHEAD + 2
     sharded = parallel.data_parallel == "zero3"
     weight, gradient, optimizer = state_bytes(cluster.element_bytes, software, sharded, parallel.optimizer_states)
+    whole = taught * parallel.whole_gradients
     states = {
         "weights": round(weight * (own if sharded else parameters))
         + (gathered_bytes(config, cluster, software) if sharded else 0),
-        "gradients": round(gradient * (own if sharded or parallel.data_parallel == "zero2" else taught)),
+        "gradients": round(gradient * (own + whole if sharded or parallel.data_parallel == "zero2" else taught)),
         "optimizer": 0 if "optimizer" in parallel.offload else round(optimizer * own),
     }
     stashed = stash * stash_bytes(config, cluster, layers, layer)
@@ -307,7 +308,7 @@ def rank_memory(
         "stashed_activations": stashed,
         "working_activations": working_bytes(config, computes_loss, layer, software),
         # the outputs that are sent and not yet freed, and one buffer for each message on its way
-        "boundary_buffers": (stash + buffers) * layer.input if parallel.p > 1 else 0,
+        "boundary_buffers": (buffers + stash * (not software.freed_outputs)) * layer.input if parallel.p > 1 else 0,
     }
     backward = {use: round(size * cluster.element_bytes / FP16_BYTES) for use, size in backward.items()}
     unscales = (
@@ -340,7 +341,7 @@ def fullest_memory(
     for (of_rank, computes_loss), held in moments.items():
         stash, deferred = max(held)
         if any(later for _, later in held):
-            stashed, put_off = moment_bytes(config, cluster, of_rank.layers, computes_loss, layer)
+            stashed, put_off = moment_bytes(config, cluster, of_rank.layers, computes_loss, layer, software)
             stash, deferred = max(sorted(held), key=lambda moment: moment[0] * stashed + moment[1] * put_off)
         memories.append(rank_memory(config, cluster, of_rank, layer, stash, computes_loss, software, deferred))
     return max(memories, key=lambda memory: sum(memory.values()))

@@ -17,6 +17,8 @@ class Software:
       that linear's weight gradient (Korthikanti et al. 2022)
     - `fused_accumulation`: weight gradients are added to their sum inside the GEMM (the same)
     - `fp32_gradients`: gradients are summed in fp32, 4 bytes a parameter in place of 2
+    - `fp32_accumulation`: a kernel of its own adds gradients in 16 bits to a whole sum in fp32, 10 bytes a parameter in
+      place of 6
     - `flash_attention_1`, `flash_attention_2`: fused attention is that of Dao et al. 2022 or of Dao 2023, not the GPU's
       fastest
     - `fused_cross_entropy`: the loss is computed from logits in the program's precision, by one kernel each way
@@ -32,6 +34,7 @@ class Software:
       asynchronous tensor parallelism)
     - `overlapped_data_parallel`: gradients are reduced bucket by bucket under the last backward pass, and weights of a
       sharded optimizer gathered under the first forward pass
+    - `freed_outputs`: the output of a stage is freed as soon as it is sent: its backward pass needs no value of it
     - `cuda_graphs`: an iteration's kernels are launched as CUDA graphs, which take no time of the host
     - `blocking_launches`: the host waits for each kernel (CUDA_LAUNCH_BLOCKING=1), so that its own time adds up
     """
@@ -39,6 +42,7 @@ class Software:
     overlapped_all_reduce: bool = False
     fused_accumulation: bool = False
     fp32_gradients: bool = False
+    fp32_accumulation: bool = False
     flash_attention_1: bool = False
     flash_attention_2: bool = False
     fused_cross_entropy: bool = False
@@ -49,6 +53,7 @@ class Software:
     overlapped_exchange: bool = False
     overlapped_tensor_parallel: bool = False
     overlapped_data_parallel: bool = False
+    freed_outputs: bool = False
     cuda_graphs: bool = False
     blocking_launches: bool = False
 

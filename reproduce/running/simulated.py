@@ -9,7 +9,7 @@ from typing import Any
 from ptdp_core.config import TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.simulator import Cluster, Estimate, load_cluster, simulate
-from ptdp_core.simulator.cluster import cluster_files, cluster_label, with_program
+from ptdp_core.simulator.cluster import PROGRAM, cluster_files, cluster_label, with_program
 from reproduce.experiment import margins
 from reproduce.experiment.alternatives import with_margins, without_margins
 from reproduce.experiment.artifact import Artifact
@@ -39,7 +39,7 @@ class Simulated(PointEvaluator):
     """Simulates points; what does not fit in the GPUs' memory is 'oom'.
 
     A point with the parameter `gpus_per_node` is simulated on the cluster's GPUs and links in nodes of that size, one
-    with the parameter `cluster` on another cluster, by its name.
+    with the parameter `cluster` on another cluster, by its name, and one with `program` as another training program.
     """
 
     cluster: Cluster | None = None
@@ -116,12 +116,14 @@ def open_cluster(name: str, program: str | None = None) -> tuple[Cluster, Cluste
 
 
 def cluster_of(parameters: Mapping[str, Any], cluster: Cluster) -> Cluster:
-    """The cluster, or the other one that a point's parameters name, with nodes of the size that they ask for.
+    """The cluster, or the other one that a point's parameters name, with the program and nodes that they ask for.
 
     Each is one object, however often it is asked for: the simulator keeps what it knows of a cluster by its identity.
     """
     if CLUSTER in parameters:
         cluster = _named(str(parameters[CLUSTER]))
+    if PROGRAM in parameters:
+        cluster = with_program(cluster, str(parameters[PROGRAM]))
     size = parameters.get(GPUS_PER_NODE)
     if size is None:
         return cluster

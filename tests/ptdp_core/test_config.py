@@ -113,6 +113,7 @@ def test_vocabulary_is_padded_to_a_multiple_of_128_t(vocab: int, t: int, padded:
             {"recompute": "some"},
             "recompute='some' is unknown; needs one of full, selective, none, auto; try recompute='full'",
         ),
+        ({"reduce_every": 2}, "reduce_every=2 with data_parallel='local', which reduces once; needs 'zero2'; try"),
         ({"data_parallel": "ddp"}, "data_parallel='ddp' is unknown; needs one of local, torch, zero2, zero3"),
         ({"scatter_gather": "yes"}, "scatter_gather='yes' is not a truth value; needs true or false"),
         ({"fused": 1}, "fused=1 is not a truth value; needs true or false; try fused=true"),

@@ -41,6 +41,7 @@ def configured(model: ModelConfig = LLAMA, modules: str = "", **parallel: object
     [
         (LLAMA, "layernorm", 2 * 2 * H),  # what query-key-value and the MLP's first linear read
         (LLAMA, "mlp", 2 * 2 * F + 2 * F),  # gate and up, and their product
+        (LLAMA, "mlp_act", 2 * F),  # the product: its two factors are kept, as by xFormers' fused SwiGLU
         (LLAMA, "layernorm,mlp", 2 * 2 * H + 2 * 2 * F + 2 * F),
         (LLAMA, "operators", 2 * 2 * H + 2 * F),
         (LLAMA, "core_attn", 0),  # fused attention keeps no scores

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from ptdp_core import formulas
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.errors import ConfigurationError
+from ptdp_core.layers.parts import Work
 from ptdp_core.layout import rank_elements
 from ptdp_core.pipeline_layout import layout_of
 from ptdp_core.schedules import Exchange, build, definition, lower, names
@@ -363,6 +364,42 @@ def test_zero_2_hides_a_reduction_behind_the_backward_pass_of_its_microbatch() -
     for hidden in (0.0, 0.01, 10.0):
         exposed = 48 * max(0.0, alone - copies - hidden)
         assert cost.data_parallel(config, 1e9, hidden) == pytest.approx(exposed + copies)
+
+
+@pytest.mark.parametrize(("every", "whole"), [(1, 0), (4, 2 / 3), (8, 1)])
+def test_zero_2_reduces_after_a_round_and_has_two_chunks_gradients_whole_meanwhile(every: int, whole: float) -> None:
+    """By hand: 16 microbatches on 4 stages in 3 chunks; rounds longer than p fill all chunks."""
+    sizes = ModelConfig(12, 1024, 16), {"p": 4, "v": 3, "d": 2, "B": 32, "sharded_optimizer": True}
+    parallel = ParallelConfig(**sizes[1], data_parallel="zero2", reduce_every=every)
+    config, cost = TrainingConfig(sizes[0], parallel), CostModel(SELENE)
+    result, parameters = simulate(config, SELENE), max(rank_elements(config))
+    rounds = 16 // every
+    assert result.memory_bytes["gradients"] == round(result.memory_bytes["weights"] * (1 / 2 + whole))
+    assert result.traffic["data"] == pytest.approx(2 * parameters / 2 * (rounds + 1))
+    once = TrainingConfig(sizes[0], ParallelConfig(**sizes[1], data_parallel="torch"))
+    copies = cost.gradient_copies(config, 1e9)
+    alone = cost.data_parallel(once, 1e9, 0.0) - copies
+    exposed = cost.data_parallel(config, 1e9, alone / 10) - copies
+    assert exposed == pytest.approx(max(rounds * alone * max(0, 1 - every / 10), alone / 3 if every > 1 else 0))
+
+
+def test_outputs_that_are_freed_leave_only_messages_on_their_way() -> None:
+    config = gpt3(B=192, recompute="none")
+    kept, freed = (
+        simulate(config, replace(SELENE, software=replace(SELENE.software, freed_outputs=on))) for on in (False, True)
+    )
+    sent = 2 * 2048 * config.model.hidden  # bytes of bsh in fp16
+    assert kept.memory_bytes["boundary_buffers"] - freed.memory_bytes["boundary_buffers"] == config.parallel.p * sent
+    assert kept.iteration_time == freed.iteration_time
+
+
+def test_a_sum_in_fp32_by_itself_moves_ten_bytes_a_parameter_where_one_in_16_bits_moves_six() -> None:
+    narrow, wide = (
+        CostModel(replace(SELENE, software=replace(SELENE.software, fp32_accumulation=on))) for on in (False, True)
+    )
+    works = [cost._accumulated(gpt3(B=192), Work(), 1000, 1) for cost in (narrow, wide)]
+    assert [work.traffic_bytes for work in works] == [6000, 10000]
+    assert [work.wide_bytes for work in works] == [0, 8000]
 
 
 def test_zero_2_shards_the_optimizers_states_too_and_is_not_trained() -> None:

@@ -1,0 +1,90 @@
+"""Table 5 and Section 3.3.4: what interrupted 54 days on 16,384 GPUs, counted again."""
+
+from reproduce.experiment import published
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.quantities import Quantity
+from reproduce.experiment.sweep import Point, Sweep
+from results.records import Metric
+
+ID, SECTION = "llama3/table_5", "llama3/section_3_3_4"
+TEXT, ROWS = "Section 3.3.4", "Table 5"
+UNEXPECTED, DAYS, GPUS = 419, 54, 16384
+SHARE, COUNT, AS_PRINTED = "share", "interruptions", "share_as_printed"
+BETWEEN, GPU_BETWEEN = "time_between", "gpu_time_between"
+# The categories that a sentence of the text is about; none: all.
+SAID: dict[str, tuple[str, ...]] = {
+    "all": (),
+    "unexpected": (),
+    "gpu": ("GPU",),
+    "hardware": ("GPU", "Host", "Unplanned maintenance"),
+}
+
+
+def points() -> tuple[Point, ...]:
+    """The rows of the table, and what the text says of their sums."""
+    text = {row["key"]: row for row in published.rows(SECTION)}
+    said = [
+        Point(
+            f"text_{key}",
+            TEXT,
+            key,
+            {"which": key, "interruptions": text[key].get(COUNT)},
+            published.paper_values(SECTION, text[key]),
+        )
+        for key in SAID
+    ]
+    rows = [
+        Point(
+            f"row_{number}",
+            ROWS,
+            row["component"],
+            published.parameters_of(ID, row) | {"count": row["interruptions"]},
+            published.paper_values(ID, row),
+        )
+        for number, row in enumerate(published.rows(ID))
+    ]
+    return (*rows, *said)
+
+
+def derive(point: Point) -> dict[str, Metric]:
+    """The share of 419 of a row, or of all rows of some categories; and the time from one interruption to the next."""
+    if "count" in point.parameters:
+        return {SHARE: Metric(point.parameters["count"] / UNEXPECTED, "1", "derived")}
+    which = point.parameters["which"]
+    if which == "all":
+        seconds = DAYS * 86400 / point.parameters["interruptions"]
+        return {BETWEEN: Metric(seconds, "s", "derived"), GPU_BETWEEN: Metric(seconds * GPUS, "s", "derived")}
+    held = [row for row in published.rows(ID) if not SAID[which] or row["category"] in SAID[which]]
+    count = sum(row["interruptions"] for row in held)
+    return {
+        COUNT: Metric(count, "count", "derived"),
+        SHARE: Metric(count / UNEXPECTED, "1", "derived"),
+        AS_PRINTED: Metric(sum(row["share"] for row in held) / 100, "1", "derived"),
+    }
+
+
+ARTIFACT = Artifact(
+    id=ID,
+    label="Table 5",
+    section="3.3.4",
+    title="What interrupted Llama 3's training in 54 days on 16,384 GPUs",
+    description=(
+        "The share of 419 unexpected interruptions that follows from each count, beside the printed one; then what the "
+        "text says of their sums, from the counts and from the printed shares."
+    ),
+    quantities=(
+        Quantity(SHARE, "share", "1", "%", 0.01, 1),
+        Quantity(COUNT, "interruptions", "count", "", 1, 0),
+        Quantity(AS_PRINTED, "sum of printed shares", "1", "%", 0.01, 1),
+        Quantity(BETWEEN, "time between", "s", "h", 3600, 2),
+        Quantity(GPU_BETWEEN, "GPU time between", "s", "GPU-h", 3600, 0),
+    ),
+    sweeps={"paper": Sweep(points)},
+    columns={"category": "category", "count": "count"},
+    tolerance=0.01,
+    derive=derive,
+    notes=(
+        "The printed 30.1% of faulty GPUs are not 148 of 419 (35.3%), though 58.7% of all, in the text, is the sum of "
+        "the printed shares: 126 faulty GPUs would give both, and a sum of 397.",
+    ),
+)
