@@ -34,7 +34,7 @@ def _all(kind: str, *names: str, sign: int = 1) -> dict[str, Made]:
 # What `METRICS` gives no margin.
 OTHERS: dict[str, Made] = {
     **_all("throughput", "hardware_flops_utilization", "samples_per_gpu_s", "whole_iteration"),
-    **_all("throughput", "throughput_with_half_the_bandwidth"),
+    **_all("throughput", "throughput_with_half_the_bandwidth", "mfu_while_computing"),
     **_all("throughput", "over_published", "layer_forward_time", "layer_backward_time", sign=-1),
     **_all("ratio", "normalised_throughput_compute_only"),
     "layer_overhead": Made("ratio", -1, plus=1.0),

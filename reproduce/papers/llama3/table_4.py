@@ -18,10 +18,23 @@ FIXED, EVEN, BREADTH = "stated program", "128 layers, one a chunk", "breadth-fir
 V = 8  # model chunks of a rank: 128 places for a layer, of which the first and the last stay empty (Section 3.3.2)
 UNEVEN = layout_of((0, *[1] * 126, 0))
 USUAL: dict[str, Any] = {
-    **{"activation": "swiglu", "norm": "rmsnorm", "positions": "rotary", "bias": False, "tied_embeddings": False},
-    **{"b": 1, "v": V, "pipeline_layout": UNEVEN, "sequence_parallel": True, "program": "llama-3"},
-    **{"attention": "sdpa", "fused": False, "recompute": "selective", "recompute_modules": "mlp_act"},
-    **{"sharded_optimizer": True, "data_parallel": "zero2", "reduce_every": 16},
+    "activation": "swiglu",
+    "norm": "rmsnorm",
+    "positions": "rotary",
+    "bias": False,
+    "tied_embeddings": False,
+    "b": 1,
+    "v": V,
+    "pipeline_layout": UNEVEN,
+    "sequence_parallel": True,
+    "program": "llama-3",
+    "attention": "sdpa",
+    "fused": False,
+    "recompute": "selective",
+    "recompute_modules": "mlp_act",
+    "sharded_optimizer": True,
+    "data_parallel": "zero2",
+    "reduce_every": 16,
 }
 # The paper does not print these. Each variant changes one thing of the first.
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -31,7 +44,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "the product of SwiGLU kept": {"recompute": "none", "recompute_modules": "core_attn"},
     "ZeRO-2, reduced each microbatch": {"reduce_every": 1},
     "ZeRO-1": {"data_parallel": "torch", "reduce_every": 1},
-    "compiled": {"program": "torchtitan", "fused": True},
+    "as torchtitan, compiled": {"program": "torchtitan", "fused": True},
 }
 BUSY, CONTEXT = "mfu_while_computing", "context_share"
 

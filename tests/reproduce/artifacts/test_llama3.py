@@ -1,0 +1,64 @@
+"""Llama 3's Section 3.3: one stated program for all rows, its layouts, and the counts behind its percentages."""
+
+import pytest
+
+from ptdp_core.config import TrainingConfig
+from ptdp_core.simulator import load_cluster, simulate
+from ptdp_core.simulator.cluster import with_program
+from reproduce.experiment import catalog, papers, published
+from reproduce.experiment.declared import entries
+from reproduce.experiment.margins import read
+from reproduce.papers.llama3 import table_4, table_4_columns, table_5
+
+FIRST = [point for point in table_4.points() if point.series == table_4.FIXED]
+
+
+def test_layouts_have_126_layers_with_an_empty_first_and_last_chunk():
+    for point in FIRST:
+        config = TrainingConfig.from_plain(point.parameters)
+        assert config.parallel.n == point.parameters["gpus"]
+        assert config.parallel.B * config.model.seq == 16 * 2**20
+        assert config.parallel.placement.stages[0][0] == 0
+        assert (config.model.all_layers, config.layers_per_chunk) == (126, 1)
+
+
+def test_all_rows_have_one_program_and_only_it_is_scored():
+    assert {point.series for point in table_4.points() if point.paper} == {table_4.FIXED}
+    differing = {"gpus", "d", "c", "seq", "B"}
+    same = [{k: v for k, v in point.parameters.items() if k not in differing} for point in FIRST]
+    assert same[0] == same[1] == same[2]
+
+
+@pytest.mark.parametrize("point", FIRST, ids=lambda point: point.label)
+def test_every_row_fits_and_lies_inside_the_interval_of_runs_on_h100(point):
+    cluster = with_program(load_cluster("h100"), point.parameters["program"])
+    estimate = simulate(TrainingConfig.from_plain(point.parameters), cluster)
+    assert estimate.fits
+    margin = read("h100").of("model_throughput_per_gpu", point.parameters)
+    interval = margin.interval(estimate.model_throughput_per_gpu)
+    assert interval.low < point.paper["model_throughput_per_gpu"].value < interval.high
+
+
+def test_eighteen_sentences_have_a_judge_or_a_reason():
+    theirs = [entry for entry in entries(papers.paper("llama3")) if entry["place"] not in ("not in the paper",)]
+    judged = [entry for entry in theirs if entry["id"] != "throughputs_of_table_4"]
+    assert len(judged) == 18
+    assert [entry["id"] for entry in judged if "reason" in entry] == [
+        "order_of_axes",
+        "weights_gathered_once",
+        "effective_above_90_percent",
+    ]
+
+
+def test_columns_and_counts_follow():
+    last = table_4_columns.points()[-1]
+    derived = {name: metric.value for name, metric in table_4_columns.derive(last).items()}
+    assert derived == pytest.approx({"model_flops_utilization": 380 / 989, "gpus_used": 16384, "batch_tokens": 2**24})
+    said = {point.key: table_5.derive(point) for point in table_5.points()}
+    assert said["text_unexpected"][table_5.COUNT].value == 419
+    assert said["text_gpu"][table_5.COUNT].value == 268
+    assert said["text_gpu"][table_5.AS_PRINTED].value == pytest.approx(0.587)
+    assert said["text_all"][table_5.BETWEEN].value == pytest.approx(54 * 86400 / 466)
+    assert said["row_0"][table_5.SHARE].value == pytest.approx(148 / 419)
+    assert len(published.rows(table_5.ID)) == 18
+    assert catalog.load("llama3/table_5").paper == "llama3"
