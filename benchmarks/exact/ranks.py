@@ -19,6 +19,7 @@ from kernels import select
 from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.settings import Settings
 from ptdp_core.engine.trainer import Trainer
+from ptdp_core.engine.vocabulary import SharedVocabulary
 from ptdp_core.turns import Turns
 
 # The index of a c10d operator's argument that holds this rank's input, if that is not the first one.
@@ -37,10 +38,11 @@ NAMES = {
 }
 
 
-def group_names(groups: Groups) -> dict[str, str]:
-    """The axis or lane of each process group of a rank, by the name that PyTorch gave the group."""
+def group_names(groups: Groups, vocabulary: SharedVocabulary | None = None) -> dict[str, str]:
+    """The axis or lane of each process group of a rank, or its use, by the name that PyTorch gave the group."""
     lanes = {"up": groups.up, "down": groups.down}
     named = {axis.name: axis.group for axis in groups.axes} | lanes
+    named |= vocabulary.process_groups if vocabulary else {}
     return {group.group_name: name for name, group in named.items() if group is not None}
 
 
@@ -55,26 +57,29 @@ def group_of(args: Any, names: Mapping[str, str]) -> str:
 class Counts(TorchDispatchMode):
     """Counts, while it is active, `calls` and `bytes` by group and operator, and the `flops` of GEMMs.
 
-    A mode is of one thread: what a fused pass does in another (`Turns`) is counted by a mode of that thread.
+    A mode is of one thread: what a fused pass does in another (`Turns`), and what follows S of a shared vocabulary, is
+    counted by a mode of that thread.
     """
 
-    def __init__(self, groups: Groups) -> None:
+    def __init__(self, groups: Groups, vocabulary: SharedVocabulary | None = None) -> None:
         super().__init__()
         self.calls: Counter[str] = Counter()
         self.bytes: Counter[str] = Counter()
         self.flops = 0
         self._formulas: dict[Any, Callable[..., int] | None] = {}
-        self._names = group_names(groups)
+        self._names = group_names(groups, vocabulary)
 
     def __enter__(self) -> Self:
-        self._patch = beside(partial(_counted, self))
-        self._patch.start()
+        self._patches = beside(partial(_counted, self)), after_scores(partial(_counted, self))
+        for each in self._patches:
+            each.start()
         super().__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
-        self._patch.stop()
+        for each in self._patches:
+            each.stop()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
@@ -118,6 +123,17 @@ def beside(counted: Callable[[Callable[[], None]], None]) -> Any:
     return patch.object(Turns, "beside", patched)
 
 
+def after_scores(counted: Callable[[Callable[[], None]], None]) -> Any:
+    """A patch of `SharedVocabulary`, by which `counted` runs what vocab-2 does in another thread."""
+
+    def patched(*args: Any, own: Any = SharedVocabulary.correct) -> Any:
+        made: list[Any] = []
+        counted(lambda: made.append(own(*args)))
+        return made[0]
+
+    return patch.object(SharedVocabulary, "correct", patched)
+
+
 class Beside(TorchDispatchMode):
     """Counts, in another thread, with these `counts`."""
 
@@ -140,7 +156,7 @@ def count(settings: Settings, beat: Callable[[], None]) -> dict[str, dict[str, A
     groups = Groups.create(parallel)
     trainer = Trainer(settings, groups, select(settings.kernels), record=True)
     tokens = torch.zeros(parallel.b, settings.model.seq, dtype=torch.long)
-    with Counts(groups) as counts:
+    with Counts(groups, trainer.vocabulary) as counts:
         run = trainer.step(lambda microbatch: (tokens, tokens)).run
     beat()
     statistics = trainer.p2p.statistics

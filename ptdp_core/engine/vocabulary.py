@@ -98,7 +98,7 @@ class SharedVocabulary:
         self.word = make(WORD_EMBEDDING, std=STD)
         self.output = self.word if model.tied_embeddings else make(OUTPUT, std=STD)
         self.start = self.rank * self.word.size(0)
-        self._groups = {name: pipeline_group(self.groups, f"vocabulary_{name}") for name in COLLECTIVES}
+        self.process_groups = {name: pipeline_group(self.groups, f"vocabulary_{name}") for name in COLLECTIVES}
         self._after_scores = ThreadPoolExecutor(1)  # corrects and sums what S of vocab-2 made, one after the other
         self.trains = True
         self._shape: tuple[int, ...] = ()
@@ -111,7 +111,7 @@ class SharedVocabulary:
 
     def connect(self) -> None:
         """Create the communicators, before any step (`P2PCommunicator.connect`)."""
-        for group in self._groups.values():
+        for group in self.process_groups.values():
             dist.all_reduce(torch.zeros(1, device=self.groups.device), group=group)
 
     @torch.no_grad()
@@ -198,13 +198,13 @@ class SharedVocabulary:
         self._scores[i] = Scores(wide, x, places, here)
         if self.method == "vocab-2":
             product, scale = wide.to(x.dtype) @ self.output, self._scale / x.size(0)
-            correcting = self._after_scores.submit(self._correct, product, self._scores[i], statistics, scale)
+            correcting = self._after_scores.submit(self.correct, product, self._scores[i], statistics, scale)
             if self.rank != self.last:  # which waits for none of them
                 self._corrected = {k: f for k, f in self._corrected.items() if not _is_over(f)}
             self._corrected[i] = correcting
 
     @torch.no_grad()
-    def _correct(self, product: torch.Tensor, scores: Scores, statistics: Statistics, scale: float) -> Pending:
+    def correct(self, product: torch.Tensor, scores: Scores, statistics: Statistics, scale: float) -> Pending:
         """Turn e W into this rank's part of the input's gradient, and start to sum it."""
         product *= statistics.corrections(self.rank).unsqueeze(-1).to(product.dtype)
         product -= functional.embedding(scores.places, self.output).masked_fill_(~scores.here.unsqueeze(-1), 0.0)
@@ -232,7 +232,7 @@ class SharedVocabulary:
 
     def _gathered(self, own: torch.Tensor) -> Statistics:
         gathered = own.new_empty(self.groups.pp.size, *own.shape)
-        work = gather_flat(gathered.view(-1), own.view(-1), group=self._groups["scores"], async_op=True)
+        work = gather_flat(gathered.view(-1), own.view(-1), group=self.process_groups["scores"], async_op=True)
         return Statistics(gathered, work)
 
     def _reduce(self, name: str, i: int, x: torch.Tensor, rank: int) -> Pending:
@@ -245,11 +245,11 @@ class SharedVocabulary:
         return pending
 
     def _reduced(self, name: str, x: torch.Tensor, rank: int) -> Pending:
-        return Pending(x, dist.reduce(x, group_dst=rank, group=self._groups[name], async_op=True))
+        return Pending(x, dist.reduce(x, group_dst=rank, group=self.process_groups[name], async_op=True))
 
     def _broadcast(self, name: str, x: torch.Tensor, rank: int) -> Pending:
         """Start to send x from one of the pipeline's ranks to all, or to receive it there."""
-        return Pending(x, dist.broadcast(x, group_src=rank, group=self._groups[name], async_op=True))
+        return Pending(x, dist.broadcast(x, group_src=rank, group=self.process_groups[name], async_op=True))
 
     def _send(self, pending: Pending) -> None:
         """Keep a tensor until its collective is over, and those before that are not over yet."""

@@ -120,6 +120,7 @@ def of_table(table: Schedule) -> Definition:
         splits=table.is_split,
         fuses=bool(table.fused),
         exchanges=table.exchanges,
+        vocabulary=table.vocabulary.method if table.vocabulary else "",
         sizes=sizes,
     )
 

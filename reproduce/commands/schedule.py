@@ -223,6 +223,11 @@ def _drawn(
     if not 1 / MAX_FACTOR <= factor <= MAX_FACTOR:
         ratio = f"a ratio between 1/{MAX_FACTOR} and {MAX_FACTOR}"
         raise UsageError(f"--t-backward {float(factor):g} times --t-forward; needs {ratio}; try 2")
+    if table.vocabulary and "torch" in exports:
+        raise UsageError(
+            f"--export torch with {table.name}, of whose passes torch has no E, S, T and G; needs a schedule without; "
+            "try --export perfetto"
+        )
     timeline = from_schedule(table, factor, weights=weights)
     files, notes = timeline_files(table, timeline)
     wanted = {"torch": "schedule.csv", "perfetto": "trace.json"}

@@ -8,9 +8,10 @@ not matter, up to the order in which gradients are summed.
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ptdp_core.config import ModelConfig, ParallelConfig
+from ptdp_core.config import ModelConfig, ParallelConfig, padded_vocab
 from ptdp_core.engine.settings import EngineSettings, Settings
 from ptdp_core.launch.local import launch
+from ptdp_core.layout import OUTPUT, WORD_EMBEDDING
 from ptdp_core.schedules import MODES, Schedule, build, register_table
 
 if TYPE_CHECKING:
@@ -83,6 +84,11 @@ def gradients_in_rank(beat: Callable[[], None], runs: Sequence[tuple[Schedule, s
         trainer = Trainer(Settings(model, parallel, engine), groups, select("reference"))
         trainer.forward_backward(lambda j: (tokens[j : j + 1, :-1], tokens[j : j + 1, 1:]))
         buffer = trainer.buffer
-        gradients.append({entry.shard.parameter.name: buffer.main_grad(entry).clone() for entry in buffer.entries})
+        own = {entry.shard.parameter.name: buffer.main_grad(entry).clone() for entry in buffer.entries}
+        for name in (WORD_EMBEDDING, OUTPUT) if parallel.vocabulary else ():  # of which each rank has a part
+            if name in own:
+                rows = groups.pp.all_gather(own[name].reshape(-1)).view(-1, HIDDEN)
+                own[name] = rows[: padded_vocab(VOCABULARY, 1)]
+        gradients.append(own)
         beat()
     return gradients

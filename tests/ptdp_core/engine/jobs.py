@@ -434,7 +434,7 @@ def save_and_go_on(beat: Any, case: dict[str, Any], folder: str, background: boo
 
     settings, groups, trainer = make(case)
     checkpoints = Checkpoints(folder, trainer, background=background)
-    data = batches(settings.parallel.B)
+    data = batches(settings.parallel.B, vocab=settings.model.vocab)
     for _ in range(2):
         trainer.step(feed(settings, groups, data[0]))
     checkpoints.save(2 * settings.parallel.B)
@@ -449,7 +449,7 @@ def load_and_go_on(beat: Any, case: dict[str, Any], folder: str) -> tuple[list[f
 
     settings, groups, trainer = make(case)
     progress = Checkpoints(folder, trainer).load(folder)
-    data = batches(settings.parallel.B)
+    data = batches(settings.parallel.B, vocab=settings.model.vocab)
     losses = [trainer.step(feed(settings, groups, data[1])).loss for _ in range(3)]
     return losses, progress.__dict__
 

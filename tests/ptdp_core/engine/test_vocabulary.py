@@ -4,6 +4,9 @@ from itertools import product
 
 import pytest
 
+from benchmarks.exact import engine
+from ptdp_core.launch.local import launch
+from ptdp_core.layout import vocabulary_exchanges
 from tests.ptdp_core.engine import jobs
 from tests.ptdp_core.engine.test_parity import References
 from tests.ptdp_core.engine.test_parity import check as check_parity
@@ -54,3 +57,31 @@ def test_loss_and_gradients_are_one_rank_s(references):
 @pytest.mark.slow
 def test_further_layouts_give_one_rank_s_loss_and_gradients(references):
     check_parity(FURTHER, references, jobs.compare_shared)
+
+
+@pytest.mark.slow
+def test_a_checkpoint_goes_on_with_the_vocabulary_anywhere_else(tmp_path):
+    words = {"vocab": 250, "tied_embeddings": False, "layers": 4, "recompute": "none", "B": 4}
+    expected = run(jobs.save_and_go_on, words | {"p": 2, "v": 2, "d": 2, "schedule": "v-half+vocab-1"}, tmp_path, False)
+    for layout in ({}, {"p": 2, "t": 2}, {"p": 4, "schedule": "1f1b+vocab-2"}, {"p": 2, "schedule": "1f1b+interlaced"}):
+        losses, _ = run(jobs.load_and_go_on, words | layout, tmp_path)[0]
+        assert losses == pytest.approx(expected[0], rel=1e-10)
+
+
+def run(job, case, folder, *args):
+    ranks = case.get("p", 1) * case.get("t", 1) * case.get("d", 1)
+    return launch(job, ranks, (case, str(folder), *args), timeout=60, process_group=ranks > 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
+def test_ranks_exchange_what_the_layout_says(method):
+    """Calls and bytes of a rank for each microbatch, as it gives them: of a gathered tensor its own part."""
+    of_case = {"p": 2, "B": 3, "recompute": "none", "schedule": f"1f1b+{method}"}
+    (entry,) = engine.run(2, (of_case,), engine.count_in_rank).values()
+    counted, settings = entry.quantities["communication"], engine.settings(of_case)
+    names = {"E": "embedding", "F": "output", "S": "scores", "T": "output_gradient", "B": "embedding_gradient"}
+    for kind, call in vocabulary_exchanges(settings.training).items():
+        size = call.elements * 4 // (2 if kind == "S" else 1)  # fp32
+        assert counted[f"{names[kind]} {call.operation} calls"] == [3, 3]
+        assert counted[f"{names[kind]} {call.operation} bytes"] == [3 * size, 3 * size]

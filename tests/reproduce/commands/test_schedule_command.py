@@ -62,6 +62,44 @@ def test_a_module_of_the_zoo_is_listed_once_and_a_changed_copy_beside_it(run, tm
     assert listed(tmp_path / "eager.py") == ["eager-1f1b (own)", *known]
 
 
+def test_a_schedule_whose_ranks_share_the_vocabulary_is_drawn_and_compared_by_its_name(run, tmp_path):
+    """S and T take a quarter of F each; the bubble is 1F1B's, over ideal time with them."""
+    code, out, _ = run("1f1b+vocab-1", "-p", "4", "-m", "8", "--export", "perfetto", "--json")
+    (row,) = json.loads(out)["schedules"]
+    assert code == 0
+    assert row["metrics"]["bubble_fraction"]["value"] == pytest.approx(3 * 3 / (8 * 3.5))
+    assert row["metrics"]["makespan"]["value"] == 8 * 3.5 + 3 * 3
+    assert row["metrics"]["peak_stash"]["value"] == 4 + 2
+    (trace,) = (tmp_path / "results").rglob("trace.json")
+    categories = {event.get("cat") for event in json.loads(trace.read_text())["traceEvents"]}
+    assert categories >= {"forward", "backward", "logits", "logits' gradient"}
+    _, out, _ = run("v-half+vocab-2", "-p", "2", "-m", "3")
+    assert "S: logits, T: logits' gradient" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["gpipe+vocab-1"], "needs 1f1b or v-half"),
+        (["1f1b+vocab-3"], "needs one of vocab-1, vocab-2, interlaced"),
+        (["1f1b+vocab-1", "-p", "1"], "needs p >= 2"),
+        (["1f1b+vocab-1", "--export", "torch"], "try --export perfetto"),
+    ],
+)
+def test_what_cannot_share_the_vocabulary_is_said_in_one_line(run, arguments, said):
+    code, _, error = run(*arguments)
+    assert code == 2
+    assert said in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_a_step_with_a_shared_vocabulary_has_1f1b_s_gradients(run):
+    code, out, _ = run("1f1b+vocab-2", "-p", "2", "-m", "3", "--train", "--json")
+    assert code == 0
+    assert all(each["largest"] < 1e-12 for each in json.loads(out)["gradients"])
+
+
 @pytest.mark.slow
 def test_torchs_own_tables(run, tmp_path):
     """ZBV and DualPipeV as torch 2.13 writes them: checked, compared, and exactly the zoo's, fused pairs included."""

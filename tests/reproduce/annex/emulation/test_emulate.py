@@ -153,6 +153,11 @@ def test_overlapped_and_split_backward_passes(able):
         ({"gpus_per_node": 1}, {"c": 2, "B": 2}, "c=2 is not emulated; needs c=1"),
         (
             {"gpus_per_node": 1},
+            {"p": 2, "B": 2, "schedule": "1f1b+vocab-1"},
+            r"share the vocabulary, is not emulated; needs one without; try schedule='1f1b'",
+        ),
+        (
+            {"gpus_per_node": 1},
             {"model": EXPERTS, "d": 2, "B": 2, "expert_imbalance": 1.2},
             "expert_imbalance=1.2 is not emulated; needs as many tokens on every rank; try expert_imbalance=1",
         ),
