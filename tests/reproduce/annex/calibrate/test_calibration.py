@@ -11,7 +11,7 @@ import pytest
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.simulator import Cluster, load_cluster, read_parameters, simulate
-from ptdp_core.simulator.cluster import NUMBERS
+from ptdp_core.simulator.cluster import NUMBERS, PAPERS
 from ptdp_core.simulator.kernels import KernelModel
 from ptdp_core.simulator.network import Group, NetworkModel
 from reproduce.annex.calibrate import check
@@ -101,7 +101,7 @@ def synthetic(cluster: Cluster, device: str, groups: tuple[int, ...] = (2, 4)) -
 
 def as_cluster(calibration) -> Cluster:
     values = {name: p.value for name, p in calibration.parameters.items()}
-    return Cluster("fitted", gemm_tiles=calibration.gemm_tiles, **values)
+    return Cluster("fitted", gemm_tiles=calibration.gemm_tiles, program=PAPERS, **values)
 
 
 # ------------------------------------------------------------------------------------------------------------ fits
