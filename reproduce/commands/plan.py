@@ -83,7 +83,10 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="of a GPU's memory to fill, what should stay free (default 10)",
     )
     for option, text in (
-        ("allow", "what to search besides, with commas between: FP8 recipes (fp8: all), switches of the program"),
+        (
+            "allow",
+            "what to search besides: FP8 recipes (fp8: all), offload_layers, offload_optimizer, switches",
+        ),
         ("forbid", "what not to search, or to switch off"),
     ):
         parser.add_argument(f"--{option}", type=options.names, default=(), metavar="NAME,NAME", help=text)

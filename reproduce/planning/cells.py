@@ -44,14 +44,19 @@ TECHNIQUES = {
     "zero3": "all states sharded, without a pipeline: FSDP, where the program has it with t, c and e",
     "hsdp": "the same inside of each node (hybrid sharding)",
 }
-# What it may use only if it is asked for, since training computes something else with it.
-ON_REQUEST = {recipe: f"linears in FP8 or FP4, recipe {recipe}" for recipe in choices(ParallelConfig)["fp8_recipe"][1:]}
+# What it may use only if it is asked for: training computes something else with recipes, and few programs offload.
+RECIPES = choices(ParallelConfig)["fp8_recipe"][1:]
+OFFLOADS = {
+    "offload_layers": "layers",
+    "offload_optimizer": "optimizer",
+}  # and their values of `ParallelConfig.offload`
+ON_REQUEST = (*RECIPES, *OFFLOADS)
 Techniques = Collection[str]
 PAPERS_TECHNIQUES: Techniques = tuple(PAPERS)
 # The field of a configuration that a technique is: a program that lacks the one lacks the other.
 FIELDS = {"pipeline": "p", "tensor": "t", "interleaving": "v", "context": "c", "experts": "experts"}
 FIELDS |= {"zero1": "sharded_optimizer", "zero2": "sharded_optimizer", "sequence_parallel": "sequence_parallel"}
-FIELDS |= dict.fromkeys(ON_REQUEST, "fp8_recipe")
+FIELDS |= dict.fromkeys(RECIPES, "fp8_recipe") | dict.fromkeys(OFFLOADS, "offload")
 
 
 def data_parallel_kind(p: int) -> str:
@@ -206,7 +211,7 @@ def recomputations(model: ModelConfig, techniques: Techniques) -> tuple[dict[str
     """What may be recomputed: nothing, whole layers, and of `modules` what gives much memory for little time first.
 
     Without fused attention that is its core (Korthikanti et al. 2022); with it all but products and attention, with
-    them heads made from latents, and experts or the MLP.
+    them heads made from latents, and experts or the MLP. What is kept, and the optimizer's states, may be offloaded.
     """
     found: list[dict[str, Any]] = [{"recompute": "full"}, {"recompute": "none"}]
     if "modules" in techniques:
@@ -215,6 +220,10 @@ def recomputations(model: ModelConfig, techniques: Techniques) -> tuple[dict[str
         if "sdpa" not in techniques:
             modules = ["core_attn"]
         found += [{"recompute": "selective", "recompute_modules": each} for each in modules]
+    for name, what in OFFLOADS.items():
+        if name in techniques:
+            kept = [each for each in found if (name, each["recompute"]) != ("offload_layers", "full")]
+            found += [each | {"offload": ",".join(filter(None, (each.get("offload"), what)))} for each in kept]
     return tuple(found)
 
 
@@ -225,7 +234,7 @@ def cells(job: TrainingJob, gpus_per_node: int, techniques: Techniques = TECHNIQ
         sizes = {("pipeline",): p, ("tensor",): t, ("context", "sdpa"): c}
         if job.B % d == 0 and all(set(names) <= set(techniques) for names, size in sizes.items() if size > 1):
             by_group.setdefault((t, c), []).append((p, d))
-    narrow = ["none", *(recipe for recipe in ON_REQUEST if recipe in techniques)]
+    narrow = ["none", *(recipe for recipe in RECIPES if recipe in techniques)]
     recomputed = recomputations(job.model, techniques)
     for (t, c), pairs in by_group.items():
         may_cut = "sequence_parallel" in techniques and t > 1 and job.model.seq % (c * t) == 0

@@ -25,7 +25,7 @@ LINKS = {"pipeline": "p2p", "tensor": "tensor", "data": "data"}
 SIZES = ("p", "t", "d", "v", "b")
 TECHNIQUES = (
     *("schedule", "recompute", "recompute_modules", "sequence_parallel", "attention", "sharded_optimizer"),
-    *("data_parallel", "zero3_shards", "fp8_recipe", "pipeline_layout"),
+    *("data_parallel", "zero3_shards", "fp8_recipe", "offload", "pipeline_layout"),
 )
 PARAMETERS = (*SIZES, "c", "e", "etp", *TECHNIQUES)
 # What a GPU's memory is taken by: a heading, and the uses of `Estimate.memory_bytes` under it.
@@ -144,6 +144,7 @@ def techniques(parallel: ParallelConfig) -> str:
     states = {"zero2": "ZeRO-2", "zero3": "ZeRO-3"}.get(parallel.data_parallel, "ZeRO-1")
     also += [states] if parallel.sharded_optimizer or states == "ZeRO-3" else []
     also += [f"in parts of {parallel.zero3_shards}"] if parallel.zero3_shards else []
+    also += [f"offloads {parallel.offload.replace(',', '+')}"] if parallel.offload else []
     also += [name for name in (parallel.fp8_recipe, parallel.pipeline_layout) if name not in ("none", "")]
     modules = parallel.recompute_modules if parallel.recompute == "selective" else ""
     again = modules.replace(",", "+") if modules and modules != "core_attn" else parallel.recompute

@@ -1,7 +1,7 @@
 """What a plan's search may use, and what each of the rest would give: simulated on the best that was found.
 
 By default it may use all `TECHNIQUES`, and of the training program what the cluster's file has on, with experts also
-what programs of today have (`DISPATCH`). `--allow` adds FP8 recipes (`ON_REQUEST`) and switches of the program, by
+what programs of today have (`DISPATCH`). `--allow` adds FP8 recipes and offloading (`ON_REQUEST`) and switches by
 name, `--forbid` takes any of these away, and so does what the program lacks.
 """
 
@@ -14,7 +14,7 @@ from ptdp_core.config import ModelConfig, TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.simulator import PAPER, Cluster, Estimate, simulate
 from ptdp_core.simulator.programs import load_program
-from reproduce.planning.cells import FIELDS, ON_REQUEST, TECHNIQUES, Techniques
+from reproduce.planning.cells import FIELDS, OFFLOADS, ON_REQUEST, RECIPES, TECHNIQUES, Techniques
 from results.records.errors import UsageError
 
 LEAST_GAIN = 0.005  # of the tokens per second: what gives less is no gain
@@ -42,7 +42,9 @@ def may_use(
         if name not in NAMES:
             (near,) = get_close_matches(name, NAMES, n=1, cutoff=0) or [FP8]
             raise UsageError(f"--{option} {name!r} is unknown; needs some of {', '.join(NAMES)}; try --{option} {near}")
-        if option == "allow" and name in (FP8, *ON_REQUEST) and name not in recipes:
+        if option == "allow" and name in OFFLOADS and not cluster.host_bandwidth:
+            raise UsageError(f"--allow {name} on {cluster.name}, whose file has no host_bandwidth; needs it; try h100")
+        if option == "allow" and name in (FP8, *RECIPES) and name not in recipes:
             raise UsageError(f"--allow {name} on {cluster.name}, whose GPU has none; needs another cluster; try h100")
     given = {name: option == "allow" for option, name in named}
     of_today = dict.fromkeys(DISPATCH, True) if cluster.software.fsdp and model.experts else {}
@@ -58,7 +60,7 @@ def may_use(
 
 def _recipes(cluster: Cluster) -> list[str]:
     peaks = {"nvfp4": cluster.fp4_peak_flops}
-    return [name for name in ON_REQUEST if peaks.get(name, cluster.fp8_peak_flops)]
+    return [name for name in RECIPES if peaks.get(name, cluster.fp8_peak_flops)]
 
 
 @dataclass(frozen=True)
