@@ -62,7 +62,7 @@ DIFFERENCES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("qwen3 olmo2 olmo3 olmoe exaone4 dots1 hunyuan minimax_m2", NORMED),
     ("gpt_oss", {"sinks": True}),
 )
-KINDS = {kind: fields for kinds, fields in DIFFERENCES for kind in kinds.split()}
+KINDS: Mapping[str, Mapping[str, Any]] = {kind: fields for kinds, fields in DIFFERENCES for kind in kinds.split()}
 # What some kinds have without a key that says so.
 BIASES: Mapping[str, str] = {
     "qwen2": "biases of queries, keys and values",

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from ptdp_core.config import LayerKind, ModelConfig
 from ptdp_core.layers.blocks import LayerRun, block
 from ptdp_core.layers.state_space import CHUNK, KERNEL
-from reproduce.planning.config_keys import BIASES, ENDS_WITHOUT_EFFECT, GATED, WITHOUT_EFFECT, of_kind
+from reproduce.planning.config_keys import BIASES, ENDS_WITHOUT_EFFECT, GATED, KINDS, WITHOUT_EFFECT, of_kind
 from reproduce.planning.config_read import FULL, TOWER_HIDDEN, TOWER_LAYERS, WINDOW, HubConfig, LayerWords, first
 
 NOTHING: tuple[Any, ...] = (None, False, 0, "", [], {})  # values by which a key says that there is none of it
@@ -27,8 +27,13 @@ class Lack(NamedTuple):
     beyond: int = 0
 
 
-def lacks(read: HubConfig, model: ModelConfig, layers: Sequence[LayerWords]) -> Iterator[Lack]:
-    """All that a configuration says and the model has not, in a fixed order; what was not asked for comes last."""
+def lacks(read: HubConfig, model: ModelConfig, layers: Sequence[LayerWords], known: Sequence[str]) -> Iterator[Lack]:
+    """All that a configuration says and the model has not, in a fixed order; what was not asked for comes last.
+
+    Of a kind that is `known` its embeddings are, too.
+    """
+    if "tie_word_embeddings" not in read and of_kind(read.kind, KINDS, None) is None and read.kind not in known:
+        yield Lack("tie_word_embeddings is not said", "two tables, not one", parameters=-model.vocab * model.hidden)
     yield from _biases(read, model)
     yield from _activation(read, model)
     yield from _linear_attention(read, model, layers)
@@ -107,7 +112,7 @@ def _own_parameters(read: HubConfig, mixer: str, model: ModelConfig) -> int:
         return h * (2 * keys + 3 * values + 2 * heads) + KERNEL * (2 * keys + values)
     if "linear_attn_config" in read:  # two gates of low rank
         return h * (2 * keys + 2 * values + heads) + 2 * size * (h + values) + KERNEL * (2 * keys + values)
-    if not first(read, ("mamba_num_heads", "mamba_n_heads", "attn_type_list")):  # the first Mamba
+    if not first(read, ("mamba_num_heads", "mamba_n_heads", "n_mamba_heads", "attn_type_list")):  # the first Mamba
         rank = read.get("mamba_dt_rank", h // 16)
         return 3 * h * values + values * (2 * rank + 2 * state + KERNEL)
     return _mixer_parameters(model, "mamba")

@@ -22,7 +22,7 @@ EVERY = (
 )
 GROUPS = ("mamba_n_groups", "mamba_ngroups", "n_groups")
 MAMBA_KEYS = ("ssm_state_size", "state_size", "conv_kernel", "n_groups", "expand", "chunk_size")
-TOWER_HIDDEN = ("hidden_size", "embed_dim", "width", "dim", "d_model")
+TOWER_HIDDEN = ("embed_dim", "hidden_size", "width", "dim", "d_model")
 TOWER_LAYERS = ("num_hidden_layers", "depth", "layers", "num_layers", "n_layers", "encoder_layers")
 
 
@@ -98,6 +98,9 @@ class HubConfig(dict[str, Any]):
             return tuple(
                 LayerWords("" if part in ALONE else MIXERS.get(part, part), ALONE.get(part, "")) for part in single
             )
+        if "hybrid" in single:  # Zamba: state-space layers alone, before some of them one with attention
+            alone, shared = LayerWords(MAMBA, ""), LayerWords(FULL, MLP)
+            return tuple(layer for part in single for layer in ([shared] * (part == "hybrid") + [alone]))
         mixers, experts = self._mixers(count), self._with_experts(count)
         return tuple(
             LayerWords(MIXERS.get(mixer, mixer), EXPERTS if has else MLP)
@@ -139,11 +142,11 @@ class HubConfig(dict[str, Any]):
         if not state:
             return None
         self.asked |= {key for key in self if key.startswith("mamba_")} | {*MAMBA_KEYS}
-        heads = first(self, ("mamba_num_heads", "mamba_n_heads"))
+        heads = first(self, ("mamba_num_heads", "mamba_n_heads", "n_mamba_heads"))
         inside = self.get("mamba_d_ssm") or self.get("mamba_expand", self.get("expand", 2)) * h
         if not heads:  # the first Mamba, whose channels are heads of their own
             return inside // 64, 64, 8, state
-        size = first(self, ("mamba_head_dim", "mamba_d_head"))
+        size = first(self, ("mamba_head_dim", "mamba_d_head", "mamba_headdim"))
         return heads, size if isinstance(size, int) else inside // heads, first(self, GROUPS) or 1, state
 
     @property
