@@ -34,7 +34,7 @@ TECHNIQUES = {
     **PAPERS,
     "sequence_parallel": "sequence parallelism",
     "sdpa": "fused attention",
-    "modules": "recomputation of some modules (`recomputations`)",
+    "modules": "recomputation of some modules: all but products and attention, heads from latents, MLP or experts",
     "split": f"schedules with split backward passes ({', '.join(SPLIT_SCHEDULES)})",
     "layouts": "stages of unlike lengths",
     "context": "context parallelism from 8,192 tokens on (c)",
