@@ -5,6 +5,7 @@
 - `zoo/`: a module for each schedule: GPipe, 1F1B and interleaved 1F1B, and those since
 - `definition.py`: what such a module says of its schedule, and helpers to write its order with
 - `list_scheduling.py`, `building_block.py`: make a schedule from a greedy rule, or from a block that is repeated
+- `vocabulary.py`: tables in which all ranks share the vocabulary, from a schedule's own order
 - `registry.py`: finds the schedules by name; `build(name, p, m, v)` makes one for its sizes
 - `files.py`: reads a schedule of one's own, and checks it
 - `lowering.py`: `lower(schedule, mode)` places the sends and receives, blocking (the paper's; for any table:

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from ptdp_core.config import LayerKind, TrainingConfig
 from ptdp_core.errors import ConfigurationError
-from ptdp_core.layers.blocks import LayerRun, VocabularyBlocks, ends, layer_of, shared_vocabulary
+from ptdp_core.layers.blocks import LayerRun, ends, layer_of
 from ptdp_core.layers.experts import places
 from ptdp_core.layers.parts import Block, Collective, Gemm, Work
 from ptdp_core.layers.techniques import (
@@ -23,7 +23,6 @@ from ptdp_core.layers.techniques import (
     modules_of,
 )
 from ptdp_core.layout import (
-    FP32,
     Boundary,
     elements_held,
     expert_elements,
@@ -35,14 +34,12 @@ from ptdp_core.layout import (
     recomputed_passes,
     stage_layers,
     table_elements,
-    vocabulary_exchanges,
 )
 from ptdp_core.schedules import definition
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.executor import PICOSECONDS
 from ptdp_core.simulator.kernels import FP16_BYTES, KernelModel
 from ptdp_core.simulator.memory import (
-    FP32_BYTES,
     FP32_GRADIENT_BYTES,
     LayerBytes,
     RankSizes,
@@ -54,6 +51,7 @@ from ptdp_core.simulator.memory import (
 from ptdp_core.simulator.network import Group, NetworkModel, data_group, expert_group, leaves_node, tensor_group
 from ptdp_core.simulator.optimizers import OPTIMIZERS, orthogonalisation
 from ptdp_core.simulator.software import Software
+from ptdp_core.simulator.vocabulary import blocks_of
 
 # What does not matter to the times of passes: the fields that only the schedule and the gradients' reduction know.
 NOT_IN_PASSES = frozenset(
@@ -597,46 +595,12 @@ class CostModel:
             works = own.forward, *(self._accumulated(config, work, table, 1) for work in (own.backward, own.weights))
             yield StageTimes(0.0, 0.0, 0.0, 0.0, *[self.seconds(work, group) for work in works])
 
-    def _vocabulary(self, config: TrainingConfig) -> VocabularyBlocks:
-        parallel, run = config.parallel, LayerRun.of(config.parallel)
-        corrects, fused = parallel.vocabulary == "vocab-2", self.software.fused_cross_entropy
-        return shared_vocabulary(config.local_model, run, parallel.p, corrects, fused)
-
     def _shared_end_times(self, config: TrainingConfig) -> Iterator[StageTimes]:
         """The times that positions add to the first stage, and the final norm to the last, of a shared vocabulary."""
         group = tensor_group(1, self.cluster.gpus_per_node)
-        _, first, last = self._vocabulary(config)
-        for end in (first, last):
+        parts = blocks_of(config, self.software.fused_cross_entropy)
+        for end in (parts.first, parts.last):
             yield StageTimes(0.0, 0.0, 0.0, 0.0, self.seconds(end.forward, group), self.seconds(end.backward, group))
-
-    def vocabulary_passes(self, config: TrainingConfig) -> dict[str, float]:
-        """Seconds of a rank's passes of a shared vocabulary for a microbatch, by kind.
-
-        G has no product, and so adds its dense gradient to the sum; T does inside its product, if the program does.
-        """
-        passes, table = self._vocabulary(config).passes, table_elements(config)
-        works = {
-            kind: self._accumulated(config, work, table, 1) if kind in "TG" else work for kind, work in passes.items()
-        }
-        group = tensor_group(1, self.cluster.gpus_per_node)
-        return {kind: self.seconds(work, group) for kind, work in works.items()}
-
-    def vocabulary_collectives(self, config: TrainingConfig) -> dict[str, float]:
-        """Seconds of the collectives behind passes over a pipeline's ranks, by the kind of the pass that starts them.
-
-        The kinds are those of `executor.SHARED`. A broadcast and a sum on one rank go around once, as an all-gather
-        does; of each token all ranks gather three numbers in fp32, after which vocab-2 sums what it has corrected.
-        Other messages that are on the way at the same time are not counted.
-        """
-        parallel = config.parallel
-        group = data_group(parallel.n // parallel.p, parallel.p, self.cluster.gpus_per_node)
-        seconds = {}
-        for kind, call in vocabulary_exchanges(config).items():
-            width = FP32_BYTES if call.element == FP32 else self.cluster.element_bytes
-            seconds[kind] = self.network.one_way(group, float(width * call.elements))
-        if parallel.vocabulary == "vocab-2":
-            seconds["T"] += seconds["S"]
-        return seconds
 
     def boundaries_between_nodes(self, config: TrainingConfig) -> list[bool]:
         """For each boundary between two stages, whether its messages leave the node; cached."""

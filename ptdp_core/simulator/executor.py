@@ -15,16 +15,12 @@ from itertools import accumulate, count
 from typing import NamedTuple, TypeVar
 
 from ptdp_core.schedules import KINDS, Action, Fused, Schedule, blocking_groups
-from ptdp_core.schedules.actions import VOCABULARY_KINDS, Vocabulary, cells
-from ptdp_core.schedules.lowering import Groups
+from ptdp_core.schedules.actions import VOCABULARY_KINDS, cells
+from ptdp_core.simulator.vocabulary import SHARED, apart, join
 
 PICOSECONDS = 10**12
 # The kinds of the F and the B of a fused pair, whose 'stage' is that of the F times p*v, plus that of the B.
 FUSED_KINDS = "F&", "&B"
-# The collectives of a vocabulary that all ranks share, by the pass that gives them something: the embedded tokens (E),
-# the last stage's output (F), what S knows of each token, the gradient of that output (T, or S with a correction), and
-# that of the first stage's input (B).
-SHARED = "EFSTB"
 
 
 @dataclass(frozen=True)
@@ -133,7 +129,7 @@ def compile_blocking(schedule: Schedule) -> Events:
     stages, m = schedule.stages, schedule.m
     groups = list(blocking_groups(schedule, _numbering(schedule)))
     if schedule.vocabulary is not None:
-        groups = [_apart(rank_groups, schedule.vocabulary) for rank_groups in groups]
+        groups = [apart(rank_groups, schedule.vocabulary) for rank_groups in groups]
         groups += [[([], [], [])] for _ in range(len(SHARED) * m)]
     # Exchanges are numbered rank by rank; after those of a rank comes its end, an exchange of nothing.
     exchanges = [exchange for rank_groups in groups for exchange in (*rank_groups, ([], [], []))]
@@ -147,7 +143,7 @@ def compile_blocking(schedule: Schedule) -> Events:
     partners, links = _partners(exchanges, sent_at, received_at, stages)
     if schedule.vocabulary is not None:
         links += [(2 * stages + number,) for number in range(len(SHARED))]
-        _join(groups, partners, schedule.vocabulary, schedule.p, m, len(links) - len(SHARED))
+        join(groups, partners, schedule.vocabulary, schedule.p, m, len(links) - len(SHARED))
     order, arrived = _in_order(groups, partners)
     width = max(2, *map(len, partners))
     pass_numbers, passes = _numbered(_kinds(schedule, (actions for _, _, actions in exchanges)), ())
@@ -168,66 +164,6 @@ def compile_blocking(schedule: Schedule) -> Events:
         ranks=[array("i", arrived[end - len(row) : end]) for end, row in zip(ends, groups, strict=True)][: schedule.p],
         stages=stages,
     )
-
-
-def _waits(vocabulary: Vocabulary, action: Action) -> str:
-    """The kind of the collective that a pass waits for; "" if it waits for none."""
-    kind, stage, _ = action
-    if kind == "F":
-        return "E" if stage == 0 else ""
-    if kind in "BI":
-        return "T" if stage == vocabulary.last else ""
-    return {"S": "F", "T": "S", "G": "B"}.get(kind, "")
-
-
-def _gives(vocabulary: Vocabulary, action: Action) -> str:
-    """The kinds of the collectives that a pass gives something to."""
-    kind, stage, _ = action
-    if kind == "F":
-        return "F" if stage == vocabulary.last else ""
-    if kind in "BI":
-        return "B" if stage == 0 else ""
-    if vocabulary.method == "vocab-2":
-        return {"E": "E", "S": "ST"}.get(kind, "")
-    return {"E": "E", "S": "S", "T": "T"}.get(kind, "")
-
-
-def _apart(groups: Groups[int], vocabulary: Vocabulary) -> Groups[int]:
-    """The groups of a rank cut before each pass that waits for a collective, and after each that gives it something."""
-    row: Groups[int] = []
-    for sent, received, actions in groups:
-        row.append((sent, received, []))
-        for action in actions:
-            if _waits(vocabulary, action):
-                row.append(([], [], []))
-            row[-1][2].append(action)
-            if _gives(vocabulary, action):
-                row.append(([], [], []))
-    return row
-
-
-def _join(
-    groups: Sequence[Groups[int]],
-    partners: Sequence[dict[int, int]],
-    vocabulary: Vocabulary,
-    p: int,
-    m: int,
-    first_link: int,
-) -> None:
-    """Let the steps of ranks and collectives wait for each other. `partners` are by exchange, as in `_partners`."""
-    starts = [0, *accumulate(len(row) + 1 for row in groups)]
-    # A step that is done is known by the arrival at the next one. Of a collective the next one is its end.
-    of_collective = {(kind, i): starts[p + k * m + i] for k, kind in enumerate(SHARED) for i in range(m)}
-    for row, start in zip(groups[:p], starts, strict=False):
-        for number, (_, _, actions) in enumerate(row, start):
-            for action in actions:
-                if waits := _waits(vocabulary, action):
-                    partners[number][of_collective[waits, action.microbatch] + 1] = 0
-                for kind in _gives(vocabulary, action):
-                    link = first_link + SHARED.index(kind)
-                    partners[of_collective[kind, action.microbatch]][number + 1] = link
-                if vocabulary.method == "interlaced" and action.kind == "T":  # all ranks wait for the sum
-                    partners[number + 1][of_collective["T", action.microbatch] + 1] = 0
 
 
 def _kinds(schedule: Schedule, rows: Iterable[Sequence[Action]]) -> Iterator[tuple[tuple[str, int], ...]]:

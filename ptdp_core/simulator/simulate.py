@@ -28,6 +28,7 @@ from ptdp_core.simulator.executor import PICOSECONDS, Costs
 from ptdp_core.simulator.memory import FP32_BYTES, fullest_memory, trained
 from ptdp_core.simulator.software import Software
 from ptdp_core.simulator.steady_state import Flush, flush, pipeline_timeline
+from ptdp_core.simulator.vocabulary_times import collective_seconds, pass_seconds
 from ptdp_core.simulator.zero3 import communication_bytes, sharded_stages
 
 
@@ -128,9 +129,7 @@ def pipeline_costs(model: CostModel, config: TrainingConfig, stages: Stages) -> 
         return [times[between] for between in boundaries]
 
     of_passes, of_collectives = (
-        (model.vocabulary_passes(config), model.vocabulary_collectives(config))
-        if config.parallel.vocabulary
-        else ({}, {})
+        (pass_seconds(model, config), collective_seconds(model, config)) if config.parallel.vocabulary else ({}, {})
     )
     return Costs(
         forward=stages.forward,
