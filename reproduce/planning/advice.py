@@ -55,7 +55,8 @@ def advice(estimate: Estimate, cluster: Cluster) -> list[Advice]:
     """
     config, model = estimate.config, CostModel(cluster)
     single = []
-    for fields in _changes(config):
+    for values in _changes(config):
+        fields = {name: value for name, value in values.items() if getattr(config.parallel, name) != value}
         changed = _with(config, fields)
         memory = inf if changed is None else peak_memory(changed, model)
         if memory < estimate.peak_memory:
