@@ -165,11 +165,13 @@ def simulate(*configurations: Mapping[str, Scalar], cluster: str = PAPERS_CLUSTE
     """Simulate training configurations on a cluster: a record with a point for each.
 
     A configuration has the keys of `ptdp_core.config` (layers, hidden, heads, p, t, d, v, b, B, ...), or a `model` by
-    name ('llama-3-8b') in place of its fields, and may have a `label`. What all have in common can be given by keyword;
-    without any mapping the keywords are the configuration. One that cannot be run, or does not fit into memory, is a
-    point with status 'invalid' or 'oom' and the reason. The notes say what of a named model is not modelled. Raises
-    `UsageError` for an unknown key or cluster.
+    name ('llama-3-8b') in place of its fields, and may have a `label` and a training `program` by name. What all have
+    in common can be given by keyword; without any mapping the keywords are the configuration. One that cannot be run,
+    or does not fit into memory, is a point with status 'invalid' or 'oom' and the reason. The notes say what of a named
+    model is not modelled. Raises `UsageError` for an unknown key, cluster or program.
     """
+    from ptdp_core.simulator.cluster import PROGRAM
+    from ptdp_core.simulator.programs import load_program
     from reproduce.experiment.parameters import check_keys
     from reproduce.planning.models import with_model_fields
     from reproduce.planning.what_if import unmodelled
@@ -178,13 +180,17 @@ def simulate(*configurations: Mapping[str, Scalar], cluster: str = PAPERS_CLUSTE
     for number, configuration in enumerate(configurations or ({},), 1):
         asked = {**shared, **configuration}
         parameters = with_model_fields(asked)
+        program = parameters.pop(PROGRAM, None)
         if left_out := unmodelled(asked):
             notes.append(f"configuration {number}: not modelled: {left_out}")
         try:
+            if program is not None:
+                parameters = load_program(str(program)).with_defaults(parameters)
             check_keys(parameters)
         except ConfigurationError as error:
             raise UsageError(f"configuration {number}: {error}") from None
         label = str(parameters.pop("label", f"configuration {number}"))
+        parameters |= {} if program is None else {PROGRAM: program}
         points.append(Point(f"configuration_{number}", "", label, parameters))
     sweeps = {"paper": Sweep(lambda: tuple(points))}
     artifact = Artifact("simulate", "Training configurations", "", USUAL_BEYOND, sweeps)
@@ -213,14 +219,15 @@ def plan(
     cluster: str = PAPERS_CLUSTER,
     top: int = 3,
     run: "TrainingRun | None" = None,
+    program: str | None = None,
     **sizes: Scalar,
 ) -> Record:
     """How to train a model on `gpus` GPUs with `batch` sequences per iteration: the `top` configurations as a record.
 
     The model is one of the paper's ('175b'), whose Table 1 may give GPUs and batch, a later one ('llama-3-70b'), or
-    one's own: the fields of `ptdp_core.config.ModelConfig`. A `batch` may be tokens, as '4M'. With a `run` the points
-    have its days, GPU hours, cost and energy, too. The notes say what the paper's takeaways choose. Raises
-    `UsageError`, and `NothingSelectedError` if nothing fits into memory.
+    one's own: the fields of `ptdp_core.config.ModelConfig`. A `batch` may be tokens, as '4M', and a training `program`
+    stands in place of the cluster's. With a `run` the points have its days, GPU hours, cost and energy, too. The notes
+    say what the paper's takeaways choose. Raises `UsageError`, and `NothingSelectedError` if nothing fits into memory.
     """
     from reproduce.planning import plan_record
     from reproduce.planning.models import find
@@ -229,7 +236,7 @@ def plan(
     if unknown := sizes.keys() - set(MODEL_FIELDS):
         raise UsageError(f"unknown size {min(unknown)!r}; needs some of {', '.join(MODEL_FIELDS)}")
     started = datetime.now(UTC)
-    cluster_model, reference = open_cluster(cluster)
+    cluster_model, reference = open_cluster(cluster, program)
     name, job = request({"model": model, "gpus": gpus, "batch": batch, "top": top, **sizes})
     training_plan = replace(
         make_plan(name, job, cluster_model, reference.name, top),

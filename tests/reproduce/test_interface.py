@@ -162,3 +162,17 @@ def test_a_mistake_is_one_line(call, error, text):
         call()
     assert text in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_training_program_can_be_named_in_each_configuration_or_for_a_plan() -> None:
+    sizes = {"layers": 16, "hidden": 2048, "heads": 16, "d": 8, "B": 64, "program": "nemo"}
+    named, torchtitan = reproduce.simulate(sizes, sizes | {"program": "torchtitan"}, cluster="h100").points
+    assert named.metrics["iteration_time"].value < torchtitan.metrics["iteration_time"].value
+    assert named.parameters["program"] == "nemo"
+    lacking = reproduce.simulate(sizes | {"p": 2, "program": "llm-foundry"}, cluster="h100").points[0]
+    assert lacking.status == "invalid"
+    assert lacking.reason.startswith("p=2 with program='llm-foundry', which has no pipeline")
+    with pytest.raises(UsageError, match="program='nemoo' is unknown"):
+        reproduce.simulate(sizes | {"program": "nemoo"})
+    with pytest.raises(UsageError, match="program='nemoo' is unknown"):
+        reproduce.plan("1.7b", gpus=8, batch=64, cluster="h100", program="nemoo")
