@@ -10,10 +10,7 @@ from ptdp_core.config import TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.simulator import Cluster, Estimate, load_cluster, simulate
 from ptdp_core.simulator.cluster import PROGRAM, cluster_files, cluster_label, with_program
-<<<<<<< HEAD
-=======
 from ptdp_core.simulator.programs import load_program
->>>>>>> 49a3e5fa (Programs by name in Python, memory that is too close to say, today's scores of the open rows)
 from reproduce.experiment import margins
 from reproduce.experiment.alternatives import with_margins, without_margins
 from reproduce.experiment.artifact import Artifact
@@ -122,22 +119,14 @@ def open_cluster(name: str, program: str | None = None) -> tuple[Cluster, Cluste
 
 
 def cluster_of(parameters: Mapping[str, Any], cluster: Cluster) -> Cluster:
-<<<<<<< HEAD
     """The cluster, or the other one that a point's parameters name, with the program and nodes that they ask for.
-=======
-    """The cluster, or the other one that a point's parameters name, with the program and size of nodes they ask for.
->>>>>>> 49a3e5fa (Programs by name in Python, memory that is too close to say, today's scores of the open rows)
 
     Each is one object, however often it is asked for: the simulator keeps what it knows of a cluster by its identity.
     """
     if CLUSTER in parameters:
         cluster = _named(str(parameters[CLUSTER]))
     if PROGRAM in parameters:
-<<<<<<< HEAD
         cluster = with_program(cluster, str(parameters[PROGRAM]))
-=======
-        cluster = _with_program(cluster, str(parameters[PROGRAM]))
->>>>>>> 49a3e5fa (Programs by name in Python, memory that is too close to say, today's scores of the open rows)
     size = parameters.get(GPUS_PER_NODE)
     if size is None:
         return cluster
@@ -149,11 +138,6 @@ def cluster_of(parameters: Mapping[str, Any], cluster: Cluster) -> Cluster:
 @lru_cache(maxsize=64)
 def _named(name: str) -> Cluster:
     return open_cluster(name)[0]
-
-
-@lru_cache(maxsize=64)
-def _with_program(cluster: Cluster, program: str) -> Cluster:
-    return with_program(cluster, program)
 
 
 @lru_cache(maxsize=64)
