@@ -68,10 +68,3 @@ def test_a_sentence_says_which_program_was_taken_and_how_to_name_another() -> No
     assert line.startswith("simulated as Megatron-Core (megatron-core), the program of h100, as none is named (--prog")
     assert margins.program_line("h100", "nemo").startswith("simulated as NVIDIA's NeMo (nemo); nine in ten of 152 open")
     assert margins.program_line("jean_zay", None) is None
-
-
-def test_a_run_that_fits_as_well_as_not_by_memory_s_interval_is_too_close_to_say() -> None:
-    plain = {"layers": 32, "hidden": 4096, "heads": 32, "d": 8, "recompute": "none", "sharded_optimizer": True}
-    close, far = (evaluate(plain | {"b": b, "B": 8 * b}, 1, "h100")["reason"] for b in (1, 4))
-    assert "; too close to say: memory may be 1.19 times less" in close
-    assert "too close" not in far
