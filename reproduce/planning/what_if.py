@@ -64,7 +64,7 @@ def evaluate(
         tried = f"try {', or '.join(each.words for each in found)}" if found else NO_ADVICE
         close = margins.memory_is_close(estimate, model)
         sure = f"too close to say: memory may be {margins.for_judging(model.name).memory_factor:.2f} times less"
-        reason = "; ".join(filter(None, (oom_reason(estimate, model), close and sure, missing, packed, tried)))
+        reason = "; ".join(filter(None, (oom_reason(estimate, model), sure if close else "", missing, packed, tried)))
         document = answer(label, "oom", reason, estimate, model) | further(estimate, model, None, sensitivity)
         return document | checkpoint | {"advice": [each.document() for each in found]}
     reasons = list(filter(None, (missing, packed)))
