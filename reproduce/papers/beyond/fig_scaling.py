@@ -1,29 +1,54 @@
-"""Beyond the papers: throughput per GPU from 32 GPUs (SC'21) to 12,288 (NSDI'24), published and simulated.
+"""Beyond the papers: throughput per GPU from 32 GPUs (SC'21) to 16,384 (Llama 3), published and simulated.
 
-One simulator, two descriptions of machine and program: Selene's of 2021, and a100-80, DGX A100s with a later program.
+One simulator, three descriptions of machine and program: Selene's of 2021, a100-80, DGX A100s with a later program, and
+h100 with Llama 3's.
 """
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ptdp_core.formulas import flops_per_iteration, model_flops_per_iteration
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.sweep import Point, Sweep
-from reproduce.output.figures import line_plot
+from reproduce.output import theme
+from reproduce.output.figures import (
+    add_legend,
+    chart_data,
+    draw_others,
+    fit_labels,
+    label_axes,
+    legend_keys,
+    series_lines,
+    series_styles,
+)
+from reproduce.output.origins import interval_label, origin_lines
+from reproduce.papers.llama3 import table_4
 from reproduce.papers.megascale import table_2
 from reproduce.papers.sc21.table_weak_scaling import ARTIFACT as TABLE_1
 from reproduce.papers.shared.models import model_of
-from results.records import PaperValue
+from results.records import PaperValue, Record
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SC21, MEGASCALE = "Megatron-LM 2021, weak scaling", "Megatron-LM 2024, 175B, B = {B}"
+LLAMA, LONG = "Llama 3 2024, 405B, H100", "Llama 3 2024, 405B, H100, sequences of 131,072"
+# What is written beside a series, on which side of its points, and at which of its ends.
+WORDS = {
+    SC21: ("2021, A100, 1.7B to 1T", "below", "left"),
+    MEGASCALE.format(B=768): ("2024, A100, 175B, B = 768", "above", "right"),
+    MEGASCALE.format(B=6144): ("B = 6144", "above", "left"),
+    LLAMA: ("Llama 3 405B, H100", "above", "right"),
+    LONG: ("131,072 tokens", "below", "right"),
+}
 
 
 def points() -> tuple[Point, ...]:
-    """Table 1 of the first paper, and Megatron-LM's rows of MegaScale's Table 2 with the flags fixed beforehand."""
+    """Table 1 of the first paper, Megatron-LM's rows of MegaScale's Table 2, Llama 3's with its stated program."""
     rows = [row for row in published.rows(table_2.ID) if row["method"] == table_2.MEGATRON]
-    return (*map(_of_sc21, TABLE_1.points()), *map(_of_megascale, rows))
+    return (*map(_of_sc21, TABLE_1.points()), *map(_of_megascale, rows), *map(_of_llama, published.rows(table_4.ID)))
 
 
 def _of_sc21(point: Point) -> Point:
@@ -50,21 +75,60 @@ def _of_megascale(row: dict[str, Any]) -> Point:
     )
 
 
+def _of_llama(row: dict[str, Any]) -> Point:
+    """A row of Llama 3's table, whose throughput is printed."""
+    values = published.paper_values(table_4.ID, row)
+    return Point(
+        f"llama3_{row['gpus']}_{row['seq']}",
+        LONG if row["c"] > 1 else LLAMA,
+        str(row["gpus"]),
+        {**table_4.configuration(row), "cluster": "h100"},
+        {q.MODEL_THROUGHPUT.name: values[q.MODEL_THROUGHPUT.name]},
+    )
+
+
+def draw(artifact: Artifact, record: Record) -> "Figure":
+    """A line plot whose series have their names beside them."""
+    data = chart_data(artifact, {"": record})
+    styles = series_styles(artifact, data)
+    keys = legend_keys(data, interval_label(artifact, [record]), alone=True)
+    figure = theme.new_figure()
+    axes = figure.subplots()
+    series_lines(axes, data, styles, "bars")
+    handles = draw_others(axes, data, styles, keys)
+    label_axes(axes, artifact, data)
+    for name, (words, side, align) in WORDS.items():
+        rows = data[data.series == name].dropna(subset="value").sort_values("x")
+        if rows.empty:
+            continue
+        numbers = rows[["value", "low", "high", "paper"]]
+        y, up = (numbers.max().max(), 1) if side == "above" else (numbers.min().min(), -1)
+        x = rows.x.iloc[-1 if align == "right" else 0]
+        axes.annotate(
+            words, (x, y), (0, 4 * up), textcoords="offset points", ha=align, va="bottom" if up > 0 else "top",
+            color=styles[name]["color"], annotation_clip=False,
+        )  # fmt: skip
+    add_legend(figure, handles, theme.legend_columns(list(handles), theme.figure_width()))
+    theme.add_origin(figure, origin_lines(artifact, record))
+    fit_labels(figure)
+    return figure
+
+
 ARTIFACT = Artifact(
     id="fig_scaling",
-    title="Throughput per GPU from 32 GPUs in 2021 to 12,288 in 2024",
+    title="Throughput per GPU from 32 GPUs in 2021 to 16,384 in 2024",
     description=(
-        "Model FLOP/s per GPU of Megatron-LM: the ten models of 2021 on 32 to 3,072 A100s, and a 175B model on 256 to "
-        "12,288 in 2024 with two batch sizes, as published and as one simulator gives them."
+        "Model FLOP/s per GPU: Megatron-LM's ten models of 2021 on 32 to 3,072 A100s, a 175B model on 256 to 12,288 in "
+        "2024 with two batch sizes, and Llama 3 405B on 8,192 and 16,384 H100s, as published and as simulated."
     ),
     quantities=(q.MODEL_THROUGHPUT, q.MFU, q.ITERATION, q.PEAK_MEMORY),
     sweeps={"paper": Sweep(points)},
     columns={"gpus": "n", "t": "t", "p": "p", "B": "B"},
     x_axis=q.XAxis("gpus", "Number of GPUs", scale="log2"),
     tolerance=0.10,
-    draw=line_plot,
+    draw=draw,
     notes=(
         "Published throughputs of 2021 count a recomputed forward pass; here they are the model's FLOPs alone. Flags "
-        "of 2024, simulated on a100-80, are not printed: those fixed beforehand.",
+        "of 2024, simulated on a100-80, are not printed: those fixed beforehand. Llama 3's: llama3/table_4.",
     ),
 )

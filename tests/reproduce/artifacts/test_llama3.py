@@ -8,6 +8,7 @@ from ptdp_core.simulator.cluster import with_program
 from reproduce.experiment import catalog, papers, published
 from reproduce.experiment.declared import entries
 from reproduce.experiment.margins import read
+from reproduce.papers.beyond import fig_scaling
 from reproduce.papers.llama3 import table_4, table_4_columns, table_5
 
 FIRST = [point for point in table_4.points() if point.series == table_4.FIXED]
@@ -62,3 +63,11 @@ def test_columns_and_counts_follow():
     assert said["row_0"][table_5.SHARE].value == pytest.approx(148 / 419)
     assert len(published.rows(table_5.ID)) == 18
     assert catalog.load("llama3/table_5").paper == "llama3"
+
+
+def test_the_figure_over_all_years_names_every_series_beside_its_points():
+    points = fig_scaling.points()
+    assert set(fig_scaling.WORDS) == {point.series for point in points}
+    ours = {point.key: point for point in points if point.key.startswith("llama3")}
+    assert len(ours) == 3
+    assert all(point.parameters["cluster"] == "h100" for point in ours.values())

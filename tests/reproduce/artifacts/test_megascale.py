@@ -56,4 +56,4 @@ def test_the_figure_counts_the_models_flops_in_both_papers():
     )
     first = catalog.load("fig_scaling").points()[0]
     assert first.paper[q.MODEL_THROUGHPUT.name].value == pytest.approx(137e12 * 3 / 4, rel=0.03)
-    assert [point.parameters["gpus"] for point in points.values()][:: len(points) - 1] == [32, 12288]
+    assert [point.parameters["gpus"] for point in points.values()][:: len(points) - 1] == [32, 16384]
