@@ -14,7 +14,9 @@ from reproduce.experiment.claims import OURS
 from reproduce.output.plain_text import plain, quoted
 from reproduce.output.verdicts import SHOWN, VERDICT_LOOKS
 from results.records import VERDICTS, ClaimResult, Record
+from results.records.record import BY
 
+OPEN = ("inconclusive", "not testable here")
 BRIEFLY = ("inconclusive", "paper inconsistent", "not testable here")  # the reason alone is shown
 SENTENCE, REASON = 150, 180  # characters of a sentence, and of a reason, where they are shortened
 
@@ -67,6 +69,18 @@ class Answer:
     def of(self, verdict: str) -> tuple[Judged, ...]:
         """The claims with a verdict, in the order of the catalogue."""
         return tuple(judged for judged in self.claims if judged.claim.verdict == verdict)
+
+    @property
+    def by_what(self) -> dict[str, tuple[int, int]]:
+        """By what sentences were judged, of `results.records.BY`: how many were decided by it, how many stay open."""
+        judged = {by: [each for each in self.claims if each.claim.by == by] for by in BY}
+        left = {by: sum(each.claim.verdict in OPEN for each in of) for by, of in judged.items()}
+        return {by: (len(of) - left[by], left[by]) for by, of in judged.items()}
+
+    @property
+    def not_judged(self) -> int:
+        """Sentences that nothing judged: not testable here, without a number that they need, or without results."""
+        return len(self.claims) + self.unjudged - sum(map(sum, self.by_what.values()))
 
     @property
     def question(self) -> str:

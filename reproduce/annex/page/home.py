@@ -66,7 +66,7 @@ def marks() -> dict[str, str]:
         "@SAID@": _said(first.of("contradicted")[0] if counts["contradicted"] else ordered[0]),
         "@TALLY@": "".join(_tally(verdict, counts[verdict]) for verdict in KINDS),
         "@PAPER_COUNT@": _words(len(everything.papers)),
-        "@PAPERS@": "".join(_paper(name, each) for name, each in everything.papers.items()),
+        "@PAPERS@": "".join(_paper(name, each) for name, each in everything.papers.items() if each.claims),
         "@ARTIFACTS@": str(len(catalog.ids())),
         "@LESSONS@": _words(len(lessons.LESSONS)),
         "@TRUST@": _trust(),

@@ -21,7 +21,7 @@ from reproduce.output.html.pictures import picture
 from reproduce.output.html.report import ReportContents, provenance_of
 from reproduce.output.plain_text import plain, quoted
 from reproduce.output.tables import failures, origin_of, result_table
-from reproduce.output.verdicts import SHOWN, VERDICT_LOOKS, by_what, told
+from reproduce.output.verdicts import BY, SHOWN, VERDICT_LOOKS, by_what, told
 from results.records.units import with_unit
 from results.visible import visible
 
@@ -51,6 +51,7 @@ FUNCTIONS: dict[str, Any] = {
     "cells": tables.cells,
     "failures": failures,
     "kind": lambda verdict: VERDICT_LOOKS[verdict].kind if verdict in VERDICT_LOOKS else "",
+    "judged_by": {**BY, "simulated": "simulated", "paper": "the paper's own"},
     "kinds": tables.kinds,
     "not_in_paper": NOT_IN_PAPER,
     "origin_of": origin_of,

@@ -77,3 +77,16 @@ def test_a_verdict_is_told_with_by_what() -> None:
     assert told(replace(result("a", "holds"), by="counted")) == "holds (counted)"
     assert told(replace(result("a", "paper inconsistent"), by="paper")).endswith("disagree (by the paper's own points)")
     assert told(result("a", "holds")) == "holds"  # of a record of an earlier version
+
+
+def test_sentences_are_counted_by_what_they_were_judged() -> None:
+    """Decided and open apart; what nothing judged is not in any column."""
+    by = dict(zip(KEPT, ("derived", "simulated", "simulated", None, "paper"), strict=True))
+    claims = [replace(result(id, verdict), by=by[id]) for id, verdict in zip(KEPT, VERDICTS, strict=False)]
+    counted = answer({"fig_interleaved": claims}, ["fig_interleaved"])
+    assert {name: pair for name, pair in counted.by_what.items() if any(pair)} == {
+        "derived": (1, 0),
+        "simulated": (1, 1),
+        "paper": (1, 0),
+    }
+    assert counted.not_judged == ALL_12 - 4
