@@ -219,6 +219,8 @@ def plan(
     cluster: str = PAPERS_CLUSTER,
     top: int = 3,
     run: "TrainingRun | None" = None,
+    allow: Iterable[str] = (),
+    forbid: Iterable[str] = (),
     program: str | None = None,
     **sizes: Scalar,
 ) -> Record:
@@ -226,8 +228,9 @@ def plan(
 
     The model is one of the paper's ('175b'), whose Table 1 may give GPUs and batch, a later one ('llama-3-70b'), or
     one's own: the fields of `ptdp_core.config.ModelConfig`. A `batch` may be tokens, as '4M', and a training `program`
-    stands in place of the cluster's. With a `run` the points have its days, GPU hours, cost and energy, too. The notes
-    say what the paper's takeaways choose. Raises `UsageError`, and `NothingSelectedError` if nothing fits into memory.
+    stands in place of the cluster's. With a `run` the points have its days, GPU hours, cost and energy, too. `allow` and
+    `forbid` name what is searched, as on the command line. The notes say what the paper's takeaways choose. Raises
+    `UsageError`, and `NothingSelectedError` if nothing fits into memory.
     """
     from reproduce.planning import plan_record
     from reproduce.planning.models import find
@@ -239,7 +242,7 @@ def plan(
     cluster_model, reference = open_cluster(cluster, program)
     name, job = request({"model": model, "gpus": gpus, "batch": batch, "top": top, **sizes})
     training_plan = replace(
-        make_plan(name, job, cluster_model, reference.name, top),
+        make_plan(name, job, cluster_model, reference.name, top, allow=allow, forbid=forbid),
         run=run,
         not_modelled=find(model).unmodelled(job.model.seq) if model else "",
     )

@@ -176,3 +176,10 @@ def test_a_training_program_can_be_named_in_each_configuration_or_for_a_plan() -
         reproduce.simulate(sizes | {"program": "nemoo"})
     with pytest.raises(UsageError, match="program='nemoo' is unknown"):
         reproduce.plan("1.7b", gpus=8, batch=64, cluster="h100", program="nemoo")
+
+
+def test_what_a_plan_searches_can_be_named():
+    sizes = {"layers": 4, "hidden": 1024, "heads": 8, "gpus": 4, "batch": 8, "cluster": "h100"}
+    (point, *_) = reproduce.plan(**sizes, top=1, allow=["mxfp8"], forbid=["zero3", "pipeline"]).points
+    assert point.parameters["fp8_recipe"] == "mxfp8"
+    assert (point.parameters["p"], point.parameters["data_parallel"] != "zero3") == (1, True)
