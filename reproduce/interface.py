@@ -228,9 +228,9 @@ def plan(
 
     The model is one of the paper's ('175b'), whose Table 1 may give GPUs and batch, a later one ('llama-3-70b'), or
     one's own: the fields of `ptdp_core.config.ModelConfig`. A `batch` may be tokens, as '4M', and a training `program`
-    stands in place of the cluster's. With a `run` the points have its days, GPU hours, cost and energy, too. `allow` and
-    `forbid` name what is searched, as on the command line. The notes say what the paper's takeaways choose. Raises
-    `UsageError`, and `NothingSelectedError` if nothing fits into memory.
+    stands in place of the cluster's. With a `run` the points have its days, GPU hours, cost and energy, too.
+    `allow` and `forbid` name what is searched, as on the command line. The notes say what the paper's takeaways choose.
+    Raises `UsageError`, and `NothingSelectedError` if nothing fits into memory.
     """
     from reproduce.planning import plan_record
     from reproduce.planning.models import find
