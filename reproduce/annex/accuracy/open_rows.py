@@ -57,10 +57,12 @@ def with_recipes(row: Mapping[str, Any]) -> dict[str, Any]:
         texts["model"] = row["model"].get("name", "")
         met = all(re.search(pattern, texts[key]) for key, pattern in when.items()) and first <= release < end
         if met and not (sharded and sealed.configuration(row).get("data_parallel") != "zero3"):
-            added = [*choices.get(SOFTWARE, []), *rule["choices"].get(f"{SOFTWARE}+", [])]
-            choices |= {key: value for key, value in rule["choices"].items() if key != f"{SOFTWARE}+"}
-            if f"{SOFTWARE}+" in rule["choices"]:
-                choices[SOFTWARE] = list(dict.fromkeys(added))
+            new = dict(rule["choices"])
+            more, less = new.pop(f"{SOFTWARE}+", []), new.pop(f"{SOFTWARE}-", [])
+            choices |= new
+            if more or less:
+                switches = dict.fromkeys([*choices.get(SOFTWARE, []), *more])
+                choices[SOFTWARE] = [switch for switch in switches if switch not in less]
     program = sealed.WORDS["program"][row["id"].rpartition("-")[0]]
     of_release = f"@{release.split()[0]}" if release and program == "megatron-bridge" else ""
     return {**row, "choices": choices | {PROGRAM: program + of_release}}
