@@ -119,7 +119,7 @@ def run(parsed: Namespace) -> int:
     cluster, reference = open_cluster(parsed.cluster, parsed.trainer)
     name, job = request(vars(parsed))
     headroom = HEADROOM if parsed.headroom is None else parsed.headroom / 100
-    if len(numbers) > 1:
+    if len(numbers) > 1 or limits != gpu_counts.Limits():
         cluster, techniques = may_use(cluster, job.model, parsed.allow, parsed.forbid)
         with _status(parsed.quiet) as on_step:
             found = gpu_counts.on_each(job, cluster, numbers, techniques, headroom, run, on_step)

@@ -41,6 +41,7 @@ RANKING = (
     *keyed("rank", "which", *SIZES, TECHNIQUE),
     *keyed("iteration", unit="s", form=".3f"),
     *keyed("MFU", "slower by", unit="%", form=".1f", factor=0.01),
+    *keyed("stages"),
     *keyed("interval", unit="s"),
     *keyed("tokens/s", unit="per GPU", form=".0f"),
     *keyed("memory", unit="GB", form=".1f", factor=GB),
@@ -92,7 +93,12 @@ def ranking(plan: TrainingPlan, columns: Sequence[str] = ()) -> Table:
     for rank, estimate, which in shown(plan):
         parallel = estimate.config.parallel
         which = ", ".join(filter(None, (which, "tight" if plan.is_tight(estimate) else "")))
-        row: dict[str, Any] = {"rank": rank or "", "which": which, TECHNIQUE: techniques(parallel)}
+        row: dict[str, Any] = {
+            "rank": rank or "",
+            "which": which,
+            TECHNIQUE: techniques(parallel),
+            "stages": parallel.pipeline_layout,
+        }
         row |= {size: getattr(parallel, size) for size in SIZES}
         row |= {"iteration": estimate.iteration_time, "MFU": estimate.model_flops_utilization}
         row["slower by"] = slower(estimate, plan.best)
@@ -105,7 +111,8 @@ def ranking(plan: TrainingPlan, columns: Sequence[str] = ()) -> Table:
         row["model teraFLOP/s"] = estimate.model_throughput_per_gpu
         row |= {f"{name} sent": estimate.traffic[link] for link, name in LINKS.items()}
         rows.append(row)
-    return Table([column for column in chosen(RANKING, columns) if known or column.what != "interval"], rows)
+    shown_of = {"interval": known is not None, "stages": any(row["stages"] for row in rows)}
+    return Table([column for column in chosen(RANKING, columns) if shown_of.get(column.what, True)], rows)
 
 
 def memory_table(plan: TrainingPlan) -> Table:
@@ -145,7 +152,7 @@ def techniques(parallel: ParallelConfig) -> str:
     also += [states] if parallel.sharded_optimizer or states == "ZeRO-3" else []
     also += [f"in parts of {parallel.zero3_shards}"] if parallel.zero3_shards else []
     also += [f"offloads {parallel.offload.replace(',', '+')}"] if parallel.offload else []
-    also += [name for name in (parallel.fp8_recipe, parallel.pipeline_layout) if name not in ("none", "")]
+    also += [parallel.fp8_recipe] if parallel.fp8_recipe != "none" else []
     modules = parallel.recompute_modules if parallel.recompute == "selective" else ""
     again = modules.replace(",", "+") if modules and modules != "core_attn" else parallel.recompute
     return ", ".join((parallel.schedule, again, *also))
@@ -235,7 +242,8 @@ def comparison_lines(plan: TrainingPlan) -> list[str]:
 
 def sizes(parallel: ParallelConfig) -> str:
     """The sizes that a plan chooses, as text."""
-    return ", ".join(f"{name}={getattr(parallel, name)}" for name in SIZES) + f" ({techniques(parallel)})"
+    told = ", ".join(filter(None, (techniques(parallel), parallel.pipeline_layout)))
+    return ", ".join(f"{name}={getattr(parallel, name)}" for name in SIZES) + f" ({told})"
 
 
 def _said(value: object) -> object:
