@@ -11,6 +11,7 @@ from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import OURS
 from reproduce.experiment.set_with import numbers_set_with
+from reproduce.experiment.tested_as import what_is_tested
 from reproduce.output.plain_text import plain, quoted
 from reproduce.output.progress import LONG_S, spoken
 from results.records.documents import print_document
@@ -31,8 +32,11 @@ def run(parsed: Namespace) -> int:
         raise UsageError(f"one artifact at a time, not {', '.join(ids)}; try reproduce describe {ids[0]}")
     artifact = catalog.load(ids[0])
     if parsed.json:
-        told = ("id", "sentence", "place", "fidelity", "tolerance", "tested_as")
-        claims = [{name: getattr(claim, name) for name in told} for claim in artifact.claims]
+        told = ("id", "sentence", "place", "fidelity", "tolerance")
+        claims = [
+            {name: getattr(claim, name) for name in told} | {"tested_as": what_is_tested(claim, artifact)}
+            for claim in artifact.claims
+        ]
         print_document("describe", 1, {**summary(artifact), "description": artifact.description, "claims": claims})
     else:
         print_description(artifact, parsed.program)
@@ -70,7 +74,7 @@ def print_description(artifact: Artifact, program: str) -> None:
     for claim in artifact.claims:
         print(f"\n  {claim.id}  [{claim.place}; fidelity {claim.fidelity} or better]")
         _wrap(quoted(plain(claim.sentence), claim.place), "    ")
-        _wrap(f"tested as: {claim.tested_as}", "    ")
+        _wrap(f"tested as: {what_is_tested(claim, artifact)}", "    ")
     print(f"\nrun it: {program} {artifact.id}")
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import ClassVar
 
 from reproduce.experiment.bounds import RULES
@@ -12,7 +11,10 @@ from results.records import Number
 
 OURS = "not in the paper"  # the place of a claim that is ours
 NOTHING = "nothing: "  # begins the tolerance of a claim that nothing here can test, with the reason
-NARROW = "the simulator's margin is wider than this, so that it can contradict or stay open, but not confirm"
+NARROW = (
+    "the simulator's margin is wider than this bound, so that a simulation can contradict it or stay open, but not "
+    "confirm it"
+)
 IN_OUR_WORDS = "In our words: "  # begins a sentence of the paper that is no quotation
 
 
@@ -35,15 +37,6 @@ class Judgement:
 
 
 Judge = Callable[[Results], Judgement]
-TESTED_BY = {
-    "derived": "by what is derived from formulas and from schedules executed exactly; nothing is simulated",
-    "simulated": "by simulation: the verdict must be the same for {margins}, else it is too near to call",
-    "emulated": "by emulation, in real time: the verdict has to be the same for the middle 80% of the samples",
-    "measured": "by measurement: the verdict has to be the same for the middle 80% of the samples",
-    "counted": "by counting, in the configurations, their schedules or the paper; nothing is timed",
-    "paper": "by the paper's own numbers alone: a plotted one may be off by half the step that it was read to, a "
-    "printed one by its rounding, and the verdict must be the same for either",
-}
 
 
 @dataclass(frozen=True)
@@ -60,7 +53,7 @@ class Claim:
     `rule` is where its bounds come from, of `bounds.RULES`. `set_with` names parameters of the cluster that were set
     with the very numbers of this sentence, where the cluster's file cannot tell: what was set with the points of the
     artifact that it is judged on is found by itself. A simulation cannot contradict a sentence then. `tested_by` says
-    by what it is judged, of `TESTED_BY`, where its fidelity and its rule do not.
+    by what it is judged, of `tested_as.TESTED_BY`, where its fidelity and its rule do not.
     """
 
     id: str
@@ -73,22 +66,6 @@ class Claim:
     rule: str = ""
     set_with: tuple[str, ...] = ()
     tested_by: str = ""
-
-    @property
-    def tested_as(self) -> str:
-        """What is tested, for who sees only the sentence and this: the clause, where its bound comes from, by what."""
-        if not self.tolerance or self.tolerance.startswith(NOTHING):
-            return f"{self.tolerance or 'nothing: no result of any fidelity here can tell'}."
-        by = "paper" if getattr(self.judge, "of_paper", False) else self.tested_by
-        by = by or ("counted" if self.rule == "counted" else self.fidelity)
-        parts = [self.tolerance.rstrip(".")]
-        if self.rule:
-            parts.append(f"the bound is {self.rule!r}: {RULES[self.rule].meaning.rstrip('.')}")
-        parts.append(f"judged {TESTED_BY[by]}".format(margins=_margins()))
-        if self.set_with:
-            names, were = ", ".join(self.set_with), "were" if len(self.set_with) > 1 else "was"
-            parts.append(f"the simulator's {names} {were} set with what this says: no evidence, and no contradiction")
-        return ". ".join(part[0].upper() + part[1:] if i else part for i, part in enumerate(parts)) + "."
 
     def __post_init__(self) -> None:
         if self.rule and self.rule not in RULES:
@@ -107,25 +84,6 @@ class OnPapersPoints:
         judgement = self.judge(results.papers())
         verdict = "paper inconsistent" if judgement.verdict == "contradicted" else judgement.verdict
         return replace(judgement, verdict=verdict, explanation=f"the paper's points: {judgement.explanation}")
-
-
-@cache
-def _margins() -> str:
-    """What a simulated verdict has to stand, in numbers: the margins of the first paper's cluster."""
-    from reproduce.experiment.margins import read, scored  # here: margins are read only where they are told
-
-    known = read(scored()[0])
-    if known is None or known.memory is None:
-        return "every number inside its margin"
-    return (
-        f"throughputs {_ends(known.throughput.factor)}, one of them against the rest {_ends(known.ratio.factor)}, and "
-        f"memory, all or one against the rest, {_ends(known.memory.factor)} (on Selene; other times, ZeRO-3 and other "
-        "clusters: docs/margins.md)"
-    )
-
-
-def _ends(factor: float) -> str:
-    return f"{1 - 1 / factor:.1%} lower to {factor - 1:.1%} higher"
 
 
 def holds_if(condition: bool, explanation: str, numbers: Mapping[str, Number] | None = None) -> Judgement:

@@ -1,6 +1,7 @@
 """Claims that are data, in a paper's `claims.toml`: read, checked, and given their judge (`bounded.Bounded`).
 
-An entry with a `reason` in place of a metric is a sentence that nothing here can judge.
+An entry with a `reason` in place of a metric is a sentence that no artifact here is about; one with `nothing` is a
+claim on an artifact that no result of it can decide, and says why.
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from typing import Any
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.bounded import BOUNDS, PUBLISHED, REDUCED, Bounded
 from reproduce.experiment.bounds import RULES, allowed
-from reproduce.experiment.claims import OURS, Claim
+from reproduce.experiment.claims import NOTHING, OURS, Claim, Judgement
 from reproduce.experiment.metrics import METRICS
 from reproduce.experiment.papers import Paper, PaperError, read_toml
 from results import opening
@@ -24,7 +25,7 @@ RULED = ("rule", "printed", "step")
 JUDGED = ("metric", "of", "over", "less", "match", "which", *BOUNDS, *RULED, "digits", "judged_on", "set_with")
 TOLD = ("tested", "untested", "miss")
 AS_GIVEN = ("of", "over", "less", "match", "which", "rule", "digits", "narrow")
-KNOWN = (*NEEDED, *JUDGED, "inputs", *TOLD, "narrow", "reason")
+KNOWN = (*NEEDED, *JUDGED, "inputs", *TOLD, "narrow", "reason", "nothing")
 
 
 @cache
@@ -54,7 +55,7 @@ def _check_claim(path: Path, line: int, entry: Mapping[str, Any]) -> None:
     for key in entry:
         if key not in KNOWN:
             raise PaperError(path, line, f"unknown key {key!r}{did_you_mean(key, KNOWN)}; needs {', '.join(KNOWN)}")
-    needed = NEEDED if "reason" in entry else (*NEEDED, "metric")
+    needed = NEEDED if "reason" in entry or "nothing" in entry else (*NEEDED, "metric")
     if missing := [key for key in needed if not entry.get(key)]:
         raise PaperError(path, line, f"the claim lacks {', '.join(missing)}; needs {', '.join(needed)}")
     if entry.get("which", "every") not in REDUCED:
@@ -63,7 +64,7 @@ def _check_claim(path: Path, line: int, entry: Mapping[str, Any]) -> None:
         raise PaperError(path, line, f"match = {entry['match']!r}; needs label or series")
     if entry.get("judged_on", "results") not in ("results", PUBLISHED):
         raise PaperError(path, line, f"judged_on = {entry['judged_on']!r}; needs results or {PUBLISHED}")
-    if "reason" not in entry:
+    if "reason" not in entry and "nothing" not in entry:
         try:
             bounds_of(entry)
         except ValueError as error:
@@ -108,6 +109,12 @@ def claims_of(paper: Paper, name: str, artifact: Artifact) -> list[Claim]:
     for entry in entries(paper):
         if entry["table"] != name or "reason" in entry:
             continue
+        sentence = " ".join(entry["sentence"].split())
+        if "nothing" in entry:
+            why = " ".join(entry["nothing"].split())
+            told = (entry["id"], sentence, entry["place"], artifact.fidelities[0], f"{NOTHING}{why}")
+            claims.append(Claim(*told, lambda results: Judgement("not testable here", "")))
+            continue
         of_paper = entry.get("judged_on") == PUBLISHED
         metric = entry["metric"]
         said: dict[str, Any] = {name: " ".join(entry[name].split()) for name in TOLD if name in entry}
@@ -122,7 +129,6 @@ def claims_of(paper: Paper, name: str, artifact: Artifact) -> list[Claim]:
         )
         place = OURS if paper.ours else entry["place"]
         fidelity = "derived" if of_paper else artifact.fidelities[0]
-        sentence = " ".join(entry["sentence"].split())
         rule, set_with = entry.get("rule") or ("ours" if paper.ours else ""), tuple(entry.get("set_with", ()))
         judged = (fidelity, judge.tolerance, judge)
         claims.append(Claim(entry["id"], sentence, place, *judged, rule=rule, set_with=set_with))

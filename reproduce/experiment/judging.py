@@ -7,7 +7,7 @@ from math import ceil, fsum, log
 from reproduce.experiment import fidelity
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.bounded import Bounded
-from reproduce.experiment.claims import Claim, Judgement
+from reproduce.experiment.claims import NOTHING, Claim, Judgement
 from reproduce.experiment.made_of import COUNTED, names_of
 from reproduce.experiment.predictions import counted, where
 from reproduce.experiment.quantities import Quantity
@@ -77,10 +77,15 @@ def within_margins(claim: Claim, results: Results) -> Judgement:
 
     Inside the margins of simulated numbers, the spread of measured ones, or what the paper's values were read to,
     nothing may lead to another verdict. A number whose errors nobody knows decides nothing, for or against. A
-    simulation cannot contradict what its numbers were set with. What is derived or counted is exact.
+    simulation cannot contradict what its numbers were set with. What is derived or counted is exact. What no result
+    can decide is not testable here.
     """
     seen, read = results.watched()
     judged = judgement(claim, seen)
+    if (claim.tolerance or "").startswith(NOTHING):
+        why = str(claim.tolerance).removeprefix(NOTHING)
+        text = f"{why}; {judged.explanation}" if judged.explanation else why
+        return replace(judged, verdict="not testable here", explanation=text)
     by = _by_what(claim, results, read)
     from_points = results.set_with if read.metrics & _published(results) else ()
     given = (*claim.set_with, *from_points) if by == "simulated" else ()

@@ -84,7 +84,11 @@ ARTIFACT = Artifact(
 )
 
 
-@ARTIFACT.claim("messages exactly; bubble within one pass, memory within 4/3 of a microbatch, of 1F1B's")
+@ARTIFACT.claim(
+    "at p = 12, m = 24, F, B and W of equal time: messages over 1F1B's are exactly those published, the "
+    "bubble within one pass of 1F1B's bubble of 3(p-1), memory within 4/3 of a microbatch of 1F1B's p, "
+    "numbers of ours"
+)
 def published_ratios_hold(results: Results) -> Judgement:
     """Bubble, memory and messages of the zero-bubble schedules over 1F1B's are those that their authors publish."""
     slack = (1 / (3 * (P - 1)), 4 / (3 * P), 0.0)
@@ -98,7 +102,11 @@ def published_ratios_hold(results: Results) -> Judgement:
     return holds_if(not far, "; ".join(far) or f"{len(compared)} schedules, three numbers each")
 
 
-@ARTIFACT.claim("ZB-H2 and ZB-V: none between a rank's own passes, and (p-1) forward passes with the flush")
+@ARTIFACT.claim(
+    "ZB-H2 and ZB-V at p = 12, m = 24, F, B and W of equal time: no bubble between a rank's first pass and "
+    "its last, and with the flush one of p-1 forward passes of a chunk, exactly (ZB-V has two chunks a rank, "
+    "so that it is half as long)"
+)
 def a_flush_leaves_a_bubble(results: Results) -> Judgement:
     """Schedules without a bubble have one as soon as every batch ends with a pipeline flush."""
     text, holds = [], True
@@ -109,7 +117,10 @@ def a_flush_leaves_a_bubble(results: Results) -> Judgement:
     return holds_if(holds, f"without and with the flush: {', '.join(text)}")
 
 
-@ARTIFACT.claim("executed: (p-1)(2 t_i - t_w) per chunk, by the formula (p-1)(t_f + 2 t_b - 3 t_w)")
+@ARTIFACT.claim(
+    "executed at p = 12, m = 24 with t_f = t_i = t_w (F, and B's two halves): a bubble of exactly (p-1)(2 t_i "
+    "- t_w) of a chunk, less than the published (p-1)(t_f + 2 t_b - 3 t_w) with t_b = t_i + t_w"
+)
 def dualpipev_is_better_than_its_formula(results: Results) -> Judgement:
     """Without overlapping F and B, DualPipeV's bubble is smaller than its published formula with F&B = F + B."""
     passes = results.value("dualpipev", "bubble_fraction") * 3 * M * 2

@@ -43,12 +43,15 @@ def _gains(results: Results) -> dict[int, float]:
 
 
 @ARTIFACT.claim(
-    "the throughput of the interleaved schedule over that of the default one, 1F1B, less 1, both with scatter/gather: "
-    "at least 10% at one batch size of Figure 12 or more; the memory is comparable_memory",
+    "'can improve throughput by 10+%': the throughput of the interleaved schedule over that of the default "
+    "one, 1F1B, less 1, both with scatter/gather: at least 10% at one batch size of Figure 12 (12 to 60) or "
+    "more; 'memory footprint comparable' is tested by comparable_memory",
     "Abstract (the throughput)",
     scales=DIRECTION,
-    papers_points="as plotted in Figure 12, the throughput of the interleaved schedule over that of the default one, "
-    "less 1: at least 10% at one batch size or more; memory is not tested",
+    papers_points="'can improve throughput by 10+%', as plotted in Figure 12: the throughput of the interleaved "
+    "schedule "
+    "over that of the default one, less 1: at least 10% at one batch size (12 to 60) or more; 'memory "
+    "footprint comparable' is tested by comparable_memory",
     rule="more than",
 )
 def improves_throughput(results: Results) -> Judgement:
@@ -61,8 +64,10 @@ def improves_throughput(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "'comparable': at every batch size of Figure 12, the fullest GPU's peak at most 5% above the default "
-    "schedule's; less memory is not held against it",
+    "'memory footprint comparable': at every batch size of Figure 12 (12 to 60), the fullest GPU's peak is at "
+    "most 5% above the default schedule's; less memory is not held against it. The margin of a memory is 16% "
+    "lower to 19% higher, so that this can practically not be confirmed; the throughput is tested by "
+    "improves_throughput",
     "Abstract (the memory)",
     sentence=improves_throughput,
     rule="comparable",
@@ -109,13 +114,14 @@ def as_much_as_10_percent(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "throughput of the interleaved schedule is higher at every batch size of Figure 12 (12 to 60); the default "
-    "schedule has scatter/gather, too, our reading, as the sentence does not say whether it has (without it: "
+    "our reading, as the sentence does not say whether the default schedule has scatter/gather, that it has: "
+    "throughput of the interleaved schedule is higher at every batch size of Figure 12 (12 to 60; without it: "
     "fig_scatter_gather.default_ahead_both_without)",
     scales=(*DIRECTION, GPUS),
-    papers_points="as plotted in Figure 12: throughput of the interleaved schedule is higher at every batch size (12 to"
-    " 60)",
-    rule="direction",
+    papers_points="as plotted in Figure 12, whose default schedule has scatter/gather in our reading: "
+    "throughput of the "
+    "interleaved schedule is higher at every batch size (12 to 60)",
+    rule="ours",
 )
 def interleaved_higher(results: Results) -> Judgement:
     """The interleaved schedule with the scatter/gather communication optimization has higher computational performance
@@ -133,7 +139,7 @@ def interleaved_higher(results: Results) -> Judgement:
     scales=(*DIRECTION, GPUS),
     papers_points="as plotted in Figure 12: interleaved over default throughput, less 1, is above 0 at each of the "
     "small batch sizes, 12 and 24, our reading of 'small': the lower half of its five",
-    rule="direction",
+    rule="ours",
 )
 def improves_small_batches(results: Results) -> Judgement:
     """In this work, we also introduce a new pipeline schedule that improves efficiency at small batch sizes."""
@@ -143,11 +149,13 @@ def improves_small_batches(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "the relative gain falls from each batch size to the next (its reasons: reason_a_bubble, "
-    "reason_b_communication). Whether it closes for these reasons is not tested",
+    "'this gap closes': the interleaved schedule's throughput over the default one's, less 1, falls from each "
+    "batch size of Figure 12 (12 to 60) to the next; its reasons are tested by reason_a_bubble and "
+    "reason_b_communication; that they are the cause is not tested",
     scales=(*DIRECTION, GPUS),
-    papers_points="as plotted in Figure 12: the relative gain falls from each batch size to the next; the reasons are "
-    "not tested",
+    papers_points="'this gap closes', as plotted in Figure 12: the interleaved schedule's throughput over the default "
+    "one's, less 1, falls from each batch size (12 to 60) to the next; its reasons are tested by "
+    "reason_a_bubble and reason_b_communication; that they are the cause is not tested",
     rule="direction",
 )
 def gap_closes(results: Results) -> Judgement:
@@ -167,11 +175,13 @@ def _per_sequence(results: Results, metric: str) -> list[dict[int, float]]:
 
 
 @ARTIFACT.claim(
-    "the default schedule's bubble seconds per sequence fall from each batch size to the next, and, as the gap needs, "
-    "in all by more than the interleaved schedule's, in Figure 12; that it is why the gap closes is not tested",
+    "reason (a) alone: the default schedule's bubble seconds per sequence fall from each batch size of Figure "
+    "12 (12 to 60) to the next, and from the first to the last by more than the interleaved schedule's, as a "
+    "closing gap needs, our reading; that the gap closes is tested by gap_closes, reason (b) by "
+    "reason_b_communication; that (a) is the cause is not tested",
     "Section 5.3.2, reason (a)",
     sentence=gap_closes,
-    rule="direction",
+    rule="ours",
 )
 def reason_a_bubble(results: Results) -> Judgement:
     default, interleaved = _per_sequence(results, "bubble_time")
@@ -186,9 +196,10 @@ def reason_a_bubble(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "its premises alone, by construction: pipeline bytes per sequence are equal over the batch sizes of "
-    "Figure 12, to 1e-9, for either schedule, and more when interleaved, counted; that the default "
-    "schedule catches up is gap_closes, and that this is the cause is not tested",
+    "the premises of reason (b) alone, which hold by construction, so that 'holds' is no evidence: pipeline "
+    "bytes per sequence are equal over the batch sizes of Figure 12 (12 to 60), to 1e-9, for either schedule, "
+    "and more when interleaved, counted; that the default schedule catches up is tested by gap_closes, reason "
+    "(a) by reason_a_bubble; that (b) is the cause is not tested",
     "Section 5.3.2, reason (b)",
     sentence=gap_closes,
     rule="exact",

@@ -169,7 +169,8 @@ ARTIFACT = Artifact(
 
 
 @ARTIFACT.claim(
-    "by construction, since d is n/(pt): a whole d with p*t*d = n, exactly, for every row of Table 1",
+    "by construction, since d is n/(pt), so that 'holds' is no evidence: a whole d with p t d = n, exactly, "
+    "for every row of Table 1",
     "Section 3.1",
     rule="exact",
 )

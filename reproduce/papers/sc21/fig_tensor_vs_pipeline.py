@@ -4,7 +4,7 @@ from ptdp_core.formulas import parameters
 from ptdp_core.schedules import bubble_fraction, build
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.claims import Judgement, consistent_if, holds_if
+from reproduce.experiment.claims import NOTHING, Judgement, consistent_if, holds_if
 from reproduce.experiment.results import Results, argmax, falls, listed, listed_by_batch, numbers_of, rises
 from reproduce.experiment.sweep import DIRECTION, Sweep, batches, levels
 from reproduce.output.figures import line_plot
@@ -47,11 +47,14 @@ ARTIFACT = Artifact(
 
 
 @ARTIFACT.claim(
-    "t equal to the GPUs of a node, 8 in the paper, is the fastest of Figure 13's five (t, p) with t p = "
-    "64, at both batch sizes (32 and 128); 'consequently' is not tested",
+    "t equal to the GPUs of a node, 8 in the paper, is the fastest of Figure 13's five (t, p) with t p = 64, "
+    "at both batch sizes (32 and 128); 'consequently', the reasons, are tested by tensor_best_within_node and "
+    "stages_should_be_limited",
     scales=DIRECTION,
-    papers_points="as plotted in Figure 13: t equal to the GPUs of a node, 8 in the paper, is the fastest of five, at "
-    "both batch sizes (32 and 128)",
+    papers_points="as plotted in Figure 13: t equal to the GPUs of a node, 8 in the paper, is the fastest of "
+    "the five (t, "
+    "p) with t p = 64, at both batch sizes (32 and 128); 'consequently', the reasons, are tested by "
+    "tensor_best_within_node and stages_should_be_limited",
     rule="direction",
 )
 def best_at_node_size(results: Results) -> Judgement:
@@ -65,13 +68,16 @@ def best_at_node_size(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "Figure 13's fastest over its slowest combination at one batch size, the larger of the two: between "
-    "1.95 and 2.05; more contradicts it, less is too near to call, as the sentence names no figure",
+    f"{NOTHING}no simulation here can tell: its margin of a ratio on Selene, 6.6% lower to 7.1% higher, is "
+    "wider than 0.05 either way, so that it cannot confirm the number, and gemm_plateau was set with the "
+    "figure, so that a miss would not contradict it; as plotted it is up_to_two_times_lower_in_the_paper",
     "Section 1",
-    papers_points="as plotted, Figure 13's fastest over its slowest combination at one batch size, the larger of the "
-    "two: between 1.95 and 2.05; more contradicts it,"
-    " less is too near to call, as the sentence names no figure",
-    rule="up to",
+    papers_points="our reading, as plotted in Figure 13: the fastest over the slowest (t, p) at one batch size, "
+    "the larger "
+    "of the two quotients: between 1.95 and 2.05, as 'up to 2x'; more contradicts it; the sentence names no "
+    "figure, so that less is too near to call; 'even with high-bandwidth links' is Selene's network and not "
+    "varied",
+    rule="ours",
 )
 def up_to_two_times_lower(results: Results) -> Judgement:
     r"""For example, in our experiments, we found that sub-optimal combinations of tensor and pipeline model parallelism
@@ -114,8 +120,11 @@ def tensor_best_within_node(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "our reading of 'without bottlenecking': exposed point-to-point communication takes at most 10% of an iteration at "
-    "every point of Figure 13; that it is cheaper is not tested",
+    "'without bottlenecking the entire computation', our reading: exposed point-to-point communication takes "
+    "at most 10% of an iteration at every point of Figure 13, 64 A100s, (t, p) from (2, 32) to (32, 2), batch "
+    "sizes 32 and 128; the messages between stages cross nodes where t is 8 or more, all of them, and below "
+    "that those of one stage in 8/t; that it is cheaper than tensor parallelism's is tested by "
+    "tensor_best_within_node",
     rule="ours",
 )
 def pipeline_messages_cheap(results: Results) -> Judgement:
@@ -151,7 +160,7 @@ def bubble_falls_with_t(results: Results) -> Judgement:
     papers_points="as plotted in Figure 13: both ends of the figure, the nearest to isolation that it has, in the paper"
     " (t, p) = (2, 32) and (32, 2), are slower than its best at both batch sizes (32 and 128); isolation "
     "itself is not tested",
-    rule="direction",
+    rule="ours",
 )
 def both_in_conjunction(results: Results) -> Judgement:
     r"""This result indicates that neither tensor model parallelism (used by Megatron~\cite{shoeybi2019megatron}) nor
@@ -239,7 +248,8 @@ size_claim(
 
 
 @ARTIFACT.claim(
-    "eq. (2), rounded to the digits printed, and the same as in the caption: 160.5 to 161.5 billion",
+    "the number of parameters by eq. (2) of the model in brackets, rounded to the digits printed, is 161 "
+    "billion: 160.5 to 161.5; the 162.2 billion of Figure 13's caption are tested by model_size_in_caption",
     fidelity="derived",
     rule="rounding",
 )
@@ -253,5 +263,4 @@ def model_size_in_text(results: Results) -> Judgement:
         f"161 billion here and 162.2 billion in the caption of Figure 13 are the same model; eq. (2) gives "
         f"{count / 1e9:.2f} billion ({12 * model.layers * model.hidden**2 / 1e9:.1f} without embeddings)"
     )
-    same = round(count / 1e9) == SIZE_IN_TEXT == round(float(SIZE_IN_CAPTION))
-    return consistent_if(same, text, numbers_of("derived", "count", parameters=count))
+    return consistent_if(round(count / 1e9) == SIZE_IN_TEXT, text, numbers_of("derived", "count", parameters=count))

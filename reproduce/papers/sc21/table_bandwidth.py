@@ -7,7 +7,7 @@ from ptdp_core.layout import RankGrid, boundary_transfers, rank_elements
 from ptdp_core.simulator import Cluster, Estimate, read_parameters
 from ptdp_core.simulator.kernels import FP16_BYTES
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.claims import Judgement, holds_if
+from reproduce.experiment.claims import NOTHING, Judgement, holds_if
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import Level, Point, Sweep
@@ -143,7 +143,9 @@ def _compare(results: Results, key: str) -> tuple[float, float, float, dict[str,
 
 
 @ARTIFACT.claim(
-    TOLERANCE.format(printed="892 GB/s"),
+    "our reading, an order of magnitude alone, as the paper defines neither the bytes nor the time: within a "
+    "factor of 2 of 892 GB/s. The simulator's margin is a factor of 2.2 either way, so that it can contradict "
+    "it or stay open, but not confirm it; 12.9 TB/s are data_bisection",
     "Section 5.9 (pipeline; Section 1 has the same number)",
     rule="ours",
 )
@@ -162,7 +164,9 @@ def pipeline_bisection(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    TOLERANCE.format(printed="12.9 TB/s"),
+    f"{NOTHING}no simulation here can tell: the margin of this bandwidth is a factor of 2.2 either way, wider "
+    "than the factor of 2 that we would allow, as the paper defines neither the bytes nor the time, and "
+    "allreduce_hca_bandwidth was set with the 12.9 TB/s, so that a miss would not contradict them",
     "Section 5.9 (data parallelism; Section 1 rounds to 13 TB/s)",
     sentence=pipeline_bisection,
     rule="ours",

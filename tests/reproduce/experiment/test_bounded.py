@@ -183,6 +183,6 @@ def test_the_digits_of_what_a_value_follows_from_widen_the_bound(ours, verdict):
 def test_what_is_tested_may_be_said_in_words():
     said = judge(tested="so many tokens in both settings", untested="the third clause", narrow=True)
     assert said.tolerance == (
-        "so many tokens in both settings: above 1; the simulator's margin is wider than this, so that it can "
-        "contradict or stay open, but not confirm; not tested: the third clause"
+        "so many tokens in both settings: above 1; the simulator's margin is wider than this bound, so that a "
+        "simulation can contradict it or stay open, but not confirm it; not tested: the third clause"
     )

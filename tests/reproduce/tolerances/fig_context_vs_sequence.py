@@ -5,7 +5,7 @@ from tests.reproduce.tolerances.edges import above, below
 EDGES = {
     "context_first": [
         above(
-            "c = 8 is faster than t = 8 at every length",
+            "throughput with c = 8 (t = 1) is higher than with t = 8",
             1.0,
             tie=False,
             model_throughput_per_gpu=lambda point, x, seq=seq: 1.0 if point.t == 8 else x if point.seq == seq else 2.0,
@@ -14,7 +14,7 @@ EDGES = {
     ],
     "context_first_gb200": [
         above(
-            "on GB200 c = 8 is faster than t = 8",
+            "throughput with c = 8 (t = 1) is higher than with t = 8",
             1.0,
             tie=False,
             model_throughput_per_gpu=lambda point, x: 1.0 if point.t == 8 else x if point.seq == 8192 else 2.0,
@@ -30,7 +30,7 @@ EDGES = {
     ],
     "context_before_pipeline": [
         above(
-            "c = 8 is faster than p = 8",
+            "throughput with c = 8 is higher than with p = 8",
             1.0,
             tie=False,
             model_throughput_per_gpu=lambda point, x, edge=edge: (

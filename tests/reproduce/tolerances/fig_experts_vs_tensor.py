@@ -5,7 +5,7 @@ from tests.reproduce.tolerances.edges import above, below
 EDGES = {
     "experts_first": [
         above(
-            "in a node e = 8 with t = 1 is faster",
+            "throughput with e = 8, t = 1 is higher",
             1.0,
             tie=False,
             model_throughput_per_gpu=lambda point, x, key=key: 1.0 if point.e != 8 else x if point.key == key else 2.0,
@@ -14,7 +14,7 @@ EDGES = {
     ],
     "experts_first_gb200": [
         above(
-            "on GB200 e = 8 with t = 1 is faster",
+            "throughput with e = 8, t = 1 is higher",
             1.0,
             tie=False,
             model_throughput_per_gpu=lambda point, x, key=key: 1.0 if point.e != 8 else x if point.key == key else 2.0,
@@ -23,7 +23,7 @@ EDGES = {
     ],
     "not_across_nodes": [
         below(
-            "beyond a node more expert parallelism is slower",
+            "is lower than with e = 8",
             1.0,
             tie=False,
             model_throughput_per_gpu=lambda point, x: x if point.e == 64 else 1.0,

@@ -52,12 +52,12 @@ EDGES = {
         only("on every device", 0, step=1e-9, makespan=1, patch={TIMELINE: longer_on_the_first_device}),
     ],
     "gpipe_bubble_fraction": [
-        only("exactly, at every point", (p - 1) / m, bubble_fraction=bubble(f"gpipe-p{p}-m{m}-tb2"))
+        only("exactly, at ten points", (p - 1) / m, bubble_fraction=bubble(f"gpipe-p{p}-m{m}-tb2"))
         for p, m in ((2, 8), (4, 128))
     ],
     "gpipe_stash": [
         only(
-            "exactly m stashed microbatches, at every point",
+            "exactly m stashed microbatches, at ten points",
             m,
             step=1,
             peak_stash=at(lambda point: point.m, key=f"gpipe-p{p}-m{m}-tb2"),
@@ -66,7 +66,7 @@ EDGES = {
     ],
     "gpipe_ideal_time": [
         only(
-            "computes for exactly m(t_f + t_b), at every point",
+            "computes for exactly m(t_f + t_b), at ten points",
             0,
             step=1e-9,
             makespan=1,
@@ -75,7 +75,7 @@ EDGES = {
     ],
     "gpipe_needs_many_microbatches": [
         above(
-            "a bubble of at most 5% only where m is at least ten times p",
+            "the bubble over the ideal time is at most 5% only where m is at least ten times p",
             0.05,
             tie=False,
             bubble_fraction=at(lambda point: 0.02 if point.m == 128 else 1.0, key="gpipe-p8-m64-tb2"),

@@ -31,7 +31,7 @@ EDGES = {
         above("at least 10% at one batch size", 1.10, tie=True, throughput_per_gpu=interleaved(B)) for B in (12, 60)
     ],
     "comparable_memory": [
-        below("the fullest GPU's peak at most 5% above", 1.05, peak_memory=interleaved(B)) for B in BATCHES
+        below("the fullest GPU's peak is at most 5% above", 1.05, peak_memory=interleaved(B)) for B in BATCHES
     ],
     # 100 and x teraFLOP/s, plotted to 1 teraFLOP/s: 10.5% are contradicted where (x - 0.5)/(100 + 0.5) > 1.105
     "as_much_as_10_percent": [
@@ -62,7 +62,7 @@ EDGES = {
         for B in BATCHES
     ],
     "gap_closes": falls(
-        "the relative gain falls from each batch size to the next",
+        "less 1, falls from each batch size",
         "throughput_per_gpu",
         "B",
         BATCHES,
@@ -72,7 +72,7 @@ EDGES = {
     "reason_a_bubble": [
         *(
             below(
-                "fall from each batch size to the next",
+                "fall from each batch size of Figure 12",
                 float(5 - i),
                 tie=False,
                 bubble_time=per_sequence(
@@ -84,7 +84,7 @@ EDGES = {
             for i, B in enumerate(BATCHES[1:])
         ),
         below(
-            "in all by more than the interleaved schedule's",
+            "from the first to the last by more than the interleaved schedule's",
             4.0,
             tie=False,
             bubble_time=per_sequence(

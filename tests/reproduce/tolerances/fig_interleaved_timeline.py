@@ -121,7 +121,7 @@ EDGES = {
         )
     ],
     "interleaved_communication_by_v": within(
-        "v times as many messages between neighbouring devices, exactly",
+        "exactly v times as many messages",
         4,
         1e-9,
         step=1e-12,
@@ -159,13 +159,11 @@ EDGES = {
         for m in (8, 64)
     ],
     "interleaved_multiple_of_p": [
-        switch(
-            "the order can run in no case", patch={f"{MODULE}.from_schedule": lambda x: stuck if x else one_that_runs}
-        )
+        switch("it can run in no case", patch={f"{MODULE}.from_schedule": lambda x: stuck if x else one_that_runs})
     ],
     "interleaved_other_m_costs": [
         above(
-            "a larger bubble than (p-1)/(vm)",
+            "a bubble larger than (p-1)/(vm)",
             1 + 1e-9,
             tie=False,
             step=1e-12,

@@ -52,7 +52,7 @@ EDGES = {
     ],
     "impact_on_memory": [
         above(
-            "more than 2% larger with the largest b than with the smallest, at both batch sizes",
+            "more than 2% larger with b=8 than with b=1, at both batch sizes",
             1.02,
             peak_memory=at(lambda point: 2.0 if point.b == 8 else 1.0, B=B, b=8),
         )

@@ -69,7 +69,7 @@ EDGES = {
     ]
     + [
         below(
-            "the exposed all-reduce's share of the iteration are both smaller with the larger batch size",
+            "share of the iteration are both smaller with the larger batch size",
             0.5,
             tie=False,
             data_traffic=1.0,
@@ -80,7 +80,7 @@ EDGES = {
     ],
     "data_parallelism_to_scale": [
         above(
-            "and the largest d is the fastest, at both batch sizes",
+            "and the largest d (32) is the fastest, at both batch sizes",
             1.0,
             throughput_per_gpu=lambda point, x, B=B, p=p: (
                 (x if point.B == B else 2.0) if point.p == 2 else 1.0 if point.p == p else 0.5

@@ -33,7 +33,7 @@ EDGES = {
             sequences_per_s=1,
             out=lambda point, x: too_large(point) or (point.key == "full_B256" and not x),
         ),
-        switch("without it, some do not", sequences_per_s=1, out=lambda point, x: too_large(point) and x == 1),
+        switch("without it some do not", sequences_per_s=1, out=lambda point, x: too_large(point) and x == 1),
         switch(
             "and these are the largest",
             sequences_per_s=1,

@@ -22,7 +22,7 @@ EDGES = {
     ],
     "larger_batches_gain_more": [
         above(
-            "the gain at the largest batch size (60) is above that at the smallest",
+            "is larger at the largest batch size",
             1.05,
             tie=False,
             throughput_per_gpu=at(lambda point: 1.05 if point.series == ON else 1.0, series=ON, B=60),
@@ -47,7 +47,7 @@ EDGES = {
     ],
     "communication_intensive": [
         above(
-            "a larger gain with the interleaved than with the default schedule, at every batch size",
+            "is larger with the interleaved than with the default schedule, at every batch size",
             1.05,
             tie=False,
             throughput_per_gpu=at(lambda point: {ON: 1.5, DEFAULT_ON: 1.05}.get(point.series, 1.0), series=ON, B=B),

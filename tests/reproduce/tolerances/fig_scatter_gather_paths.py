@@ -35,7 +35,7 @@ EDGES = {
     ],
     "same_tensors_8_times": [
         only(
-            "exactly: eight messages", 8.0, copies_sent=lambda point, x: x, patch={PLAN: lambda x: whole_messages(100)}
+            "exactly eight messages", 8.0, copies_sent=lambda point, x: x, patch={PLAN: lambda x: whole_messages(100)}
         ),
         only("of the whole tensor at t=8", 100, step=1, copies_sent=8, patch={PLAN: whole_messages}),
     ],

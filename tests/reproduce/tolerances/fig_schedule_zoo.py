@@ -5,7 +5,7 @@ from tests.reproduce.tolerances.edges import below
 EDGES = {
     "less_memory_pays_off": [
         below(
-            "the fastest iteration without recomputation is shorter than the fastest with it, at the larger batch size",
+            "is shorter than the fastest of all with it",
             2.0,
             tie=False,
             # the fastest of each series is neither its first nor its last; other batches and clusters do not count

@@ -21,7 +21,7 @@ def fits_unless(key, words, oom_otherwise):
 EDGES = {
     "not_slower_in_a_node": [
         above(
-            "no lower than without it, for every t up to a node's 8 GPUs, whatever is recomputed",
+            "throughput with sequence parallelism is no lower than without it",
             1.0,
             tie=True,
             throughput_per_gpu=with_it(key, lambda point: 2.0 if point.t <= 8 else 0.5),
@@ -31,7 +31,10 @@ EDGES = {
     "more_bytes": [
         *(
             above(
-                "more tensor-parallel bytes at every t", 1.0, tie=False, tensor_traffic=with_it(key, lambda point: 1.1)
+                "more tensor-parallel bytes with sequence parallelism than without",
+                1.0,
+                tie=False,
+                tensor_traffic=with_it(key, lambda point: 1.1),
             )
             for key in ("full_on_t2_p32", "selective_on_t8_p8", "none_on_t16_p4")
         ),
@@ -48,7 +51,7 @@ EDGES = {
     "less_memory": [
         *(
             below(
-                "peak memory is lower at every t without full recomputation",
+                "is lower without full recomputation",
                 1.0,
                 tie=False,
                 peak_memory=with_it(key, lambda point: 0.9),
@@ -58,8 +61,12 @@ EDGES = {
         below("and nowhere higher", 1.0, tie=True, peak_memory=with_it("full_on_t4_p16", lambda point: 0.9)),
     ],
     "selective_suffices": [
-        fits_unless("selective_on_t8_p8", "the selective one with sequence parallelism fits", True),
-        fits_unless("selective_off_t8_p8", "none without it does", False),
-        fits_unless("none_off_t8_p8", "none without it does", False),
+        fits_unless("selective_on_t8_p8", "with sequence parallelism and selective recomputation it fits", True),
+        fits_unless(
+            "selective_off_t8_p8", "without sequence parallelism neither selective nor no recomputation does", False
+        ),
+        fits_unless(
+            "none_off_t8_p8", "without sequence parallelism neither selective nor no recomputation does", False
+        ),
     ],
 }

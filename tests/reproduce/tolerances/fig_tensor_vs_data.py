@@ -22,7 +22,7 @@ EDGES = {
     ],
     "tensor_dominates": [
         above(
-            "take more than half of the iteration for every t of Figure 15, at the larger batch sizes",
+            "take more than half of the iteration for every t of Figure 15",
             0.5,
             tie=False,
             iteration_time=1,
@@ -33,7 +33,7 @@ EDGES = {
     ],
     "tensor_dominates_across_nodes": [
         above(
-            "take more than half of the iteration for every t > 8 of Figure 15, at the larger batch sizes",
+            "take more than half of the iteration for every t > 8 of Figure 15",
             0.5,
             tie=False,
             iteration_time=1,
@@ -44,7 +44,7 @@ EDGES = {
     ],
     "especially_across_nodes": [
         side(
-            "a larger share of the iteration for every t > 8 than for any t <= 8",
+            "a larger share of the iteration for every t > 8 (16, 32) than for any t <= 8",
             others,
             tie=False,
             iteration_time=1,

@@ -45,7 +45,7 @@ EDGES = {
     ],
     "less_cross_node_communication": [
         below(
-            "PTD-P sends fewer bytes to other nodes, even if ZeRO-3 sent every tensor only once to each node",
+            "PTD-P sends fewer than ZeRO-3, even if ZeRO-3 sent every tensor only once to each node",
             1.0,
             tie=False,
             **{name: traffic((key, use), name) for name in USES},
@@ -55,7 +55,7 @@ EDGES = {
     ],
     "batch_too_small_to_hide": [
         above(
-            "the exposed share of ZeRO-3's iteration rises from each number of GPUs to the next, for both models",
+            "share of ZeRO-3's iteration rises from each number of GPUs to the next",
             float(fewer),
             tie=False,
             iteration_time=5000,
@@ -75,7 +75,7 @@ EDGES = {
     ],
     "additional_communication": [
         above(
-            "sends more than the 2(d-1)/d of the fp16 gradients",
+            "sends more than the 2(d-1)/d times the fp16 gradients",
             1.0,
             data_traffic=lambda point, x, key=key: 4 * (1 - 1 / point.gpus) * (x if point.key == key else 2.0),
             patch={f"{MODULE}.parameters": lambda x: lambda model: 1.0},

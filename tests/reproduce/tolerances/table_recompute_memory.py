@@ -70,7 +70,7 @@ EDGES = {
     ],
     "recomputation_required": [
         above(
-            "no model of Table 1 with p > 1 fits",
+            "without recomputation none fits",
             80e9,
             tie=False,
             usable_memory=80e9,

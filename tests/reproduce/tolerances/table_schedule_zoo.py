@@ -21,7 +21,7 @@ def bubble(judged, otherwise=1.0):
 
 EDGES = {
     "published_ratios_hold": [
-        *within("messages exactly", 0.0, 1e-12, step=1e-14, **off_by_x("messages")),
+        *within("messages over 1F1B's are exactly", 0.0, 1e-12, step=1e-14, **off_by_x("messages")),
         *within("bubble within one pass", 0.0, PASS, **off_by_x("bubble")),
         *within("memory within 4/3 of a microbatch", 0.0, 4 / 3 * MICROBATCH, **off_by_x("memory")),
     ],
@@ -30,14 +30,14 @@ EDGES = {
         for name, v in (("zb-h2", 1), ("zb-v", 2))
         for edge in (
             only(
-                "ZB-H2 and ZB-V: none between a rank's own passes",
+                "no bubble between a rank's first pass and its last",
                 0.0,
                 step=1e-12,
                 own_bubble_fraction=at(0.0, key=name),
                 bubble_fraction=bubble(None),
             ),
             *within(
-                "(p-1) forward passes with the flush",
+                "with the flush one of p-1 forward passes",
                 1.0,
                 1e-12 * 3 * 24 * v / 11,
                 step=1e-13,
@@ -47,6 +47,6 @@ EDGES = {
         )
     ],
     "dualpipev_is_better_than_its_formula": within(
-        "executed: (p-1)(2 t_i - t_w) per chunk", 1.0, 1e-9 / 11, step=1e-13, bubble_fraction=bubble("dualpipev")
+        "(p-1)(2 t_i - t_w) of a chunk", 1.0, 1e-9 / 11, step=1e-13, bubble_fraction=bubble("dualpipev")
     ),
 }

@@ -33,7 +33,7 @@ COMPUTE = {
     "embedding_and_logits_time": 0.25,
     "tensor_communication_time": 1.0,
 }
-RISE = "at most 2 percentage points above that of the smallest"
+RISE = "at most 2 percentage points above that for the smaller"
 ROUNDING = 32 * 0.5e12 + 0.05e15  # of 32 GPUs' throughput, to 1 teraFLOP/s, and of the aggregate, to 0.1 petaFLOP/s
 
 EDGES = {
@@ -41,10 +41,10 @@ EDGES = {
     "share_of_peak_52_percent": between("51.5 to 52.5%", 0.515, 0.525, share_of_peak=largest()),
     "throughput_163_teraflops": between("162.5 to 163.5", 162.5e12, 163.5e12, throughput_per_gpu=largest()),
     "close_to_linear": [above("at least 90% of the smallest model's", 0.90, tie=True, throughput_per_gpu=largest())],
-    "super_linear": [above("largest run above the smallest's", 1.0, tie=False, throughput_per_gpu=largest())],
-    "larger_matrix_multiplications": [
-        above("higher for the largest model than for the smallest", 1.0, tie=False, gemm_throughput=largest())
+    "super_linear": [
+        above("largest run (3072 GPUs) above the smallest's", 1.0, tie=False, throughput_per_gpu=largest())
     ],
+    "larger_matrix_multiplications": [above("are higher for the larger", 1.0, tie=False, gemm_throughput=largest())],
     "communication_does_not_rise": [
         below(
             RISE,
@@ -88,7 +88,7 @@ EDGES = {
     ],
     "batch_and_gpus_grow": [
         above(
-            "neither falls from one row of the table to the next",
+            "neither B nor n falls from one row of the table to the next",
             1000,
             tie=True,
             step=1,

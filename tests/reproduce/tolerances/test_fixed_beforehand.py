@@ -15,6 +15,17 @@ NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?%?(?!\w)")
 # Numbers that are gone: of configurations, where a claim is judged on more of them now, and one that became stricter.
 GONE = {
     "fig_model_trend.exponential_growth": {"10%"},  # of exponential_line
+    "fig_interleaved_timeline.interleaved_communication_in_total": {"10%"},  # exact now
+    # What the rules of their words give, before these were called readings of ours, stands in their place.
+    "table_weak_scaling.communication_does_not_rise": {"5", "8"},
+    "fig_tensor_vs_pipeline.up_to_two_times_lower": {"1.6", "2.4"},
+    "fig_tensor_vs_pipeline.up_to_two_times_lower_in_the_paper": {"1.6", "2.4"},
+    "fig_recomputation.up_to_33_percent_lower": {"28%", "38%"},
+    "fig_recomputation.up_to_33_percent_lower_in_the_paper": {"28%", "38%"},
+    "fig_scatter_gather.up_to_11_percent": {"8%", "14%"},
+    "fig_scatter_gather.up_to_11_percent_in_the_paper": {"8%", "14%"},
+    "table_checkpoint.checkpoint_size": {"5%"},
+    "paper_claims.takeaway_2": {"1%"},
 }
 
 
