@@ -41,10 +41,11 @@ def what_is_tested(claim: Claim, artifact: Artifact) -> str:
         first = RULES[claim.rule].meaning.rstrip(".").split("; ")[0]
         parts.append(f"rule {claim.rule!r}: {first[0].lower()}{first[1:]}")
     parts.append(TESTED_BY[by].format(margins=margins_in_words(claim, artifact) if by == "simulated" else ""))
+    what = "what this says" if claim.set_with else "values published here"
     if given := claim.set_with or (by == "simulated" and _set_with(claim, artifact)):
         names, were = ", ".join(given), "were" if len(given) > 1 else "was"
         parts.append(
-            f"the simulator's {names} {were} set with what this says, so that a hit is no evidence and a miss does not "
+            f"the simulator's {names} {were} set with {what}, so that a hit is no evidence and a miss does not "
             "contradict it"
         )
     return ". ".join(part[0].upper() + part[1:] if i else part for i, part in enumerate(parts)) + "."
