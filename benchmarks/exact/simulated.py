@@ -147,6 +147,9 @@ AXES = {
         f"states as {states}": TrainingConfig(_LLAMA, ParallelConfig(t=4, d=2, B=4, optimizer_states=states))
         for states in ("adam_bf16_moments", "adam_bf16", "adam_fp8", "adam_no_master")
     },
+    "gradients reduced in rounds": TrainingConfig(
+        _LLAMA, ParallelConfig(p=2, v=2, d=4, B=32, data_parallel="zero2", sharded_optimizer=True, reduce_every=2)
+    ),
     "adapters": TrainingConfig(_LLAMA, ParallelConfig(t=2, d=2, B=4, lora_rank=16, sharded_optimizer=True)),
     "layout of 4 stages": TrainingConfig(_LLAMA, ParallelConfig(p=2, v=2, B=8, pipeline_layout="Et*9|t*9|t*8|t*6L")),
     "layout with an empty stage": TrainingConfig(

@@ -284,6 +284,7 @@ def draw_others(
     axes: "Axes", data: "DataFrame", styles: Mapping[str, Mapping[str, Any]], keys: Sequence[str], apart: float = 0.0
 ) -> dict[str, Any]:
     """What the series are compared with, and where they have no value: the legend's handle of each of `legend_keys`."""
+    from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     handles: dict[str, list[Artist]] = {key: [] for key in keys}
@@ -293,7 +294,9 @@ def draw_others(
             for key, artist in _marks(axes, rows, name, look, keys):
                 handles[key].append(artist)
         if rows.low.notna().any():
-            band = Patch(color=look["color"], alpha=theme.BAND, linewidth=0)
+            band: Artist = Patch(color=look["color"], alpha=theme.BAND, linewidth=0)
+            if len(styles) > MOST_BANDS:
+                band = Line2D([], [], color=look["color"], linewidth=0.7)
             for key in set(keys) - {PAPER, PREDICTED, theme.OOM}:
                 handles[key].append(band)
     return {key: tuple(artists[:2]) for key, artists in handles.items()}

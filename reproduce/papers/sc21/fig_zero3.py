@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def draw(artifact: Artifact, record: Record) -> "Figure":
-    """Beside each other both models. The intervals of ZeRO-3, a factor of 2.7 each way, are bars that leave the axes.
+    """Beside each other both models. Where ZeRO-3's intervals, a factor of 2.7, leave the axes, ends are told.
 
     What was measured, with one model, is a line plot.
     """
@@ -53,7 +53,11 @@ def draw(artifact: Artifact, record: Record) -> "Figure":
         handles |= series_lines(axes, rows, styles, "bars") | draw_others(axes, rows, styles, keys)
         label_axes(axes, artifact, rows)
         theme.name_panel(axes, letter, f"{model} parameters")
-    axes.set(ylim=(0, 1.15 * data[["value", "paper"]].max().max()), ylabel="")
+    top = 1.2 * data[["value", "paper"]].max().max()
+    axes.set(ylim=(0, top), ylabel="")
+    for row in data[data.high > top].itertuples():
+        panel = figure.axes[list(MODELS).index(row.model)]
+        panel.annotate(f"to {row.high:.0f}", (row.x, top), (3, 0), textcoords="offset points", va="top", fontsize=5.5)
     add_legend(figure, handles, theme.legend_columns(list(handles), theme.figure_width(theme.PAGE)))
     theme.add_origin(figure, origin_lines(artifact, record))
     fit_labels(figure)
