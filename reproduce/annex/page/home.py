@@ -67,6 +67,7 @@ def marks() -> dict[str, str]:
         "@TALLY@": "".join(_tally(verdict, counts[verdict]) for verdict in KINDS),
         "@PAPER_COUNT@": _words(len(everything.papers)),
         "@PAPERS@": "".join(_paper(name, each) for name, each in everything.papers.items() if each.claims),
+        "@PAPER_PAGES@": "".join(_page(name, each) for name, each in everything.papers.items() if each.claims),
         "@ARTIFACTS@": str(len(catalog.ids())),
         "@LESSONS@": _words(len(lessons.LESSONS)),
         "@TRUST@": _trust(),
@@ -89,11 +90,14 @@ def _link(claim: Judged) -> str:
 
 def _cell(claim: Judged) -> str:
     """A link to a claim: its verdict as colour and sign, its name in words, and what its card says."""
-    name = escape(f"{claim.artifact.label}: {SHOWN[claim.claim.verdict]}")
     sentence, why = _texts(claim)
-    kind = KINDS[claim.claim.verdict]
-    data = f'data-said="{sentence}" data-why="{why}"'
-    return f'<li><a class="v-{kind}" href="{_link(claim)}" title="{name}" aria-label="{name}" {data}></a></li>'
+    return f'<li><a {_look(claim)} data-said="{sentence}" data-why="{why}"></a></li>'
+
+
+def _look(claim: Judged) -> str:
+    """The attributes of a claim's cell: its colour and sign, where it leads, its name in words."""
+    name = escape(f"{claim.artifact.label}: {SHOWN[claim.claim.verdict]}")
+    return f'class="v-{KINDS[claim.claim.verdict]}" href="{_link(claim)}" title="{name}" aria-label="{name}"'
 
 
 def _texts(claim: Judged) -> tuple[str, str]:
@@ -134,13 +138,36 @@ def _paper(short: str, claims: Answer) -> str:
         bars.append(f'<rect class="{look} p-{kind}" x="{at:.1f}" width="{width:.1f}" height="20"/>' if width else "")
         at += width
     authors = f"{paper.authors[0].split()[-1]} et al., {paper.year}"
-    link = escape(f"#view=figure&artifact={first.id}")
+    link = escape(f"#view=paper&paper={paper.name}")
     return (
         f'<tr><td><a href="{link}"><b>{escape(short)}</b></a><small>{escape(paper.title)}. {escape(authors)}</small>'
         f'</td><td class="share"><svg viewBox="0 0 260 20" width="260" height="20" preserveAspectRatio="none" '
         f'role="img" aria-label="{counts["holds"]} of {total} hold">{"".join(bars)}</svg></td>'
         f'<td class="n"><b>{counts["holds"]}</b> <span class="u">of {total} hold</span></td><td class="n wideonly">'
         f'<b>{counts["contradicted"]}</b> <span class="u">contradicted</span></td></tr>'
+    )
+
+
+def _page(short: str, claims: Answer) -> str:
+    """A paper on one screen: the answer, and each of its figures and tables with its claims, one cell each."""
+    paper = papers.paper(claims.claims[0].artifact.paper)
+    rows = []
+    for id in catalog.ids(paper.name):
+        artifact = catalog.load(id)
+        held = [each for verdict in KINDS for each in claims.of(verdict) if each.artifact.id == id]
+        cells = "".join(f'<li><a tabindex="-1" {_look(each)}></a></li>' for each in held)
+        link = escape(f"#view=figure&artifact={id}")
+        rows.append(
+            f'<li><a href="{link}"><b>{escape(artifact.label)}</b> {escape(artifact.title)}</a>'
+            + (f'<ol class="waffle">{cells}</ol></li>' if cells else "</li>")
+        )
+    counts, total = claims.counts, len(claims.claims)
+    what = "; ".join(f"{counts[verdict]} {TALLY[verdict]}" for verdict in KINDS if counts[verdict])
+    return (
+        f'<section data-paper="{paper.name}" aria-labelledby="paper-{paper.name}" hidden><div class="head">'
+        f'<p class="over">{escape(short)}: do its {total} sentences hold?</p>'
+        f'<h1 id="paper-{paper.name}">{escape(paper.title)}</h1><p class="lede">{what}.</p></div>'
+        f'<ul class="matrix">{"".join(rows)}</ul></section>'
     )
 
 

@@ -5,12 +5,13 @@ import * as home from "./home.js";
 import * as lessons from "./lessons.js";
 import * as machine from "./machine.js";
 import * as page from "./page.js";
+import * as paper from "./paper.js";
 import { ask, onStatus, restart } from "./python.js";
 import * as timelines from "./timelines.js";
 import * as whatif from "./whatif.js";
 
 /** @type {Record<string, { make: () => void, refresh: () => unknown, fill: () => unknown }>} */
-const VIEWS = { home, figure, whatif, timeline: timelines, lessons };
+const VIEWS = { home, figure, whatif, timeline: timelines, lessons, paper };
 let shown = "";
 
 function refresh() {

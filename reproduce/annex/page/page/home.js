@@ -4,7 +4,7 @@ import { byId, element } from "./elements.js";
 import { chartOf, near } from "./figure.js";
 import { cluster, current, follow, update } from "./page.js";
 
-const cells = /** @type {HTMLAnchorElement[]} */ ([...document.querySelectorAll(".waffle a")]);
+const cells = /** @type {HTMLAnchorElement[]} */ ([...document.querySelectorAll("#view-home .waffle a")]);
 const kindOf = (/** @type {Element} */ cell) => cell.className.match(/v-\w+/)?.[0] ?? "";
 const published = /** @type {SVGElement[]} */ ([...document.querySelectorAll("#home-chart svg")]);
 

@@ -1,6 +1,6 @@
 // What the page shows, kept in the address: view, artifact, cluster with its changed numbers, configuration, schedules,
 // tokens of the whole run, the price of a GPU hour, the field that is swept, a configuration to compare with, and the
-// lesson with the step of its slider, and a claim.
+// lesson with the step of its slider, a claim, and a paper.
 export const START = {
   view: "home",
   artifact: "fig_interleaved",
@@ -14,6 +14,7 @@ export const START = {
   lesson: "bubble",
   step: "",
   claim: "",
+  paper: "sc21",
   against: /** @type {{ configuration?: Configuration }} */ ({}),
   configuration: /** @type {Configuration} */ ({
     layers: 96,
@@ -28,7 +29,7 @@ export const START = {
   }),
 };
 
-const VIEWS = ["home", "figure", "whatif", "timeline", "lessons"];
+const VIEWS = ["home", "figure", "whatif", "timeline", "lessons", "paper"];
 const USUAL = /** @type {Record<string, any>} */ (START);
 
 /**

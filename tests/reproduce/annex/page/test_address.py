@@ -39,7 +39,7 @@ def test_a_link_without_a_mistake(read):
     [
         ("#artefact=fig_bubble", "artefact is unknown, needs one of view, artifact, cluster"),
         ("#constructor=1", "constructor is unknown"),
-        ("#view=nope", "view=nope is unknown, needs one of home, figure, whatif, timeline, lessons"),
+        ("#view=nope", "view=nope is unknown, needs one of home, figure, whatif, timeline, lessons, paper"),
         ("#configuration={broken", "configuration={broken is not JSON"),
         ("#changes=null", "changes=null is not JSON"),
     ],

@@ -10,7 +10,7 @@ import pytest
 from reproduce.annex.page import bridge, build, home
 from reproduce.annex.page.serve import served
 
-VIEWS = ("", "#view=figure", "#view=whatif", "#view=timeline", "#view=lessons")
+VIEWS = ("", "#view=figure", "#view=whatif", "#view=timeline", "#view=lessons", "#view=paper&paper=llama3")
 WIDTHS = (390, 768, 1280)
 START_MS = 60_000
 GPT_3 = {"layers": 96, "hidden": 12288, "heads": 96, "p": 12, "t": 8, "d": 1, "v": 1, "b": 1, "B": 288}
