@@ -16,6 +16,8 @@ START_MS = 60_000
 GPT_3 = {"layers": 96, "hidden": 12288, "heads": 96, "p": 12, "t": 8, "d": 1, "v": 1, "b": 1, "B": 288}
 LLAMA = bridge.start()["scenarios"][1]
 
+CELLS = "#view-home .waffle a"
+
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.browser,
@@ -75,7 +77,7 @@ def test_01_nothing_is_wider_than_the_screen(visit, width):
 def test_02_home_is_complete_without_a_script(visit):
     page = visit(script=False)
     counts = next(iter(home.judged().papers.values())).counts
-    assert page.locator(".waffle a").count() == sum(counts.values())
+    assert page.locator(CELLS).count() == sum(counts.values())
     assert page.inner_text(".says").startswith(f"Of its {sum(counts.values())} claims {counts['holds']} hold")
     assert [int(number) for number in page.locator(".tally b").all_inner_texts()] == [
         counts[verdict] for verdict in home.KINDS
@@ -86,7 +88,7 @@ def test_02_home_is_complete_without_a_script(visit):
 
 def test_03_what_matters_of_home_is_seen_without_scrolling(visit):
     page = visit(1280, height=900)
-    for selector in ("h1", ".waffle", ".tally button >> nth=0", "#home-chart svg"):
+    for selector in ("#view-home h1", "#view-home .waffle", ".tally button >> nth=0", "#home-chart svg"):
         box = page.locator(selector).first.bounding_box()
         assert box["y"] >= 0
         assert box["y"] + box["height"] <= 900, selector
@@ -94,11 +96,11 @@ def test_03_what_matters_of_home_is_seen_without_scrolling(visit):
 
 def test_04_each_claim_is_a_link_and_the_matrix_is_one_tab_stop(visit):
     page = visit()
-    names = page.eval_on_selector_all(".waffle a", "(cells) => cells.map((cell) => cell.getAttribute('aria-label'))")
+    names = page.eval_on_selector_all(CELLS, "(cells) => cells.map((cell) => cell.getAttribute('aria-label'))")
     words = {"holds", "contradicted", "too near to call", "the paper's own numbers disagree", "not testable here"}
     assert all(name.rpartition(": ")[2] in words for name in names)
-    assert page.eval_on_selector_all(".waffle a", "(cells) => cells.filter((cell) => cell.tabIndex === 0).length") == 1
-    page.focus(".waffle a[tabindex='0']")
+    assert page.eval_on_selector_all(CELLS, "(cells) => cells.filter((cell) => cell.tabIndex === 0).length") == 1
+    page.focus(f"{CELLS}[tabindex='0']")
     page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")
     assert page.evaluate("document.activeElement.getAttribute('aria-label')") == names[1]
