@@ -86,6 +86,7 @@ def test_what_cannot_be_a_name_is_no_file(name: str, tmp_path: Path) -> None:
 # Files that are read otherwise: this project's own, those that a command has just made, and the system's.
 OTHERWISE = {
     "ptdp_core/launch": ("local.py", "srun.py"),
+    "ptdp_core/simulator": ("programs.py",),
     "reproduce/annex": (
         "accuracy/ledger.py",
         "accuracy/open_rows.py",

@@ -32,6 +32,7 @@ from reproduce.annex.explain.traced_communication import DATA, EXCHANGE, TENSOR
 from reproduce.annex.explain.traced_step import RankStep, rank_step
 from reproduce.output.timeline import Timeline
 from reproduce.planning.time_shares import time_shares
+from results import opening
 from results.records.errors import UsageError
 
 # What a step's time is spent on.
@@ -118,7 +119,7 @@ def profile_step(paths: Sequence[Path], parallel: ParallelConfig | None = None, 
 def _files(path: Path) -> list[TraceFile]:
     """The traces in a file: of Nsight Systems one for each process, of torch.profiler one."""
     if path.is_file():
-        with path.open("rb") as file:
+        with opening.open_regular(path) as file:
             if file.read(len(nsys.HEADER)) == nsys.HEADER:
                 return nsys.read(path)
     return [read(path)]

@@ -28,6 +28,7 @@ PRINTED = {
     "explain": ["explain", "TMP/point.json", "--seconds", "1"],
     "schedule": ["schedule", "-p", "2", "-m", "2", "--results", "TMP"],
     "plan": ["plan", *MODEL, "--results", "TMP"],
+    "plan-gpus": ["plan", *MODEL, "--gpus", "2,4", "--results", "TMP"],
     "compare": ["compare", REFERENCE, REFERENCE],
     "verify": ["verify", "fig_squares", "--results", "TMP"],
     "doctor": ["doctor"],
