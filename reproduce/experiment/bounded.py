@@ -99,7 +99,7 @@ class Bounded:
         if missing:
             rest = f"of the other {len(values)} values {'this holds' if holds else 'this does not hold'}"
             text = f"{counted(len(missing))} without a value ({missing[0]}); {rest}: {text}"
-            if holds or self.which != "every":
+            if holds or not self._beyond(judged[0]):
                 return Judgement("inconclusive", text, numbers, missing=True)
         if not holds and self.miss:
             return Judgement("inconclusive", f"missed, but {self.miss}: {text}", numbers)
@@ -110,6 +110,13 @@ class Bounded:
     def allows(self, value: float, slack: float = 0.0) -> bool:
         """Whether a value lies within the bounds, each wider by `slack`."""
         return all(BOUNDS[name][0](value, limit + BOUNDS[name][1] * slack) for name, limit in self.bounds.items())
+
+    def _beyond(self, value: float) -> bool:
+        """Whether a sentence that fails stays wrong whatever else had a value: a largest one is too large already."""
+        further = {"largest": ("at_most", "below"), "smallest": ("at_least", "above")}.get(self.which, ())
+        return self.which == "every" or not all(
+            BOUNDS[name][0](value, self.bounds[name]) for name in further if name in self.bounds
+        )
 
     @property
     def to_the_digits(self) -> bool:

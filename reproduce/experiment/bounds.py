@@ -44,7 +44,8 @@ def _rounded(printed: float, step: float) -> Allowed:
 RULES = {
     "rounding": BoundRule(
         "a number without a word beside it",
-        "The value, rounded to the digits printed, is the number printed: half a unit of the last digit either way.",
+        "The value, rounded to the digits printed, is the number printed: half a unit of the last digit either way; of "
+        "a difference of two numbers printed, half a unit of each.",
         _rounded,
     ),
     "about": BoundRule("about, around, roughly, ~", "Within 10% of the number printed.", _within(0.10)),

@@ -74,7 +74,8 @@ def _check_claim(path: Path, line: int, entry: Mapping[str, Any]) -> None:
 def bounds_of(entry: Mapping[str, Any], tolerance: float = 0.10) -> dict[str, float]:
     """The bounds of a claim: those that its rule gives for the number `printed`, or those that stand there.
 
-    `printed` is one number, or the two of a range; `step` is what their last digit counts. A value over the paper's own
+    `printed` is one number, the two of a range, or, with `less`, the two whose difference is judged; `step` is what
+    their last digit counts. A value over the paper's own
     is held against the number 1, one with `digits` against what is printed of it, one that is 'reproduced' against the
     `tolerance` of its table. Raises ValueError for a rule that is
     unknown, or bounds that do not follow from it.
@@ -91,6 +92,9 @@ def bounds_of(entry: Mapping[str, Any], tolerance: float = 0.10) -> dict[str, fl
     if rule == "range" and printed is not None:
         least, most = (allowed("rounding", end, entry.get("step", 0.0)) for end in printed)
         return {"at_least": least[0], "at_most": most[1]}
+    if rule == "rounding" and isinstance(printed, list):
+        larger, smaller = (allowed(rule, number, entry.get("step", 0.0)) for number in printed)
+        return {"at_least": larger[0] - smaller[1], "at_most": larger[1] - smaller[0]}
     if not given and printed is not None and rule and RULES[rule].interval is not None:
         names = ("above", "below") if RULES[rule].open else ("at_least", "at_most")
         step = tolerance if rule == "reproduced" else entry.get("step", 0.0)

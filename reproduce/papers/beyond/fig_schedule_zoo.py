@@ -230,8 +230,9 @@ ARTIFACT = Artifact(
 
 @ARTIFACT.claim(
     "GPT-3 on 96 A100s of Selene (p = 12, t = 8), B = 48, thirteen schedules and DualPipeV overlapped: the "
-    "fastest iteration of those that fit without recomputation is shorter than the fastest of all with it; "
-    "that its bubble is larger is not tested"
+    "fastest iteration of those that fit without recomputation is shorter than the fastest of all with it, and "
+    "is of a schedule that stashes less than 1F1B, counted in its executed table; not tested: that its bubble is "
+    "larger"
 )
 def less_memory_pays_off(results: Results) -> Judgement:
     """A schedule that stashes less pays off by what need not be recomputed, though its bubble is larger."""
@@ -242,5 +243,15 @@ def less_memory_pays_off(results: Results) -> Judgement:
     fastest = {series: min(line, key=line.__getitem__) for series, line in times.items() if line}
     if len(fastest) < len(times):
         return holds_if(False, "no schedule fits in memory without recomputation")
+    stash = _stash(results, fastest[KEPT])
     text = "; ".join(f"{series}: {name} {times[series][name]:.2f} s" for series, name in fastest.items())
-    return holds_if(times[KEPT][fastest[KEPT]] < times[RECOMPUTED][fastest[RECOMPUTED]], text)
+    text += f"; {fastest[KEPT]} stashes {stash:.0%} of what 1F1B does"
+    return holds_if(times[KEPT][fastest[KEPT]] < times[RECOMPUTED][fastest[RECOMPUTED]] and stash < 1, text)
+
+
+def _stash(results: Results, label: str) -> float:
+    """The activations that a schedule keeps over those of 1F1B, of the executed tables."""
+    point = next(point for point in results.points if (point.series, point.label) == (KEPT, label))
+    config = TrainingConfig.from_plain(point.parameters).parallel
+    ours, flush = build(config.schedule, config.p, config.m, config.v), build("1f1b", config.p, config.m)
+    return float(summary(ours).peak_stash / summary(flush).peak_stash)

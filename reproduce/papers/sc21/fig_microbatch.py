@@ -85,14 +85,14 @@ def best_microbatch_2(results: Results) -> Judgement:
 
 @ARTIFACT.claim(
     f"{NOTHING}no result here can tell: the sentence names neither the base of the 15% nor a figure, and the "
-    "best b of Figure 16 gains less than 15% over b = 1 and more over b = 8, in the paper's own points too, "
-    "so that neither confirms or contradicts it; 'problem-dependent' is tested by best_microbatch_2 and "
-    "paper_claims.takeaway_3",
+    "best b of Figure 16 gains less than 15% over b = 1 at both batch sizes, and over b = 8 more at B = 128 and less "
+    "at B = 512, in the paper's own points too, so that neither confirms nor contradicts it; 'problem-dependent' is "
+    "tested by best_microbatch_2 and paper_claims.takeaway_3",
     "Section 1",
     papers_points=f"{NOTHING}no printed number can tell: the sentence names neither the base of the 15% nor a "
-    f"figure, and "
-    "the best b as plotted in Figure 16 gains less than 15% over b = 1 and more over b = 8, so that neither "
-    "confirms or contradicts it; 'problem-dependent' is tested by paper_claims.takeaway_3",
+    "figure, and as plotted in Figure 16 the best b, 2, gains 1.9% over b = 1, 14.4% over b = 4 and 32.5% over b = 8 "
+    "at B = 128, and 5.6%, 6.9% and 11.0% at B = 512, so that neither confirms nor contradicts it; "
+    "'problem-dependent' is tested by paper_claims.takeaway_3",
     rule="rounding",
 )
 def increases_throughput_15_percent(results: Results) -> Judgement:

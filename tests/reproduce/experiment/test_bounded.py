@@ -65,6 +65,18 @@ def test_the_largest_may_be_the_one_that_is_missing():
     assert judge(which="largest")(results(ours=(0.5, None))).verdict == "inconclusive"
 
 
+@pytest.mark.parametrize(
+    ("which", "value", "verdict"),
+    [
+        *(("largest", 1.4, "contradicted"), ("largest", 1.1, "inconclusive"), ("largest", 1.3, "inconclusive")),
+        *(("smallest", 1.1, "contradicted"), ("smallest", 1.4, "inconclusive"), ("mean", 1.4, "inconclusive")),
+    ],
+)
+def test_a_largest_value_that_is_too_large_is_so_whatever_is_missing(which, value, verdict):
+    bounds = {"at_least": 1.25, "at_most": 1.35}
+    assert judge(which=which, bounds=bounds)(results(ours=(value, None))).verdict == verdict
+
+
 def test_no_value_at_all_is_a_missing_result():
     with pytest.raises(MissingResultError, match="oom: does not fit"):
         FASTEST(results(ours=(None, None), theirs=(1.0, 1.0), third=(2.0, 2.0)))

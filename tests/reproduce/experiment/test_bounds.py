@@ -62,6 +62,7 @@ def test_a_claim_names_a_rule_that_is_known():
     [
         ({"rule": "up to", "printed": 1.15, "step": 0.01}, {"at_least": 1.145, "at_most": 1.155}),
         ({"rule": "range", "printed": [1.2, 1.3], "step": 0.01}, {"at_least": 1.195, "at_most": 1.305}),
+        ({"rule": "rounding", "printed": [0.43, 0.41], "step": 0.01}, {"at_least": 0.01, "at_most": 0.03}),
         ({"rule": "direction", "printed": 1}, {"above": 1}),
         ({"rule": "more than", "printed": 0.9}, {"at_least": 0.9}),
         ({"rule": "reproduced", "over": "published"}, {"at_least": 0.9, "at_most": 1.1}),

@@ -21,9 +21,9 @@ def bubble(judged, otherwise=1.0):
 
 EDGES = {
     "published_ratios_hold": [
-        *within("messages over 1F1B's are exactly", 0.0, 1e-12, step=1e-14, **off_by_x("messages")),
-        *within("bubble within one pass", 0.0, PASS, **off_by_x("bubble")),
-        *within("memory within 4/3 of a microbatch", 0.0, 4 / 3 * MICROBATCH, **off_by_x("memory")),
+        *within("messages equal", 0.0, 1e-12, step=1e-14, **off_by_x("messages")),
+        *within("bubbles no farther apart than one pass", 0.0, PASS, **off_by_x("bubble")),
+        *within("memories no farther apart than 4/3 of a microbatch", 0.0, 4 / 3 * MICROBATCH, **off_by_x("memory")),
     ],
     "a_flush_leaves_a_bubble": [
         edge
