@@ -92,7 +92,9 @@ ARTIFACT = Artifact(
     "a microbatch of the p that 1F1B keeps, 0.11; the two distances are ours"
 )
 def published_ratios_hold(results: Results) -> Judgement:
-    """Bubble, memory and messages of the zero-bubble schedules over 1F1B's are those that their authors publish."""
+    """Bubble, memory and messages of the zero-bubble schedules over 1F1B's are those that their authors publish, at
+    p = 12, m = 24 and equal times of F, I and W.
+    """
     slack = (1 / (3 * (P - 1)), 4 / (3 * P), 0.0)
     compared = [point for point in results.points if PUBLISHED[0] in point.metrics]
     far = [
@@ -107,10 +109,10 @@ def published_ratios_hold(results: Results) -> Judgement:
 @ARTIFACT.claim(
     "ZB-H2 and ZB-V at p = 12, m = 24, F, B and W of equal time: no bubble between a rank's first pass and "
     "its last, and with the flush one of p-1 forward passes of a chunk, exactly (ZB-V has two chunks a rank, "
-    "so that it is half as long)"
+    "so that it is half as long); as all passes take equally long there, which of them they are is not tested"
 )
 def a_flush_leaves_a_bubble(results: Results) -> Judgement:
-    """Schedules without a bubble have one as soon as every batch ends with a pipeline flush."""
+    """ZB-H2 and ZB-V, which have no bubble, have one as soon as every batch ends with a pipeline flush."""
     text, holds = [], True
     for name in ("zb-h2", "zb-v"):
         alone, flush = (results.value(name, metric) for metric in ("own_bubble_fraction", "bubble_fraction"))
@@ -120,11 +122,13 @@ def a_flush_leaves_a_bubble(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "executed at p = 12, m = 24 with t_f = t_i = t_w (F, and B's two halves): a bubble of exactly (p-1)(2 t_i "
-    "- t_w) of a chunk, less than the published (p-1)(t_f + 2 t_b - 3 t_w) with t_b = t_i + t_w"
+    "executed at p = 12, m = 24 with F, I and W of equal time: a bubble of exactly 11 passes of a chunk, where the "
+    "published (p-1)(F&B + B - 3W) gives 22; no other size and no other times are tested by it"
 )
 def dualpipev_is_better_than_its_formula(results: Results) -> Judgement:
-    """Without overlapping F and B, DualPipeV's bubble is smaller than its published formula with F&B = F + B."""
+    """Without overlapping F and B, DualPipeV's bubble is half of its published formula with F&B = F + B, at p = 12,
+    m = 24 and equal times of F, I and W.
+    """
     passes = results.value("dualpipev", "bubble_fraction") * 3 * M * 2
-    text = f"{passes / (P - 1):g} and {1 + 2 * 2 - 3} passes for each of p-1 ranks"
+    text = f"{passes:g} passes of a chunk, {(P - 1) * (1 + 2 * 2 - 3)} by the formula"
     return holds_if(abs(passes - (P - 1)) < 1e-9, text)

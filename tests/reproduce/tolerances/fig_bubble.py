@@ -15,12 +15,12 @@ def smaller_with_b_prime(n, d):
 
 EDGES = {
     "formula_is_the_schedule": within(
-        "to 1e-12",
-        0.0,
-        1e-12,
-        tie=True,
-        bubble_fraction=0.0,
-        executed_bubble_fraction=at(0.0, key="n32_b128_d4"),
+        "to the rounding of the arithmetic (1e-9 of the value)",
+        1.0,
+        1e-9,
+        step=1e-12,
+        bubble_fraction=1.0,
+        executed_bubble_fraction=at(1.0, key="n32_b128_d4"),
     ),
     "larger_d_smaller_bubble": [
         edge

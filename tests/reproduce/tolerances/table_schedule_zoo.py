@@ -47,6 +47,6 @@ EDGES = {
         )
     ],
     "dualpipev_is_better_than_its_formula": within(
-        "(p-1)(2 t_i - t_w) of a chunk", 1.0, 1e-9 / 11, step=1e-13, bubble_fraction=bubble("dualpipev")
+        "a bubble of exactly 11 passes of a chunk", 1.0, 1e-9 / 11, step=1e-13, bubble_fraction=bubble("dualpipev")
     ),
 }
