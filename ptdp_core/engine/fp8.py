@@ -23,7 +23,7 @@ ROWS_AT_ONCE = 16  # `torch._scaled_mm` takes sizes that are multiples of it
 
 
 def is_native(recipe: str, device: torch.device) -> bool:
-    """Whether `torch._scaled_mm` multiplies by this recipe on this device. No GPU has run it here yet."""
+    """Whether `torch._scaled_mm` multiplies by this recipe on this device."""
     return recipe == "tensorwise" and device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 9)
 
 

@@ -131,12 +131,11 @@ def overlay(
     }
     add_legend(figure, handles | others, columns)
     theme.add_origin(figure, origin_lines(artifact, first) if alone else overlay_lines(artifact, records, list(own)))
-    if alone and len(styles) == 1 and data.paper.notna().sum() <= MOST_LABELS:
+    if alone and len(styles) == 1:
         for row in data.dropna(subset=["value", "paper"]).itertuples():
-            between = (row.value + row.paper) / 2
-            axes.annotate(
-                f"{row.value / row.paper - 1:+.0%}", (row.x, between), (6, 0), textcoords="offset points", va="center"
-            )
+            if abs(off := row.value / row.paper - 1) > artifact.tolerance:
+                place = (row.x, (row.value + row.paper) / 2)
+                axes.annotate(f"{off:+.0%}", place, (6, 0), textcoords="offset points", va="center")
     if labelled:
         write_ends(axes, data, {name: look["color"] for name, look in styles.items()})
     fit_labels(figure)

@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import zip_longest
 from math import ceil
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from results.records.errors import UnavailableError
@@ -29,6 +30,7 @@ NARROWEST, WIDEST = 2.0, 20.0  # inches; in less, the labels leave no room for t
 HEIGHT = 2.3
 LETTER, HANDLE, MARGIN = 4.1, 24, 8  # points that a letter in the usual size, a handle and both edges of a legend take
 SMALL_PRINT = 5.5  # points
+SMALL_LETTERS = 24  # that fit an inch of it
 LINE = 1.2 / 72  # inches that a line of text takes per point of its size
 # Okabe and Ito's, without the yellow; in this order neighbours differ under every colour deficiency.
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
@@ -294,7 +296,9 @@ def _fonts_without(tables: Sequence[str]) -> Iterator[None]:
 def add_origin(figure: "Figure", lines: list[str]) -> None:
     """Small text at the foot of the figure that says where its numbers come from; its label is that as one line."""
     look: dict[str, Any] = {"fontsize": SMALL_PRINT, "color": "#555555"}
-    figure.supxlabel("\n".join(lines), gid=ORIGIN, label=". ".join(lines), **look)
+    letters = int(SMALL_LETTERS * figure.get_figwidth())
+    shown = [part for line in lines for part in wrap(line, letters)]
+    figure.supxlabel("\n".join(shown), gid=ORIGIN, label=". ".join(lines), **look)
 
 
 def take_origin(figure: "Figure") -> str:

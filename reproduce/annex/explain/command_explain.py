@@ -1,6 +1,5 @@
 """`reproduce explain`: why a measured iteration takes as long as it does. Imports no torch."""
 
-import math
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from dataclasses import asdict
 from pathlib import Path
@@ -48,12 +47,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def _seconds(text: str) -> float:
     try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise ArgumentTypeError(f"{text} is no time of an iteration; needs seconds above 0; try 4.1")
-    return value
+        return options.above_zero(text)
+    except ArgumentTypeError:
+        raise ArgumentTypeError(f"{text} is no time of an iteration; needs seconds above 0; try 4.1") from None
 
 
 def run(parsed: Namespace) -> int:

@@ -220,6 +220,26 @@ def test_names_that_end_together_or_are_long_stay_in_the_legend(figure_12):
         assert texts["paper"].y1 <= max(texts[point.series].y0 for point in points)
 
 
+def test_a_lone_series_says_where_it_is_farther_off_than_its_tolerance(figure_12):
+    points = tuple(p for p in figure_12.record.points if p.series == "Interleaved")
+    lone = replace(figure_12.record, points=points)
+    assert not drawn_from(lone).axes[0].texts  # at most 1.7% off
+    strict = replace(fig_interleaved.ARTIFACT, tolerance=0.015)
+    assert [text.get_text() for text in drawn_from(lone, strict).axes[0].texts] == ["+2%"]
+
+
+def test_long_lines_of_the_foot_stay_in_the_figure():
+    with theme.style():
+        figure = theme.new_figure()
+        theme.add_origin(figure, ["of which come out reversed: " + "improves throughput, " * 6, "short"])
+        figure.draw_without_rendering()
+        (foot,) = (text for text in figure.texts if text.get_gid() == theme.ORIGIN)
+        box = foot.get_window_extent()
+        assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
+        lines = foot.get_text().splitlines()
+        assert (len(lines), lines[-1]) == (3, "short")
+
+
 def test_names_that_begin_alike_are_shortened_after_the_first():
     assert figures.shortened(["b = 1", "b = 2", "b = 12"]) == ["b = 1", "2", "12"]
     assert figures.shortened(["b = 1", "t = 2"]) == ["b = 1", "t = 2"]
