@@ -98,6 +98,7 @@ CLASSES: dict[tuple[str, str], Any] = {
     ("torch.serialization", "_get_layout"): _Record,
     ("pathlib", "PosixPath"): _Record,
     ("pathlib._local", "PosixPath"): _Record,  # in Python 3.13
+    ("builtins", "getattr"): _Record,  # Python 3.11.0 to 3.11.3 write so a member of an enumeration
 }
 # The instructions of such a pickle, with the bytes of their argument; those in COUNTED say in a byte how many follow.
 ARGUMENTS = {

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.distributed.checkpoint.metadata import MetadataIndex
+from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING, MetadataIndex
 
 from ptdp_core.engine.checkpoint import Checkpoints, _pieces
 from ptdp_core.engine.checkpoint_folder import MANIFEST, METADATA, STATE, _sum_of, manifest, problem
@@ -115,7 +115,7 @@ TWICE = b"\x94h\x00\x86"  # the tuple on top, kept, and a tuple of it and itself
     ("data", "reason"),
     [
         (named("builtins", "eval", TEXT), "names builtins.eval, which no checkpoint needs"),
-        (named("builtins", "getattr", TEXT), "names builtins.getattr, which"),
+        (named("builtins", "setattr", TEXT), "names builtins.setattr, which"),
         (named("torch", "load", TEXT), "names torch.load, which"),
         (named("torch", "hub.load", TEXT), "names torch.hub.load, which"),
         (named("torch._utils", "_rebuild_tensor_v2", TEXT), "names torch._utils._rebuild_tensor_v2, which"),
@@ -183,6 +183,17 @@ def test_metadata_that_no_run_can_have_saved(edit: Callable[[Any], None], reason
     edit(metadata)
     hostile.put_metadata(checkpoint, metadata)
     assert refused(resume, checkpoint).startswith(f"has .metadata that {reason}")
+
+
+def test_metadata_as_the_first_releases_of_python_3_11_write_it(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A member of an enumeration by its name, in place of its value: Debian 12's Python is one of them."""
+    metadata = hostile.metadata_of(checkpoint)
+    monkeypatch.setattr(_MEM_FORMAT_ENCODING, "__reduce_ex__", lambda self, _: (getattr, (type(self), self.name)))
+    hostile.put_metadata(checkpoint, metadata)
+    assert b"getattr" in (checkpoint / METADATA).read_bytes()
+    resume(checkpoint)
 
 
 def test_metadata_with_other_bytes_is_read_or_refused(checkpoint: Path) -> None:
