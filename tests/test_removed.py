@@ -45,3 +45,7 @@ def test_a_command_that_is_gone_says_what_to_use(name: str, capsys: pytest.Captu
 @pytest.mark.parametrize("path", [path for paths in PATHS.values() for path in paths])
 def test_what_is_gone_is_not_there_and_nothing_names_it(path: str) -> None:
     assert not (ROOT / path).exists()
+
+
+def test_committed_results_are_at_most_8_megabytes() -> None:
+    assert sum(file.stat().st_size for file in (ROOT / "results" / "reference").rglob("*") if file.is_file()) <= 8e6

@@ -10,6 +10,7 @@ origin, and are always finite.
 import math
 import numbers
 import os
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -389,16 +390,18 @@ def write_record(record: Record, path: str | os.PathLike[str]) -> None:
 
 
 def read_record(path: str | os.PathLike[str], remedy: str = "move the file away") -> Record:
-    """Read the record in `path`.
+    """Read the record in `path`, which may be packed by gzip.
 
     Raises `InvalidResultsError` for a file that holds none, with the `remedy`, or that cannot be read, and
     `FileNotFoundError` if there is no file.
     """
     source = os.fspath(path)
     try:
-        return Record.from_json(parse(opening.read_bytes(path), source), source)
+        return Record.from_json(parse(opening.read_packed(path, opening.TEXT), source), source)
     except FileNotFoundError:
         raise
+    except zlib.error as error:
+        raise InvalidResultsError(f"cannot unpack {source}: {error} ({remedy})") from None
     except OSError as error:
         raise InvalidResultsError(f"cannot read {source}: {error.strerror}") from None
     except RecordError as error:

@@ -309,7 +309,7 @@ def seal(
 
     Raises `UsageError`, before anything is written, for rows that will not do or a folder with a sealed record.
     """
-    if (folder / RECORD).exists():
+    if any((folder / name).exists() for name in (RECORD, f"{RECORD}.gz")):
         raise UsageError(f"{folder / RECORD} is sealed and stays as it is; needs another folder")
     check(rows, str(file))
     if program:

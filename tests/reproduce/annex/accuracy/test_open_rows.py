@@ -22,7 +22,7 @@ PUBLISHED = {
 def test_the_published_blind_scores_follow_from_the_sealed_records(name):
     measured = {row["id"]: value for row, _, value in open_rows.sealed_rows()}
     errors, inside, oom = [], 0, 0
-    for point in read_record(BLIND / name / "record.json").points:
+    for point in read_record(BLIND / name / "record.json.gz").points:
         for metric, of in point.metrics.items():
             ratio = of.value / measured[point.key]
             errors.append(ratio - 1 if metric != "iteration_time" else 1 / ratio - 1)
