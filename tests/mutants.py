@@ -8,7 +8,7 @@ test notices has survived: it is equivalent to the original, does not matter, or
 a sample with a fixed seed. Results are kept in `build/mutants`, so that the same command goes on where it was stopped,
 as long as the package's sources are the same; `--again` reruns the survivors, against tests that may be new.
 
-Regressions chosen by hand, which the exact checks have to name, are another thing: `benchmarks/exact/mutations.py`.
+Regressions chosen by hand, which exact checks have to name, are another thing: `reproduce/annex/exact/mutations.py`.
 """
 
 import argparse

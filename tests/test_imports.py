@@ -35,7 +35,7 @@ LEVELS = (
     ("benchmarks",),
     ("benchmarks.harness",),
     ("benchmarks.suite",),
-    ("benchmarks.exact", "benchmarks.gate", "benchmarks.gated"),
+    ("benchmarks.gated",),
     ("reproduce",),
     ("reproduce.annex",),  # its registry alone: an annex is imported by name
     ("reproduce.experiment",),

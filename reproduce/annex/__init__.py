@@ -13,7 +13,9 @@ ANNEXES = {
     "accuracy": "the simulator scored against published runs, its intervals, sealed predictions",
     "calibrate": "a cluster file from measurements of a machine",
     "emulation": "the engine in real time on virtual accelerators and emulated nodes",
+    "exact": "all that is deterministic, counted and compared with a committed reference",
     "explain": "why a measured run is slower; what a profiled step's time went to",
+    "gate": "is a commit slower? paired launches of two trees, of this project or another",
     "page": "the simulator as a page in a browser",
     "weights": "a trained model's weights from and to Hugging Face's format",
 }

@@ -1,6 +1,6 @@
 """The subcommands of `reproduce`, each a module with `add_arguments(parser)`, `run(parsed)` and perhaps `HELP`.
 
-A command of two words, such as `gate exact`, is in the module `gate_exact`. `HELP` is printed after the
+A command of two words, such as `gate exact`, is in a module `..._gate_exact`. `HELP` is printed after the
 options. `run` returns an exit code of `results.records.errors`; besides what was parsed it finds `parsed.program`, how
 this program was started, `parsed.command`, the whole command line as records keep it, and `parsed.quiet`. Importing a
 module is quick: whatever takes long to import is imported in `run`. `run.py` is the command without a name: `reproduce
@@ -58,6 +58,9 @@ IN_ANNEX = {
     "explain": "explain",
     "explain trace": "explain",
     "explore": "page",
+    "gate": "gate",
+    "gate exact": "exact",
+    "gate trials": "gate",
     "predict": "accuracy",
     "weights": "weights",
 }

@@ -259,7 +259,7 @@ def stashed(beat: Any, cases: list[dict[str, Any]]) -> list[tuple[int, dict[str,
 
 def communicated(beat: Any, case: dict[str, Any], groups: Groups | None = None) -> dict[str, int]:
     """One batch of a case, its gradients reduced: the calls and bytes of this rank's collectives and messages."""
-    from benchmarks.exact.ranks import Counts
+    from reproduce.annex.exact.ranks import Counts
 
     settings, groups, trainer = make(case, groups)
     trainer.buffer.zero()

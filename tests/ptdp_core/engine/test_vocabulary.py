@@ -4,9 +4,9 @@ from itertools import product
 
 import pytest
 
-from benchmarks.exact import engine
 from ptdp_core.launch.local import launch
 from ptdp_core.layout import vocabulary_exchanges
+from reproduce.annex.exact import engine
 from tests.ptdp_core.engine import jobs
 from tests.ptdp_core.engine.test_parity import References
 from tests.ptdp_core.engine.test_parity import check as check_parity

@@ -1,0 +1,176 @@
+"""Section `counts`: what one training step makes each rank do, in mixed precision, by the responsible function.
+
+Which operators run depends on PyTorch as much as on this project, so counts are compared only with a reference of the
+same release of PyTorch. This module imports no torch: `counting.py` does, in the ranks.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from ptdp_core.launch.local import launch
+from reproduce.annex.exact import engine, growth
+from reproduce.annex.exact.engine import Case
+from reproduce.annex.exact.quantities import Entry, Quantities, Section
+
+AUTO = "auto on a GPU"
+CAPABILITIES = ((7, 0), (8, 0), (8, 9), (9, 0), (10, 0), (12, 0))  # V100, A100, L40, H100, B200, GeForce RTX 5090
+STEPS = 3  # counted steps of each case
+
+# Few cases that combine much: each precision, dropout, recomputation, both kinds of attention, both sharded optimizers,
+# overlapped reduction, a split backward pass, and t, v, d, b > 1: with b = 1 some transposed tensors are contiguous. A
+# Llama has sequence parallelism and selective recomputation. Every overlap is on in some case, and off in another.
+CASES: dict[int, tuple[Case, ...]] = {
+    4: (
+        {"p": 2, "t": 2, "v": 2, "b": 2, "B": 8, "dtype": "bf16", "dropout": 0.1, "exchange": "overlapped"},
+        {"t": 2, "d": 2, "b": 2, "B": 8, "data_parallel": "torch", "bucket_mib": 0.002, "recompute": "none"}
+        | {"dtype": "bf16", "attention": "sdpa"},
+        {"p": 2, "d": 2, "B": 4, "sharded_optimizer": True, "dtype": "fp16", "loss_scale": "dynamic"}
+        | {"dropout": 0.1},
+        {"p": 2, "d": 2, "B": 4, "schedule": "zb-h1", "recompute": "none"},
+        {"d": 4, "B": 8, "data_parallel": "zero3", "dtype": "bf16"},
+        {"model": "llama", "p": 2, "t": 2, "b": 2, "B": 4, "sequence_parallel": True, "recompute": "selective"}
+        | {"dtype": "bf16", "overlapped_all_reduce": True},
+        {"t": 2, "d": 2, "B": 4, "data_parallel": "torch", "bucket_mib": 0.002, "sharded_optimizer": True}
+        | {"distribute_checkpointed_activations": True, "dtype": "bf16", "overlapped_all_reduce": True}
+        | {"overlapped_gather": True, "fused_accumulation": True},
+        {"p": 2, "t": 2, "B": 4, "dtype": "bf16", "dropout": 0.1, "evaluated": True},
+        {"d": 4, "B": 4, "data_parallel": "zero3", "evaluated": True},
+        # vocab-2 corrects in a thread of its own: what is under way when a rank waits is not the same twice.
+        *(case for case in engine.AXES if "vocab-2" not in case.get("schedule", "")),
+    ),
+}
+
+
+def collect() -> Section:
+    """Count all cases, and what is 'auto' on a GPU. Raises `UnavailableError` without torch."""
+    section: dict[str, Entry] = {}
+    for count, cases in CASES.items():
+        section |= engine.run(count, cases, count_in_rank)
+    choices, growths = launch(_alone, 1)[0]
+    return {AUTO: Entry({"parameters": choices}), "executor": Entry({"growth": growths})} | section
+
+
+def incomparable(reference: Mapping[str, Quantities]) -> str:
+    """Why a section cannot be compared here: its reference names another release of PyTorch; '' if it can be."""
+    releases = [kinds.get("parameters", {}).get("torch", "") for kinds in reference.values()]
+    written, here = next(filter(None, releases), ""), release()
+    return f"the reference is of torch {written}, this is {here}" if written and here and written != here else ""
+
+
+def release() -> str:
+    """The release of the installed PyTorch, such as '2.13'; '' where there is none."""
+    try:
+        return ".".join(version("torch").split(".")[:2])
+    except PackageNotFoundError:
+        return ""
+
+
+def count_in_rank(beat: Callable[[], None], cases: Sequence[Case]) -> list[Any]:
+    """Count each case on this rank; every rank runs this function."""
+    return [_count(case, beat) for case in cases]
+
+
+def _count(case: Case, beat: Callable[[], None]) -> dict[str, dict[str, Any]]:
+    """Train or evaluate a batch, which creates what is created once, then a few more, and return what they did.
+
+    Of the live bytes the fewest of all batches count: for how long gloo's threads hold a tensor depends on time.
+    """
+    import torch
+
+    from kernels import select
+    from ptdp_core.engine.groups import Groups
+    from ptdp_core.engine.trainer import Trainer
+    from ptdp_core.engine.zero3 import Zero3Trainer
+    from reproduce.annex.exact.counting import Profile, as_text, by_function
+    from reproduce.annex.exact.sends import Sends
+
+    settings = engine.settings(case)
+    parallel = settings.parallel
+    groups = Groups.create(parallel)
+    make = Zero3Trainer if parallel.data_parallel == "zero3" else Trainer
+    trainer = make(settings, groups, select(settings.kernels))
+    tokens = torch.zeros(parallel.b, settings.model.seq, dtype=torch.long)
+    act = partial(trainer.evaluate if case.get("evaluated") else trainer.step, lambda microbatch: (tokens, tokens))
+    act()
+    beat()
+    profiles, alives = [], []
+    pending: list[int] = []
+    for _ in range(STEPS):
+        profile = Profile(groups, pending)
+        with profile.active():
+            act()
+            alives.append(+profile.alive)
+        profiles.append(profile)
+        pending = profile.pending()
+        beat()
+    alive, peak = min(alives, key=Counter.total), min((profile.peak for profile in profiles), key=Counter.total)
+    counted: dict[str, dict[str, Any]] = {
+        "operators": by_function(profile.operators),
+        "gradients": by_function(profile.gradients),
+        "waits": by_function(profile.waits),
+        "alive": {"after the step": as_text({f"bytes of {function}": size for function, size in alive.items()})},
+        "peak": {"peak": as_text({f"bytes of {function}": size for function, size in peak.items()})},
+        "memory": {"peak bytes": peak.total(), "bytes alive after the step": alive.total()},
+        "calls": by_function(profile.calls),
+    }
+    if isinstance(trainer, Trainer) and not trainer.executor.blocking:
+        sends = Sends()
+        with sends.active():
+            act()
+        counted["sent"] = by_function(sends.released)
+        counted["memory"]["sent tensors alive at most"] = sends.most
+    return counted
+
+
+def _alone(beat: Callable[[], None]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return, on one rank, what 'auto' is on GPUs, and how the executor's lines grow with m."""
+    return _automatic(), growth.of(_executed, growth.SIZES)
+
+
+def _automatic() -> dict[str, str]:
+    """What 'auto' is on a GPU that runs everything, and which kernels it is on GPUs of these compute capabilities."""
+    from unittest.mock import patch
+
+    import torch
+
+    from kernels import select
+    from ptdp_core.config import ModelConfig, ParallelConfig
+    from ptdp_core.engine.fp8 import is_native
+    from ptdp_core.engine.settings import FP8_RECIPES, EngineSettings, Settings
+    from ptdp_core.launch.defaults import decided
+
+    automatic = Settings(ModelConfig(2, 16, 4), ParallelConfig(attention="auto"), EngineSettings(kernels="auto"))
+    with patch("kernels.selection.why_unavailable", lambda name, device: None):
+        chosen = decided(automatic, torch.device("cuda"))
+    choices = {"torch": release(), "kernels": chosen.engine.kernels, "attention": chosen.parallel.attention}
+    with (
+        patch("kernels.selection._no_cuda", lambda device: None),
+        patch("kernels.selection._no_triton", lambda: None),
+        patch("torch.cuda.get_device_capability") as capability_of,
+    ):
+        for capability in CAPABILITIES:
+            capability_of.return_value = capability
+            on = "on compute capability {}.{}".format(*capability)
+            choices[f"kernels {on}"] = select("auto", "cuda").name
+            products = [recipe for recipe in FP8_RECIPES if is_native(recipe, torch.device("cuda"))]
+            choices[f"FP8 products of fp8.is_native {on}"] = ", ".join(products) or "none"
+    return choices
+
+
+def _executed(m: int) -> Callable[[], object]:
+    """A run of the pipeline's executor over m microbatches of a stage that does next to nothing."""
+    import torch
+
+    from ptdp_core.engine.groups import Groups
+    from ptdp_core.engine.p2p import P2PCommunicator
+    from ptdp_core.engine.pipeline import Executor
+    from ptdp_core.schedules import build, lower
+
+    weight, groups = torch.ones((), requires_grad=True), Groups.alone()
+    program = lower(build("1f1b", 1, m, 1), "blocking")
+    p2p = P2PCommunicator(groups, (1,), torch.float32)
+    executor = Executor(program, [lambda x, tokens, labels: weight * 1.0], p2p, groups)
+    return lambda: executor.run(lambda microbatch: (weight, weight))

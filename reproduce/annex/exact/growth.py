@@ -1,0 +1,235 @@
+"""Section `growth`: how the lines that each function executes grow with the size of a problem.
+
+The same computation runs at two sizes, one twice the other. The lines that a function executes then stay as many (power
+0), double (power 1) or become four times as many (power 2: a loop in a loop). Lines are counted, not times, and the
+powers are rounded, so that they are the same on every machine and version of Python. A scan in C code, as in
+`x in numbers`, executes no lines, unless it compares objects of our own classes.
+
+What a cache saves does not grow. So the calls of a simulated iteration are counted as they are: of a first one, and of
+a second one, which finds the costs of its passes in the cache. Whether the simulator asks its compiled loops is seen by
+stand-ins for them.
+"""
+
+import os
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from math import log2
+from types import FrameType, ModuleType
+from typing import Any
+from unittest.mock import patch
+
+from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.schedules import (
+    MODES,
+    build,
+    check_complete,
+    check_groups,
+    check_order,
+    definition,
+    lower,
+    names,
+    peak_stash,
+)
+from ptdp_core.simulator import load_cluster, native, simulate
+from ptdp_core.simulator.executor import compile_blocking
+from ptdp_core.simulator.native import uncompiled
+from reproduce.annex.exact.quantities import Entry, Quantities, Section, Value
+from results import ROOT
+
+SIZES = (64, 128)  # microbatches
+FEWEST = 3 * SIZES[0]  # a function with fewer lines at the larger size is not listed
+OFTEN = 64  # a line that is executed less often at the larger size does not decide a function's power
+# Of every schedule: the sizes between which it grows, and the one that stays meanwhile.
+MICROBATCHES, OF_RANKS = (16, 32), 4
+RANKS, OF_MICROBATCHES = (4, 8), 16
+OURS = tuple(f"{ROOT / package}/" for package in ("kernels", "ptdp_core"))
+DEPTH = 2  # how deep calls are counted in a simulated iteration
+SIMULATING = tuple(f"{ROOT / 'ptdp_core' / package}/" for package in ("simulator", "layout"))
+
+Run = Callable[[int], Callable[[], object]]  # prepares a computation of a size, and returns it
+
+
+def collect() -> Section:
+    """The growth of the schedules' and the simulator's functions, and the calls of simulated iterations."""
+    runs: dict[str, Run] = {
+        "compile step": lambda m: partial(compile_blocking, build("1f1b", 4, m, 1)),
+        "schedule": lambda m: partial(build, "interleaved", 4, m, 2),
+        "lowering": lambda m: partial(lower, build("1f1b", 4, m, 1), "overlapped"),
+        "simulated iteration": _simulated,
+    }
+    with uncompiled():  # what a C compiler makes of the simulator executes no lines
+        return {**_counted(runs), "compiled loops": Entry({"work": _asked()})}
+
+
+def _asked() -> dict[str, Value]:
+    """How often the simulator asks its compiled loops for each schedule: stand-ins, as no compiler need be there.
+
+    They say that they cannot do it, so that Python does.
+    """
+    asked: Counter[str] = Counter()
+
+    class StandIn(ModuleType):
+        @staticmethod
+        def compile(*table: Any) -> tuple[object, tuple[Any, ...]]:
+            asked["compile"] += 1
+            return None, ()
+
+        @staticmethod
+        def execute(*costs: Any) -> None:
+            asked["execute"] += 1
+
+    quantities: dict[str, Value] = {}
+    environment = {key: value for key, value in os.environ.items() if key != "PTDP_NATIVE"}
+    with (
+        patch.dict(sys.modules, {"_ptdp_native": StandIn("_ptdp_native")}),
+        patch.dict(os.environ, environment, clear=True),
+        patch.object(native, "_chosen", [native._load()]),
+    ):
+        for name in names():
+            _empty_caches()
+            asked.clear()
+            parallel = ParallelConfig(p=4, v=definition(name).chunks[0], B=16, schedule=name)
+            simulate(TrainingConfig(ModelConfig(16, 1024, 16), parallel), load_cluster("selene"))
+            quantities |= {f"native.{function} of {name}": asked[function] for function in ("compile", "execute")}
+    _empty_caches()  # which hold programs of the stand-ins
+    return quantities
+
+
+def _counted(runs: dict[str, Run]) -> Section:
+    section = {name: Entry({"growth": of(run, SIZES)}) for name, run in runs.items()}
+    for name in names():
+        section[f"m of {name}"] = Entry({"growth": of(partial(_prepared, name, OF_RANKS), MICROBATCHES)})
+        section[f"p of {name}"] = Entry({"growth": of(partial(_prepared, name, m=OF_MICROBATCHES), RANKS)})
+    return section | {name: Entry(calls) for name, calls in _calls_of_iterations().items()}
+
+
+def _prepared(name: str, p: int, m: int) -> Callable[[], object]:
+    """All that is done with a schedule before it runs: its table is made, lowered and checked."""
+    schedule = definition(name)
+
+    def prepare() -> None:
+        table = schedule.table(p, m, schedule.chunks[0])  # not `build`, which keeps its results
+        check_complete(table)
+        peak_stash(table)
+        for mode in MODES:
+            program = lower(table, mode)
+            check_order(program)
+            if mode == "blocking":
+                check_groups(program)
+
+    return prepare
+
+
+def _config(m: int) -> TrainingConfig:
+    """The configuration whose iteration is simulated, of m microbatches."""
+    return TrainingConfig(ModelConfig(8, 1024, 16), ParallelConfig(p=4, B=m))
+
+
+def _simulated(m: int) -> Callable[[], object]:
+    """The simulation of an iteration of m microbatches."""
+    return partial(simulate, _config(m), load_cluster("selene"))
+
+
+def of(run: Run, sizes: Sequence[int]) -> dict[str, Value]:
+    """The power with which each function's lines grow from the first size to the second, its double.
+
+    It is that of all lines of the function together, or of its line that grows most, if that is more.
+    """
+    run(sizes[0] // 2)()  # fills the caches
+    small, large = (executed_lines(run(size)) for size in sizes)
+    powers: dict[str, Value] = {}
+    for name in sorted(large):
+        totals = (small[name].total(), large[name].total())
+        if totals[1] < FEWEST:
+            continue
+        often = [(small[name][line], count) for line, count in large[name].items() if count >= OFTEN]
+        powers[name] = max(round(log2(many / few)) if few else 2 for few, many in (totals, *often))
+    return powers
+
+
+def executed_lines(run: Callable[[], object]) -> dict[str, Counter[int]]:
+    """How often each line of the project is executed, by function; those of a comprehension are its function's."""
+    lines: dict[str, Counter[int]] = defaultdict(Counter)
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        if not frame.f_code.co_filename.startswith((*OURS, "<string>")):
+            return None
+        of_function = lines[_name(frame)]
+
+        def count(frame: FrameType, event: str, argument: Any) -> Any:
+            if event == "line":
+                of_function[frame.f_lineno] += 1
+            return count
+
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        run()
+    finally:
+        sys.settrace(before)
+    return lines
+
+
+def _calls_of_iterations() -> dict[str, Quantities]:
+    """The calls of two simulated iterations, the second of another batch size, with nothing in the caches before."""
+    cluster = load_cluster("selene")
+    _empty_caches()
+    sizes = {"first simulated iteration": SIZES[0], "simulated iteration with another B": SIZES[1]}
+    return {name: {"calls": calls(partial(simulate, _config(m), cluster))} for name, m in sizes.items()}
+
+
+def _empty_caches() -> None:
+    """Empty all caches of functions of the project, so that nothing depends on what has run before."""
+    modules = [module for name, module in sys.modules.items() if name.startswith("ptdp_core.")]
+    for value in [value for module in modules for value in vars(module).values()]:
+        if hasattr(value, "cache_clear"):
+            value.cache_clear()
+
+
+def calls(run: Callable[[], object]) -> dict[str, Value]:
+    """What a computation's function calls, and what these call in turn, as a text for each function that calls.
+
+    Deeper calls, which follow from those, and comprehensions are left out.
+    """
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+
+    def profile(frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call" and _is_simulating(frame):
+            outer = list(islice(filter(_is_simulating, _callers(frame)), DEPTH + 1))
+            if 1 <= len(outer) <= DEPTH:
+                counts[_name(outer[0])][_name(frame)] += 1
+
+    sys.setprofile(profile)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return {
+        caller: ", ".join(f"{count} {function}" for function, count in functions.items())
+        for caller, functions in counts.items()
+    }
+
+
+def _is_simulating(frame: FrameType) -> bool:
+    """Whether a frame is of a function of the simulator or of the layout."""
+    return frame.f_code.co_filename.startswith(SIMULATING) and not frame.f_code.co_name.startswith("<")
+
+
+def _callers(frame: FrameType) -> Iterator[FrameType]:
+    """The frames outside of a frame, the innermost first."""
+    while (outer := frame.f_back) is not None:
+        yield outer
+        frame = outer
+
+
+def _name(frame: FrameType) -> str:
+    """The qualified name of a frame's function, without that of a comprehension, which not every Python has."""
+    code = frame.f_code
+    module = str(frame.f_globals.get("__name__", "")).rsplit(".", 1)[-1]
+    parts = [part for part in code.co_qualname.split(".") if part != "<locals>" and not part.startswith("<")]
+    return ".".join([module, *parts])

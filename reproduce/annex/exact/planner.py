@@ -1,0 +1,77 @@
+"""Section `planner`: what a search for the best configuration looks at, and the calls that this takes.
+
+Three jobs, on so many GPUs that a second is enough: a dense model on two numbers of GPUs, and one with experts. The
+search runs in a process of its own, in Python alone, so that nothing depends on what is in its caches, nor on whether
+the simulator's inner loops were compiled.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+from reproduce.annex.exact.quantities import PROBLEM, Entry, Section
+from results import ROOT
+
+# Counted are the calls of functions below these folders.
+COUNTED = ("ptdp_core/", "reproduce/planning/")
+
+PROBE = """
+import collections, json, sys
+from pathlib import Path
+from ptdp_core.config import ModelConfig
+from ptdp_core.simulator import load_cluster
+from reproduce.planning.search import TrainingJob, search
+DENSE = ModelConfig(8, 2048, 16, seq=1024)
+MIXTURE = ModelConfig(8, 2048, 16, kv_heads=8, seq=8192, experts=4, experts_per_token=2, bias=False)
+JOBS = {
+    "8 GPUs": TrainingJob(DENSE, 8, 8),
+    "16 GPUs": TrainingJob(DENSE, 16, 16),
+    "8 GPUs, experts": TrainingJob(MIXTURE, 8, 16),
+}
+counted, found = tuple(json.loads(sys.argv[1])), {}
+for name, job in JOBS.items():
+    codes = collections.defaultdict(int)
+    def count(frame, event, argument):
+        if event == "call":
+            codes[frame.f_code] += 1
+    sys.setprofile(count)
+    result = search(job, load_cluster("selene"))
+    sys.setprofile(None)
+    calls = collections.defaultdict(dict)
+    for code, count in codes.items():
+        if code.co_filename.startswith(counted) and not code.co_name.startswith("<"):
+            of_module = calls[Path(code.co_filename).stem]
+            function = code.co_qualname.replace(".<locals>", "")
+            of_module[function] = of_module.get(function, 0) + count
+    looked = {what: getattr(result, what) for what in ("legal", "too_large", "too_long", "discarded")}
+    found[name] = looked | {"simulated": len(result.ranked)}, calls
+print(json.dumps(found))
+"""
+
+
+def collect() -> Section:
+    """Search for each job, and return what was looked at."""
+    process = subprocess.run(
+        [sys.executable, "-c", PROBE, json.dumps([f"{ROOT / folder}/" for folder in COUNTED])],
+        cwd=ROOT,
+        env={**os.environ, "PTDP_NATIVE": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if process.returncode:
+        lines = process.stderr.strip().splitlines() or ["it says nothing"]
+        return {"search": Entry({"order": {PROBLEM: f"search: {lines[-1]}"}})}
+    return {
+        name: Entry(
+            {
+                "work": {f"{what} of search.search": count for what, count in looked.items()},
+                "calls": {
+                    module: ", ".join(f"{count} {function}" for function, count in sorted(functions.items()))
+                    for module, functions in sorted(calls.items())
+                },
+            }
+        )
+        for name, (looked, calls) in json.loads(process.stdout).items()
+    }

@@ -1,0 +1,203 @@
+"""Section `startup`: what commands import, wait for and start, because that is what their start-up takes.
+
+A few commands run in a separate process each, in which sleeps and child processes are counted, with a cache of
+matplotlib's that is there already: making its list of fonts starts processes. For the light commands
+so are executed lines: a function that executes more than `BUSY` of them is listed. The help of every command is printed
+in a fork of one process, and only what it imports is listed, packages by the module of ours that imports them. So are
+the imports of the plugin of pytest.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+from reproduce.annex.exact.quantities import PROBLEM, Entry, Quantities, Section, Value
+from results import ROOT
+
+LIGHT = ("list", "--help")
+COMMANDS = (*LIGHT, "fig_interleaved")
+PLUGIN = "pytest without --gate"
+BUSY = 50_000  # lines, which take some ten milliseconds; functions of the light commands execute far fewer
+
+OURS = ("results", "kernels", "ptdp_core", "benchmarks", "reproduce", "ptdp")
+# The project's dependencies. What they import themselves is not listed, as it depends on their versions.
+PACKAGES = (
+    *("torch", "triton", "numpy", "pandas", "scipy", "matplotlib", "seaborn"),
+    *("jinja2", "jsonschema", "fastjsonschema", "rich"),
+)
+
+PROBE = """
+import collections, json, sys, time
+asked = json.loads(sys.argv[1])
+events, lines = collections.Counter(), collections.Counter()
+def audit(event, arguments):
+    if event in ("subprocess.Popen", "os.fork", "os.posix_spawn"):
+        events["processes started"] += 1
+def counted_sleep(seconds, sleep=time.sleep):
+    if seconds >= 0.1:  # shorter ones are polls, as many as it takes
+        events["milliseconds of sleep"] += round(1000 * seconds)
+    sleep(seconds)
+def trace(frame, event, argument):
+    if event == "call":
+        return trace if frame.f_code.co_filename.startswith(tuple(asked["ours"])) else None
+    if event == "line":
+        lines[frame.f_globals.get("__name__", "") + "." + frame.f_code.co_qualname] += 1
+    return trace
+sys.addaudithook(audit)
+time.sleep = counted_sleep
+before = set(sys.modules)
+if asked["trace"]:
+    sys.settrace(trace)
+sys.argv = ["reproduce", *asked["arguments"]]
+out, sys.stdout = sys.stdout, sys.stderr
+try:
+    from reproduce.cli import main
+    code = main()
+except SystemExit as exit:
+    code = exit.code or 0
+sys.settrace(None)
+print(json.dumps([code, sorted(set(sys.modules) - before), events, lines]), file=out)
+"""
+
+# Prints for every command what its help imports besides `before`: modules of ours, and packages by who imports them.
+HELP_PROBE = """
+import json, os, sys
+asked = json.loads(sys.argv[1])
+sys.argv = ["reproduce"]
+from reproduce.cli import main
+from reproduce.commands import COMMANDS
+before = set(sys.modules)
+packages = {}
+class Imports:
+    def find_spec(name, path=None, target=None):
+        frame = sys._getframe(1)
+        while frame and not frame.f_globals.get("__name__", "").startswith(tuple(asked["ours"])):
+            frame = frame.f_back
+        if name in asked["packages"] and frame:
+            packages[name] = frame.f_globals["__name__"]
+def help_of(command):
+    try:
+        code = main([*command.split(), "--help"])
+    except SystemExit as exit:
+        code = exit.code or 0
+    return code, sorted(set(sys.modules) - before), packages
+sys.meta_path.insert(0, Imports)
+helps = {}
+for command in COMMANDS:
+    reader, writer = os.pipe()
+    if not os.fork():
+        sys.stdout = open(os.devnull, "w")
+        os.write(writer, json.dumps(help_of(command)).encode())
+        os._exit(0)
+    os.close(writer)
+    helps[command] = json.load(open(reader))
+    os.wait()
+print(json.dumps(helps))
+"""
+
+# What pytest does with our plugin in every project where it is installed; pytest itself need not be.
+PLUGIN_PROBE = """
+import json, sys
+from unittest.mock import MagicMock
+class Pytest:
+    hookimpl = lambda **options: lambda function: function
+    Item = Parser = Config = Session = object
+sys.modules["pytest"] = Pytest
+before = set(sys.modules)
+import ptdp.pytest_gate as plugin
+plugin.pytest_addoption(MagicMock())
+config = MagicMock()
+config.getoption.return_value = False
+plugin.pytest_configure(config)
+print(json.dumps(sorted(set(sys.modules) - before)))
+"""
+
+
+def collect() -> Section:
+    """Run each command, and return what it imports and does."""
+    with tempfile.TemporaryDirectory(prefix="ptdp-") as cache:
+        environment = {**os.environ, "MPLCONFIGDIR": cache}
+        subprocess.run([sys.executable, "-c", "import matplotlib.font_manager"], env=environment, check=False)
+        entries = {f"reproduce {command}": _entry(command, environment) for command in COMMANDS}
+    return {**entries, PLUGIN: _plugin(), **_helps()}
+
+
+def _plugin() -> Entry:
+    """What the plugin of pytest imports where the gate is not asked for."""
+    process = subprocess.run(
+        [sys.executable, "-c", PLUGIN_PROBE], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if process.returncode:
+        return _failed(PLUGIN, process.stderr)
+    modules = json.loads(process.stdout)
+    foreign = ", ".join(f"1 {name}" for name in PACKAGES if name in modules)
+    return Entry({"imports": {"packages of pytest_gate": foreign, "modules of pytest_gate": _ours(modules)}})
+
+
+def _helps() -> Section:
+    """What the help of each command imports."""
+    asked = {"ours": [f"{package}." for package in OURS], "packages": PACKAGES}
+    process = subprocess.run(
+        [sys.executable, "-c", HELP_PROBE, json.dumps(asked)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if process.returncode:
+        return {"reproduce COMMAND --help": _failed("reproduce COMMAND --help", process.stderr)}
+    return {
+        f"reproduce {command} --help": Entry(_imports(*of_command))
+        for command, of_command in json.loads(process.stdout).items()
+    }
+
+
+def _imports(code: int, modules: list[str], packages: dict[str, str]) -> Quantities:
+    """Put what `HELP_PROBE` prints of a command into quantities; a package counts for the module that imports it."""
+    by_importer: dict[str, Value] = {}
+    for package, importer in sorted(packages.items()):
+        by_importer[importer] = ", ".join(filter(None, [str(by_importer.get(importer, "")), f"1 {package}"]))
+    return {"parameters": {"exit code": code}, "imports": {"modules": _ours(modules), **by_importer}}
+
+
+def _ours(modules: list[str]) -> str:
+    """The modules of the project among these, as a text that counts each."""
+    return ", ".join(f"1 {name}" for name in modules if name.split(".")[0] in OURS)
+
+
+def _failed(command: str, errors: str) -> Entry:
+    """The entry of a command that fails, with the last line that it prints as the reason."""
+    lines = errors.strip().splitlines() or ["it says nothing"]
+    return Entry({"order": {PROBLEM: f"{command}: {lines[-1]}"}})
+
+
+def _entry(command: str, environment: Mapping[str, str]) -> Entry:
+    with tempfile.TemporaryDirectory(prefix="ptdp-") as results:
+        arguments = [command] if command in LIGHT else [command, "--results", results]
+        folders = [f"{ROOT / package}/" for package in OURS]
+        asked = {"arguments": arguments, "trace": command in LIGHT, "ours": folders}
+        process = subprocess.run(
+            [sys.executable, "-c", PROBE, json.dumps(asked)],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if process.returncode:
+        return _failed(f"reproduce {command}", process.stderr)
+    return Entry(_quantities(*json.loads(process.stdout)))
+
+
+def _quantities(code: int, modules: list[str], events: dict[str, int], lines: dict[str, Any]) -> Quantities:
+    """Put what `PROBE` prints into quantities: the exit code, imported modules and packages, and what was done."""
+    foreign = [name for name in PACKAGES if name in modules]
+    busy = [f"1 function of more than {BUSY} lines ({name})" for name, count in sorted(lines.items()) if count > BUSY]
+    return {
+        "parameters": {"exit code": code},
+        "imports": {
+            "packages": ", ".join(f"1 {name}" for name in foreign),
+            "modules": _ours(modules),
+            "what it does": ", ".join([*(f"{count} {name}" for name, count in sorted(events.items())), *busy]),
+        },
+    }

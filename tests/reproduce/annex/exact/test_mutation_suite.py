@@ -1,0 +1,49 @@
+"""The mutation suite: it applies to the sources as they are, and every mutation is named."""
+
+from collections import defaultdict
+
+import pytest
+
+from reproduce.annex.exact import mutations
+from reproduce.annex.exact.quantities import SECTIONS
+from results import ROOT
+from results.records import errors
+
+MOST = 10
+
+
+def test_every_mutation_changes_one_place_of_todays_sources() -> None:
+    listed = mutations.read()
+    assert len(listed) >= 93
+    for mutation in listed.values():
+        assert (ROOT / mutation.file).read_text().count(mutation.old) == 1, mutation.name
+        assert mutation.old != mutation.new
+        assert mutation.named
+        assert set(mutation.sections) <= set(SECTIONS)
+
+
+def test_a_headline_must_hold_every_text() -> None:
+    mutation = mutations.Mutation("m", ["counts"], "f", "a", "b", ["model.f", "clone"])
+    assert mutations.naming(mutation, ["model.f: +1 mm", "model.f: +1 clone"]) == "model.f: +1 clone"
+    assert mutations.naming(mutation, ["model.f: +1 mm", "model.g: +1 clone"]) == ""
+
+
+def test_a_refactoring_must_be_the_only_headline() -> None:
+    mutation = mutations.Mutation("m", ["counts"], "f", "a", "b", ["moved"], alone=True)
+    assert mutations.naming(mutation, ["moved (counts): ..."]) == "moved (counts): ..."
+    assert mutations.naming(mutation, ["operators (counts): ...", "moved (counts): ..."]) == ""
+
+
+def parts() -> list[list[str]]:
+    """All mutations, those of the same sections together: at most `MOST` of them, so that cores share the work."""
+    by_sections = defaultdict(list)
+    for mutation in mutations.read().values():
+        by_sections[tuple(mutation.sections)].append(mutation.name)
+    return [names[start : start + MOST] for names in by_sections.values() for start in range(0, len(names), MOST)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("names", parts(), ids=lambda names: names[0])
+def test_every_mutation_is_named(names: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    code = mutations.main(names)
+    assert code == errors.DONE, capsys.readouterr().out

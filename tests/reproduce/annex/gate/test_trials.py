@@ -1,0 +1,103 @@
+"""Trials of the gate on itself: what is patched, what is kept, when it goes on, and what it says."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from reproduce import cli
+from reproduce.annex.gate import command_gate_trials as gate_trials
+from reproduce.annex.gate import run, trials
+from reproduce.annex.gate.guard import Reading
+from reproduce.annex.gate.project import read
+from reproduce.annex.gate.trees import HEAD, Tree
+from results.records import read_record
+from results.records.errors import DONE, INCONCLUSIVE, INTERNAL
+
+
+class Fake:
+    """A launcher that measures a head of `trees` as slow as its code says."""
+
+    slow = 1.2
+
+    def __init__(self, trees: dict[str, Tree], workloads: dict[str, object], slowdown: float) -> None:
+        self.workloads = workloads
+        source = (trees[HEAD].folder / "ptdp_core/simulator/simulate.py").read_text()
+        self.factor = self.slow if source.count("memory = fullest_memory(") == 2 else 1.0
+        self.rng = np.random.default_rng(0)
+
+    def lacking(self) -> dict[str, str]:
+        return {}
+
+    def start(self, names: list[str]) -> None:
+        pass
+
+    def run(self, side: str, name: str) -> float:
+        return 0.01 * (self.factor if side == HEAD else 1.0) * float(np.exp(self.rng.normal(0, 0.01)))
+
+    def stop(self) -> None:
+        pass
+
+
+@pytest.fixture
+def launcher(monkeypatch: pytest.MonkeyPatch, repository: Path) -> type[Fake]:
+    fake = type("Machine", (Fake,), {})
+    monkeypatch.setattr(run, "ProcessLauncher", fake)
+    monkeypatch.setattr(run, "canary", lambda: Reading(0.01, 1.0))
+    original = gate_trials.run
+    monkeypatch.setattr(gate_trials, "run", lambda parsed: original(parsed, repository))
+    return fake
+
+
+def try_it(tmp_path: Path, *arguments: str) -> int:
+    return cli.main(["gate", "trials", "--benchmark", "simulator", "--results", str(tmp_path), *arguments])
+
+
+def test_the_patch_makes_both_workloads_do_more_and_changes_nothing_else(repository: Path) -> None:
+    """It is applied to today's sources, so a change of theirs has to change it, too."""
+    with trials.built(read(repository)) as kinds:
+        identical, slowed = (kinds[kind][HEAD].folder for kind in ("identical", "slowed"))
+        changed = [
+            path.relative_to(identical).as_posix()
+            for path in sorted(identical.rglob("*.py"))
+            if path.read_text() != (slowed / path.relative_to(identical)).read_text()
+        ]
+    assert changed == ["ptdp_core/engine/model.py", "ptdp_core/simulator/simulate.py"]
+
+
+def test_trials_alternate_are_kept_and_go_on(
+    launcher: type[Fake], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert try_it(tmp_path, "--runs", "2") == DONE
+    points = read_record(trials.record_path(tmp_path)).points
+    assert [(point.series, point.parameters["verdict"]) for point in points] == [
+        ("identical", "ok"),
+        ("slowed", "regressed"),
+    ]
+    assert "2 of 2  slowed     simulator: regressed +" in capsys.readouterr().out
+    launcher.slow = 1.0  # the gate would err on what is slowed, and does not measure it again
+    assert try_it(tmp_path, "--runs", "2") == DONE
+    assert try_it(tmp_path, "--runs", "4") == INTERNAL
+    found = read_record(trials.record_path(tmp_path)).points
+    assert found[:2] == points
+    assert [point.series for point in found] == ["identical", "slowed"] * 2
+    assert "| simulator | slowed | 2 | 1 | 1 | 0 |" in " ".join(capsys.readouterr().out.split())
+    assert json.loads(trials.record_path(tmp_path).with_name("badge.json").read_text())["message"] == (
+        "0 of 2 false, slowed code found in 50%"
+    )
+
+
+def test_a_machine_that_never_decides_is_said(
+    launcher: type[Fake], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run, "canary", lambda: Reading(0.01, 2.0))  # waits for the core
+    summary = tmp_path / "summary.md"
+    assert try_it(tmp_path, "--runs", "3") == DONE
+    assert try_it(tmp_path, "--runs", "4", "--summary", str(summary)) == INCONCLUSIVE
+    assert "never decides on this class of machine: no verdict in 4 trials" in summary.read_text()
+
+
+def test_what_the_patch_does_not_slow_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert try_it(tmp_path, "--benchmark", "tensor_step") == 2
+    assert "slowed.patch does not slow it" in capsys.readouterr().err
