@@ -11,6 +11,7 @@ if os.environ.get("PYTHONDONTWRITEBYTECODE") == "1":
     del os.environ["PYTHONDONTWRITEBYTECODE"]
     sys.dont_write_bytecode = False
 
+import pytest
 import torch
 
 if not torch.cuda.is_available():  # Triton's kernels run through its interpreter, which is chosen at their import
@@ -22,3 +23,13 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A fifth of the tests' time would otherwise go into looking for garbage among the million objects of imported modules.
 gc.set_threshold(20_000, 20, 50)
+
+
+@pytest.fixture
+def own_registry(monkeypatch):
+    """What a file registers is known in one test only."""
+    from ptdp_core.schedules import build, registry
+
+    monkeypatch.setattr(registry, "DEFINITIONS", dict(registry.DEFINITIONS))
+    yield
+    build.cache_clear()

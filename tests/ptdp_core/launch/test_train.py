@@ -29,7 +29,6 @@ from ptdp_core.launch.command_line import configure, main, parser
 from ptdp_core.launch.defaults import decided, set_up
 from ptdp_core.launch.training_log import TrainingLog
 from ptdp_core.schedules import build
-from ptdp_core.schedules.registry import DEFINITIONS
 from reproduce.annex.explain.profiled_step import profile_step
 from reproduce.annex.weights import weights
 from results.records import errors
@@ -94,12 +93,6 @@ def test_one_curve_for_every_layout_and_resumed_at_others(tmp_path: Path, cache:
     load = f"load={tmp_path / 'saved' / 'step_00000025'}"
     assert close(train(tmp_path / "3", cache, "p=4", "d=2", load, ranks=8), rest)
     assert close(train(tmp_path / "4", cache, load), rest)
-
-
-@pytest.fixture
-def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a file registers is known in one test only."""
-    monkeypatch.setattr("ptdp_core.schedules.registry.DEFINITIONS", dict(DEFINITIONS))
 
 
 @pytest.mark.slow
@@ -170,65 +163,6 @@ def test_ranks_execute_the_schedule_that_the_command_line_names(tmp_path: Path, 
     assert trace.read_text() == 3 * "executed\n"  # the launcher and its two ranks
     module.unlink()  # what only loads the weights does not ask for it
     assert weights.load(tmp_path / "saved", torch.device("cpu")).settings.parallel.p == 1
-
-
-@pytest.mark.parametrize(
-    ("sets", "message"),
-    [
-        (["layers=1000000000"], "layers=1000000000 is more than the engine can make; needs at most 10000; try fewer"),
-        (["hidden=4000000"], "layers=4, hidden=4000000, vocab=256, seq=64, b=8 takes a rank 8,583,"),
-        (
-            ["positions=rotary", f"seq={10**12}"],
-            f"layers=4, hidden=64, vocab=256, seq={10**12}, b=8 takes a rank 1,907,",
-        ),
-        (
-            ["b=1000000000000", "B=1000000000000"],
-            "layers=4, hidden=64, vocab=256, seq=64, b=1000000000000 takes a rank",
-        ),
-        (["lr=1e400"], "lr=inf is no finite number"),
-        ([f"lr={'[' * 20_000}"], "lr='[[["),
-    ],
-)
-def test_a_run_that_no_machine_holds_is_one_line(
-    sets: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(arguments(*sets)) == 2
-    error = capsys.readouterr().err
-    assert error.startswith(f"ptdp-train: {message}")
-    assert error.count("\n") == 1
-
-
-@pytest.mark.usefixtures("own_registry")
-@pytest.mark.parametrize(
-    ("name", "text", "sets", "message"),
-    [
-        (
-            "a.txt",
-            "0F0 0B0 # rank 0\n1F0 1B0",
-            ["p=4"],
-            "p=4, m=1, v=1 with schedule='{}'; needs the sizes of its table",
-        ),
-        ("a.csv", "0F0,0F1,0B0\n1F0,1B0,1F1,1B1", [], "{}: action=0B1 is missing from rank 0; needs every action once"),
-        ("a.py", "def order(p, m, v):\n    return []", [], "{}: no SCHEDULE in it; needs a Definition, which says for"),
-        ("a.py", "1 / 0", [], "{}: ZeroDivisionError: division by zero"),
-        (
-            "a.py",
-            "from dataclasses import replace\nfrom ptdp_core.schedules.zoo import gpipe\n"
-            "SCHEDULE = replace(gpipe.SCHEDULE, order=lambda p, m, v: gpipe.order(p, m - 1, v))",
-            [],
-            "{}: action=0F7 is missing from rank 0; needs every action once; try adding it",
-        ),
-    ],
-)
-def test_a_wrong_schedule_is_one_line(
-    name: str, text: str, sets: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / name
-    file.write_text(text)
-    assert main([*arguments(*sets), "--schedule", str(file)]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith(f"ptdp-train: {message.format(file)}")
-    assert error.count("\n") == 1
 
 
 def test_log(tmp_path: Path, cache: str) -> None:
@@ -362,55 +296,6 @@ def test_a_slurm_script_asks_for_what_it_is_told_to(capsys: pytest.CaptureFixtur
         assert f"#SBATCH {line}" in out
     assert "#SBATCH --account=team" in out
     assert "exec python -m ptdp.train --recipe gpt-175b" in out  # the job's command asks Slurm for nothing
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--per-node", "0"], "per_node=0 does not divide p*t*d=96; needs full nodes; try --per-node 96"),
-        (["--per-node", "7"], "per_node=7 does not divide p*t*d=96; needs full nodes; try --per-node 96"),
-        (["--nodes", "0"], "nodes=0 does not divide p*t*d=96; needs full nodes; try --nodes 1"),
-        (["--nodes", "2", "--per-node", "8"], "nodes=2 with per_node=8 for p*t*d=96"),
-        (["--time", "soon"], "time='soon' is no time"),
-        (["--partition", "gpu\n#SBATCH --x"], "is no name"),
-    ],
-)
-def test_a_slurm_script_that_cannot_be(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--recipe", "gpt-175b", "--print-sbatch", *words]) == 2
-    assert message in capsys.readouterr().err
-
-
-USAGE = {
-    "wrong world size": (
-        arguments("p=2", ranks=3),
-        "ranks=3 for p*t*d=2*1*1=2; needs as many ranks as p*t*d; try --ranks 2",
-    ),
-    "no device": (arguments("device=tpu"), "device='tpu' is unknown"),
-    "impossible configuration": (arguments("p=5", ranks=5), "layers=4 for p*v=5*1=5 stages"),
-    "no such kernels": (arguments("kernels=nope"), "kernels='nope' is unknown; needs one of reference, compiled"),
-    "no loss scale": (arguments("dtype=fp16"), "dtype='fp16' with loss_scale=1 loses small gradients; needs a loss"),
-    "no ranks": (arguments(ranks=0), "ranks=0 for p*t*d=1*1*1=1; needs as many ranks as p*t*d; try --ranks 1"),
-    "no data": (arguments("data=/nowhere"), "data='/nowhere' does not exist"),
-    "no checkpoint": (arguments("load=/nowhere"), "load='/nowhere' holds no whole checkpoint"),
-    "no number": (arguments("lr=nan"), "lr=nan is no finite number; needs one; try lr=0.001"),
-    "a seed below zero": (arguments("seed=-1"), "seed=-1 is too small; needs seed >= 0; try seed=0"),
-    "no steps": (arguments("steps=0"), "steps=0 is too small; needs steps >= 1; try steps=1"),
-    "no script": (["--recipe", "tiny", "--time", "1:00:00"], "--time is for a printed batch script"),
-    "no schedule": ([*arguments(), "--schedule", "zbv"], "schedule='zbv' is unknown; needs one of gpipe, 1f1b"),
-    "no schedule's file": ([*arguments(), "--schedule", "/nowhere/a.csv"], "cannot read /nowhere/a.csv: No such file"),
-    "nothing to run": ([], "config and recipe: both or neither given; needs one of them; try --recipe tiny"),
-}
-
-
-@pytest.mark.parametrize("name", USAGE)
-def test_mistakes_end_before_any_process_starts(
-    name: str, cache: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ptdp_core.launch.command_line.launch", lambda *arguments, **options: pytest.fail("a launch"))
-    words, message = USAGE[name]
-    extra = ["--set", f"cache={cache}"] if words else []
-    assert main([*words, *extra]) == 2
-    assert f"ptdp-train: {message}" in capsys.readouterr().err
 
 
 def test_a_corrupt_token_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,6 @@ import subprocess
 import sys
 
 import pytest
-import torch
 
 from benchmarks.harness import runner
 from benchmarks.harness.registry import BENCHMARKS
@@ -56,27 +55,6 @@ def test_list_names_all_without_torch():
 def test_list_as_json(capsys):
     assert main(["bench", "list", "--json"]) == 0
     assert [row["name"] for row in json.loads(capsys.readouterr().out)["benchmarks"]] == list(BENCHMARKS)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "words"),
-    [
-        (["run", "gem"], errors.USAGE, "unknown benchmark 'gem'; did you mean 'gemm'?"),
-        (["run", "gemm", "nonsense"], errors.USAGE, "unknown benchmark 'nonsense'"),
-        (["run"], errors.NOTHING_SELECTED, "nothing selected"),
-        (["run", "gemm", "--device", "tpu"], errors.USAGE, "'tpu' is unknown; there are cpu, cuda"),
-        (["run", "gemm", "--quik"], errors.USAGE, "unrecognized arguments: --quik; did you mean '--quick'?"),
-        (["run", "gemm", "--set", "a=1"], errors.USAGE, "--set a=1; there are --help, "),
-        (["run", "gemm", "--device", "cuda"], errors.UNAVAILABLE, "device=cuda cannot be used; needs a GPU"),
-    ],
-)
-def test_what_cannot_be_run_is_one_line_and_a_code(arguments, code, words, capsys, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert main(["bench", *arguments]) == code
-    said = capsys.readouterr()
-    assert words in said.err
-    assert len(said.err.splitlines()) == 1
-    assert said.out == ""
 
 
 def test_a_run_writes_a_valid_record_and_prints_it(capsys, tmp_path):

@@ -147,49 +147,6 @@ def test_dry_run_runs_nothing(capsys, load_small, counter, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (
-            ["fig_interleavd"],
-            errors.USAGE,
-            "unknown artifact 'fig_interleavd'; did you mean 'fig_interleaved'? (reproduce list shows all)",
-        ),
-        (["describe", "fig_bubbel"], errors.USAGE, "did you mean 'fig_bubble'?"),
-        (["zzz"], errors.USAGE, "unknown artifact 'zzz' (reproduce list shows all)"),
-        (["simulat", "x"], errors.USAGE, "did you mean 'simulate'?"),
-        (["fig_bubble", "list"], errors.USAGE, "put the command first: reproduce list"),
-        (["fig_bubble", "--colour"], errors.USAGE, "unrecognized arguments: --colour"),
-        (["fig_bubble", "--scale", "giant"], errors.USAGE, "has no scale 'giant' at fidelity derived; it has: paper"),
-        (["fig_bubble", "--fidelity", "guessed"], errors.USAGE, "unknown fidelity 'guessed'"),
-        (["fig_bubble", "--fidelity", "simulated"], errors.USAGE, "it has: derived"),
-        (["fig_interleaved", "--cluster", "nowhere"], errors.USAGE, "cluster='nowhere' is unknown"),
-        (
-            ["fig_interleaved", "--columns", "series,pear"],
-            errors.USAGE,
-            "--columns 'pear': the table has no such column; did you mean 'paper'?; there are series, B, v, ours,",
-        ),
-        (["fig_interleaved", "--columns", "predicted"], errors.USAGE, "there are series, B, v, ours, paper, ratio"),
-        (["all", "--columns", "series"], errors.USAGE, "--columns is for the table of an artifact"),
-        (["fig_model_trend", "--fidelity", "measured"], errors.USAGE, "fig_model_trend has no fidelity 'measured'"),
-        (["fig_bubble", "--fidelity", "emulated"], errors.USAGE, "it has: derived"),
-        (["fig_bubble", "--paper", "sc21"], errors.USAGE, "--paper sc21 is for all of a paper's artifacts; try"),
-        (["al"], errors.USAGE, "unknown artifact 'al'; did you mean 'all'?"),
-        (["all", "--fidelity", "guessed"], errors.NOTHING_SELECTED, "no artifact has fidelity 'guessed'"),
-    ],
-)
-def test_wrong_command_lines(capsys, tmp_path, arguments, code, message):
-    where = ["--results", str(tmp_path)] if arguments[0] not in ("describe", "simulat") else []
-    assert main([*arguments, *where]) == code
-    assert message in error_of(capsys)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_nothing_selected(capsys):
-    assert main(["--strict"]) == errors.NOTHING_SELECTED
-    assert "nothing selected" in capsys.readouterr().err
-
-
 def test_alone_it_says_what_to_do_first(capsys):
     assert main([]) == errors.NOTHING_SELECTED
     text = capsys.readouterr().out
@@ -404,8 +361,3 @@ def test_the_tables_are_printed_before_the_figure_is_drawn(tmp_path, capsys, mon
     assert main(["table_zero3", "--results", str(tmp_path)]) == errors.DONE
     assert "Claims" in seen[0]
     assert capsys.readouterr().out.startswith("files: ")
-
-
-def test_the_second_word_of_a_command_is_corrected(capsys):
-    assert main(["bench", "rum"]) == errors.USAGE
-    assert "'rum' is unknown; there are list, run, gpu, gpus; did you mean 'run'?" in capsys.readouterr().err

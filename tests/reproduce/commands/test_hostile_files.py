@@ -141,6 +141,11 @@ def test_a_small_trace_does_not_become_a_large_one(folder: Path, capsys: pytest.
     assert "has more than 16 MiB" in refused(capsys, USAGE, ["explain", "trace", "trace.json.gz"])
 
 
+def test_lists_within_lists_have_an_end(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "points.json").write_text("[" * 100_000)
+    assert "cannot be read as JSON" in refused(capsys, USAGE, ["simulate", "points.json"])
+
+
 @pytest.mark.parametrize("content", ["m,n,k,us\n" + "8,8,1e-320,1\n" * 3, "m,n,k,us\n" + "8,8,8,1e-320\n" * 3])
 def test_a_product_out_of_range(content: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "g.csv").write_text(content)

@@ -14,14 +14,6 @@ from reproduce.experiment import catalog
 from results import ROOT
 from results.records import errors
 
-MISSING_FOLDERS = (
-    ["report", "--out", "/nope/x.html"],
-    ["explore", "--out", "/nope/page"],
-    ["weights", "export", "saved", "--out", "/nope/weights"],
-    ["weights", "import", "weights", "--save", "/nope/saved"],
-    ["calibrate", "--out", "/nope/x.toml"],
-    ["gate", "--base", "HEAD", "--summary", "/nope/x.md"],
-)
 MEASURED = ("fig_interleaved", "--fidelity", "measured")
 
 
@@ -54,100 +46,6 @@ def test_labels_beside_ids_on_a_command_line(capsys):
     assert capsys.readouterr().out.startswith("fig_interleaved: Figure 12")
     assert main(["fig12", "--dry-run"]) == 0
     assert capsys.readouterr().out.startswith("fig_interleaved: would evaluate 10 points")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (["fig_bubble", "--results", ""], errors.USAGE, "argument --results: '' names no file or folder"),
-        (["bench", "run", "gemm", "--results", " "], errors.USAGE, "argument --results: '' names no file or folder"),
-        (["report", "--out", ""], errors.USAGE, "argument --out: '' names no file or folder"),
-        (["Figure", "99"], errors.USAGE, "unknown artifact 'Figure 99'"),
-        (["describe", "12", "13"], errors.USAGE, "one artifact at a time, not fig_interleaved, fig_tensor_vs_pipeline"),
-        (["fig_bubble", "--fidelty", "derived"], errors.USAGE, "did you mean '--fidelity'?"),
-        (["fig_interleaved", "--fidelity", "simulatd"], errors.USAGE, "did you mean 'simulated'?"),
-        (["schedule", "interleved"], errors.USAGE, "did you mean 'interleaved'?"),
-        (["bench", "run", "gem"], errors.USAGE, "did you mean 'gemm'?"),
-        (["gate", "exact", "simulatd"], errors.USAGE, "did you mean 'simulated'?"),
-        (["fig_bubble", "--cluster", "selene"], errors.USAGE, "--cluster selene has no part in what is derived"),
-        (["verify", "6", "--cluster", "selene"], errors.USAGE, "--cluster selene has no part in what is derived"),
-        ([*MEASURED, "--scale", "cpu", "--cluster", "selene"], errors.USAGE, "has no part in what is measured"),
-        (["12", "--cluster", "my.toml"], errors.USAGE, "cluster='my.toml' is not there: no such file; needs one of"),
-        (["12", "--cluster", "selen"], errors.USAGE, "cluster='selen' is unknown; needs one of"),
-        (["12", "--cluster", "selen"], errors.USAGE, "try selene"),
-        ([*MEASURED, "--scale", "gpus"], errors.UNAVAILABLE, "scale gpus needs 4 GPUs, and PyTorch sees no GPU here"),
-        ([*MEASURED, "--print-script"], errors.USAGE, "--print-script with --launcher local; needs --launcher slurm"),
-        ([*MEASURED, "--nodes", "2"], errors.USAGE, "--nodes is for a printed batch script"),
-        (["train", "--recipe", "tiny", "--set", "lr=nan"], errors.USAGE, "lr=nan is no finite number"),
-        (["train", "--recipe", "tiny", "--set", "steps=0"], errors.USAGE, "steps=0 is too small; needs steps >= 1"),
-        (["train", "--recipie", "tiny"], errors.USAGE, "did you mean '--recipe'?"),
-        (["train", "--recipe", "tiny", "--set", "cp=2"], errors.USAGE, "field='cp' is unknown; context parallelism is"),
-        (
-            ["train", "--recipe", "tiny", "--set", 'layers="96"'],
-            errors.USAGE,
-            "layers='96' is a number in quotes; needs",
-        ),
-        (
-            ["plan", "--model", "999b", "--gpus", "8"],
-            errors.USAGE,
-            "unknown model '999b'; needs a name that reproduce simulate --help lists",
-        ),
-        (
-            ["explore", "--out", "/proc/x"],
-            errors.UNAVAILABLE,
-            "needs a folder that can be written; try another --results or",
-        ),
-        (
-            ["simulate", "points.json", "--set", "p=2"],
-            errors.USAGE,
-            "there are --help, --debug, --quiet, --schema, --cluster",
-        ),
-        (
-            ["explore", "--port", "99999999"],
-            errors.USAGE,
-            "'99999999' is no port; needs a number from 0, a free one, to",
-        ),
-        (["explore", "--port", "-1"], errors.USAGE, "'-1' is no port; needs a number from 0"),
-        (
-            ["plot", "fig_interleaved", "--with", "nope"],
-            errors.USAGE,
-            "--with nope does not exist; needs a results folder",
-        ),
-        (
-            ["simulate", "p.json", "--plot", "/nope/x.png"],
-            errors.USAGE,
-            "/nope/x.png: there is no folder /nope; needs one",
-        ),
-        *((words, errors.USAGE, "there is no folder /nope; needs one that is there") for words in MISSING_FOLDERS),
-        (["gate", "trials", "--runs", "0"], errors.USAGE, "'0' is out of range; needs a whole number of 1 or more"),
-        (
-            ["schedule", "--t-backward", "1", "--t-weight", "1"],
-            errors.USAGE,
-            "leave it out for half",
-        ),
-    ],
-)
-def test_a_mistake_is_one_line(arguments, code, message, capsys, monkeypatch):
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
-    assert main(arguments) == code
-    captured = capsys.readouterr()
-    (line,) = captured.err.splitlines()  # no progress before it
-    assert message in line
-    assert captured.out == ""
-
-
-@pytest.mark.parametrize(
-    ("text", "code", "message"),
-    [
-        ("[]", errors.NOTHING_SELECTED, "points.json holds no points"),
-        ('[{"layers": 4, "B": 4, "B": 8}]', errors.USAGE, "points.json: key 'B' stands twice in one object"),
-    ],
-)
-def test_points_that_are_none_or_ambiguous(text, code, message, tmp_path, capsys):
-    path = tmp_path / "points.json"
-    path.write_text(text)
-    assert main(["simulate", str(path)]) == code
-    assert message in capsys.readouterr().err
 
 
 def test_a_number_of_a_cluster_that_is_not_plausible_is_a_line_before_the_results(tmp_path, capsys):
@@ -190,24 +88,6 @@ def test_a_letter_that_the_figure_s_font_lacks_is_one_line(tmp_path, capsys):
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("reproduce: warning: Glyph 128640")
     assert (tmp_path / "points.png").exists()
-
-
-@pytest.mark.parametrize(
-    ("toml", "message"),
-    [
-        ("[model]\nlayers = 4\n", "section='model' lacks hidden, heads; needs layers, hidden, heads; try a recipe"),
-        ("[model]\nlayers = '4'\nhidden = 16\nheads = 4\n", "layers='4' is a number in quotes"),
-        ("[parallel]\nschedule = 3\n[model]\nlayers = 4\nhidden = 16\nheads = 4\n", "schedule=3"),
-        ("model = 3\n", "model=3 in "),
-    ],
-)
-def test_a_configuration_of_the_wrong_kind_leaks_nothing_of_python(toml, message, tmp_path, capsys):
-    path = tmp_path / "run.toml"
-    path.write_text(toml)
-    assert main(["train", str(path)]) == errors.USAGE
-    (line,) = capsys.readouterr().err.splitlines()
-    assert message in line
-    assert "__init__" not in line
 
 
 def test_a_script_for_slurm_without_gpus_or_absolute_paths(capsys):

@@ -12,7 +12,7 @@ from benchmarks.harness.launchers import Launcher
 from ptdp_core.launch import elastic, srun
 from ptdp_core.launch.local import RankError
 from reproduce.cli import main
-from results.records.errors import DONE, INTERRUPTED, UNAVAILABLE, USAGE, UnavailableError, UsageError
+from results.records.errors import DONE, INTERRUPTED, UNAVAILABLE, UnavailableError, UsageError
 from tests.processes import Program, needs_proc, wait_for
 from tests.reproduce import blocked_run, measured_jobs
 
@@ -115,29 +115,6 @@ def test_a_script_for_slurm(capsys, tmp_path):
     assert main([*MEASURED, "--scale", "gpus", *options]) == DONE
     assert "#SBATCH --gpus-per-node=4\n" in capsys.readouterr().out
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("options", "code", "says"),
-    [
-        (["--launcher", "slurm", "--print-script"], USAGE, "add --scale cpu, gpu or gpus"),
-        (["--scale", "cpu", "--print-script"], USAGE, "needs --launcher slurm"),
-        (["--scale", "cpu", "--launcher", "slurm"], UNAVAILABLE, "SLURM_JOB_ID is not set"),
-        (["--launcher", "mpi"], USAGE, "'mpi' is unknown; there are local, torchrun, slurm"),
-        (["--scale", "paper"], USAGE, "has no scale 'paper' at fidelity measured; it has: cpu, gpus"),
-    ],
-)
-def test_what_cannot_be_asked(options, code, says, capsys, monkeypatch, tmp_path):
-    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    assert main([*MEASURED, *options, "--results", str(tmp_path / "r")]) == code
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert says in said
-    assert said.startswith("reproduce: ")
-
-
-def test_a_launcher_is_for_measured_runs(capsys):
-    assert main(["fig_interleaved", "--launcher", "torchrun"]) == USAGE
-    assert "--launcher torchrun is for measured runs; add --fidelity measured" in capsys.readouterr().err
 
 
 def test_a_folder_that_cannot_be_written(capsys, tmp_path):

@@ -183,13 +183,6 @@ def test_failures_as_often_as_one_likes_are_an_answer_or_one_line(ask, hours):
     assert (code == 0 and "failures: one every" in said) or (code == 2 and "a run gets nowhere" in said)
 
 
-def test_a_headroom_that_is_none_is_one_line(ask):
-    for percent in ("100", "-1", "nan"):
-        code, error = ask(*SMALL, "--headroom", percent)
-        assert (code, len(error.splitlines())) == (2, 1)
-        assert "needs 0 or more and less than 100 percent; try 10" in error
-
-
 def test_the_ranking_has_the_columns_chosen(ask, tmp_path):
     code, out = ask(*SMALL, "--columns", "iteration, p,schedule")
     (folder,) = (tmp_path / "plan").iterdir()
@@ -285,33 +278,6 @@ def test_tensor_parallelism_ends_with_the_key_value_heads(ask):
     assert all(each["t"] <= 8 for each in answer["configurations"])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--model", "175"], "unknown model '175'; did you mean '175b'?"),
-        (["--model", "gpt"], "unknown model 'gpt'; needs a name that"),
-        (["--model", "175b"], "gpus is missing"),
-        (["--model", "175b", "--gpus", "1024"], "batch is missing"),
-        (["--model", "175b", "--layers", "4", "--gpus", "8", "--batch", "8"], "needs one or the other"),
-        (["--layers", "4", "--gpus", "8", "--batch", "8"], "hidden, heads missing"),
-        ([], "layers, hidden, heads missing"),
-        ([*SMALL, "--gpus", "0"], "gpus=0 is out of range; needs 1 to 1000000"),
-        ([*SMALL, "--batch", "-3"], "batch=-3 is out of range"),
-        ([*SMALL, "--top", "0"], "top=0 is out of range"),
-        ([*SMALL, "--heads", "7"], "hidden=2304 is not divisible by heads=7; needs equal heads; try heads=6"),
-        ([*SMALL, "--seq", "0"], "seq=0 is not a positive whole number"),
-        ([*SMALL, "--gpus", "many"], "gpus=many is out of range; needs 1 to 1000000, a number"),
-        ([*SMALL, "--price", "abc"], "argument --price: 'abc' is not a number, such as 2.5"),
-        ([*SMALL, "--cluster", "moon"], "cluster='moon' is unknown"),
-    ],
-)
-def test_wrong_requests(ask, arguments, message):
-    code, error = ask(*arguments)
-    assert code == 2
-    assert message in error
-    assert len(error.strip().splitlines()) == 1
-
-
 def test_a_batch_that_nothing_divides_comes_with_one_that_works(ask):
     model = ("--layers", "2", "--hidden", "4096", "--heads", "2", "--gpus", "64")
     code, error = ask(*model, "--batch", "17")
@@ -330,18 +296,6 @@ def test_what_does_not_fit_comes_with_the_gpus_that_would_do(ask):
     assert re.search(r"nothing fits: .* takes least memory, [\d.]+ GB; selene has 80\.2 GB to fill", error)
     (fix,) = re.findall(r"try gpus=(\d+)", error)
     assert ask("--model", "175b", "--gpus", fix, "--batch", "192")[0] == 0
-
-
-def test_gpus_of_no_layout_come_with_the_nearest_that_have_one(ask):
-    code, error = ask("--model", "1t", "--gpus", "3001", "--batch", "3072")
-    assert code == 2
-    assert "or gpus=3072, the nearest number on which this batch fits" in error
-
-
-def test_what_never_fits_says_so(ask):
-    code, error = ask(*("--layers", "1", "--hidden", "131072", "--heads", "1", "--gpus", "1", "--batch", "64"))
-    assert code == 9
-    assert "no number of GPUs helps; try a smaller model" in error
 
 
 def test_the_takeaways_may_find_nothing_where_the_search_does(answer_of, ask):

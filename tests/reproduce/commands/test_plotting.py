@@ -178,26 +178,6 @@ def test_plot_draws_an_artifact_as_its_run_did(tmp_path, capsys):
     assert str(picture) in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("names", "code", "words"),
-    [
-        (["gem"], errors.USAGE, "unknown artifact or benchmark 'gem'; did you mean 'gemm'?"),
-        (["gemm"], errors.NOTHING_SELECTED, "gemm has no record in"),
-        (["fig_bubble"], errors.NOTHING_SELECTED, "try reproduce fig_bubble"),
-        ([], errors.NOTHING_SELECTED, "nothing to draw"),
-        (["--format", "gif"], errors.USAGE, "unknown format 'gif'; needs some of pdf, png, svg, pgf"),
-        (["--width", "1"], errors.USAGE, "needs 2 to 20 inches"),
-        (["--width", "wide"], errors.USAGE, "unknown width 'wide'; needs column, page or inches"),
-        (["--with", "a,"], errors.USAGE, "an empty name"),
-    ],
-)
-def test_what_cannot_be_drawn(names, code, words, tmp_path, capsys):
-    assert main(["plot", *names, "--results", str(tmp_path)]) == code
-    said = capsys.readouterr().err
-    assert words in said
-    assert len(said.splitlines()) == 1
-
-
 def test_a_record_that_is_none_is_an_error_and_stays(tmp_path, capsys):
     path = record_path(tmp_path, "gemm")
     path.parent.mkdir(parents=True)
@@ -272,21 +252,6 @@ def test_results_over_each_other(figure_12_twice, capsys, place):
     assert capsys.readouterr().out.splitlines() == [str(overlay)]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "words"),
-    [
-        (["fig_interleaved", "--with", "{}/nowhere"], errors.USAGE, "nowhere does not exist; needs a results folder"),
-        (["fig_interleaved", "--with", "{}"], errors.NOTHING_SELECTED, "fig_interleaved has no record in"),
-        (["--with", "{}/after"], errors.USAGE, "needs one NAME"),
-        (["fig_interleaved", "--with", "{0}/after,{0}/after,{0}/after,{0}/after"], errors.USAGE, "needs at most 4"),
-    ],
-)
-def test_what_cannot_be_laid_over(arguments, code, words, figure_12_twice, capsys):
-    arguments = [argument.format(figure_12_twice) for argument in arguments]
-    assert main(["plot", *arguments, "--results", str(figure_12_twice / "before")]) == code
-    assert words in capsys.readouterr().err
-
-
 OWN = "series, x, value, low, high\nInterleaved, 12, 110, 105, 118\nInterleaved, 60, 139,,\nmine too, 30, 90, 80, 95\n"
 
 
@@ -340,31 +305,3 @@ def test_on_an_axis_of_names_a_point_has_one_of_them(tmp_path):
     path.write_text("series,x,value\nmine,nowhere,100\n")
     with pytest.raises(errors.UsageError, match="line 2: x='nowhere' is not on the axis"):
         read_points(path, artifact, record)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("series,x\na,12\n", "has no column 'value'; needs series, x, value, and may have low, high"),
-        ("series,x,value,hihg\na,12,1,2\n", "unknown column 'hihg'; did you mean 'high'?"),
-        ("series,x,value\n", "has no rows"),
-        ("series,x,value\na,12,1\na,24,fast\n", "line 3: value='fast' is no number to draw"),
-        ("series,x,value\na,12,inf\n", "line 2: value='inf' is no number to draw"),
-        ("series,x,value,low,high\na,12,100,101,120\n", "line 2: low=101 beside value=100; needs low <= value <= high"),
-        ("series,x,value\na,12,118e12\n", "value=1.18e+14 where the figure has at most 145.6; needs its axis's unit"),
-        ("series,x,value\na,,4\n", "line 2: x or value is missing"),
-        ("", "has no column 'series'"),
-        ("\0", "has no column"),
-        ("series,x,value\na,1,2,3,4\n", "line 2 has more cells than the 3 columns"),
-        (None, "cannot read"),
-    ],
-)
-def test_a_file_of_points_that_is_none_is_one_line(text, words, figure_12_twice, capsys):
-    path = figure_12_twice / "mine.csv"
-    if text is not None:
-        path.write_text(text)
-    command = ["plot", "fig_interleaved", "--points", str(path), "--results", str(figure_12_twice / "before")]
-    assert main(command) == errors.USAGE
-    said = capsys.readouterr().err
-    assert words in said
-    assert len(said.splitlines()) == 1

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import pytest
 
 from ptdp_core.schedules import Schedule, build, check_complete, exists, names, peak_stash
-from ptdp_core.schedules.registry import DEFINITIONS
 from ptdp_core.simulator.steady_state import short_batches
 from reproduce.cli import main
 from reproduce.planning.schedule_family import family, table
@@ -18,12 +17,7 @@ from results import ROOT
 EQUAL = (1, 2, 1)
 
 
-@pytest.fixture(autouse=True)
-def own_registry(monkeypatch):
-    """What a file registers is known in one test only."""
-    monkeypatch.setattr("ptdp_core.schedules.registry.DEFINITIONS", dict(DEFINITIONS))
-    yield
-    build.cache_clear()
+pytestmark = pytest.mark.usefixtures("own_registry")
 
 
 @pytest.fixture
@@ -77,22 +71,6 @@ def test_a_schedule_whose_ranks_share_the_vocabulary_is_drawn_and_compared_by_it
     assert "S: logits, T: logits' gradient" in out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["gpipe+vocab-1"], "needs 1f1b or v-half"),
-        (["1f1b+vocab-3"], "needs one of vocab-1, vocab-2, interlaced"),
-        (["1f1b+vocab-1", "-p", "1"], "needs p >= 2"),
-        (["1f1b+vocab-1", "--export", "torch"], "try --export perfetto"),
-    ],
-)
-def test_what_cannot_share_the_vocabulary_is_said_in_one_line(run, arguments, said):
-    code, _, error = run(*arguments)
-    assert code == 2
-    assert said in error
-    assert error.count("\n") == 1
-
-
 @pytest.mark.slow
 def test_a_step_with_a_shared_vocabulary_has_1f1b_s_gradients(run):
     code, out, _ = run("1f1b+vocab-2", "-p", "2", "-m", "3", "--train", "--json")
@@ -118,31 +96,6 @@ def test_torchs_own_tables(run, tmp_path):
         assert (tmp_path / "results" / "schedule" / f"{torchs}-p3-m7-v2" / "schedule.csv").is_file()
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [
-        (
-            "a.csv",
-            "0F0,0F1,0B0\n1F0,1B0,1F1,1B1",
-            "action=0B1 is missing from rank 0; needs every action once; try adding",
-        ),
-        ("a.csv", "0F0,0SEND_F0,0B0\n1F0,1B0", "cell='0SEND_F0' at rank 0, column 1 is not"),
-        ("a.txt", "0F0 0B0 0F1 0B1\n1F1 1F0 1B1 1B0", "rank 0 at 0B0; rank 1 at 1F1; needs an order in which"),
-        ("a.csv", "0F0,0B0,0F0\n1F0,1B0", "action=0F0 at rank 0, position 2, runs twice; needs every action once"),
-        ("a.py", "x = 1", "no SCHEDULE and no order in it; needs a Definition called SCHEDULE"),
-        ("a.py", "def order(p, m, v):\n    return 1 / 0", "ZeroDivisionError: division by zero"),
-        ("a.csv", "", "holds no action; needs one line per pipeline rank"),
-    ],
-)
-def test_a_wrong_file_is_one_line_that_names_the_action_and_the_cure(run, tmp_path, name, text, message):
-    (tmp_path / name).write_text(text)
-    code, out, err = run(tmp_path / name)
-    assert (code, out) == (2, "")
-    assert err.startswith(f"reproduce: {tmp_path / name}: ")
-    assert message in err
-    assert err.count("\n") == 1
-
-
 def test_the_broken_files_of_the_documentation_print_what_it_says(run, tmp_path):
     page = (ROOT / "docs" / "schedules.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\S+)` \| `(.+?)` \| `(.+)` \|$", page, re.MULTILINE)
@@ -150,24 +103,6 @@ def test_the_broken_files_of_the_documentation_print_what_it_says(run, tmp_path)
     for name, content, message in rows:
         (tmp_path / name).write_text(content.replace("/", "\n"))
         assert run(tmp_path / name) == (2, "", f"reproduce: {tmp_path / name}: {message}\n")
-
-
-def test_wrong_options(run, tmp_path):
-    (tmp_path / "a.txt").write_text("0F0 0B0\n1F0 1B0")
-    for arguments, message in (
-        (("--train",), "--train and --export need NAME, FILE or --search"),
-        ((tmp_path / "missing.csv",), "cannot read"),
-        (("1f1c",), "cannot read 1f1c"),
-        (("-m", "0"), "-m 0 is not a positive whole number; try -m 8"),
-        (("--t-forward", "x"), "--t-forward x is not a positive number"),
-        (("--t-weight", "2"), "--t-weight 2 with --t-backward 2; needs a part of it"),
-        ((tmp_path / "a.txt", "--simulate", "hiden=8"), "unknown key 'hiden'; did you mean 'hidden'?"),
-        ((tmp_path / "a.txt", "--simulate", "hidden"), "is not KEY=VALUE; try hidden=4096"),
-        (("--search", "--memory", "0.1"), "no schedule found; try a larger memory"),
-    ):
-        code, _, err = run(*arguments)
-        assert code == 2, arguments
-        assert message in err
 
 
 def test_a_function_in_a_file_is_simulated_trained_and_exported(run, tmp_path):

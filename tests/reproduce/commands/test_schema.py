@@ -105,17 +105,3 @@ def test_the_help_says_of_what_there_is_a_schema(capsys):
 
 def test_every_file_that_has_a_schema_is_a_command_s():
     assert READS.keys() <= COMMANDS.keys()
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["plan", "--schema", "ouput"], "did you mean 'output'?"),
-        (["list", "--schema", "file"], "reproduce list has no schema of its file; there is options, output"),
-    ],
-)
-def test_what_has_no_schema_is_one_line(words, said, capsys):
-    assert main(words) == errors.USAGE
-    text = capsys.readouterr().err
-    assert said in text
-    assert len(text.splitlines()) == 1

@@ -194,48 +194,6 @@ def test_a_point_that_is_no_object(ask, entry):
     assert "needs an object with the keys" in answer["reason"]
 
 
-def test_an_empty_list_is_refused(tmp_path, capsys):
-    path = tmp_path / "points.json"
-    path.write_text("[]")
-    assert main(["simulate", str(path)]) == errors.NOTHING_SELECTED
-    assert "holds no points" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (b"[{\n  'a': 1}]", "line 2, column 3: not valid JSON"),
-        (b"", "line 1, column 1: not valid JSON"),
-        (b"[1 2]", "line 1, column 4: not valid JSON"),
-        (b"\n\n  {}", "line 3, column 3: found an object; needs a list"),
-        (b'"x"', "line 1, column 1: found a text; needs a list"),
-        (b"3", "found a number; needs a list"),
-        (b"null", "found null; needs a list"),
-        (b"[\n\xff]", "line 2, column 1: not UTF-8 text"),
-        (b"[" * 100_000, "cannot be read as JSON"),
-    ],
-)
-def test_a_file_that_is_no_list(tmp_path, capsys, data, message):
-    path = tmp_path / "points.json"
-    path.write_bytes(data)
-    assert main(["simulate", str(path), "--json"]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert message in captured.err
-    assert str(path) in captured.err
-    assert len(captured.err.splitlines()) == 1
-
-
-def test_a_file_that_is_not_there(tmp_path, capsys):
-    assert main(["simulate", str(tmp_path / "none.json")]) == 2
-    assert main(["simulate", str(tmp_path)]) == 2
-    assert main(["simulate"]) == 2
-    errors = capsys.readouterr().err.splitlines()
-    assert "No such file" in errors[0]
-    assert "Is a directory" in errors[1]
-    assert "POINTS.json" in errors[2]
-
-
 def test_the_default_cluster(tmp_path, ask):
     from ptdp_core.simulator import cluster_path
 
@@ -288,11 +246,6 @@ def test_a_plot_of_the_answers(ask, tmp_path):
     assert max(ends) == pytest.approx(answers[0]["iteration_time"])  # the stacked parts are the whole iteration
     assert [text.get_text() for text in speeds.texts] == [" out of memory", " invalid"]
     assert file.read_text().startswith("<?xml")
-
-
-def test_a_plot_of_no_known_format(tmp_path, capsys):
-    assert main(["simulate", "-", "--plot", str(tmp_path / "answers.gif")]) == 2
-    assert "needs a file .pdf, .png, .svg, .pgf" in capsys.readouterr().err
 
 
 def test_a_choice_by_memory_is_said(ask):

@@ -90,31 +90,6 @@ class TestCommand:
         assert document["metrics"]["makespan"]["value"] == 27.5
         assert all((tmp_path / "schedule" / "gpipe-p4-m8-v1" / name).is_file() for name in document["files"])
 
-    @pytest.mark.parametrize(
-        ("arguments", "message"),
-        [
-            (("interleaved", "-m", "6"), "m=6 microbatches with v=2 model chunks on p=4 devices; needs"),
-            (("1f1b", "-v", "2"), "v=2 with schedule='1f1b'; needs v=1"),
-            (("1f1b", "-p", "0"), "-p 0 is not a positive whole number; try -p 4"),
-            (("1f1b", "--t-backward", "0"), "--t-backward 0 is not a positive number"),
-            (("1f1b", "--t-weight", "1"), "--t-weight 1 with 1f1b, which splits no backward pass; try "),
-            (("1f1b", "--t-backward", "1001"), "--t-backward 1001 times --t-forward; needs a ratio between 1/1000 and"),
-            (("zb-h1", "--t-weight", "2"), "--t-weight 2 with --t-backward 2; needs a part of it"),
-            (("zb-h1", "--t-weight", "nan"), "--t-weight nan is not a positive number"),
-            (("zb-h1", "--t-backward", "nan", "--t-weight", "1"), "--t-backward nan is not a positive number"),
-            (
-                ("1f1b", "-p", "64", "-m", "100000"),
-                "m=100000 with p=64, v=1 makes 12800000 passes; needs at most 500000",
-            ),
-        ],
-    )
-    def test_bad_values_are_one_line_and_exit_2(self, capsys, tmp_path, arguments, message):
-        code, out, err = self.run(capsys, *arguments, "--results", str(tmp_path))
-        assert (code, out) == (2, "")
-        assert err.startswith(f"reproduce: {message}")
-        assert err.count("\n") == 1
-        assert not list(tmp_path.iterdir())
-
     def test_split_backward_passes(self, capsys, tmp_path):
         code, out, err = self.run(capsys, "zb-h1", "--t-backward", "3", "--t-weight", "1", "--results", str(tmp_path))
         assert (code, err) == (0, "")

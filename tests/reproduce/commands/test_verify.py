@@ -124,23 +124,6 @@ def test_terminal_shortens_sentences_and_json_does_not(tmp_path, capsys, small, 
     assert document["claims"][0]["sentence"] == LONG
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["nosuch"], "unknown artifact 'nosuch'"),
-        (["paper_claim"], "did you mean 'paper_claims'?"),
-        (["fig_interleaved", "--cluster", "nosuch"], "cluster='nosuch' is unknown"),
-        (["--bogus"], "unrecognized arguments: --bogus"),
-        (["--verdict", "contradict"], "did you mean 'contradicted'?"),
-        (["--results", "no/such/folder"], "--results no/such/folder is no folder"),
-    ],
-)
-def test_bad_input_is_one_line_and_exit_2(arguments, message, tmp_path, capsys):
-    assert main(["verify", "--results", str(tmp_path), *arguments]) == errors.USAGE
-    (line,) = capsys.readouterr().err.strip().splitlines()
-    assert message in line
-
-
 def test_an_artifact_named_twice_is_checked_once(capsys, tmp_path):
     _, document = run_json(capsys, "fig_gpipe_timeline", "fig_gpipe_timeline", "--results", str(tmp_path))
     assert [artifact["id"] for artifact in document["artifacts"]] == ["fig_gpipe_timeline"]

@@ -57,15 +57,6 @@ def test_a_csv_file_of_ones_own(tmp_path, monkeypatch):
     assert catalog.load("theirs/table_1").main.unit == "s"
 
 
-@pytest.mark.parametrize("text", ["gpus,time_s\n8,1.5\n", "time_s,time_s_published\n1,2\n", ""])
-def test_a_csv_file_without_published_values_or_names_of_rows(text, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "my.csv").write_text(text)
-    assert main(["paper", "theirs", "my.csv"]) == USAGE
-    assert "line 1 of my.csv has the columns" in capsys.readouterr().err
-    assert not (tmp_path / "papers").exists()
-
-
 @pytest.mark.parametrize("name", ["Mine", "sc21", "a/b"])
 def test_a_name_that_is_taken_or_none(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

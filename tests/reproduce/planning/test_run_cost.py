@@ -165,22 +165,3 @@ def test_the_proof_of_the_search_is_in_words_and_in_json(tmp_path, capsys) -> No
     printed = " ".join(capsys.readouterr().out.split())
     assert f"of {counts['legal']:,} legal layouts" in printed
     assert f"{counts['discarded_by_bound']:,} cannot be faster than {bound:.3f} s" in printed
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--tokens", "abc"], "'abc' is no amount; needs a number above 0, with K, M, B or T if wanted; try 1T"),
-        (["--price", "2.5"], "--price is of a whole run; needs --tokens, too"),
-        (["--straggler", "10%"], "--straggler is of a whole run; needs --tokens, too"),
-        (["--tokens", "1T", "--price", "abc"], "--price"),
-        (["--tokens", "1T", "--price", "-2"], "--price -2: needs a number above 0"),
-        (["--tokens", "1T", "--mtbf", "100"], "--checkpoint-seconds is missing"),
-        (["--tokens", "1T", "--straggler", "much"], "'much' is no amount"),
-    ],
-)
-def test_a_wrong_option_is_one_line(options, message, tmp_path, capsys) -> None:
-    assert main([*PLAN, "--results", str(tmp_path), *options]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert len(error.splitlines()) == 1

@@ -185,21 +185,6 @@ def test_a_point_that_failed_exits_with_4(tmp_path, monkeypatch, assessment):
     assert main(["accuracy", "--results", str(tmp_path)]) == errors.POINTS_FAILED
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (["--cluster", "nosuch"], errors.USAGE, "cluster='nosuch' is unknown"),
-        (["fig_interleaved"], errors.USAGE, "unrecognized arguments: fig_interleaved"),
-        (["--results", "/dev/null/x"], errors.UNAVAILABLE, "cannot write"),
-    ],
-)
-def test_bad_input_is_one_line(arguments, code, message, tmp_path, capsys):
-    assert main(["accuracy", "--results", str(tmp_path), *arguments]) == code
-    (line,) = capsys.readouterr().err.strip().splitlines()
-    assert message in line
-    assert list(tmp_path.iterdir()) == []
-
-
 # ------------------------------------------------------------------------------------------------------- the figures
 
 

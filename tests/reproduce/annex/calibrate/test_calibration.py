@@ -317,28 +317,6 @@ def test_calibrate_as_json(tmp_path, measured, capsys):
     assert {parameter["name"] for parameter in document["parameters"]} > {"peak_flops", "element_bytes"}
 
 
-def test_what_can_be_wrong_is_found_before_measuring(tmp_path, measured, capsys):
-    there, blocked = tmp_path / "there.toml", tmp_path / "file"
-    there.write_text("mine")
-    blocked.write_text("")
-    fine = str(tmp_path / "my.toml")
-    for arguments, code, message in (
-        (["--out", str(there)], errors.USAGE, "exists; needs --force to replace it; try another --out"),
-        (["--out", str(tmp_path / "my.json")], errors.USAGE, "does not end in .toml; needs that for --cluster"),
-        (["--out", str(tmp_path)], errors.USAGE, "does not end in .toml"),
-        ([], errors.USAGE, "the following arguments are required: --out"),
-        (["--out", fine, "--base", "nosuch"], errors.USAGE, "cluster='nosuch' is unknown"),
-        (["--out", fine, "--hca-bandwidth", "-1"], errors.USAGE, "hca-bandwidth=-1 is no rate; needs B/s above 0"),
-        (["--out", fine, "--hca-bandwidth", "nan"], errors.USAGE, "hca-bandwidth=nan is no rate"),
-        (["--out", str(blocked / "my.toml")], errors.USAGE, f"there is no folder {blocked}; needs one"),
-        (["--out", fine, "--check", "--results", str(blocked)], errors.UNAVAILABLE, "cannot write"),
-    ):
-        assert main(["calibrate", "--device", "cpu", *arguments]) == code, arguments
-        assert message in capsys.readouterr().err
-    assert measured == []
-    assert there.read_text() == "mine"
-
-
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_read_only_folder(tmp_path, measured, capsys):
     tmp_path.chmod(0o500)

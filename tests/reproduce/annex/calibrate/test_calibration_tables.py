@@ -70,27 +70,6 @@ def test_numbers_are_recovered_from_the_tables_of_a_known_cluster(
     assert made.nvlink_bandwidth_4 == TRUE.nvlink_bandwidth_4  # what no table says is the base's
 
 
-@pytest.mark.parametrize(
-    ("option", "content", "message"),
-    [
-        ("--gemm", "m,n\n1,2\n", "lacks the column 'k'"),
-        ("--gemm", "m,n,k\n1,2,3\n", "has no time"),
-        ("--gemm", "m,n,k,us\n" + "8,8,8,1\n" * 2, "has 2 rows; needs at least 3"),
-        ("--gemm", "m,n,k,us\n" + "8,8,8,1\n" * 2 + "8,x,8,1\n", "line 4: n='x' is no number above 0"),
-        ("--attention", "batch,seq,heads,head_size,pass,us\n" + "1,8,8,8,both,1\n" * 3, "line 2: pass='both'"),
-        ("--collectives", "nothing\n", "has 0 lines with a size and a time"),
-    ],
-)
-def test_a_bad_table_is_said_in_one_line_and_nothing_is_written(
-    option: str, content: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    table, out = tmp_path / "table", tmp_path / "mine.toml"
-    table.write_text(content)
-    assert cli.main(["calibrate", "--out", str(out), option, str(table)]) == 2
-    assert message in capsys.readouterr().err
-    assert not out.exists()
-
-
 def test_a_gather_and_a_scatter_take_the_place_of_an_all_reduce(tmp_path: Path) -> None:
     out = tmp_path / "mine.toml"
     gather = nccl_output(tmp_path / "gather", 4, 30e-6, 300e9, "all_gather")

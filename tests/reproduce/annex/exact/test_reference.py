@@ -110,8 +110,3 @@ def test_accept_writes_what_the_next_check_finds_the_same(
     (change,) = difference["changes"]
     assert (change["entry"], change["name"]) == ("Table 1, 1.7B", "iteration ns")
     assert change["old"] - change["new"] == 1
-
-
-def test_an_unknown_section_is_a_wrong_command_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["gate", "exact", "schedule"]) == errors.USAGE
-    assert "did you mean 'schedules'?" in capsys.readouterr().err

@@ -209,24 +209,6 @@ def test_a_configuration_that_the_cluster_cannot_run_is_one_line(file, tmp_path,
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--seconds2", "3"], "needs --against POINT2.json, too"),
-        (["--against", "megatron_readme:2"], "is no row; needs megatron_readme:1 to megatron_readme:1"),
-        (["--against", "table_weak_scaling:model_145b"], "did you mean 'model_145_6b'?"),
-        (["--against", "fig_bubble:x"], "no published throughput"),
-        (["--against", "megatron_readme:1", "--seconds2", "3"], "whose time is published"),
-        (["--against", "nothing.json"], "cannot read nothing.json"),
-    ],
-)
-def test_what_cannot_be_compared_is_one_line(options, words, file, capsys):
-    assert main(["explain", file, "--seconds", "9", *options]) == USAGE
-    said = capsys.readouterr().err
-    assert words in said
-    assert len(said.splitlines()) == 1
-
-
-@pytest.mark.parametrize(
     ("text", "measurement"),
     [
         (MEGATRON, Measurement(seconds=9.4964, flops_per_gpu=137.5e12)),
@@ -269,9 +251,3 @@ def test_the_command_says_interval_causes_and_what_would_decide(file, tmp_path, 
         assert words in printed
     assert main(["explain", file, "--seconds", "9", "--json"]) == DONE
     assert json.loads(capsys.readouterr().out)["differences"] is None
-
-
-@pytest.mark.parametrize("seconds", ["0", "-1", "abc", "nan", "inf"])
-def test_a_time_that_is_none_is_an_error(file, seconds, capsys):
-    assert main(["explain", file, f"--seconds={seconds}"]) == USAGE
-    assert "needs seconds above 0" in capsys.readouterr().err

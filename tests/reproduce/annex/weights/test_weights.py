@@ -136,22 +136,6 @@ def test_files_become_a_checkpoint_and_files_again(
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("export", "a"), "required: --out FOLDER"),
-        (("import", "a"), "required: --save FOLDER"),
-        (("export", "a", "--out", "b", "--seq", "8"), "--seq has no part in weights export"),
-        (("import", "a", "--save", "b", "--out", "c"), "--out has no part in weights import"),
-    ],
-)
-def test_options_of_the_other_direction_are_errors(
-    words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["weights", *words]) == USAGE
-    assert message in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
     ("file", "change", "message"),
     [
         ("config.json", {"num_hidden_layers": 999}, "layers=999, hidden=32, vocab=50 of config.json make "),
