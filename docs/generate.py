@@ -8,21 +8,23 @@ import json
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import mkdocs_gen_files
+from matplotlib.figure import Figure
 
 from ptdp_core.simulator.cluster import CLUSTER_FOLDER, NETWORK_FOLDER
+from reproduce.annex.accuracy.figures import sealed
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import NOT_IN_PAPER, Artifact
 from reproduce.experiment.fidelity import FIDELITIES, folder_name
 from reproduce.output.figures import render
 from reproduce.output.plain_text import plain, quoted
 from reproduce.output.tables import markdown_table, origin_of, result_table
-from reproduce.output.theme import FigureLook
+from reproduce.output.theme import FigureLook, figure_bytes, style
 from reproduce.output.verdicts import SHOWN, told
 from results.records import VERDICTS, Record, read_record
 
@@ -85,11 +87,20 @@ left. Emulation needs Linux, two cores, `ip`, `tc`, and root or user namespaces.
 """
 PICTURE = FigureLook(formats=("png",))
 LONG_TABLE = 30  # rows; a longer one is folded
-FURTHER = {  # figures of no experiment, by their names on the site: file, page that it leads to, what it shows
+# Figures of no experiment, by their names on the site: file or drawing, page that it leads to, what it shows.
+FURTHER: dict[str, tuple[str | Callable[[], Figure], str, str]] = {
     "accuracy.png": ("accuracy/figure.png", "accuracy.md", "Simulated against published, all values"),
     "sensitivity.png": ("accuracy/sensitivity.png", "accuracy.md", "How the error moves with each parameter"),
-    "blind_score.png": ("blind_score/figure.png", "accuracy.md", "Figures 13 to 17, predicted before they were read"),
-    "blind_modern.png": ("blind_modern/figure.png", "accuracy.md", "Public runs on later clusters, predicted blind"),
+    "blind_score.png": (
+        lambda: blind("blind_score", "predicted values", "commit 0212995, before their values were known"),
+        "accuracy.md",
+        "Figures 13 to 17, predicted before they were read",
+    ),
+    "blind_modern.png": (
+        lambda: blind("blind_modern", "predicted throughput", "commit 0f8de12, clusters as shipped then"),
+        "accuracy.md",
+        "Public runs on later clusters, predicted blind",
+    ),
 }
 
 
@@ -251,6 +262,11 @@ def cards(pictures: list[tuple[str, str, str]]) -> str:
     return f'<div class="grid cards gallery" markdown>\n\n{"".join(items)}</div>\n\n'
 
 
+def blind(id: str, of: str, made: str) -> Figure:
+    """The errors of a committed record of predictions, and by what they were made."""
+    return sealed(read_record(REFERENCE / id / "record.json"), of, [f"simulated: ptdp at {made}"])
+
+
 def gallery() -> str:
     """All figures of the committed results."""
     parts: dict[str, list[tuple[str, str, str]]] = {"The paper's figures": [], "Beyond the paper": []}
@@ -263,8 +279,12 @@ def gallery() -> str:
                 caption = f"**{artifact.label}**, {origin_of(result.record)}: {result.artifact.title}"
                 parts.setdefault(part, []).append((result.picture, f"experiments/{artifact.id}.md", caption))
     parts["How far to trust it"] = []
-    for name, (file, page, caption) in FURTHER.items():
-        copy(REFERENCE / file, f"figures/{name}")
+    for name, (drawn, page, caption) in FURTHER.items():
+        if isinstance(drawn, str):
+            copy(REFERENCE / drawn, f"figures/{name}")
+        else:
+            with style(PICTURE), mkdocs_gen_files.open(f"figures/{name}", "wb") as file:
+                file.write(figure_bytes(drawn(), "png", caption))
         parts["How far to trust it"].append((f"figures/{name}", page, caption))
     return GALLERY + "".join(f"## {title}\n\n{cards(pictures)}" for title, pictures in parts.items())
 

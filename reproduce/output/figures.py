@@ -31,7 +31,7 @@ LEAST_GAP = 0.08  # between labelled ticks, of the axis
 CHARACTER = 0.025  # width of a digit beside a tick, of the axis of a figure one column wide
 HIDDEN = 0.02  # a series this close to another one, relative to its largest value, lies under it
 PAPER, PREDICTED = "paper", "predicted"  # columns of `chart_data`, and what the legend calls them
-SIDE_BY_SIDE = 6.0  # points between series
+SIDE_BY_SIDE = 4.5  # points between series
 MOST_BANDS = 2  # over each other; the intervals of more series are bars, since bands mix to grey
 MOST_LABELS, LONGEST_LABEL = 5, 16  # series, and letters of their names, that are written at the ends of their lines
 LABEL_GAP = 8.0  # points between such names
@@ -112,13 +112,13 @@ def overlay(
     for result in reversed(drawn):  # the first result last, above the others
         extra = OWN if result in own else {} if alone else {"linestyle": results[result]}
         looks = {name: {**look, **extra} for name, look in styles.items()}
-        is_band = result in records and records[result].fidelity == "simulated" and len(styles) <= MOST_BANDS
-        spread = "band" if is_band else "bars"
+        is_band = result in records and records[result].fidelity == "simulated"
+        spread = spread_of(styles) if is_band else "bars"
         lines = series_lines(axes, data[data.result == result], looks, spread, apart)
     if alone and not apart:
         for name, line in lines.items():
-            line.set(**_breadth(data, name))
-    others = draw_others(axes, data, styles, keys, apart)
+            line.set(**breadth(data, name))
+    others = draw_others(axes, data, styles, keys, apart, spread_of(styles))
     label_axes(axes, artifact, data)
     handles: dict[str, Any] = {
         short[name]: (lines.get(name) if alone else None) or Line2D([], [], **look)
@@ -137,15 +137,18 @@ def overlay(
                 place = (row.x, (row.value + row.paper) / 2)
                 axes.annotate(f"{off:+.0%}", place, (6, 0), textcoords="offset points", va="center")
     if labelled:
-        write_ends(axes, data, {name: look["color"] for name, look in styles.items()})
+        write_ends(axes, data, {name: look["color"] for name, look in styles.items()}, apart)
     fit_labels(figure)
     return figure
 
 
 def shortened(names: Sequence[str]) -> list[str]:
-    """Names that begin alike up to an equals sign, 'b = 1' and 'b = 2', without that after the first."""
+    """Names that begin alike up to an equals sign, 'b = 1' and 'b = 2', without that after the first.
+
+    Others stay, as do those of several parts, 'b = 1, GPipe'.
+    """
     begin = {name.rpartition(" = ")[0] for name in names}
-    if len(names) < 2 or len(begin) > 1 or "" in begin:
+    if len(names) < 2 or len(begin) > 1 or "" in begin or any(", " in name for name in names):
         return list(names)
     return [names[0], *(name.rpartition(" = ")[2] for name in names[1:])]
 
@@ -160,16 +163,19 @@ def ends_apart(data: "DataFrame", names: Sequence[str]) -> bool:
     return len(last) == len(names) and last.x.nunique() == 1 and all(b - a > 0.7 * least for a, b in pairwise(ends))
 
 
-def write_ends(axes: "Axes", data: "DataFrame", colors: Mapping[str, str]) -> None:
-    """Write each series' name at the right end of its line, in its colour; names keep their distance."""
+def write_ends(axes: "Axes", data: "DataFrame", colors: Mapping[str, str], apart: float = 0.0) -> None:
+    """Write each series' name at the right end of its line, in its colour; names keep their distance.
+
+    They stand right of marks that are drawn `apart` points apart.
+    """
     last = data.dropna(subset="value").sort_values("x").groupby("series").last().sort_values("value")
     points = 72 * 0.6 * theme.HEIGHT / axes.get_ylim()[1]
     moved = float("-inf")
     for name, end in last.iterrows():
         moved = max(end.value * points, moved + LABEL_GAP)
         axes.annotate(
-            str(name), (end.x, end.value), (5, moved - end.value * points), textcoords="offset points", va="center",
-            color=colors[str(name)], annotation_clip=False, bbox={"fc": "white", "ec": "none", "pad": 0.3},
+            str(name), (end.x, end.value), (5 + apart, moved - end.value * points), textcoords="offset points",
+            va="center", color=colors[str(name)], annotation_clip=False, bbox={"fc": "white", "ec": "none", "pad": 0.3},
         )  # fmt: skip
 
 
@@ -216,6 +222,11 @@ def _points(artifact: Artifact, record: Record) -> "DataFrame":
     numbers = of_metric(tidy, artifact.main.name)[["value", "low", "high", "paper"]]
     numbers["predicted"] = of_metric(tidy, PREFIX + artifact.main.name).value
     return points[["series", "label", "status", "at"]].join(numbers / artifact.main.factor)
+
+
+def spread_of(styles: Mapping[str, Any]) -> str:
+    """How the intervals of these series are drawn: as bands, or as bars where there are too many."""
+    return "band" if len(styles) <= MOST_BANDS else "bars"
 
 
 def series_lines(
@@ -270,7 +281,7 @@ def _aside(axes: "Axes", points: float) -> Iterator[None]:
             artist.set_transform(artist.get_transform() + moved)
 
 
-def _breadth(data: "DataFrame", name: str) -> dict[str, Any]:
+def breadth(data: "DataFrame", name: str) -> dict[str, Any]:
     """How broad a series is drawn: broader for each later series that lies on it."""
     values = data.pivot_table(index="x", columns="series", values="value", sort=False)
     later = values.loc[:, name:].iloc[:, 1:]
@@ -280,9 +291,17 @@ def _breadth(data: "DataFrame", name: str) -> dict[str, Any]:
 
 
 def draw_others(
-    axes: "Axes", data: "DataFrame", styles: Mapping[str, Mapping[str, Any]], keys: Sequence[str], apart: float = 0.0
+    axes: "Axes",
+    data: "DataFrame",
+    styles: Mapping[str, Mapping[str, Any]],
+    keys: Sequence[str],
+    apart: float = 0.0,
+    spread: str = "bars",
 ) -> dict[str, Any]:
-    """What the series are compared with, and where they have no value: the legend's handle of each of `legend_keys`."""
+    """What the series are compared with, and where they have no value: the legend's handle of each of `legend_keys`.
+
+    `apart` and `spread` are as `series_lines` has them.
+    """
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -294,7 +313,7 @@ def draw_others(
                 handles[key].append(artist)
         if rows.low.notna().any():
             band: Artist = Patch(color=look["color"], alpha=theme.BAND, linewidth=0)
-            if len(styles) > MOST_BANDS:
+            if spread == "bars":
                 band = Line2D([], [], color=look["color"], linewidth=0.7)
             for key in set(keys) - {PAPER, PREDICTED, theme.OOM}:
                 handles[key].append(band)

@@ -29,6 +29,7 @@ WIDTHS = {"column": COLUMN, "page": PAGE}
 NARROWEST, WIDEST = 2.0, 20.0  # inches; in less, the labels leave no room for the figure
 HEIGHT = 2.3
 LETTER, HANDLE, MARGIN = 4.1, 24, 8  # points that a letter in the usual size, a handle and both edges of a legend take
+MOST_COLUMNS = 5  # of a legend
 SMALL_PRINT = 5.5  # points
 SMALL_LETTERS = 24  # that fit an inch of it
 LINE = 1.2 / 72  # inches that a line of text takes per point of its size
@@ -315,20 +316,28 @@ def take_origin(figure: "Figure") -> str:
 def legend_columns(labels: Sequence[str], width: float = COLUMN, below: Sequence[str] = ()) -> list[list[str]]:
     """The columns of a legend with these labels over a figure `width` inches wide: as few rows as fit.
 
-    All columns are equally long, with '' where there is nothing; the labels `below` begin a row of their own.
+    All columns are equally long, with '' where there is nothing; the labels `below` begin a row of their own unless
+    all fit in one.
     """
     letter = LETTER * _LOOK.get().settings["legend.fontsize"] / STYLE["legend.fontsize"]
-    if not labels:
-        labels, below = below, ()
-    for most in (5, 4, 3, 2, 1):
+    everything = [*labels, *below]
+    in_a_row = len(everything) <= MOST_COLUMNS and _fits([[label] for label in everything], letter, width)
+    if in_a_row or not labels:
+        labels, below = everything, ()
+    for most in range(MOST_COLUMNS, 0, -1):
         above, under = (_columns(part, ceil(len(part) / most)) for part in (labels, below))
         pairs = zip_longest(above, under)
         columns = [
             [*(upper or [""] * len(above[0])), *(lower or [""] * len((under or [[]])[0]))] for upper, lower in pairs
         ]
-        if sum(letter * max(map(len, column)) + HANDLE for column in columns) <= 72 * width - MARGIN:
+        if _fits(columns, letter, width):
             break
     return columns
+
+
+def _fits(columns: Sequence[Sequence[str]], letter: float, width: float) -> bool:
+    """Whether a legend's columns, whose letters are so many points broad, fit in so many inches."""
+    return sum(letter * max(map(len, column)) + HANDLE for column in columns) <= 72 * width - MARGIN
 
 
 def _columns(labels: Sequence[str], rows: int) -> list[list[str]]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LARGEST, SMALLEST = 7.0, 4.5  # points: numbers in boxes
+OUTLINE = 0.6  # points, of a box
 THIN = 0.4  # height of a row of predicted passes, in rows of boxes
 _LEFT, _RIGHT, _TITLE, _FLUSH, _BELOW, _BETWEEN = 0.53, 0.13, 0.2, 0.14, 0.38, 0.12  # inches
 _LINE, _FOOT, _SMALL_LINE = 0.13, 0.03, 0.09  # inches: a row of the legend or line of a title, the foot, small print
@@ -165,7 +166,7 @@ def _boxes(axes: "Axes", timeline: Timeline, shown: Shown, until: float, scale: 
     narrow = min((float(box.end - box.start) for _, _, box, _ in shown), default=1.0) * scale
     for (kind, chunk), boxes in sorted(kinds.items()):
         look: dict[str, Any] = {"facecolor": colour(kind, chunk, timeline.v), "hatch": HATCHES.get(kind)}
-        look |= {"edgecolor": "white", "linewidth": min(0.6, 0.12 * narrow)}
+        look |= {"edgecolor": "white", "linewidth": min(OUTLINE, 0.12 * narrow)}
         axes.add_collection(PolyCollection(boxes, gid=f"{kind}{chunk}{what}", zorder=1, **look))
 
 
@@ -185,9 +186,8 @@ def _numbers(axes: "Axes", timeline: Timeline, shown: Shown, until: float, scale
     for top, height, box, action in shown:
         left, right = float(box.start), min(float(box.end), until)
         number = str(action.microbatch + 1)
-        size = min(
-            0.86 * (right - left) * scale / (digit * len(number)), LARGEST, (0.62 if height == 1 else 0.45) * row
-        )
+        room = 0.86 * ((right - left) * scale - OUTLINE)
+        size = min(room / (digit * len(number)), LARGEST, (0.62 if height == 1 else 0.45) * row)
         background = colour(box.kind, timeline.chunk_of(action), timeline.v)
         fits.append((top + 0.52 * height, (left + right) / 2, number, size, background, box.kind in HATCHES))
     usual = sorted(size for _, _, _, size, _, _ in fits)[len(fits) // 3] if fits else 0.0
@@ -198,7 +198,7 @@ def _numbers(axes: "Axes", timeline: Timeline, shown: Shown, until: float, scale
                 ha="center", va="center_baseline", gid="number",
             )  # fmt: skip
             if hatched:  # keep the hatch away from the digits
-                text.set_path_effects([withStroke(linewidth=1.2, foreground=background)])
+                text.set_path_effects([withStroke(linewidth=2.0, foreground=background)])
 
 
 def _idle(axes: "Axes", timeline: Timeline, tops: Sequence[float], until: float, scale: float) -> None:

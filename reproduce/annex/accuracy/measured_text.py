@@ -5,23 +5,17 @@ from dataclasses import replace
 from datetime import datetime
 from operator import attrgetter
 from pathlib import Path
-from textwrap import wrap
 from typing import Any
 
-from matplotlib.ticker import LogLocator, NullLocator
-from pandas import DataFrame
-
-from reproduce.annex.accuracy.figures import scatter
+from reproduce.annex.accuracy.figures import errors
 from reproduce.annex.accuracy.measured import BASELINES, FOLDER, TIME, MeasuredAssessment
 from reproduce.annex.accuracy.scores import COLUMNS, Score, signed_percent, write_comparison
 from reproduce.output.columns import Column, Table, key, keyed
 from reproduce.output.terminal import percent
-from reproduce.output.theme import add_origin, figure_files, new_figure, style
+from reproduce.output.theme import figure_files, style
 from results.records import Metric, PointResult, fingerprint
 from results.records.provenance import collect
 
-FOOT_WIDTH = 60  # characters of a line under the figure
-TICKS = (1, 1.5, 2, 3, 4, 6, 8)
 AXES = ("p", "t", "d", "v", "b")
 BAND = 0.1
 
@@ -138,24 +132,10 @@ def _score_point(name: str, score: Score, errors: Mapping[str, float]) -> PointR
 
 
 def _render(assessment: MeasuredAssessment) -> dict[str, bytes]:
-    """Predicted against measured step times, a colour and marker for each number of ranks; byte-stable."""
-    steps, score = assessment.steps, assessment.scores()["all"][0]
-    points = DataFrame({"group": steps.group, "x": 1e3 * steps.paper, "y": 1e3 * steps.ours})
-    times = points[["x", "y"]]
+    """The errors of predicted step times, by number of ranks; byte-stable."""
+    lines = [
+        f"measured: ptdp's engine on {assessment.host or assessment.cluster.name}",
+        f"predicted: simulated with {assessment.cluster.name}.toml",
+    ]
     with style():
-        figure = new_figure(height=3.4)
-        axes = figure.subplots()
-        axes.set(xscale="log", yscale="log", xlabel="Measured step (ms)", ylabel="Predicted step (ms)")
-        scatter(axes, points, [times.min(axis=None) / 1.3, times.max(axis=None) * 1.3], BAND, markersize=4)
-        for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_locator(LogLocator(subs=TICKS))
-            axis.set_major_formatter("{x:g}")
-            axis.set_minor_locator(NullLocator())
-        figure.legend(loc="outside upper center", ncols=2, handletextpad=0.3)
-        lines = [
-            *wrap(f"measured: ptdp's engine on {assessment.host or assessment.cluster.name};", FOOT_WIDTH),
-            *wrap(f"predicted: simulated with {assessment.cluster.name}.toml;", FOOT_WIDTH),
-            f"grey: ±{BAND:.0%}; {score.n} steps: mean error {score.mean:.1%}, worst {score.worst:+.1%}",
-        ]
-        add_origin(figure, lines)
-        return figure_files(figure, "accuracy, measured")
+        return figure_files(errors(assessment.steps, "predicted step times", lines, BAND), "accuracy, measured")

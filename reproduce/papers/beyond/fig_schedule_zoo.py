@@ -4,7 +4,6 @@ The bubbles are those of the executed tables at equal times of F, I and W; the t
 12's model and number of GPUs, on its cluster and on one of today.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +30,8 @@ if TYPE_CHECKING:
     from results.records import Record
 
 CLUSTERS = {"": "A100 (Selene)", "h100": "H100, sequence parallelism"}  # by the parameter of the points
-LETTER = 0.022  # width of a letter of a schedule's name, in units of the memory axis
+AROUND, ROW = 1.15, 0.165  # inches: above and below the schedules, and of one
+APART = 0.27  # of a row, between series
 SMALL, LARGE = 24, 48  # sequences in a batch: multiples of p, and at least 2p for DualPipeV
 
 
@@ -68,32 +68,37 @@ def merit(record: "Record") -> str:
 
 
 def draw(artifact: Artifact, record: "Record") -> "Figure":
-    """Above the schedules in the plane of memory and bubble; below the throughput of each, a panel for each cluster."""
-    panels: dict[str, list[PointResult]] = defaultdict(list)
-    for point in record.points:
-        panels[str(point.parameters.get("cluster", ""))].append(point)
-    figure = theme.new_figure(theme.PAGE, 6.6)
-    grid = figure.add_gridspec(3, len(panels), height_ratios=(1, 0.07, 1.5))
-    plane = figure.add_subplot(grid[0, :])
-    theme.name_panel(plane, "a", "bubble against activation memory")
-    _plane(plane, [p for p in record.points if p.series == record.points[0].series])
-    key = figure.add_subplot(grid[1, :])
-    key.axis("off")
-    shown: list[Axes] = []
-    for column, points in enumerate(panels.values()):
-        shown.append(figure.add_subplot(grid[2, column], sharey=shown[0] if shown else None))
-        _bars(shown[-1], points)
-        shown[-1].tick_params(labelleft=column == 0)
-    for axes, letter, cluster in zip(shown, "bc", panels, strict=False):
-        theme.name_panel(axes, letter, f"throughput, {_machine(record, cluster)}" if len(panels) > 1 else "throughput")
-    handles = {text: handle for handle, text in zip(*shown[0].get_legend_handles_labels(), strict=True)}
-    handles |= {text: handles.pop(text) for text in (theme.OOM,) if text in handles}  # last
-    key.legend(handles.values(), handles.keys(), loc="center", ncols=len(handles), columnspacing=1.2)
-    below = record.fidelity + "; black marks: simulated" * ("predicted" in handles)
+    """A row for each schedule, the least memory first: memory, bubble, and its throughput on each cluster."""
+    clusters = list(dict.fromkeys(str(point.parameters.get("cluster", "")) for point in record.points))
+    costs = _costs([point for point in record.points if point.series == record.points[0].series])
+    figure = theme.new_figure(theme.PAGE, AROUND + ROW * len(costs))
+    ratios = (1, 1, *(3 / len(clusters) for _ in clusters))
+    memory, bubble, *shown = panels = figure.subplots(1, len(ratios), sharey=True, width_ratios=ratios)
+    _counted(memory, bubble, costs)
+    for axes, cluster in zip(shown, clusters, strict=True):
+        _rates(axes, [p for p in record.points if str(p.parameters.get("cluster", "")) == cluster], list(costs))
+    names = ["memory", "bubble", *(_machine(record, cluster) for cluster in clusters)]
+    for axes, letter, name in zip(panels, "abcd", names, strict=False):
+        theme.name_panel(axes, letter, name)
+        axes.grid(axis="y", visible=False)
+        axes.tick_params(axis="y", length=0)
+        for row in range(0, len(costs), 2):
+            axes.axhspan(row - 0.5, row + 0.5, color="#f4f4f4", linewidth=0, zorder=0)
+    memory.set(ylim=(len(costs) - 0.5, -0.5))
+    memory.set_yticks(range(len(costs)), list(costs))
+    best = _front(costs)
+    for label in memory.get_yticklabels():
+        label.set_fontweight("bold" if label.get_text() in best else "normal")
+    figure.align_xlabels()
+    handles, texts = shown[0].get_legend_handles_labels()
+    figure.legend(handles, texts, loc="outside upper center", ncols=len(texts), columnspacing=1.2)
+    below = f"{'(c), (d)' if len(clusters) > 1 else '(c)'} {record.fidelity}"
+    if any(point.status == "oom" for point in record.points):
+        below += "; no mark: out of memory"
     if interval := interval_label(artifact, [record]):
-        below += f"; black lines: {interval}"
-    above = "derived from the executed schedules, with passes F, I and W of equal length, relative to 1F1B"
-    theme.add_origin(figure, [f"(a) {above}", f"below: {below}"])
+        below += f"; lines: {interval}"
+    above = "(a), (b) derived from the executed schedules, passes F, I and W of equal length"
+    theme.add_origin(figure, [f"{above}; bold: none has less of one and no more of the other", below])
     fit_labels(figure)
     return figure
 
@@ -106,100 +111,76 @@ def _machine(record: "Record", cluster: str) -> str:
     return CLUSTERS[cluster]
 
 
-def _plane(axes: "Axes", points: Sequence[PointResult]) -> None:
+def _costs(points: Sequence[PointResult]) -> dict[str, tuple[float, float, float]]:
+    """Memory, bubble, and bubble from the first to the last pass of each schedule, over 1F1B's; the least first."""
     configs = {point.label: TrainingConfig.from_plain(point.parameters).parallel for point in points}
     costs = {label: summary(build(config.schedule, config.p, config.m, config.v)) for label, config in configs.items()}
     flush = costs[definition("1f1b").title]
-    places = {}
-    for name, cost in costs.items():
-        memory = float(cost.peak_stash / flush.peak_stash)
-        bubble, own_bubble = (float(value / flush.bubble) for value in (cost.bubble, cost.own_bubble))
-        places[name] = memory, bubble
-        axes.plot([memory, memory], [own_bubble, bubble], color=theme.PALETTE[0], linewidth=0.8)
-        hollow, filled = (axes.plot(memory, y, "o", color=theme.PALETTE[0], zorder=3)[0] for y in (own_bubble, bubble))
-        hollow.set_markerfacecolor("white")
-        hollow.set_zorder(2)
-    best = [  # no other one has less of both, or less of one and as much of the other
-        (memory, bubble)
-        for memory, bubble in sorted(places.values())
-        if all(memory < m or bubble < b or (memory, bubble) == (m, b) for m, b in places.values())
-    ]
-    (front,) = axes.step(*zip(*best, strict=True), where="post", color="#999999", linewidth=0.9, zorder=1)
-    _name(axes, places)
-    axes.set(xlim=(0, 2.6), ylim=(-0.05, 1.15), xlabel="Activation memory, over 1F1B's", ylabel="Bubble, over 1F1B's")
-    texts = ("with a pipeline flush", "without a flush: first to last pass", "Pareto front")
-    axes.legend((filled, hollow, front), texts, loc="upper left")
+    over = {
+        label: (
+            float(c.peak_stash / flush.peak_stash),
+            float(c.bubble / flush.bubble),
+            float(c.own_bubble / flush.bubble),
+        )
+        for label, c in costs.items()
+    }
+    return dict(sorted(over.items(), key=lambda item: item[1]))
 
 
-def _name(axes: "Axes", places: Mapping[str, tuple[float, float]]) -> None:
-    """Write the names of schedules beside their markers.
-
-    A name stands to the right of its marker and a little above; to the left if another marker is in the way, and a
-    little below if the name of a marker just above is there.
-    """
-    names: dict[tuple[float, float], list[str]] = defaultdict(list)
-    for name, place in places.items():
-        names[place].append(name)
-    for (memory, bubble), together in names.items():
-        text = ", ".join(together)
-        reach = memory + LETTER * (len(text) + 2)
-        beside = [(x, y) for x, y in names if x > memory and abs(y - bubble) < 0.06]
-        left = any(x < reach and y == bubble for x, y in beside)
-        below = any(y > bubble for _, y in beside)
-        axes.annotate(
-            text, (memory, bubble), (-4 if left else 4, -8 if below else 3), textcoords="offset points", fontsize=7,
-            ha="right" if left else "left",
-        )  # fmt: skip
+def _front(costs: Mapping[str, tuple[float, float, float]]) -> set[str]:
+    """The schedules of which no other has less memory and no more bubble, or less bubble and no more memory."""
+    both = {label: cost[:2] for label, cost in costs.items()}
+    return {
+        label
+        for label, (memory, bubble) in both.items()
+        if not any(m <= memory and b <= bubble and (m, b) != (memory, bubble) for m, b in both.values())
+    }
 
 
-def _bars(axes: "Axes", points: Sequence[PointResult]) -> None:
-    """A bar for each schedule and series with its interval, a mark where it was predicted.
+def _counted(memory: "Axes", bubble: "Axes", costs: Mapping[str, tuple[float, float, float]]) -> None:
+    """A dot for each schedule; a hollow one for a bubble that is less without a pipeline flush."""
+    rows = range(len(costs))
+    held, idle, own = zip(*costs.values(), strict=True)
+    memory.plot(held, rows, "o", color=theme.PALETTE[0], clip_on=False)
+    bubble.hlines(rows, own, idle, color=theme.PALETTE[0], linewidth=0.8)
+    bubble.plot(own, rows, "o", color=theme.PALETTE[0], markerfacecolor="white", clip_on=False)
+    bubble.plot(idle, rows, "o", color=theme.PALETTE[0], clip_on=False)
+    memory.set(xlim=(0, 2.1), xticks=(0, 1, 2), xlabel="Over 1F1B's")
+    bubble.set(xlim=(-0.06, 1.06), xticks=(0, 0.5, 1), xlabel="Over 1F1B's\n(hollow: no flush)")
 
-    A cross left of the axis says that it does not fit in memory.
-    """
-    titles = list(dict.fromkeys(point.label for point in points))
+
+def _rates(axes: "Axes", points: Sequence[PointResult], titles: Sequence[str]) -> None:
+    """The throughput of each schedule and series with its interval, and a mark where it was predicted."""
     series = list(dict.fromkeys(point.series for point in points))
-    height = 0.84 / len(series)
-    factor = q.MODEL_THROUGHPUT.factor
-    out, predictions, intervals = [], [], []
-    for name, color in zip(series, theme.PALETTE, strict=False):
-        bars = []
-        for point in (point for point in points if point.series == name):
-            y = titles.index(point.label) + height * (series.index(name) - (len(series) - 1) / 2)
+    factor, predictions = q.MODEL_THROUGHPUT.factor, []
+    for place, name in enumerate(series):
+        rows, values, intervals = [], [], []
+        for point in points:
             metric, prediction = point.metrics.get(q.MODEL_THROUGHPUT.name), predicted(point, q.MODEL_THROUGHPUT.name)
-            if prediction is not None and point.status == "ok":
-                predictions.append((prediction / factor, y))
-            if point.status == "ok" and metric is not None and metric.value is not None:
-                bars.append((y, metric.value / factor))
-                if metric.interval:
-                    intervals.append((y, metric.interval.low / factor, metric.interval.high / factor))
-            elif point.status == "oom":
-                out.append((y, color))
-        if bars:
-            places, values = zip(*bars, strict=True)
-            axes.barh(places, values, height=height, color=color, label=name)
-    if intervals:
-        axes.hlines(*zip(*intervals, strict=True), color="black", linewidth=0.7)
-    reach = axes.get_xlim()[1]
-    beside: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "clip_on": False, **theme.OUT_OF_MEMORY}
-    for number, (y, color) in enumerate(out):
-        axes.plot(-0.015, y, color=color, label=theme.OOM if number == 0 else None, **{**beside, "markersize": 3.5})
+            if point.series != name or point.status != "ok" or metric is None or metric.value is None:
+                continue
+            rows.append(titles.index(point.label) + APART * (place - (len(series) - 1) / 2))
+            values.append(metric.value / factor)
+            if prediction is not None:
+                predictions.append((prediction / factor, rows[-1]))
+            if metric.interval:
+                intervals.append((rows[-1], metric.interval.low / factor, metric.interval.high / factor))
+        look: dict[str, Any] = {"color": theme.PALETTE[place], "zorder": 3}
+        if intervals:
+            axes.hlines(*zip(*intervals, strict=True), linewidth=0.7, **look)
+        axes.plot(values, rows, theme.MARKERS[place], markersize=3.2, markeredgewidth=0, label=name, **look)
     if predictions:
         axes.plot(*zip(*predictions, strict=True), label="predicted", **{**theme.PREDICTED, "marker": "|"})
-    axes.set_yticks(range(len(titles)), titles)
-    axes.set(xlim=(0, reach), ylim=(len(titles) - 0.4, -0.6), xlabel=q.MODEL_THROUGHPUT.axis)
-    axes.tick_params(axis="y", length=0, pad=9)
-    axes.grid(axis="y", visible=False)
+    axes.set(xlim=(0, None), xlabel=q.MODEL_THROUGHPUT.axis)
 
 
 ARTIFACT = Artifact(
     id="fig_schedule_zoo",
     title="Pipeline schedules: bubble against memory, and throughput of GPT-3 175B on 96 GPUs",
     description=(
-        "Above, the bubble over 1F1B's against activation memory over 1F1B's, of the executed tables at equal times of "
-        "F, I and W. Below, the simulated throughput per GPU with p=12, t=8, microbatch size 1: on the A100s of Figure "
-        "12, and on H100s with sequence parallelism; also without recomputing activations. FLOP/s of the model, "
-        "without recomputed passes."
+        "Activation memory and bubble over 1F1B's, of the executed tables at equal times of F, I and W. Beside them "
+        "the simulated throughput per GPU with p=12, t=8, microbatch size 1: on the A100s of Figure 12, and on H100s "
+        "with sequence parallelism; also without recomputation. FLOP/s of the model, without recomputed passes."
     ),
     quantities=(*q.USUAL_BEYOND, q.PIPELINE_TIME),
     sweeps={

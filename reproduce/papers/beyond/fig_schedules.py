@@ -17,6 +17,7 @@ from reproduce.experiment.sweep import Level, Point, Sweep, levels
 from reproduce.output import theme, timeline_figure
 from reproduce.output.figures import (
     add_legend,
+    breadth,
     chart_data,
     draw_others,
     fit_labels,
@@ -105,9 +106,12 @@ def draw(artifact: Artifact, record: "Record") -> "Figure":
     columns = theme.legend_columns(list(styles), theme.figure_width(), [*keys, *between])
     figure = theme.new_figure(height=3.5)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(1, 0.8))
-    handles: dict[str, Any] = {**series_lines(above, data, styles)}
-    handles |= draw_others(above, data, styles, keys)
-    series_lines(below, data.assign(value=data.value / data.x.map(flush), low=None), styles)
+    handles: dict[str, Any] = draw_others(above, data, styles, keys)
+    ratios = data.assign(value=data.value / data.x.map(flush), low=None)
+    for axes, rows in ((above, data), (below, ratios)):
+        for name, line in series_lines(axes, rows, styles).items():
+            line.set(**breadth(rows, name))
+            handles.setdefault(name, line)
     if known:
         band = below.axhspan(1 / known.ratio.factor, known.ratio.factor, color=UNSURE, zorder=0, linewidth=0)
         handles |= dict.fromkeys(between, Patch(color=band.get_facecolor()))

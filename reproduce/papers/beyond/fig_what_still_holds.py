@@ -168,8 +168,8 @@ def _crossing(values: Sequence[tuple[float, float]], level: float) -> float | No
 def _at_bandwidth(results: Results) -> str:
     values = [p.metrics[CROSSOVER.name].value for p in results.points if CROSSOVER.name in p.metrics]
     if values and values[0]:
-        return f"t=16 as fast at {values[0] / 1e9:.0f} GB/s an HCA"
-    return f"t=16 slower even with HCAs {REACH:.0f} x as fast"
+        return f"with {values[0] / 1e9:.0f} GB/s between nodes t=16 is as fast"
+    return f"not even with {REACH:.0f} times the bandwidth between nodes"
 
 
 def _gain_falls_at(results: Results) -> str:
@@ -177,10 +177,10 @@ def _gain_falls_at(results: Results) -> str:
     by_batch = results.gains(fig_interleaved.INTERLEAVED, fig_interleaved.DEFAULT, q.THROUGHPUT, "B")
     gains = [(tokens[B], gain) for B, gain in by_batch.items()]
     if crossing := _crossing(gains, fig_interleaved.GAIN):
-        return f"less than 10% above {crossing:,.0f} tokens a GPU"
+        return f"it gains less than 10% from {crossing:,.0f} tokens a GPU on"
     (first, _), (last, gain) = gains[0], gains[-1]
     more = gain > fig_interleaved.GAIN
-    return f"10% up to {last:,.0f} tokens a GPU and more" if more else f"less than 10% at {first:,.0f} tokens a GPU"
+    return f"10% or more up to {last:,.0f} tokens a GPU" if more else f"less than 10% at {first:,.0f} tokens a GPU"
 
 
 def _two_over_four(results: Results) -> dict[int, float]:
@@ -191,8 +191,9 @@ def _two_over_four(results: Results) -> dict[int, float]:
 def _data_first_from(results: Results) -> str:
     tokens, ratios = _tokens_by_batch(results), _two_over_four(results)
     crossing = _crossing([(tokens[B], ratio) for B, ratio in ratios.items()], 1.0)
-    at = f"from {crossing:,.0f}" if crossing else f"already at {tokens[min(ratios)]:,.0f}"
-    return f"p=2 ahead of p=4 {at} tokens a GPU"
+    if crossing:
+        return f"below {crossing:,.0f} tokens a GPU p=4 is faster than p=2"
+    return f"not seen: p=2 leads from {tokens[min(ratios)]:,.0f} tokens a GPU on"
 
 
 def _zero3_equals_at(results: Results) -> str:
@@ -200,8 +201,8 @@ def _zero3_equals_at(results: Results) -> str:
     tokens = {point.parameters["gpus"]: _tokens(point.parameters) for point in results.of(f"{ZERO3}, 175B")}
     ratios = {n: ours[n] / speed for n, speed in theirs.items()}
     if crossing := _crossing(sorted((tokens[n], ratio) for n, ratio in ratios.items()), 1.0):
-        return f"ZeRO-3 as fast at {crossing:,.0f} tokens a GPU (175B)"
-    return f"PTD-P {min(ratios.values()):.2f} to {max(ratios.values()):.2f} x as fast (175B)"
+        return f"from {crossing:,.0f} tokens a GPU on ZeRO-3 is as fast (175B)"
+    return f"not seen: PTD-P {min(ratios.values()):.1f} to {max(ratios.values()):.1f} times as fast (175B)"
 
 
 def _kept(results: Results, numbers: Mapping[str, float]) -> str:
@@ -415,7 +416,7 @@ def draw(artifact: Artifact, record: "Record") -> "Figure":
     axes = figure.subplots()
     axes.set(xlim=(0, 10.4), ylim=(len(ROWS), -0.8))
     axes.axis("off")
-    for x, text in ((0, "Claim of the paper"), (4.05, A100), (5.6, H100), (7.15, "Where the verdict changes")):
+    for x, text in ((0, "Claim of the paper"), (4.05, A100), (5.6, H100), (7.15, "What would change it")):
         axes.text(x, -0.4, text, fontsize=7.5, fontweight="bold", va="center")
     for y, row in enumerate(ROWS):
         axes.text(0, y + 0.3, row.text, fontsize=6.5, va="center")
@@ -429,8 +430,8 @@ def draw(artifact: Artifact, record: "Record") -> "Figure":
         changes = [f"{era.split()[1]}: {text}" for era in (A100, H100) if (text := row.changes(results, era))]
         axes.text(7.15, y + 0.5, "\n".join(changes), fontsize=6, va="center")
     lines = [
-        f"{record.fidelity}: ptdp on models of Selene and of an H100 cluster; tokens: of an iteration",
-        "open: within the simulator's margins the verdict may be the other one",
+        f"{record.fidelity}: ptdp on models of Selene and of an H100 cluster; tokens a GPU: of one iteration",
+        "open: within the simulator's margins it may be the other one; no test: parameters were set with its number",
     ]
     theme.add_origin(figure, lines)
     return figure

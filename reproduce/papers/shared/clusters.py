@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 from reproduce.experiment.artifact import Artifact
 from reproduce.output import theme
 from reproduce.output.figures import (
-    MOST_BANDS,
     add_legend,
     chart_data,
     draw_others,
@@ -14,6 +13,7 @@ from reproduce.output.figures import (
     legend_keys,
     series_lines,
     series_styles,
+    spread_of,
 )
 from reproduce.output.origins import interval_label, origin_lines
 from results.records import Record
@@ -30,14 +30,14 @@ def draw(artifact: Artifact, record: Record) -> "Figure":
     data[["series", "cluster"]] = data.series.str.rsplit(" on ", n=1, expand=True).to_numpy()
     styles = series_styles(artifact, data)
     keys = legend_keys(data, interval_label(artifact, [record]), alone=True)
+    spread = spread_of(styles)
     figure = theme.new_figure(theme.PAGE)
     handles: dict[str, Any] = {}
     panels = figure.subplots(1, len(CLUSTERS))
     for axes, letter, cluster in zip(panels, "ab", CLUSTERS, strict=True):
         rows = data[data.cluster == cluster]
-        others = draw_others(axes, rows, styles, keys)
+        others = draw_others(axes, rows, styles, keys, spread=spread)
         # one of the clusters may have no margins
-        spread = "band" if len(styles) <= MOST_BANDS else "bars"
         handles |= series_lines(axes, rows, styles, spread) | {key: marks for key, marks in others.items() if marks}
         label_axes(axes, artifact, rows)
         axes.set_ylim(0, 1.05 * rows[["value", "high"]].max().max())

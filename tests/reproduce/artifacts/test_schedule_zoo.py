@@ -1,6 +1,7 @@
-"""The figure of all schedules: every one has its name, its bars or crosses, and its mark of a prediction."""
+"""The figure of all schedules: every one has its row, a mark where it fits, and its mark of a prediction."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -21,30 +22,32 @@ def drawn():
         yield figure
 
 
-def test_every_schedule_is_named_in_the_plane_and_beside_its_bars(drawn):
-    plane, _, left, right = drawn.axes
-    titles = list(dict.fromkeys(point.label for point in RECORD.points))
-    assert sorted(name for text in plane.texts for name in text.get_text().split(", ")) == sorted(titles)
-    assert [tick.get_text() for tick in left.get_yticklabels()] == titles
-    boxes = [text.get_window_extent() for text in (*plane.texts, plane.get_legend())]
-    assert not any(one.overlaps(other) for i, one in enumerate(boxes) for other in boxes[:i])
-    titles = [axes.get_title(loc="left") for axes in (left, right)]
-    assert titles == ["(b) throughput, A100 (Selene)", "(c) throughput, H100, sequence parallelism"]
+def test_a_row_is_a_schedule_and_those_that_none_is_better_than_are_bold(drawn):
+    memory, bubble, *shown = drawn.axes
+    labels = memory.get_yticklabels()
+    assert sorted(label.get_text() for label in labels) == sorted({point.label for point in RECORD.points})
+    held, idle = (axes.lines[-1].get_xdata() for axes in (memory, bubble))
+    assert list(zip(held, idle, strict=True)) == sorted(zip(held, idle, strict=True))
+    least = float("inf")
+    for label, place in zip(labels, zip(held, idle, strict=True), strict=True):
+        better = place[1] < least or (label.get_fontweight() == "bold" and place[1] == least)
+        assert (label.get_fontweight() == "bold") == better, label
+        least = min(least, place[1])
+    titles = [axes.get_title(loc="left") for axes in shown]
+    assert titles == ["(c) A100 (Selene)", "(d) H100, sequence parallelism"]
+    boxes = [axes.title.get_window_extent() for axes in drawn.axes]
+    assert not any(one.overlaps(other) for one, other in pairwise(boxes))
 
 
-def test_a_point_is_a_bar_or_a_cross(drawn):
+def test_a_point_that_fits_is_a_mark_with_its_interval(drawn):
     for axes, cluster in zip(drawn.axes[2:], (None, "h100"), strict=True):
         points = [point for point in RECORD.points if point.parameters.get("cluster") == cluster]
         values = sorted(point.metrics[RATE].value / 1e12 for point in points if point.status == "ok")
-        assert sorted(bar.get_width() for bar in axes.patches) == pytest.approx(values)
-        crosses = [line for line in axes.lines if line.get_marker() == theme.OUT_OF_MEMORY["marker"]]
-        assert len(crosses) == sum(point.status == "oom" for point in points)
-        assert all(cross.get_window_extent().x1 < axes.bbox.x0 for cross in crosses)  # at no throughput
+        assert sorted(x for line in axes.lines for x in line.get_xdata()) == pytest.approx(values)
         known = [point.metrics[RATE].interval for point in points if point.status == "ok"]
         ends = sorted((each.low / 1e12, each.high / 1e12) for each in known if each)
         lines = [line[:, 0] for lines in axes.collections for line in lines.get_segments()]
-        drawn_ends = sorted(map(tuple, lines))
-        assert drawn_ends == [pytest.approx(end) for end in ends]
+        assert sorted(map(tuple, lines)) == [pytest.approx(end) for end in ends]
 
 
 def test_predictions_are_marked():

@@ -242,6 +242,7 @@ def test_long_lines_of_the_foot_stay_in_the_figure():
 
 def test_names_that_begin_alike_are_shortened_after_the_first():
     assert figures.shortened(["b = 1", "b = 2", "b = 12"]) == ["b = 1", "2", "12"]
+    assert figures.shortened(["p = 1", "p = 2, 1F1B"]) == ["p = 1", "p = 2, 1F1B"]
     assert figures.shortened(["b = 1", "t = 2"]) == ["b = 1", "t = 2"]
     assert figures.shortened(["GPipe", "1F1B"]) == ["GPipe", "1F1B"]
 
@@ -288,7 +289,8 @@ def test_legends_have_as_few_rows_as_fit():
     assert theme.legend_columns(["Unoptimized", "Scatter/gather optimization", "third"]) == two_rows
 
 
-def test_a_legends_second_part_begins_a_row():
+def test_a_legends_second_part_begins_a_row_unless_all_fit_in_one():
+    assert theme.legend_columns(["a", "b"], below=["paper", "predicted"]) == [["a"], ["b"], ["paper"], ["predicted"]]
     columns = theme.legend_columns(["a", "b"], below=["paper", "out of memory", "predicted"])
     assert columns == [["a", "paper"], ["b", "out of memory"], ["", "predicted"]]
     a, b = "a" * 20, "b" * 20

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pandas import DataFrame
 
 from ptdp_core.simulator import load_cluster, read_parameters
 from reproduce.annex.accuracy import figures, sensitivity
@@ -13,6 +14,7 @@ from reproduce.annex.accuracy.published_points import beside, published_points
 from reproduce.cli import main
 from reproduce.experiment import catalog
 from reproduce.output.theme import style
+from results import ROOT
 from results.records import Metric, PointResult, errors, read_record
 
 IDS = ("fig_interleaved", "table_recompute_memory", "fig_scatter_gather")
@@ -188,33 +190,51 @@ def test_a_point_that_failed_exits_with_4(tmp_path, monkeypatch, assessment):
 # ------------------------------------------------------------------------------------------------------- the figures
 
 
+def test_errors_are_dots_in_a_row_for_each_group_with_number_and_mean():
+    points = DataFrame({"group": ["a", "a", "b"], "error": [0.1, -0.2, 0.04]})
+    with style():
+        axes = figures.errors(points, "values", ["simulated"]).axes[0]
+    rows = [list(line.get_xdata()) for line in axes.get_lines() if line.get_marker() == "o"]
+    assert rows == [pytest.approx([10, -20]), pytest.approx([4])]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b"]
+    assert [text.get_text() for text in axes.texts] == ["2", "15.0%", "1", "4.0%", "n", "mean"]
+
+
+@pytest.mark.parametrize(("record", "n"), [("blind_score", 56), ("blind_modern", 222)])
+def test_the_figure_of_a_sealed_record_has_every_error(record, n):
+    with style():
+        axes = figures.sealed(read_record(ROOT / "results/reference" / record / "record.json"), "values", []).axes[0]
+    assert sum(len(line.get_xdata()) for line in axes.get_lines() if line.get_marker() == "o") == n
+
+
 @pytest.mark.slow
-def test_scatter_shows_every_counted_throughput(assessment, tmp_path):
+def test_the_figure_has_every_counted_value(assessment):
     with style():
         axes = figures.published(assessment).axes[0]
-    drawn = {
-        line.get_label(): list(zip(line.get_xdata(), line.get_ydata(), strict=True))
-        for line in axes.get_lines()
-        if not line.get_label().startswith("_")
+    drawn = [list(line.get_xdata()) for line in axes.get_lines() if line.get_marker() == "o"]
+    assert dict(zip([label.get_text() for label in axes.get_yticklabels()], map(len, drawn), strict=True)) == {
+        "Figure 12": 10,
+        "Figure 18": 5,
     }
-    assert {label: len(points) for label, points in drawn.items()} == {"Figure 12": 10, "Figure 18": 5}
-    first = assessment.values.iloc[0]
-    assert drawn["Figure 12"][0] == (pytest.approx(first.paper / 1e12), pytest.approx(first.ours / 1e12))
-    assert "teraFLOP/s" in axes.get_xlabel()
+    assert drawn[0][0] == pytest.approx(100 * assessment.values.error.iloc[0])
 
 
 @pytest.mark.slow
-def test_bars_start_at_the_score_and_end_at_the_moved_one(assessment):
+def test_bars_start_at_the_score_and_end_at_the_moved_one_and_nothing_is_off_the_chart(assessment):
     with style():
         axes = figures.bars(assessment).axes[0]
     base = 100 * assessment.scores["all"].score.mean
     names = [label.get_text() for label in axes.get_yticklabels()]
-    assert names == list(sensitivity.means(assessment.moves).index[: len(names)])
-    assert names[0] == assessment.moves["name"][assessment.moves.change.abs().argmax()]
+    shown = sensitivity.means(assessment.moves)[: len(names)]
+    assert names == list(map(figures.readable, shown.index))
+    assert names[0] == figures.readable(assessment.moves["name"][assessment.moves.change.abs().argmax()])
     means = set((100 * assessment.moves["mean"] - base).round(9))
     for bar in axes.patches:
         assert bar.get_x() == pytest.approx(base)
         assert round(bar.get_width(), 9) in means
+    left, right = axes.get_xlim()
+    assert left < 100 * shown.min(axis=None)
+    assert 100 * shown.max(axis=None) < right
 
 
 @pytest.mark.slow
