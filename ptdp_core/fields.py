@@ -86,8 +86,7 @@ def check_fields(part: Any) -> None:
     """
     for item, name, default in _fields(cast(Hashable, type(part))):
         value = getattr(part, name)
-        is_default = value is default or (type(value) is type(default) and value == default)
-        if not is_default and (problem := _problem(item, value)):
+        if value is not default and (problem := _problem(item, value)):
             raise ConfigurationError(f"{name}={value!r} is {problem}")
 
 

@@ -37,8 +37,11 @@ class LayerRun(NamedTuple):
     lora_rank: int = 0
 
     @classmethod
-    def of(cls, parallel: ParallelConfig) -> "LayerRun":
-        """Of a configuration; the busiest rank has `expert_imbalance` times the mean of tokens, or its capacity."""
+    def of(cls, parallel: ParallelConfig, experts: bool = True) -> "LayerRun":
+        """Of a configuration; the busiest rank has `expert_imbalance` times the mean of tokens, or its capacity.
+
+        Without `experts` of what has none, on which it does not depend who shares them.
+        """
         imbalance = parallel.expert_imbalance
         return cls(
             parallel.b,
@@ -48,9 +51,9 @@ class LayerRun(NamedTuple):
             parallel.writes_scores,
             parallel.fused,
             parallel.fp8_recipe,
-            parallel.e,
-            parallel.expert_tensor_ranks,
-            min(imbalance, parallel.capacity_factor or imbalance),
+            parallel.e if experts else 1,
+            parallel.expert_tensor_ranks if experts else 1,
+            min(imbalance, parallel.capacity_factor or imbalance) if experts else 1.0,
             parallel.attention_kernels,
             parallel.lora_rank,
         )
@@ -65,18 +68,15 @@ ONE_RANK = LayerRun()
 
 def layer_of(config: TrainingConfig, kind: LayerKind | None = None) -> Block:
     """A layer of a configuration, of the usual kind unless another is given: what a GPU computes and keeps of it."""
-    return block(config.local_model, LayerRun.of(config.parallel), kind or config.model.usual_kind)
+    kind = kind or config.model.usual_kind
+    return block(config.local_model, LayerRun.of(config.parallel, kind.experts), kind)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
 def block(model: ModelConfig, run: LayerRun, kind: LayerKind) -> Block:
     """A layer of this kind, and what the configuration makes of it."""
     share = run.share(model)
-    parts: list[Part] = []
-    if kind.mixer == "attention":
-        parts += _attention(model, share, run, kind)
-    if kind.mixer == "mamba":
-        parts += _state_space(model, share)
+    parts = [*_mixer(model, run._replace(e=1, etp=1, load=1.0), kind)]
     if kind.mlp:
         parts += _mlp(model, share, run, kind.experts)
     made = Block(tuple(parts), 1 + (kind.mixer != "") + kind.mlp)  # __call__ of the layer, of its mixer, of its MLP
@@ -87,6 +87,15 @@ def block(model: ModelConfig, run: LayerRun, kind: LayerKind) -> Block:
     if not run.fused:
         made = techniques.unfused(made)
     return made if run.fp8_recipe == "none" else techniques.in_fp8(made, techniques.RECIPES[run.fp8_recipe])
+
+
+@lru_cache(maxsize=1024)
+def _mixer(model: ModelConfig, run: LayerRun, kind: LayerKind) -> tuple[Part, ...]:
+    """What a layer has before its MLP or experts; it is the same whoever shares these."""
+    share = run.share(model)
+    if kind.mixer == "mamba":
+        return tuple(_state_space(model, share))
+    return tuple(_attention(model, share, run, kind)) if kind.mixer else ()
 
 
 def norm_tensors(model: ModelConfig) -> int:

@@ -122,7 +122,7 @@ def grouped(routed: Routed, own: Linear, wide: bool) -> Part:
     """The linears of all local experts, one after the other; `wide` is whether its output is kept."""
     rows, each, (n_in, n_out) = routed.rows, routed.each, own.on_rank(routed.etp)
     weights = ((each, n_out, n_in, 1),) * routed.local
-    gradients = tuple((n_out, n_in, each, 1) for _ in weights)
+    gradients = ((n_out, n_in, each, 1),) * routed.local
     output = 2 * rows * n_out if wide else 0
     shape = routed.experts, own.outputs, own.inputs
     return Part(

@@ -6,8 +6,9 @@ in 16 bits an element (1 byte for a dropout mask) and scaled to a cluster's prec
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from math import prod
+from operator import add
 from typing import NamedTuple
 
 from ptdp_core.errors import ConfigurationError
@@ -123,7 +124,7 @@ NOTHING = Work()
 
 def total(works: Iterable[Work]) -> Work:
     """All of these works together."""
-    return sum(works, NOTHING)
+    return Work(*[reduce(add, column) for column in zip(NOTHING, *works, strict=True)])
 
 
 class Parameter(NamedTuple):

@@ -168,11 +168,9 @@ def stash_fronts(schedule: Schedule) -> list[list[tuple[int, int]]]:
         most_stashed: dict[int, int] = {}  # by how many are deferred
         for count, later in set(zip(stashed, deferred, strict=True)):
             most_stashed[later] = max(most_stashed.get(later, 0), count)
-        ranks.append(
-            [
-                (count, later)
-                for later, count in sorted(most_stashed.items())
-                if all(count > other for more, other in most_stashed.items() if more > later)
-            ]
-        )
+        front: list[tuple[int, int]] = []
+        for later, count in sorted(most_stashed.items(), reverse=True):
+            if not front or count > front[-1][0]:
+                front.append((count, later))
+        ranks.append(front[::-1])
     return ranks

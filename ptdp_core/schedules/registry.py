@@ -55,9 +55,11 @@ def definition(name: str) -> Definition:
 
     The name may come from data: a Python file is not executed here, and is known only after `named_by_user`.
     """
-    if isinstance(name, str) and name not in DEFINITIONS and name.endswith(TABLES):
+    if isinstance(name, str) and name in DEFINITIONS:
+        return DEFINITIONS[name]
+    if isinstance(name, str) and name.endswith(TABLES):
         register(_of_file(read_definition, name))
-    if isinstance(name, str) and name not in DEFINITIONS and name.endswith(PYTHON):
+    if isinstance(name, str) and name.endswith(PYTHON):
         raise ConfigurationError(
             f"schedule={name!r} is Python, which is executed only where the command line names it; needs --schedule "
             f"{name}, or a table; try reproduce schedule {name} --export torch, and the schedule.csv that it writes"

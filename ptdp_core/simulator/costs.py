@@ -4,13 +4,14 @@ All times in seconds. A stage is one model chunk; stage 0 also embeds, the last 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import fields, replace
+from functools import cached_property, lru_cache
 from itertools import accumulate
 from math import fsum
-from typing import TypeVar
+from operator import attrgetter
+from typing import NamedTuple, TypeVar
 
-from ptdp_core.config import LayerKind, TrainingConfig
+from ptdp_core.config import LayerKind, ParallelConfig, TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.layers.blocks import LayerRun, ends, layer_of
 from ptdp_core.layers.experts import places
@@ -59,6 +60,8 @@ NOT_IN_PASSES = frozenset(
 )
 # Nor do these to the times of a layer, of the embedding and of the logits.
 NOT_IN_PARTS = NOT_IN_PASSES | {"p", "v", "pipeline_layout"}
+# What only layers with experts know.
+OF_EXPERTS = frozenset(("e", "etp", "capacity_factor", "expert_imbalance"))
 # The bytes moved per parameter to flatten gradients into the all-reduce's buffer and back.
 GRADIENT_COPY_BYTES = 12
 # The share of the bytes of a sum inside a product that other tiles' products do not hide: the median of 144 products on
@@ -71,8 +74,7 @@ LEAST_BUCKET, BUCKET_FOR_EACH_REPLICA = 40e6, 1e6
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class StageTimes:
+class StageTimes(NamedTuple):
     """Seconds of one microbatch's passes through one stage: fetching it, its layers, and embedding or logits if any.
 
     `weight_gradient` is the part of the backward pass that a split backward pass does later: the GEMMs for the weights'
@@ -224,12 +226,12 @@ def fields_but(config: TrainingConfig, names: frozenset[str]) -> tuple[object, .
     And how many pipeline ranks share the vocabulary, if they do, and by which method."""
     parallel = config.parallel
     shared = parallel.vocabulary and (parallel.vocabulary, parallel.p)
-    return (
-        config.model,
-        parallel.m == 1,
-        shared,
-        *[value for name, value in vars(parallel).items() if name not in names],
-    )
+    return config.model, parallel.m == 1, shared, _all_but(names)(parallel)
+
+
+@lru_cache(maxsize=64)
+def _all_but(names: frozenset[str]) -> Callable[[ParallelConfig], tuple[object, ...]]:
+    return attrgetter(*[item.name for item in fields(ParallelConfig) if item.name not in names])
 
 
 def _has_replicas(config: TrainingConfig) -> bool:
@@ -253,7 +255,8 @@ class CostModel:
         self.network = NetworkModel(cluster)
         self._narrow: dict[str, KernelModel] = {}
         self._stages: dict[tuple[object, ...], Stages] = {}
-        self._parts: dict[tuple[object, ...], tuple[list[StageTimes], StageTimes, StageTimes]] = {}
+        self._layers: dict[tuple[object, ...], StageTimes] = {}
+        self._ends: dict[tuple[object, ...], tuple[StageTimes, ...]] = {}
         self._layer_bytes: dict[tuple[object, ...], LayerBytes] = {}
         self._sizes: dict[tuple[object, ...], list[RankSizes]] = {}
         self._boundaries: dict[tuple[object, ...], list[bool]] = {}
@@ -371,19 +374,16 @@ class CostModel:
         return self._sizes[key]
 
     def _stage_times(self, config: TrainingConfig) -> list[StageTimes]:
-        parts, model, parallel = fields_but(config, NOT_IN_PARTS), config.model, config.parallel
-        if parts not in self._parts:
-            embedding, logits = (self._shared_end_times if parallel.vocabulary else self._end_times)(config)
-            self._parts[parts] = [self._layer_times(config, kind) for kind in model.layer_kinds], embedding, logits
-        layers, embedding, logits = self._parts[parts]
+        model, parallel = config.model, config.parallel
+        layers = [self._layer(config, kind) for kind in model.layer_kinds]
+        embedding, logits = self._both_ends(config)
         held = stage_layers(model.all_layers, parallel.p * parallel.v, parallel.pipeline_layout)
         kinds = layers_by_kind(held, model)
         by_kind = {counts: self._overlapped(config, self._stage(config, layers, counts)) for counts in set(kinds)}
         stages = [by_kind[kind] for kind in kinds]
         for stage, end in ((0, embedding), (-1, logits)):
             before = stages[stage]
-            stages[stage] = replace(
-                before,
+            stages[stage] = before._replace(
                 extra_forward=before.extra_forward + end.extra_forward,
                 extra_backward=before.extra_backward + end.extra_backward,
                 weight_gradient=before.weight_gradient + end.weight_gradient,
@@ -424,8 +424,7 @@ class CostModel:
         """
         share = min(config.parallel.offload_layers or layers, layers) / layers
         copies = share * stage.moved / self.host_bandwidth(config)
-        return replace(
-            stage,
+        return stage._replace(
             layers_forward=max(stage.layers_forward, copies),
             layers_backward=max(stage.layers_backward, copies - stage.recompute),
         )
@@ -451,10 +450,9 @@ class CostModel:
         """
         if not (share := self._paired(config)):
             return stage
-        alone = replace(stage, fetch=0.0, recompute=0.0, recomputed_exchange=0.0)
+        alone = stage._replace(fetch=0.0, recompute=0.0, recomputed_exchange=0.0)
         of_forward, of_backward = (share * hidden for hidden in hidden_in_pair(alone, alone, self._taken))
-        return replace(
-            stage,
+        return stage._replace(
             layers_forward=stage.layers_forward - of_forward,
             layers_backward=stage.layers_backward - of_backward,
             overlapped_exchange=of_forward + of_backward,
@@ -482,6 +480,13 @@ class CostModel:
         if parts not in self._layer_bytes:
             self._layer_bytes[parts] = layer_bytes(config)
         return self._layer_bytes[parts]
+
+    def _layer(self, config: TrainingConfig, kind: LayerKind) -> StageTimes:
+        """`_layer_times`, cached for configurations whose layers of this kind are alike."""
+        parts = kind, *fields_but(config, NOT_IN_PARTS if kind.experts else NOT_IN_PARTS | OF_EXPERTS)
+        if parts not in self._layers:
+            self._layers[parts] = self._layer_times(config, kind)
+        return self._layers[parts]
 
     def _layer_times(self, config: TrainingConfig, kind: LayerKind) -> StageTimes:
         """The times of a stage of one layer, without what is restored for its recomputation."""
@@ -583,6 +588,15 @@ class CostModel:
         step = self.network.message(sum(sizes) / c, group.nodes > 1, 1)
         return (c - 1) * max(0.0, step - attends)
 
+    def _both_ends(self, config: TrainingConfig) -> tuple[StageTimes, ...]:
+        """The times that the model's ends add to the first stage and to the last; cached."""
+        parallel = config.parallel
+        shared = parallel.vocabulary and (parallel.vocabulary, parallel.p)
+        parts = config.local_model, LayerRun.of(parallel, experts=False), parallel.m == 1, shared
+        if parts not in self._ends:
+            self._ends[parts] = tuple((self._shared_end_times if shared else self._end_times)(config))
+        return self._ends[parts]
+
     def _end_times(self, config: TrainingConfig) -> Iterator[StageTimes]:
         """The times that the embedding adds to the first stage, and logits and loss to the last one.
 
@@ -590,7 +604,8 @@ class CostModel:
         """
         group = tensor_group(config.parallel.t, self.cluster.gpus_per_node)
         table = table_elements(config)
-        for end in ends(config.local_model, LayerRun.of(config.parallel), self.software.fused_cross_entropy):
+        run = LayerRun.of(config.parallel, experts=False)
+        for end in ends(config.local_model, run, self.software.fused_cross_entropy):
             own = adapted(end, config.parallel.lora_rank) if config.parallel.lora_rank else end
             works = own.forward, *(self._accumulated(config, work, table, 1) for work in (own.backward, own.weights))
             yield StageTimes(0.0, 0.0, 0.0, 0.0, *[self.seconds(work, group) for work in works])

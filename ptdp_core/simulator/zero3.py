@@ -6,7 +6,6 @@ however small the microbatches it could hide under. PyTorch's FSDP (`Software.fs
 expert and pipeline parallelism, and may shard over a part of the replicas (HSDP, `ParallelConfig.zero3_shards`).
 """
 
-from dataclasses import replace
 from math import fsum
 
 from ptdp_core.config import TrainingConfig
@@ -29,7 +28,7 @@ def sharded_stages(config: TrainingConfig, model: CostModel) -> Stages:
         busy = parallel.m * (only.forward + only.backward - only.fetch)
         wire = communication_bytes(config, model, model.rank_sizes(config)[0]) / model.cluster.zero3_bandwidth
         exposed = max(wire, busy * model.cluster.zero3_interference) - busy
-        return Stages((replace(only, sharding_backward=exposed / parallel.m),))
+        return Stages((only._replace(sharding_backward=exposed / parallel.m),))
     kinds = layers_by_kind(
         stage_layers(config.model.all_layers, parallel.p * parallel.v, parallel.pipeline_layout), config.model
     )
@@ -42,7 +41,7 @@ def sharded_stages(config: TrainingConfig, model: CostModel) -> Stages:
         ]
         for stage in held:
             forward, backward = _added_by_fsdp(config, model, stages[stage], sum(kinds[stage]), *mean)
-            sharded[stage] = replace(stages[stage], sharding_forward=forward, sharding_backward=backward)
+            sharded[stage] = stages[stage]._replace(sharding_forward=forward, sharding_backward=backward)
     return Stages(sharded)
 
 

@@ -25,7 +25,7 @@ from ptdp_core.simulator.estimate import Estimate
 from ptdp_core.simulator.kernels import FP16_BYTES
 from ptdp_core.simulator.peak_memory import fits, of_fullest, peak_memory, rank_stash_fronts
 from ptdp_core.simulator.simulate import simulate
-from ptdp_core.simulator.steady_state import least_passes
+from ptdp_core.simulator.steady_state import least_passes, no_collection
 from reproduce.planning.cells import (
     PAPERS_TECHNIQUES,
     TECHNIQUES,
@@ -133,6 +133,7 @@ class Search:
         return None
 
 
+@no_collection()
 def search(
     job: TrainingJob,
     cluster: Cluster,

@@ -125,6 +125,13 @@ def test_no_module_of_a_layer_is_long_and_no_kind_knows_a_model(path: Path) -> N
 
 def test_a_choice_of_the_configuration_is_a_layer_s() -> None:
     config = TrainingConfig(ModelConfig(2, 512, 8, S), ParallelConfig(t=2, sequence_parallel=True, fused=False))
-    assert layer_of(config) is block(config.model, LayerRun.of(config.parallel), config.model.usual_kind)
+    assert layer_of(config) is block(config.model, LayerRun.of(config.parallel, experts=False), config.model.usual_kind)
+    mixture = ModelConfig(2, 512, 8, S, experts=8, experts_per_token=2, dense_layers=1)
+    dense, shared = (
+        [layer_of(TrainingConfig(mixture, ParallelConfig(d=8, B=8, e=e)), mixture.layer_kind(k)) for e in (1, 8)]
+        for k in (0, 1)
+    )
+    assert dense[0] is dense[1]  # which does not know who shares experts
+    assert shared[0] != shared[1]
     with pytest.raises(ConfigurationError):
         TrainingConfig(ModelConfig(2, 512, 8, S), ParallelConfig(t=3))

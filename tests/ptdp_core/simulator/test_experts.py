@@ -175,7 +175,7 @@ def test_a_fused_pair_hides_what_the_other_pass_computes_meanwhile() -> None:
     short = StageTimes(0.0, 2.0 + 3.0, 0.0, 1.0 + 3.0, exchange=3.0)
     assert hidden_in_pair(short, short) == (1.0, 2.0)
     assert hidden_in_pair(short, stage) == (3.0, 2.0)
-    recomputed = replace(stage, recompute=5.0 + 3.0, recomputed_exchange=3.0)  # half of its exchanges find a partner
+    recomputed = stage._replace(recompute=5.0 + 3.0, recomputed_exchange=3.0)  # half of its exchanges find a partner
     assert hidden_in_pair(stage, recomputed) == (3.0, 3.0)
     assert hidden_in_pair(short, recomputed) == (3.0, 2.0)
     assert hidden_in_pair(StageTimes(0.0, 5.0, 0.0, 9.0), stage) == (0.0, 0.0)

@@ -61,7 +61,7 @@ def test_a_pass_waits_for_what_its_copies_take_longer(offload: str, layers: int)
     config = configured(offload, MIXTURE, offload_layers=layers)
     (none,) = CostModel(H100).stages(configured(model=MIXTURE))
     (fast,) = CostModel(replace(H100, host_bandwidth=1e15)).stages(config)
-    assert replace(fast, moved=0.0) == none
+    assert fast._replace(moved=0.0) == none
     bandwidth = 1e6
     (slow,) = CostModel(replace(H100, host_bandwidth=bandwidth)).stages(config)
     copies = (layers or 4) * layer_bytes(config).moved / bandwidth

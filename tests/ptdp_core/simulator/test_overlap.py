@@ -34,7 +34,7 @@ def test_only_passes_with_another_microbatch_s_beside_them_hide_anything(p: int,
     off, on = (CostModel(overlapping("overlapped_exchange", on)).stages(config) for on in (False, True))
     share = 1 - first / (config.parallel.m * v)
     for before, after in zip(off, on, strict=True):
-        layers = replace(before, fetch=0.0, extra_forward=0.0, extra_backward=0.0)
+        layers = before._replace(fetch=0.0, extra_forward=0.0, extra_backward=0.0)
         hidden = [share * each for each in hidden_in_pair(layers, layers, TAKEN)]
         assert before.layers_forward - after.layers_forward == pytest.approx(hidden[0])
         assert before.layers_backward - after.layers_backward == pytest.approx(hidden[1])

@@ -70,7 +70,7 @@ def test_what_runs_again_is_the_attention_core() -> None:
     none, selective = (model.stages(config(name))[1] for name in ("none", "selective"))
     again = sum(model.kernels.gemm(*gemm) for gemm in core.gemms) + model.kernels.memory_bound(core.traffic_bytes, 2)
     assert selective.recompute == pytest.approx(layers * again, rel=1e-12)
-    assert none == replace(selective, recompute=0.0)
+    assert none == selective._replace(recompute=0.0)
 
 
 def test_unfused_operators_run_again_unfused() -> None:

@@ -1,7 +1,7 @@
 """What a plan's search may use, what it does not try, and public jobs at which it has to find the better layout."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -88,6 +88,24 @@ def test_pruning_changes_nothing_with_experts_recipes_and_offloading() -> None:
     assert pruned.ranked[:5] == whole.ranked[:5]
     assert pruned.discarded > 0
     assert pruned.legal == whole.legal == whole.too_large + len(whole.ranked)
+
+
+LLAMA = {"activation": "swiglu", "norm": "rmsnorm", "positions": "rotary", "bias": False}
+LONG = ModelConfig(4, 2048, 8, 8192, **LLAMA)
+LATENT = replace(LONG, seq=512, experts=4, experts_per_token=2, expert_ffn_hidden=512, dense_layers=1)
+LATENT = replace(LATENT, kv_latent=128, query_latent=256, rotary_dim=32)
+
+
+@pytest.mark.parametrize("model", [LATENT, LONG], ids=["latent", "long"])
+def test_pruning_changes_nothing_with_all_that_is_searched_by_default(model: ModelConfig) -> None:
+    """FSDP with experts and inside of nodes, modules, latents' dense layers, context parallelism, split schedules."""
+    cluster, techniques = may_use(load_cluster("h100"), model)
+    job = TrainingJob(model, 4, 4)
+    whole, pruned = (search(job, cluster, 5, techniques, prune=prune) for prune in (False, True))
+    assert pruned.ranked[:5] == whole.ranked[:5]
+    assert pruned.legal == whole.legal == len(whole.ranked) > 5 * len(pruned.ranked)
+    kinds = {(each.config.parallel.data_parallel, each.config.parallel.recompute) for each in whole.ranked}
+    assert {("zero3", "selective"), ("zero2", "full"), ("local", "none")} <= kinds
 
 
 def test_what_the_program_lacks_is_not_searched() -> None:
