@@ -51,23 +51,6 @@ def test_what_is_no_layout_is_refused_in_a_line(text, problem):
         stage_sizes(text)
 
 
-@pytest.mark.parametrize(
-    ("changed", "problem"),
-    [
-        ({"pipeline_layout": "Et*4|t*4L"}, r"has 2 stages; needs p\*v=4\*1=4; try p=2 with v=1"),
-        ({"pipeline_layout": "Et|(t|)*6tL"}, r"has 8 stages; needs p\*v=4\*1=4; try v=2"),
-        ({"pipeline_layout": "Et*2|(t*2|)*2tL"}, "has 7 layers; needs layers=8; try more t, or layers=7"),
-        ({"pipeline_layout": "Et*4||t|t*3L"}, "leaves pipeline rank 1 without a layer; needs one in stage 1, counted"),
-        ({"v": 2, "layers": 6}, r"needs a layer for each stage; try .*, or pipeline_layout='E\|\(t\|\)\*6L'$"),
-        ({"pipeline_layout": "E|t*4|t*4|L", "checkpoint_layers": 5}, "with 4 layers in a model chunk"),
-    ],
-)
-def test_a_layout_fits_the_model_and_the_pipeline(changed, problem):
-    sizes = {"layers": 8, "hidden": 64, "heads": 4, "p": 4, "B": 8}
-    with pytest.raises(ConfigurationError, match=problem):
-        TrainingConfig.from_plain(sizes | changed)
-
-
 def test_a_layout_is_a_field_of_the_configuration():
     config = TrainingConfig(ModelConfig(126, 128, 8), ParallelConfig(p=16, v=8, B=16, pipeline_layout="E|(t|)*126L"))
     assert config.to_plain()["pipeline_layout"] == "E|(t|)*126L"

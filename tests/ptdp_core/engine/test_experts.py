@@ -260,20 +260,6 @@ def test_groups_of_experts_are_regrouped_data_ranks() -> None:
     assert grid.expert_data_group(5, 4, 1) == (1, 5)
 
 
-@pytest.mark.parametrize(
-    ("case", "message"),
-    [
-        ({"data_parallel": "zero3"}, "data_parallel='zero3' with experts=4, .* needs another"),
-        ({"t": 2, "etp": 1}, "etp=1 with t=2, sequence_parallel=False; needs etp=t, or 1 with"),
-        ({"e": 3, "d": 3, "B": 3}, "e=3 does not divide experts=4"),
-        ({"e": 4, "d": 2, "B": 2}, r"e=4 with etp=1 does not divide d\*c\*t=2"),
-    ],
-)
-def test_what_the_engine_cannot_do_with_experts(case: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        jobs.settings_of(MIXTURE | case)
-
-
 def test_the_balance_is_mixtral_s() -> None:
     """Of one layer; `transformers` takes the mean over all layers before it multiplies, and computes in fp32."""
     mixtral = pytest.importorskip("transformers.models.mixtral.modeling_mixtral", reason="needs transformers")

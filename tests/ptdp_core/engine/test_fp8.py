@@ -15,7 +15,6 @@ from ptdp_core.engine.groups import Axis
 from ptdp_core.engine.settings import FP8_RECIPES
 from ptdp_core.engine.tensor_parallel import linear
 from ptdp_core.engine.weight_gradients import WeightGradients
-from ptdp_core.errors import ConfigurationError
 from ptdp_core.launch.local import launch
 from tests.ptdp_core.engine import jobs
 
@@ -309,28 +308,6 @@ def test_tensor_ranks_round_what_they_hold() -> None:
         for own in launch(jobs.losses_and_norms, 2, (case | layout,), timeout=60):
             assert [loss for loss, _ in own] == pytest.approx([loss for loss, _ in expected], rel=0.02)
             assert own != expected  # other scales
-
-
-@pytest.mark.parametrize(
-    ("case", "problem"),
-    [
-        (
-            {"fp8_recipe": "nvfp4"},
-            "fp8_recipe='nvfp4' is simulated only; needs one of none, tensorwise, blockwise, mxfp8",
-        ),
-        (
-            {"fp8_recipe": "mxfp8", "experts": 2, "experts_per_token": 1},
-            "fp8_recipe='mxfp8' with experts=2 is simulated",
-        ),
-        (
-            {"fp8_recipe": "mxfp8", "data_parallel": "zero3"},
-            "fp8_recipe='mxfp8' with data_parallel='zero3' is simulated",
-        ),
-    ],
-)
-def test_what_is_not_trained_in_it_is_refused_in_a_line(case: dict[str, Any], problem: str) -> None:
-    with pytest.raises(ConfigurationError, match=problem):
-        jobs.settings_of({"B": 4} | case)
 
 
 def test_one_axis_is_enough_to_multiply() -> None:

@@ -5,8 +5,6 @@ from dataclasses import replace
 import pytest
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
-from ptdp_core.engine.settings import Settings
-from ptdp_core.errors import ConfigurationError
 from ptdp_core.layers.blocks import layer_of
 from ptdp_core.simulator import load_cluster, simulate
 
@@ -59,13 +57,3 @@ def test_experts_and_the_output_are_frozen_without_adapters() -> None:
     whole, few = (simulate(configured(model, lora_rank=r, e=2, d=2), H100) for r in (0, 8))
     assert few.iteration_time < 0.8 * whole.iteration_time
     assert few.memory_bytes["optimizer"] < 0.01 * whole.memory_bytes["optimizer"]
-
-
-@pytest.mark.parametrize("data_parallel", ["zero2", "zero3"])
-def test_shared_weights_with_adapters_are_refused_in_one_line(data_parallel: str) -> None:
-    with pytest.raises(
-        ConfigurationError, match=r"^lora_rank=16 with data_parallel='zero[23]'; needs .*; try data_par"
-    ):
-        configured(d=2, data_parallel=data_parallel, sharded_optimizer=data_parallel == "zero2")
-    with pytest.raises(ConfigurationError, match="lora_rank=4 is simulated only; needs 0 to train; try lora_rank=0"):
-        Settings(replace(LLAMA, layers=2), ParallelConfig(lora_rank=4))

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig, padded_vocab
-from ptdp_core.errors import ConfigurationError
 from ptdp_core.layout import expert_elements, rank_elements
 from ptdp_core.simulator import simulate
 from ptdp_core.simulator.cluster import load_cluster
@@ -81,11 +80,6 @@ def test_experts_are_sharded_over_those_that_hold_the_same() -> None:
 def test_a_pipeline_gathers_the_layers_of_each_stage_for_every_microbatch() -> None:
     staged = config(d=4, m=8, p=2)
     assert simulate(staged, H100, FSDP).traffic["data"] == round(8 * 8 * max(rank_elements(staged)) * 3 / 4)
-
-
-def test_the_papers_baseline_has_no_model_parallelism() -> None:
-    with pytest.raises(ConfigurationError, match="data_parallel='zero3' with p=1, t=8, c=1; needs p=1 and t=1"):
-        simulate(config(t=8), load_cluster())
 
 
 def test_a_fused_loss_keeps_six_bytes_a_logit_less() -> None:

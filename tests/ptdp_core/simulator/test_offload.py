@@ -5,8 +5,6 @@ from dataclasses import replace
 import pytest
 
 from ptdp_core.config import OFFLOADED, ModelConfig, ParallelConfig, TrainingConfig
-from ptdp_core.engine.settings import Settings, check
-from ptdp_core.errors import ConfigurationError
 from ptdp_core.layers.techniques import READ
 from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.bounds import least_time
@@ -111,29 +109,3 @@ def test_the_optimizer_s_states_come_and_go_during_its_step(how: dict[str, objec
 def test_auto_recomputes_no_whole_layers_that_are_offloaded() -> None:
     config = configured("layers", recompute="auto")
     assert simulate(config, replace(H100, memory_bytes=6e9)).config.parallel.recompute == "none"
-
-
-@pytest.mark.parametrize(
-    ("model", "parallel", "message"),
-    [
-        (LLAMA, {"offload": "attention"}, "offload='attention' with 'attention'; needs some of layers, attn_norm,"),
-        (LLAMA, {"offload": "layers,"}, "offload='layers,' with ''; needs some of"),
-        (LLAMA, {"offload": "moe_act"}, "offload='moe_act' with 'moe_act' of a model with experts=0; needs a module"),
-        (LLAMA, {"offload": "layers", "recompute": "full"}, "offload='layers' with recompute='full', by which layers"),
-        (LLAMA, {"offload_layers": 2}, "offload_layers=2 with offload=''; needs what they keep; try offload='layers'"),
-        (LLAMA, {"offload": "layers", "offload_layers": 5}, "offload_layers=5 with 4 layers in a model chunk; needs"),
-    ],
-)
-def test_what_cannot_be_offloaded_gets_one_line(model: ModelConfig, parallel: dict[str, object], message: str) -> None:
-    with pytest.raises(ConfigurationError) as error:
-        configured(model=model, **parallel)  # type: ignore[arg-type]
-    assert str(error.value).startswith(message)
-    assert "\n" not in str(error.value)
-
-
-def test_a_cluster_without_a_link_and_the_engine_refuse_in_a_line() -> None:
-    for offload in ("layers", "optimizer"):
-        with pytest.raises(ConfigurationError, match="on selene, whose file has no host_bandwidth; needs a link to"):
-            simulate(configured(offload), load_cluster("selene"))
-    with pytest.raises(ConfigurationError, match="offload=layers is simulated only; needs '' to train; try offload=''"):
-        check(Settings(LLAMA, configured("layers").parallel))

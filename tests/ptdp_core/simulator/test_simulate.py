@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from ptdp_core import formulas
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
-from ptdp_core.errors import ConfigurationError
 from ptdp_core.layers.parts import Work
 from ptdp_core.layout import rank_elements
 from ptdp_core.pipeline_layout import layout_of
@@ -400,14 +399,6 @@ def test_a_sum_in_fp32_by_itself_moves_ten_bytes_a_parameter_where_one_in_16_bit
     works = [cost._accumulated(gpt3(B=192), Work(), 1000, 1) for cost in (narrow, wide)]
     assert [work.traffic_bytes for work in works] == [6000, 10000]
     assert [work.wide_bytes for work in works] == [0, 8000]
-
-
-def test_zero_2_shards_the_optimizers_states_too_and_is_not_trained() -> None:
-    with pytest.raises(ConfigurationError, match="data_parallel='zero2' with sharded_optimizer=False; needs both"):
-        gpt3(data_parallel="zero2")
-    settings = pytest.importorskip("ptdp_core.engine.settings")
-    with pytest.raises(ConfigurationError, match="data_parallel='zero2' is simulated only; needs another to train"):
-        settings.Settings(GPT3, ParallelConfig(d=2, B=2, data_parallel="zero2", sharded_optimizer=True))
 
 
 def test_what_does_not_fit_says_so() -> None:

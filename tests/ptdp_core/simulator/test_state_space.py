@@ -8,8 +8,6 @@ import pytest
 
 from ptdp_core import formulas
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
-from ptdp_core.engine.settings import Settings
-from ptdp_core.errors import ConfigurationError
 from ptdp_core.layers.blocks import LayerRun, block, layer_of
 from ptdp_core.layers.kinds import GpuShare
 from ptdp_core.layers.state_space import CHUNK, States, scan
@@ -159,44 +157,11 @@ def test_experts_behind_a_latent_exchange_and_compute_that() -> None:
     assert simulate(configured(latent, d=4, e=4), H100).iteration_time > 0
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"layer_pattern": "Mq"}, "layer_pattern='Mq' with 'q'; needs letters M, *, -, E, d, e, m, x"),
-        ({"layer_pattern": "M"}, "layer_pattern='M' with mamba_heads=0"),
-        ({"layer_pattern": "E"}, "layer_pattern='E' with experts=0"),
-        ({"mamba_heads": 12}, "mamba_groups=8 does not divide mamba_heads=12; needs equal groups of heads; try mamba_"),
-        ({"layer_pattern": "*-", "dense_layers": 1}, "with dense_layers=1; needs one of the two"),
-    ],
-)
-def test_what_no_pattern_can_be_is_said_in_one_line(change: dict[str, object], says: str) -> None:
-    with pytest.raises(ConfigurationError) as raised:
-        replace(PLAIN, **change)
-    assert says in str(raised.value)
-    assert "\n" not in str(raised.value)
-
-
 def test_a_state_space_layer_with_an_mlp_is_both_alone_one_after_the_other() -> None:
     together, apart = replace(HYBRID, layers=2, layer_pattern="md"), replace(HYBRID, layers=4, layer_pattern="M-*-")
     assert formulas.parameters(together) == formulas.parameters(apart)
     one, other = (simulate(configured(model), H100) for model in (together, apart))
     assert one.iteration_time == pytest.approx(other.iteration_time, rel=0.02)
-    with pytest.raises(ConfigurationError, match="layer_pattern='x' with experts=0"):
-        replace(HYBRID, layer_pattern="x")
-
-
-@pytest.mark.parametrize("layout", [{"t": 16}, {"c": 2}])
-def test_a_layout_that_no_state_space_layer_has_is_refused(layout: dict[str, object]) -> None:
-    with pytest.raises(ConfigurationError, match=r"layer_pattern='M-M\*'.*; needs .*; try "):
-        configured(replace(HYBRID, heads=16), **layout)
-
-
-@pytest.mark.parametrize("change", [{"layer_pattern": "d"}, {"expert_latent": 64}, {"positions": "none"}])
-def test_the_engine_says_in_one_line_that_it_is_simulated_only(change: dict[str, object]) -> None:
-    model = replace(PLAIN, **({"positions": "learned"} | change))
-    ((name, value),) = change.items()
-    with pytest.raises(ConfigurationError, match=f"^{name}={value} is simulated only; needs .* to train; try {name}="):
-        Settings(model)
 
 
 def test_a_config_json_of_nemotron_h_is_read_whichever_way_it_names_its_layers(tmp_path) -> None:

@@ -6,7 +6,6 @@ from itertools import product
 import pytest
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig, padded_vocab
-from ptdp_core.errors import ConfigurationError
 from ptdp_core.layers.blocks import LayerRun, ends, shared_vocabulary
 from ptdp_core.layout import rank_elements
 from ptdp_core.schedules import build, lower, most_scored, peak_stash
@@ -207,22 +206,3 @@ def test_what_waits_between_s_and_t_is_counted():
     assert scored_bytes(config, replace(CLUSTER.software, fused_cross_entropy=False)) == tokens * (
         2 * model.hidden + 4 * 1024
     )
-
-
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({"p": 1, "schedule": "1f1b+vocab-1"}, "p=1 with schedule='1f1b+vocab-1', which shares the vocabulary"),
-        ({"p": 2, "schedule": "gpipe+vocab-2"}, "needs 1f1b or v-half; try schedule='1f1b+vocab-2'"),
-        ({"p": 2, "schedule": "1f1b+vocab-3"}, "needs one of vocab-1, vocab-2, interlaced"),
-        ({"p": 2, "schedule": "1f1+vocab-1"}, "schedule='1f1' is unknown"),
-        ({"p": 2, "v": 2, "schedule": "1f1b+vocab-1"}, "v=2 with schedule='1f1b+vocab-1'; needs v=1"),
-        ({"p": 2, "t": 2, "schedule": "1f1b+vocab-1"}, "t=2, c=1, mtp_layers=0 with schedule='1f1b+vocab-1'"),
-        ({"p": 2, "c": 2, "schedule": "1f1b+vocab-1"}, "try schedule='1f1b'"),
-    ],
-)
-def test_what_cannot_be_is_said_in_one_line(fields, said):
-    with pytest.raises(ConfigurationError) as error:
-        TrainingConfig(MODEL, ParallelConfig(B=4, **fields))
-    assert said in str(error.value)
-    assert "\n" not in str(error.value)

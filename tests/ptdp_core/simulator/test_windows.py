@@ -6,8 +6,6 @@ import pytest
 
 from ptdp_core import formulas
 from ptdp_core.config import LayerKind, ModelConfig, ParallelConfig, TrainingConfig
-from ptdp_core.engine.settings import Settings, check
-from ptdp_core.errors import ConfigurationError
 from ptdp_core.layers.attention import attended
 from ptdp_core.layers.blocks import layer_of
 from ptdp_core.layout import rank_elements
@@ -99,36 +97,6 @@ def test_gated_gelu_costs_what_swiglu_costs() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"window": 8192}, "window=8192 cuts nothing of seq=8192; needs a longer sequence; try window=0"),
-        ({"window": 8, "window_layers": "wx"}, "window_layers='wx' is no pattern of w and f; needs one letter a layer"),
-        ({"window_layers": ""}, "window_layers='' is no pattern of w and f"),
-        ({"window": -1}, "window=-1 is not a positive whole number"),
-    ],
-)
-def test_what_is_no_window_gets_one_line(change: dict[str, object], message: str) -> None:
-    with pytest.raises(ConfigurationError) as error:
-        configured(replace(FULL, **change))  # type: ignore[arg-type]
-    assert str(error.value).startswith(message)
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"window": 512}, "window=512 is simulated only; needs 0 to train; try window=0"),
-        ({"sinks": True}, "sinks=True is simulated only; needs False to train; try sinks=false"),
-        ({"post_norms": True}, "post_norms=True is simulated only"),
-        ({"activation": "geglu"}, "activation=geglu is simulated only; needs swiglu to train"),
-    ],
-)
-def test_what_is_only_simulated_is_not_trained(change: dict[str, object], message: str) -> None:
-    with pytest.raises(ConfigurationError, match=message):
-        check(Settings(replace(FULL, **change), ParallelConfig(B=1)))  # type: ignore[arg-type]
-
-
 def test_a_kind_of_attention_without_a_fused_kernel_is_built_of_operators() -> None:
     """In layers with the window alone, or in all of a model with sinks; other models do not notice."""
     pattern = replace(WINDOWED, window_layers="wf")
@@ -157,13 +125,3 @@ def test_an_earlier_kernel_takes_as_much_longer_as_the_cluster_says(kernel: str)
         ((fast,), (slow,)) = ([costs.kernels.attention(*each) for each in of.attention] for of in (before, after))
         assert slow == pytest.approx(fast / getattr(H100, kernel))
         assert before._replace(attention=()) == after._replace(attention=())
-
-
-def test_an_unknown_kernel_gets_one_line_and_a_ring_needs_a_fused_one() -> None:
-    for wrong in ("sinks", "sinks=fused", "norms=none", "windows=none,,x"):
-        with pytest.raises(
-            ConfigurationError, match="; needs windows or sinks = none or flash_attention_1 or flash_at"
-        ):
-            configured(WINDOWED, attention_kernels=wrong)
-    with pytest.raises(ConfigurationError, match="context_exchange='ring' with attention_kernels='windows=none', att"):
-        configured(WINDOWED, attention_kernels="windows=none", c=2, context_exchange="ring")

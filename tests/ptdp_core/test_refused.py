@@ -1,0 +1,67 @@
+"""What no configuration, simulation or training run can be is refused in one line: `refused.txt` has it all."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ptdp_core.config import TrainingConfig
+from ptdp_core.engine.settings import Settings, check
+from ptdp_core.engine.settings_file import from_mapping, override
+from ptdp_core.launch.recipes import recipe
+from ptdp_core.simulator import load_cluster, simulate
+from tests.mistakes import says
+
+LATER = {"norm": "rmsnorm", "positions": "rotary", "tied_embeddings": False, "bias": False}
+KEPT = {"B": 8, "recompute": "none", "attention": "sdpa"}
+SMALL = {"layers": 8, "hidden": 64, "heads": 4, "p": 4, "B": 8}
+GPT = {"layers": 32, "hidden": 3072, "heads": 24, "vocab": 131072, "tied_embeddings": False, "B": 4}
+LLAMA = {"layers": 4, "hidden": 2048, "heads": 16, "kv_heads": 8, "ffn_hidden": 8192, "activation": "swiglu"}
+LLAMA |= {"seq": 4096, "vocab": 32000} | LATER | KEPT
+LATENT = {"layers": 8, "hidden": 512, "heads": 8, "seq": 256, "kv_latent": 512, "query_latent": 1536, "rotary_dim": 64}
+BASES = {
+    "gpt3": {"layers": 96, "hidden": 12288, "heads": 96, "seq": 2048, "vocab": 51200, "p": 12, "t": 8, "B": 12},
+    "small": SMALL,
+    "gpt": GPT,
+    "llama": LLAMA,
+    "mixture": LLAMA | {"experts": 32, "experts_per_token": 4, "expert_ffn_hidden": 1024, "d": 8},
+    "plain": {"layers": 8, "hidden": 512, "heads": 8, "seq": 1024, "vocab": 8192}
+    | LATER
+    | {"positions": "none"}
+    | KEPT,
+    "deepseek": LLAMA | LATENT | {"kv_heads": 0, "mtp_layers": 1},
+}
+
+
+def asked() -> list[tuple[str, str]]:
+    """Every line that asks, with the line that refuses."""
+    lines = Path(__file__).with_name("refused.txt").read_text(encoding="utf-8").splitlines()
+    rows = [line for line in lines if line and not line.startswith("#")]
+    return list(zip(rows[::2], (row.strip() for row in rows[1::2]), strict=True))
+
+
+def given(word: str) -> tuple[str, object]:
+    name, _, text = word.partition("=")
+    try:
+        return name, json.loads(text)
+    except ValueError:
+        return name, text
+
+
+def ask(how: str, *words: str) -> None:
+    if how == "recipe":
+        from_mapping(override(recipe(words[0]), words[1:]))
+    *cluster, base = (word for word in words if "=" not in word)
+    config = TrainingConfig.from_plain(BASES[base] | dict(given(word) for word in words if "=" in word))
+    if how == "trained":
+        check(Settings(config.model, config.parallel))
+    if how == "simulated":
+        simulate(config, load_cluster(*cluster))
+
+
+@pytest.mark.parametrize(("line", "message"), asked(), ids=lambda text: text.partition(" needs ")[0])
+def test_what_cannot_be_is_refused_in_one_line(line: str, message: str) -> None:
+    with pytest.raises(ValueError) as refused:  # noqa: PT011  (the whole message is looked at)
+        ask(*line.split())
+    assert says(str(refused.value), message)
+    assert "\n" not in str(refused.value)
