@@ -198,11 +198,7 @@ def test_a_circle_and_a_room_without_a_place_are_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("room", "forbidden"),
-    [
-        ("ptdp_core/simulator", ("torch",)),
-        ("ptdp_core/schedules", ("torch", "numpy")),
-    ],
+    ("room", "forbidden"), [("ptdp_core/simulator", ("torch",)), ("ptdp_core/schedules", ("torch", "numpy"))]
 )
 def test_what_runs_without_torch_does_not_import_it(room: str, forbidden: tuple[str, ...]) -> None:
     for path in (ROOT / room).rglob("*.py"):

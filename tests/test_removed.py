@@ -28,7 +28,7 @@ PATHS = {
         "results/reference/blind/modern/after",
         "results/reference/blind/modern/five_axes",
         "results/reference/blind/modern/accumulated",
-    ),
+    )
 }
 
 

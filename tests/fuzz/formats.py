@@ -212,8 +212,6 @@ FORMATS = {
     "tokens": Format(_tokens, lambda: _read_tokens("my.tokens")),
     "Megatron's tokens": Format(_megatron, lambda: _read_tokens("my.bin")),
     "checkpoint": Format(
-        _checkpoint,
-        lambda: main(["weights", "export", CHECKPOINT, "--out", "exported"]),
-        _seal_checkpoint,
+        _checkpoint, lambda: main(["weights", "export", CHECKPOINT, "--out", "exported"]), _seal_checkpoint
     ),
 }

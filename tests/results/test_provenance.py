@@ -24,13 +24,7 @@ def test_provenance_is_valid_and_names_nobody(tmp_path: Path, monkeypatch) -> No
     monkeypatch.setattr(platform, "node", lambda: "node-aloysia")
     command = ["/data/people/aloysia/work/reproduce", "all", "--results", "/scratch/aloysia", "--seed=1"]
     made_by = provenance.collect(
-        command,
-        datetime(2021, 11, 14, 9, tzinfo=UTC),
-        0.5,
-        1,
-        ClusterRef("selene", DIGEST),
-        DIGEST,
-        ("jsonschema",),
+        command, datetime(2021, 11, 14, 9, tzinfo=UTC), 0.5, 1, ClusterRef("selene", DIGEST), DIGEST, ("jsonschema",)
     )
     record = Record("benchmark", "gemm", "GEMM", None, "measured", "laptop", "complete", made_by)
     path = tmp_path / "r.json"

@@ -62,14 +62,7 @@ def example() -> Record:
             key="interleaved/B=12",
             series="interleaved",
             label="B = 12",
-            parameters={
-                "p": 12,
-                "B": 12,
-                "schedule": "interleaved",
-                "scatter_gather": True,
-                "v": None,
-                "x": 0.5,
-            },
+            parameters={"p": 12, "B": 12, "schedule": "interleaved", "scatter_gather": True, "v": None, "x": 0.5},
             status="ok",
             reason=None,
             fingerprint=DIGEST,
@@ -81,14 +74,7 @@ def example() -> Record:
             timelines=(RecordedTimeline("emulated", ((RecordedEvent("F", 0, 0, 0, 0.5),), ())),),
         ),
         PointResult(
-            "out/B=60",
-            "out",
-            "",
-            {},
-            "oom",
-            "needs 90 GB",
-            DIGEST,
-            {"step_time": Metric(None, "s", "measured")},
+            "out/B=60", "out", "", {}, "oom", "needs 90 GB", DIGEST, {"step_time": Metric(None, "s", "measured")}
         ),
     )
     claim = ClaimResult(
@@ -247,11 +233,7 @@ samples = st.lists(finite, min_size=1, max_size=3).map(tuple)
 intervals = st.none() | st.builds(Interval, finite, finite, st.floats(0.01, 1))
 metrics = st.builds(Metric, finite, units, origins, samples, intervals)
 paper_values = st.builds(
-    PaperValue,
-    finite,
-    units,
-    st.sampled_from(("table", "text", "plot", "script")),
-    st.none() | st.floats(0, 1e9),
+    PaperValue, finite, units, st.sampled_from(("table", "text", "plot", "script")), st.none() | st.floats(0, 1e9)
 )
 scalars = st.one_of(st.none(), st.booleans(), st.text(max_size=5), finite)
 
@@ -356,15 +338,7 @@ OBJECTS = [
     f"{CLAIM}/numbers/gain",
 ]
 STRINGS = [
-    *(
-        "/id",
-        "/paper/label",
-        "/scale",
-        "/notes/0",
-        f"{HOST}/machine",
-        "/provenance/started",
-        f"{CLUSTER}/name",
-    ),
+    *("/id", "/paper/label", "/scale", "/notes/0", f"{HOST}/machine", "/provenance/started", f"{CLUSTER}/name"),
     *("/provenance/code_digest", f"{POINT}/key", f"{FAILED}/reason", f"{CLAIM}/id", f"{CLAIM}/sentence"),
     *(f"{CLAIM}/place", f"{CLAIM}/explanation"),
 ]
@@ -451,10 +425,7 @@ def rules(schema: object) -> set[tuple[int, str]]:
 def test_no_rule_of_the_schema_goes_untested() -> None:
     validator = Draft202012Validator(SCHEMA)
     broken = set()
-    for pointer, value in [
-        *((case[0], case[1]) for case in BROKEN),
-        *((key, ABSENT) for key in required_keys()),
-    ]:
+    for pointer, value in [*((case[0], case[1]) for case in BROKEN), *((key, ABSENT) for key in required_keys())]:
         document = example().to_json()
         put(document, pointer, value)
         broken |= {(id(error.schema), error.validator) for error in validator.iter_errors(document)}
@@ -524,19 +495,10 @@ def test_an_invalid_record_is_not_written(tmp_path: Path) -> None:
         (lambda: PaperValue(math.nan, "s", "text"), "value=nan is not finite"),
         (lambda: PaperValue(1, "s", "plot", math.nan), "quantum=nan is not finite"),
         (lambda: PaperValue(1, "s", "eye"), "how='eye' is unknown"),
-        (
-            lambda: PointResult("k", "", "", {"x": math.nan}, "ok", None, DIGEST),
-            "parameters.x=nan is not finite",
-        ),
+        (lambda: PointResult("k", "", "", {"x": math.nan}, "ok", None, DIGEST), "parameters.x=nan is not finite"),
         (lambda: PointResult("k", "", "", {}, "fine", None, DIGEST), "status='fine' is unknown"),
-        (
-            lambda: PointResult("k", "", "", {}, "ok", "why", DIGEST),
-            "reason='why' of a point whose status is 'ok'",
-        ),
-        (
-            lambda: PointResult("k", "", "", {}, "oom", None, DIGEST),
-            "reason=None of a point whose status is 'oom'",
-        ),
+        (lambda: PointResult("k", "", "", {}, "ok", "why", DIGEST), "reason='why' of a point whose status is 'ok'"),
+        (lambda: PointResult("k", "", "", {}, "oom", None, DIGEST), "reason=None of a point whose status is 'oom'"),
         (lambda: PointResult("k", "", "", {}, "ok", "", DIGEST), "reason='' of a point"),
         (
             lambda: PointResult("k", "", "", {}, "ok", None, DIGEST, {"x": Metric(None, "s", "derived")}),
@@ -544,10 +506,7 @@ def test_an_invalid_record_is_not_written(tmp_path: Path) -> None:
         ),
         (lambda: ClaimResult("c", "s", "p", "measured", None, "yes", "e"), "verdict='yes' is unknown"),
         (lambda: ClaimResult("c", "s", "p", "real", None, "holds", "e"), "fidelity='real' is unknown"),
-        (
-            lambda: Provenance(None, None, {}, minimal().provenance.host, (), 0, "", math.inf),
-            "duration_s=inf",
-        ),
+        (lambda: Provenance(None, None, {}, minimal().provenance.host, (), 0, "", math.inf), "duration_s=inf"),
     ],
 )
 def test_slips_are_caught_where_they_are_made(make, message: str) -> None:

@@ -99,17 +99,7 @@ def test_a_limit_on_file_size_leaves_the_old_file(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
     """A real one: 64 KiB of tmpfs in a mount namespace of its own."""
     script = 'mount -t tmpfs -o size=64k none "$1" || exit 77; exec "$2" -c "$3" "$1/r.json" 0'
-    command = [
-        "unshare",
-        "--mount",
-        "--map-root-user",
-        "sh",
-        "-c",
-        script,
-        "sh",
-        str(tmp_path),
-        sys.executable,
-    ]
+    command = ["unshare", "--mount", "--map-root-user", "sh", "-c", script, "sh", str(tmp_path), sys.executable]
     done = subprocess.run([*command, OVERWRITE], cwd=ROOT, capture_output=True, text=True)
     if done.returncode == 77 or done.stderr.startswith("unshare:"):
         pytest.skip(f"may not mount: {done.stderr.strip()}")

@@ -64,12 +64,7 @@ def initial(model: Any, seed: int) -> Weights:
 
 
 def loss(
-    model: Any,
-    w: Weights,
-    tokens_BS: torch.Tensor,
-    labels_BS: torch.Tensor,
-    drop: Any,
-    capacity_factor: float = 0.0,
+    model: Any, w: Weights, tokens_BS: torch.Tensor, labels_BS: torch.Tensor, drop: Any, capacity_factor: float = 0.0
 ) -> torch.Tensor:
     """Mean loss of one microbatch; experts with a capacity take the first tokens."""
     s = tokens_BS.size(1)

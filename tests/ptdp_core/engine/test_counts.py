@@ -227,10 +227,7 @@ def test_selective_recomputation_keeps_all_but_the_attention_core(t: int) -> Non
     ]
     cases = [case | change for change in changes]
     rows = jobs.stashed(None, cases) if t == 1 else launch(jobs.stashed, t, (cases,), timeout=60)[0]
-    for (none, calls), (selective, again), (full, whole), tensors in (
-        (*rows[:3], 1),
-        (*rows[3:6], 3),
-    ):
+    for (none, calls), (selective, again), (full, whole), tensors in ((*rows[:3], 1), (*rows[3:6], 3)):
         assert none - selective == layers * (tensors * scores * width + jobs.SEQ**2)
         assert full < selective
         assert again == calls

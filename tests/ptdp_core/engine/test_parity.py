@@ -289,11 +289,7 @@ def test_parity_with_context_parallelism_and_overlap(part: int, references: Refe
 def overlapped(case: dict[str, Any]) -> dict[str, Any]:
     """A case with everything overlapped and fused that its layout allows."""
     gathers = case["data_parallel"] == "torch" and case["sharded_optimizer"]
-    return case | {
-        "overlapped_all_reduce": case["t"] > 1,
-        "overlapped_gather": gathers,
-        "fused_accumulation": True,
-    }
+    return case | {"overlapped_all_reduce": case["t"] > 1, "overlapped_gather": gathers, "fused_accumulation": True}
 
 
 @pytest.mark.slow

@@ -254,10 +254,7 @@ def test_torchrun(tmp_path: Path, cache: str) -> None:
     words = [word for s in sets for word in ("--set", s)]
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     done = subprocess.run(
-        [*command, "-m", "ptdp_core.launch", "--recipe", "tiny", *words],
-        capture_output=True,
-        text=True,
-        timeout=90,
+        [*command, "-m", "ptdp_core.launch", "--recipe", "tiny", *words], capture_output=True, text=True, timeout=90
     )
     assert done.returncode == 0, done.stderr
     serial = train(tmp_path / "serial", cache, *SMALL, "steps=2")

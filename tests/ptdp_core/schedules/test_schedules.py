@@ -69,12 +69,7 @@ def test_1f1b_warms_up_one_less_on_every_rank() -> None:
 
 
 def test_1f1b_with_fewer_microbatches_than_ranks_has_no_steady_state_on_the_first() -> None:
-    assert texts(build("1f1b", 4, 2)) == [
-        "0F0 0F1 0B0 0B1",
-        "1F0 1F1 1B0 1B1",
-        "2F0 2F1 2B0 2B1",
-        "3F0 3B0 3F1 3B1",
-    ]
+    assert texts(build("1f1b", 4, 2)) == ["0F0 0F1 0B0 0B1", "1F0 1F1 1B0 1B1", "2F0 2F1 2B0 2B1", "3F0 3B0 3F1 3B1"]
 
 
 def test_interleaved_matches_the_papers_figure() -> None:
@@ -433,8 +428,7 @@ def test_deadlock_names_the_stuck_instructions() -> None:
         broken = mutate(broken, rank, row)
     check_order(broken)
     with pytest.raises(
-        ValueError,
-        match=r"stuck=2 ranks.*rank 0 at instruction \d+, send 0F1 .*rank 1 at instruction \d+, send 1B0 ",
+        ValueError, match=r"stuck=2 ranks.*rank 0 at instruction \d+, send 0F1 .*rank 1 at instruction \d+, send 1B0 "
     ):
         check_progress(broken)
 

@@ -141,12 +141,7 @@ def test_placement_is_tensor_then_data_then_pipeline() -> None:
     assert data_group(t=2, d=32, gpus_per_node=8) == Group(32, 4)
     assert data_group(t=1, d=4, gpus_per_node=8) == Group(4, 4)
     # t*d = 2 GPUs a stage: four stages share a node, and every fourth link leaves it
-    assert [leaves_node(2, pp, (pp + 1) % 8, 8) for pp in range(8)] == [
-        False,
-        False,
-        False,
-        True,
-    ] * 2
+    assert [leaves_node(2, pp, (pp + 1) % 8, 8) for pp in range(8)] == [False, False, False, True] * 2
 
 
 def test_messages_share_the_hca() -> None:

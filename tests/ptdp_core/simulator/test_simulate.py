@@ -16,13 +16,7 @@ from ptdp_core.layers.parts import Work
 from ptdp_core.layout import rank_elements
 from ptdp_core.pipeline_layout import layout_of
 from ptdp_core.schedules import Exchange, build, definition, lower, names
-from ptdp_core.simulator import (
-    PHASES,
-    cluster_path,
-    load_cluster,
-    read_parameters,
-    simulate,
-)
+from ptdp_core.simulator import PHASES, cluster_path, load_cluster, read_parameters, simulate
 from ptdp_core.simulator.bounds import least_time
 from ptdp_core.simulator.cluster import NUMBERS
 from ptdp_core.simulator.costs import CostModel

@@ -19,10 +19,10 @@ DIRECTIONS = {
     "fig_scatter_gather": {"communication_intensive", "bytes_reduced_by_t"},
     "fig_pipeline_weak_scaling": {"higher_batch_scales_better"},
     "fig_tensor_vs_pipeline": {
-        *("best_at_node_size", "bubble_falls_with_t", "both_in_conjunction", "communication_rises_with_t"),
+        *("best_at_node_size", "bubble_falls_with_t", "both_in_conjunction", "communication_rises_with_t")
     },
     "fig_pipeline_vs_data": {
-        *("throughput_falls_with_p", "matches_analytical_model", "larger_batch_faster", "data_parallelism_to_scale"),
+        *("throughput_falls_with_p", "matches_analytical_model", "larger_batch_faster", "data_parallelism_to_scale")
     },
     "fig_tensor_vs_data": set(),
     "fig_microbatch": set(),

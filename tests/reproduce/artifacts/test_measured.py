@@ -46,7 +46,7 @@ def test_the_paper_s_experiments_that_make_sense_are_there():
     }
     assert {id for id, scale in AT_SCALES if scale == CPU} == set(IDS)
     assert {id for id, scale in AT_SCALES if scale == GPU} >= {
-        *("fig_microbatch_single_gpu", "table_fused_operators", "fig_recomputation", "table_checkpoint"),
+        *("fig_microbatch_single_gpu", "table_fused_operators", "fig_recomputation", "table_checkpoint")
     }
 
 

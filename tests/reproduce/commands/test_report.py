@@ -255,8 +255,7 @@ def test_everything_from_a_record_is_escaped(results, page_of, change):
     def poison(record):
         first, *rest = record.points
         claim = ClaimResult(
-            *("interleaved_higher", evil, evil, "derived", evil, "contradicted", evil),
-            {"x": Number(1, "1", "derived")},
+            *("interleaved_higher", evil, evil, "derived", evil, "contradicted", evil), {"x": Number(1, "1", "derived")}
         )
         points = (
             replace(first, series=evil, label=evil, parameters={**first.parameters, "v": evil}),

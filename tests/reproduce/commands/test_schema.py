@@ -90,8 +90,7 @@ def test_the_options_of_explain_need_one_of_two_measurements(capsys):
 
 
 @pytest.mark.parametrize(
-    ("words", "id"),
-    [(["gate", "exact"], "exact"), (["explain", "trace"], "trace"), (["plan"], "plan"), ([], "run")],
+    ("words", "id"), [(["gate", "exact"], "exact"), (["explain", "trace"], "trace"), (["plan"], "plan"), ([], "run")]
 )
 def test_a_command_s_schema_of_its_output_is_the_one_that_it_prints(words, id, capsys):
     assert printed(capsys, *words, "--schema", "output").schema["$id"] == f"urn:ptdp:{id}-1"

@@ -210,15 +210,7 @@ def test_standard_input_and_a_readable_table(monkeypatch, capsys):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(json.dumps(points).encode())))
     assert main(["simulate", "-"]) == 4
     text = capsys.readouterr().out
-    for part in (
-        "simulated on selene",
-        "MFU",
-        "sequences/s",
-        "iteration",
-        "mine",
-        "oom",
-        "wrong: invalid",
-    ):
+    for part in ("simulated on selene", "MFU", "sequences/s", "iteration", "mine", "oom", "wrong: invalid"):
         assert part in text
 
 

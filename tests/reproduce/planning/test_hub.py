@@ -273,10 +273,7 @@ def test_a_config_json_is_a_model(tmp_path, capsys) -> None:
         ('{"model_type": "llama", "num_hidden_layers": 2}', "'num_attention_heads' is missing"),
         ("[1]", "is no JSON object"),
         ("{", "is no JSON object"),
-        (
-            json.dumps({**LLAMA, "block_configs": [{}] * 8}),
-            "38% of it is unknown here, block_configs, by layer",
-        ),
+        (json.dumps({**LLAMA, "block_configs": [{}] * 8}), "38% of it is unknown here, block_configs, by layer"),
     ],
 )
 def test_a_config_json_that_is_none_is_one_line(text, message, tmp_path, capsys) -> None:

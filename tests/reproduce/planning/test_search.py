@@ -54,10 +54,7 @@ CLUSTER = load_cluster()
 COSTS = CostModel(CLUSTER)
 PER_NODE = CLUSTER.gpus_per_node
 # Some of each fit and some do not; pipelines of 1 to 12 ranks, microbatches fewer and more than ranks.
-JOBS = [
-    TrainingJob(ModelConfig(12, 8192, 32), 12, 24),
-    TrainingJob(ModelConfig(8, 12288, 64), 32, 16),
-]
+JOBS = [TrainingJob(ModelConfig(12, 8192, 32), 12, 24), TrainingJob(ModelConfig(8, 12288, 64), 32, 16)]
 EXPERTS = ModelConfig(
     *(4, 1024, 8, 512), activation="swiglu", bias=False, experts=8, experts_per_token=2, expert_ffn_hidden=512
 )

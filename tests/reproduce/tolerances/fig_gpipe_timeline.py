@@ -41,9 +41,7 @@ def bubble(key):
 EDGES = {
     "gpipe_efficiency": [
         only(
-            "the same bubble fraction for t_b/t_f = 1, 1.5, 2 and 3, exactly",
-            0.375,
-            bubble_fraction=at(0.375, t_b=t_b),
+            "the same bubble fraction for t_b/t_f = 1, 1.5, 2 and 3, exactly", 0.375, bubble_fraction=at(0.375, t_b=t_b)
         )
         for t_b in (1, 1.5, 2, 3)
     ],

@@ -51,12 +51,7 @@ def bubble_share(point, x):
 EDGES = {
     "one_f_one_b_bubble": [
         *(
-            only(
-                "exactly, at every size",
-                100.0,
-                makespan=at(100, schedule="1f1b", p=p, m=m),
-                peak_stash=1,
-            )
+            only("exactly, at every size", 100.0, makespan=at(100, schedule="1f1b", p=p, m=m), peak_stash=1)
             for p, m in FEW_AND_MANY
         ),
         *(
@@ -73,33 +68,16 @@ EDGES = {
     ],
     "one_f_one_b_stash": [
         *(
-            below(
-                "at most p",
-                p,
-                tie=True,
-                step=1,
-                peak_stash=at(stash, schedule="1f1b", p=p, m=m),
-            )
+            below("at most p", p, tie=True, step=1, peak_stash=at(stash, schedule="1f1b", p=p, m=m))
             for p, m in FEW_AND_MANY
         ),
         *(
-            only(
-                "exactly m, at every size",
-                m,
-                step=1,
-                peak_stash=at(stash, schedule="gpipe", p=p, m=m),
-            )
+            only("exactly m, at every size", m, step=1, peak_stash=at(stash, schedule="gpipe", p=p, m=m))
             for p, m in FEW_AND_MANY
         ),
     ],
     "interleaved_flush_sooner": [
-        below(
-            "an earlier flush",
-            30.0,
-            tie=False,
-            makespan=at(30, v=2),
-            bubble_fraction=lambda point, x: 1 / point.v,
-        ),
+        below("an earlier flush", 30.0, tie=False, makespan=at(30, v=2), bubble_fraction=lambda point, x: 1 / point.v),
         below(
             "a smaller bubble, by any amount",
             0.375,
@@ -121,11 +99,7 @@ EDGES = {
         )
     ],
     "interleaved_communication_by_v": within(
-        "exactly v times as many messages",
-        4,
-        1e-9,
-        step=1e-12,
-        neighbour_messages=at(lambda point: point.v, v=4),
+        "exactly v times as many messages", 4, 1e-9, step=1e-12, neighbour_messages=at(lambda point: point.v, v=4)
     ),
     "interleaved_communication_in_total": within(
         "exactly v times as many as 1F1B's",

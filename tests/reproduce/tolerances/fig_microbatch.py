@@ -86,18 +86,8 @@ EDGES = {
             throughput_per_gpu=lambda point, x: by_eq_1(point) / (x if (point.B, point.b) == (128, 8) else 1),
             **dict.fromkeys(COMPUTE, 0.25),
         ),
-        below(
-            "has the same best b",
-            1.05,
-            throughput_per_gpu=simulated,
-            patch={ESTIMATES: estimates(4)},
-        ),
-        above(
-            "has the same best b",
-            1.0,
-            throughput_per_gpu=simulated,
-            patch={ESTIMATES: estimates(2)},
-        ),
+        below("has the same best b", 1.05, throughput_per_gpu=simulated, patch={ESTIMATES: estimates(4)}),
+        above("has the same best b", 1.0, throughput_per_gpu=simulated, patch={ESTIMATES: estimates(2)}),
         above(
             "within 10% of the simulated at every point",
             0.9,

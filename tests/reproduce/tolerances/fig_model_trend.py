@@ -16,12 +16,12 @@ def fit_with(slope=1.0, r_squared=1.0):
 
 EDGES = {
     "exponential_growth": [
-        above("R^2 >= 0.9", 0.9, tie=True, patch={f"{MODULE}.fit": lambda x: fit_with(r_squared=x)}),
+        above("R^2 >= 0.9", 0.9, tie=True, patch={f"{MODULE}.fit": lambda x: fit_with(r_squared=x)})
     ],
     "exponential_line": [
         *between(
             "within 10% of that of its dashed line", 0.9, 1.1, patch={f"{MODULE}.fit": lambda x: fit_with(slope=x)}
-        ),
+        )
     ],
     "exponential_flops": not_testable(),
     "not_on_one_gpu": [

@@ -50,12 +50,7 @@ EDGES = {
     ],
     "less_memory": [
         *(
-            below(
-                "is lower without full recomputation",
-                1.0,
-                tie=False,
-                peak_memory=with_it(key, lambda point: 0.9),
-            )
+            below("is lower without full recomputation", 1.0, tie=False, peak_memory=with_it(key, lambda point: 0.9))
             for key in ("selective_on_t16_p4", "none_on_t2_p32")
         ),
         below("and nowhere higher", 1.0, tie=True, peak_memory=with_it("full_on_t4_p16", lambda point: 0.9)),

@@ -97,7 +97,7 @@ EDGES = {
             tie=False,
             outside=INCONSISTENT,
             patch={CAPTION: lambda x: "161.2", COUNT: lambda x: lambda model: x * 1e9},
-        ),
+        )
     ],
     "bubble_in_terms_of_t": within(
         "(n/t-1)/m exactly, to 1e-12",

@@ -140,9 +140,7 @@ def parameters_beyond(x):
 EDGES = {
     "takeaway_1": [
         above(
-            "t = g = 8 is the fastest at both batch sizes",
-            1.0,
-            throughput_per_gpu=in_series(TAKEAWAY_1, fastest(B, t)),
+            "t = g = 8 is the fastest at both batch sizes", 1.0, throughput_per_gpu=in_series(TAKEAWAY_1, fastest(B, t))
         )
         for B in (32, 128)
         for t in (2, 4, 16, 32)
@@ -188,12 +186,7 @@ EDGES = {
         )
     ],
     "more_microbatches_less_flush": [
-        below(
-            "falls from each m to the next",
-            16 / m,
-            tie=False,
-            patch={f"{MODULE}.bubble_fraction": bubbles(m)},
-        )
+        below("falls from each m to the next", 16 / m, tie=False, patch={f"{MODULE}.bubble_fraction": bubbles(m)})
         for m in MICROBATCHES[1:]
     ],
     "layers_of_devices": [
@@ -390,12 +383,7 @@ EDGES = {
         },
     ),
     "parameters_by_eq_2": [
-        only(
-            "are exactly those of eq. (2)",
-            2,
-            step=1,
-            patch={f"{MODULE}.chunk_parameters": parameters_beyond},
-        )
+        only("are exactly those of eq. (2)", 2, step=1, patch={f"{MODULE}.chunk_parameters": parameters_beyond})
     ],
     "data_parallelism_needs_memory": [
         above(

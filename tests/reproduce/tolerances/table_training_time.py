@@ -22,7 +22,7 @@ def days(key, said):
             training_time_paper_throughput=at(1, key=key),
             training_time=said,
             **others,
-        ),
+        )
     ]
     ours = [
         *between(
@@ -32,7 +32,7 @@ def days(key, said):
             training_time_paper_throughput=said,
             training_time=at(1, key=key),
             **others,
-        ),
+        )
     ]
     return printed, ours
 

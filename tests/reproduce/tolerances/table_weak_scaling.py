@@ -46,20 +46,8 @@ EDGES = {
     ],
     "larger_matrix_multiplications": [above("are higher for the larger", 1.0, tie=False, gemm_throughput=largest())],
     "communication_does_not_rise": [
-        below(
-            RISE,
-            0.02,
-            **COMPUTE,
-            pipeline_communication_time=exposed,
-            data_parallel_time=0,
-        ),
-        below(
-            RISE,
-            0.02,
-            **COMPUTE,
-            pipeline_communication_time=0,
-            data_parallel_time=exposed,
-        ),
+        below(RISE, 0.02, **COMPUTE, pipeline_communication_time=exposed, data_parallel_time=0),
+        below(RISE, 0.02, **COMPUTE, pipeline_communication_time=0, data_parallel_time=exposed),
         # x: how much less computation the largest model has, in seconds
         below(
             RISE,
@@ -71,12 +59,7 @@ EDGES = {
     ],
     "shares_of_peak_52_and_44": [
         *between("51.5 to 52.5%", 0.515, 0.525, share_of_peak=largest(otherwise=0.44)),
-        *between(
-            "43.5 to 44.5%",
-            0.435,
-            0.445,
-            share_of_peak=at(0.52, label=SMALLEST),
-        ),
+        *between("43.5 to 44.5%", 0.435, 0.445, share_of_peak=at(0.52, label=SMALLEST)),
     ],
     "interleaved_everywhere": [
         above(
@@ -166,6 +149,6 @@ EDGES = {
                 | {use: at(2.0, label=LARGEST)},
             )
             for use in ("tensor_traffic", "data_traffic", "embedding_traffic")
-        ),
+        )
     ],
 }

@@ -26,22 +26,12 @@ EDGES = {
     "fewest_gpus_6_and_24_percent": [
         edge
         for key, low, high in (("ptd_p_175b_384", 1.055, 1.065), ("ptd_p_530b_560", 1.235, 1.245))
-        for edge in between(
-            "rounds to 6% and 24%",
-            low,
-            high,
-            throughput_per_gpu=advantage(key, FEWEST),
-        )
+        for edge in between("rounds to 6% and 24%", low, high, throughput_per_gpu=advantage(key, FEWEST))
     ],
     "doubled_gpus_70_percent": [
         edge
         for key in ("ptd_p_175b_768", "ptd_p_530b_1120")
-        for edge in between(
-            "both 65% to 75%",
-            1.65,
-            1.75,
-            throughput_per_gpu=advantage(key, DOUBLED),
-        )
+        for edge in between("both 65% to 75%", 1.65, 1.75, throughput_per_gpu=advantage(key, DOUBLED))
     ],
     "did_not_fit_on_560": [
         switch("out of memory on 560 GPUs", out=lambda point, x: point.key == "zero_3_530b_560" and x),

@@ -159,7 +159,7 @@ def test_json_and_files(tmp_path, capsys):
     record = read_record(tmp_path / "accuracy" / "record.json")
     assert (record.kind, record.id, record.fidelity) == ("comparison", "accuracy", "simulated")
     assert {point.series for point in record.points} == {
-        *("Figure 12", "Figure 18", "score", "sensitivity", "parameter"),
+        *("Figure 12", "Figure 18", "score", "sensitivity", "parameter")
     }
     score_of_all = next(point for point in record.points if point.key == "score:all")
     assert score_of_all.metrics["mean_error"].value == document["overall"]["score"]["mean"]

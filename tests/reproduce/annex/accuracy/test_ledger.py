@@ -9,14 +9,7 @@ from pandas import DataFrame
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.formulas import flops_per_iteration
 from ptdp_core.simulator import PAPER, load_cluster, simulate
-from reproduce.annex.accuracy.ledger import (
-    Study,
-    ledger,
-    memory_score,
-    predicted,
-    studies,
-    throughput_score,
-)
+from reproduce.annex.accuracy.ledger import Study, ledger, memory_score, predicted, studies, throughput_score
 from reproduce.annex.accuracy.scores import Score
 from reproduce.cli import main
 from reproduce.experiment.margins import read

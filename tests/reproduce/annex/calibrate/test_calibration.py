@@ -18,14 +18,7 @@ from reproduce.annex.calibrate import check
 from reproduce.annex.calibrate.fit import MEASURED, fit
 from reproduce.annex.calibrate.gemm_fit import fit_gemms, gemm_error
 from reproduce.annex.calibrate.lines import FitPoint, line
-from reproduce.annex.calibrate.timings import (
-    CPU_LAYERS,
-    GPU_LAYERS,
-    DeviceTimings,
-    Timings,
-    gemms_of,
-    layers_for,
-)
+from reproduce.annex.calibrate.timings import CPU_LAYERS, GPU_LAYERS, DeviceTimings, Timings, gemms_of, layers_for
 from reproduce.annex.calibrate.write import host_of, machine, text, write
 from reproduce.cli import main
 from results.records import errors

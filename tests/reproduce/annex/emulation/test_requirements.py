@@ -17,10 +17,7 @@ def tool(folder, name, script):
 def test_no_tools(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("reproduce.annex.emulation.machine.ELSEWHERE", ())
-    assert requirements() == (
-        "ip is not on PATH: install iproute2",
-        "tc is not on PATH: install iproute2",
-    )
+    assert requirements() == ("ip is not on PATH: install iproute2", "tc is not on PATH: install iproute2")
 
 
 def test_tools_outside_path(monkeypatch, tmp_path):

@@ -68,11 +68,7 @@ def test_times_do_not_depend_on_how_floats_are_summed(monkeypatch: pytest.Monkey
     ],
 )
 def test_without_a_valid_reference_nothing_is_green(
-    text: str | None,
-    why: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    text: str | None, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if text is not None:
         (tmp_path / "schedules.json").write_text(text)

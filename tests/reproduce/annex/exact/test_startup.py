@@ -18,11 +18,7 @@ def test_a_package_counts_for_the_module_that_imports_it() -> None:
     command_line = "ptdp_core.launch.command_line"
     packages = {"torch": command_line, "numpy": command_line, "rich": "reproduce.cli"}
     listed = startup._imports(0, ["json", "reproduce.cli"], packages)["imports"]
-    assert listed == {
-        "modules": "1 reproduce.cli",
-        command_line: "1 numpy, 1 torch",
-        "reproduce.cli": "1 rich",
-    }
+    assert listed == {"modules": "1 reproduce.cli", command_line: "1 numpy, 1 torch", "reproduce.cli": "1 rich"}
 
 
 def test_a_help_that_fails_is_an_entry_that_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:

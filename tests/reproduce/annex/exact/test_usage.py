@@ -31,7 +31,7 @@ def test_a_count_is_named_by_two_callers_and_may_come_from_a_thread(tmp_path: Pa
         pool.submit(checkpoint_folder.FileSum.of, tmp_path / "state.json").result()
     # The manifest, which is not there, is not opened.
     assert used.by_function() == {
-        "checkpoint_folder.FileSum.of > files.checksum": "2 bytes hashed, 2 bytes read, 1 files opened",
+        "checkpoint_folder.FileSum.of > files.checksum": "2 bytes hashed, 2 bytes read, 1 files opened"
     }
 
 

@@ -137,8 +137,7 @@ def test_what_a_tree_lacks_is_said(repository: Path, commit: Commit, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [("def broken(:\n", "SyntaxError"), ("import surely_not_installed\n", "surely_not_installed")],
+    ("text", "message"), [("def broken(:\n", "SyntaxError"), ("import surely_not_installed\n", "surely_not_installed")]
 )
 def test_why_a_base_does_not_run_is_said(
     repository: Path, commit: Commit, tmp_path: Path, text: str, message: str
