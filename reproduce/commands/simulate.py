@@ -55,6 +55,7 @@ HELP = f"""POINTS.json is a list of objects. Keys, with their defaults; {", ".jo
 {fill(MODEL, 110, initial_indent="  ", subsequent_indent=31 * " ")}
 
 example:
+  reproduce simulate model=llama-3-70b p=4 t=8 B=256 seq=8192 cluster=h100
   echo '[{{"layers": 96, "hidden": 12288, "heads": 96, "p": 12, "t": 8, "v": 4, "B": 60}}]' > points.json
   reproduce simulate points.json
 
@@ -66,7 +67,12 @@ the numbers are what it would take); invalid (no numbers, the reason says why; t
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The options of `reproduce simulate`."""
-    parser.add_argument("file", metavar="POINTS.json", help="the configurations; - reads standard input")
+    parser.add_argument(
+        "words",
+        nargs="+",
+        metavar="POINTS.json | key=value",
+        help="the configurations, - reads standard input; or the keys of one",
+    )
     options.add_cluster(parser, "for points that name none")
     options.add_program(parser)
     options.add_columns(parser)
@@ -99,7 +105,7 @@ def run(parsed: Namespace) -> int:
     columns = chosen(table_columns(), parsed.columns)
     run = options.run_of(parsed)
     open_cluster(parsed.cluster, parsed.trainer)
-    entries = read_points(parsed.file)
+    entries = _entries(parsed.words)
     if parsed.lengths is not None:
         entries = [{"lengths": str(parsed.lengths), **entry} if isinstance(entry, dict) else entry for entry in entries]
     rate = None if parsed.checkpoint_rate is None else parsed.checkpoint_rate * 1e9
@@ -132,6 +138,26 @@ def _plot(points: Sequence[Mapping[str, Any]], path: Path, sensitivity: bool) ->
         figure = draw_elasticities(points) if sensitivity else draw(points)
         data = theme.figure_bytes(figure, path.suffix[1:], "reproduce simulate")
     atomic_write_bytes(path, data)
+
+
+def _entries(words: Sequence[str]) -> list[Any]:
+    """The points in a file, or the one whose keys are written out as words: 'model=llama-3-70b', 't=8'."""
+    if "=" not in words[0] or Path(words[0]).exists():
+        if len(words) > 1:
+            raise UsageError(
+                f"{words[1]!r} after {words[0]!r}; needs one file, or key=value for every key of one point"
+            )
+        return read_points(words[0])
+    point: dict[str, Any] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or name in point:
+            raise UsageError(f"{word!r}; needs key=value, every key once; try t=8 (reproduce simulate --help has all)")
+        try:
+            point[name] = json.loads(value)
+        except ValueError:
+            point[name] = value
+    return [point]
 
 
 def read_points(file: str) -> list[Any]:

@@ -33,6 +33,22 @@ def ask(tmp_path, capsys):
     return run
 
 
+def test_one_point_may_be_written_out(ask, capsys):
+    """Key by key, a text as it stands: the same answer as from a file."""
+    point = {
+        "model": "llama-3-70b",
+        "t": 8,
+        "p": 4,
+        "B": "1M",
+        "seq": 8192,
+        "sequence_parallel": True,
+        "cluster": "h100",
+    }
+    code, expected = ask([point])
+    words = [f"{name}={str(value).lower() if value is True else value}" for name, value in point.items()]
+    assert (main(["simulate", *words, "--json"]), json.loads(capsys.readouterr().out)["points"]) == (code, expected)
+
+
 def test_the_answer_is_the_simulators(ask):
     code, (answer,) = ask([{**GPT3, "v": 4, "label": "mine"}])
     config = TrainingConfig(ModelConfig(96, 12288, 96), ParallelConfig(p=12, t=8, v=4, B=24))
