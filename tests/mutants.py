@@ -68,7 +68,7 @@ def unmutated(source: str) -> list[tuple[Position, Position]]:
         elif isinstance(node, ast.keyword) and node.arg == "strict":  # of zip: says what is so
             left_out.append(node.value)
     return [
-        ((node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset))  # type: ignore[attr-defined]
+        ((node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset))
         for node in left_out
         if node is not None
     ]

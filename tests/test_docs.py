@@ -39,7 +39,7 @@ def masked(text: str) -> str:
     return NUMBER.sub(" #", text)
 
 
-def test_the_readme_answers_as_the_reference_results_do() -> None:
+def test_the_readme_answers_as_the_reference_results_do():
     """Results made again may change the answer: then the README says the new one."""
     reference = ROOT / "results" / "reference"
     records = [
@@ -58,7 +58,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
-def test_the_commands_of_a_page_are_understood(path: Path) -> None:
+def test_the_commands_of_a_page_are_understood(path):
     """Every line of a block that begins with `reproduce`: options, choices and ids exist; nothing runs."""
     lines = re.findall(r"^(?: {4}|\t)?reproduce (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
     for line in lines:
@@ -69,7 +69,7 @@ def test_the_commands_of_a_page_are_understood(path: Path) -> None:
             assert catalog.named(parsed.ids)
 
 
-def test_one_step_prints_what_its_page_shows(tmp_path: Path) -> None:
+def test_one_step_prints_what_its_page_shows(tmp_path):
     """The page's blocks are one program, a script, since its ranks import it."""
     blocks = BLOCKS.findall((ROOT / "docs" / "one_step.md").read_text(encoding="utf-8"))
     script = tmp_path / "one_step.py"
@@ -80,9 +80,7 @@ def test_one_step_prints_what_its_page_shows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("page", [pytest.param("python.md", marks=pytest.mark.slow), "figures.md"])
-def test_the_blocks_of_a_page_print_what_it_shows(
-    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_blocks_of_a_page_print_what_it_shows(page, tmp_path, monkeypatch, capsys):
     blocks = BLOCKS.findall((ROOT / "docs" / page).read_text(encoding="utf-8"))
     assert blocks
     monkeypatch.chdir(tmp_path)
@@ -93,9 +91,7 @@ def test_the_blocks_of_a_page_print_what_it_shows(
         assert masked(capsys.readouterr().out) == masked(shown), code
 
 
-def test_the_page_on_ones_own_figure_draws_the_points_that_it_shows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_page_on_ones_own_figure_draws_the_points_that_it_shows(tmp_path, monkeypatch):
     page = (ROOT / "docs" / "figures.md").read_text(encoding="utf-8")
     commands = re.findall(r"^    reproduce (.*)$", page, re.MULTILINE)
     monkeypatch.chdir(tmp_path)
@@ -107,7 +103,7 @@ def test_the_page_on_ones_own_figure_draws_the_points_that_it_shows(
     assert {"overlay_acm.pdf", "overlay_acm.txt", "overlay_acm.csv"} <= names
 
 
-def test_the_page_on_experts_asks_what_is_answered(tmp_path: Path) -> None:
+def test_the_page_on_experts_asks_what_is_answered(tmp_path):
     page = (ROOT / "docs" / "experts.md").read_text(encoding="utf-8")
     plan, train = re.findall(r"^    reproduce (.*)$", page, re.MULTILINE)
     assert main([*shlex.split(plan), "--results", str(tmp_path), "-q"]) == 0
@@ -117,7 +113,7 @@ def test_the_page_on_experts_asks_what_is_answered(tmp_path: Path) -> None:
 SHELL = re.compile(r"```sh\n(.*?)```\n\n```text\n(.*?)```", re.DOTALL)
 
 
-def test_the_table_of_a_block_is_the_block() -> None:
+def test_the_table_of_a_block_is_the_block():
     """A layer of GPT-3 on one of eight GPUs, part by part, in MiB."""
     config = TrainingConfig(ModelConfig(96, 12288, 96), ParallelConfig(t=8, recompute="none"))
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
@@ -150,9 +146,7 @@ def shell_blocks(page: str, folder: Path, capsys: pytest.CaptureFixture[str]) ->
         yield shown.splitlines(), capsys.readouterr().out.splitlines()
 
 
-def test_the_tutorial_s_commands_print_what_it_shows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_tutorial_s_commands_print_what_it_shows(tmp_path, monkeypatch, capsys):
     """Every command runs, and every line under it is one of those that it prints, up to numbers, spaces and bars."""
 
     def bare(line: str) -> str:
@@ -167,9 +161,7 @@ def test_the_tutorial_s_commands_print_what_it_shows(
 
 
 @pytest.mark.slow
-def test_the_questions_are_answered_as_their_page_shows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_questions_are_answered_as_their_page_shows(tmp_path, monkeypatch, capsys):
     """Every command runs; what it prints is on the page, up to numbers and the line of the files."""
     monkeypatch.chdir(tmp_path)
     blocks = list(shell_blocks("questions.md", tmp_path, capsys))
@@ -205,8 +197,8 @@ def is_said(quoted: str, printed: str) -> bool:
 
 @pytest.mark.parametrize(("question", "command", "quoted"), asked(), ids=[question[:30] for question, *_ in asked()])
 def test_a_question_of_a_public_thread_has_the_answer_that_stands_there(
-    question: str, command: str, quoted: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
+    question, command, quoted, tmp_path, monkeypatch, capsys
+):
     if not quoted:
         pytest.skip("a row that another test holds")
     shutil.copytree(ROOT / "docs" / "asked", tmp_path / "asked")
@@ -254,9 +246,7 @@ def answered(questions: list[tuple[str, list[str], int]], folder: Path, capsys: 
             assert isinstance(json.loads(capsys.readouterr().out), dict), command
 
 
-def test_what_is_quick_of_the_page_for_programs_is_answered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_quick_of_the_page_for_programs_is_answered(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     rows = rows_for_programs()
     assert len(rows) >= 12
@@ -267,21 +257,19 @@ def test_what_is_quick_of_the_page_for_programs_is_answered(
 
 
 @pytest.mark.slow
-def test_the_page_for_programs_is_answered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_page_for_programs_is_answered(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     answered(rows_for_programs(), tmp_path, capsys)
 
 
-def test_the_list_for_language_models_has_every_page_once() -> None:
+def test_the_list_for_language_models_has_every_page_once():
     text = (ROOT / "docs" / "llms.txt").read_text(encoding="utf-8")
     linked = re.findall(r"\]\((\S+)\)", text)
     assert sorted(linked) == sorted(path.name for path in (ROOT / "docs").glob("*.md") if path.name != "index.md")
     assert text.startswith("# ptdp\n\n> ")
 
 
-def test_the_skill_for_agents_has_the_commands_of_the_list_and_both_those_of_the_pages() -> None:
+def test_the_skill_for_agents_has_the_commands_of_the_list_and_both_those_of_the_pages():
     """Each is run where it stands on a page."""
     texts = [(ROOT / name).read_text(encoding="utf-8") for name in ("docs/llms.txt", "skills/ptdp/SKILL.md")]
     listed, skill = ([line for line in text.splitlines() if re.match(r"- .*\? `reproduce", line)] for text in texts)
@@ -296,7 +284,7 @@ FOLDERS = f"{'|'.join(PACKAGES)}|results/records|results/reference|results/schem
 QUOTED_FILE = re.compile(rf"`(?:[\w.-]+/)*[\w-]+\.py`|`(?:{FOLDERS})/[\w./-]*`")
 
 
-def test_every_file_that_a_page_or_a_docstring_names_is_there() -> None:
+def test_every_file_that_a_page_or_a_docstring_names_is_there():
     """A Python file by the end of its path ('engine/p2p.py'); any other file or folder by its path from the root."""
     sources = [path for folder in ("results/records", *PACKAGES) for path in sorted((ROOT / folder).rglob("*.py"))]
     paths = [f"/{path.relative_to(ROOT).as_posix()}" for path in sources]
@@ -319,7 +307,7 @@ def example(language: str, containing: str) -> str:
     return block
 
 
-def test_the_artifact_of_the_guide_is_simulated_and_judged(tmp_path: Path) -> None:
+def test_the_artifact_of_the_guide_is_simulated_and_judged(tmp_path):
     names: dict[str, Any] = {}
     exec(compile(example("python", "Artifact("), "adding.md", "exec"), names)
     record = runner.run(runner.plan(names["ARTIFACT"], tmp_path), ["test"]).record
@@ -327,7 +315,7 @@ def test_the_artifact_of_the_guide_is_simulated_and_judged(tmp_path: Path) -> No
     assert [claim.verdict for claim in record.claims] == ["holds"]
 
 
-def test_the_schedule_of_the_guide_is_complete_and_has_the_bubble_that_it_says() -> None:
+def test_the_schedule_of_the_guide_is_complete_and_has_the_bubble_that_it_says():
     names: dict[str, Any] = {}
     text = example("python", "Definition(")
     assert text == (ROOT / "ptdp_core" / "schedules" / "zoo" / "eager_1f1b.py").read_text(encoding="utf-8")
@@ -340,7 +328,7 @@ def test_the_schedule_of_the_guide_is_complete_and_has_the_bubble_that_it_says()
     assert bubble_fraction(table, 1, 2) == Fraction(definition.bubble(p, m, 1, 1, 2, 0), m * 3)
 
 
-def test_the_cluster_of_the_guide_is_read(tmp_path: Path) -> None:
+def test_the_cluster_of_the_guide_is_read(tmp_path):
     path = tmp_path / "four-hcas.toml"
     path.write_text(example("toml", "gpus_per_hca"))
     cluster, selene = load_cluster(str(path)), load_cluster("selene")
@@ -348,7 +336,7 @@ def test_the_cluster_of_the_guide_is_read(tmp_path: Path) -> None:
     assert cluster.gpus_per_node == selene.gpus_per_node
 
 
-def test_every_metric_of_the_committed_results_is_in_the_glossary() -> None:
+def test_every_metric_of_the_committed_results_is_in_the_glossary():
     page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
     described = set(re.findall(r"`([a-z0-9_]+)`", page))
     files = (ROOT / "results" / "reference").glob("*/*/record.json")
@@ -358,26 +346,26 @@ def test_every_metric_of_the_committed_results_is_in_the_glossary() -> None:
     assert {name.removeprefix(PREFIX) for name in metrics if not BEGINS_OR_ENDS.search(name)} <= described
 
 
-def test_the_exit_codes_are_in_the_guide() -> None:
+def test_the_exit_codes_are_in_the_guide():
     page = (ROOT / "docs" / "faq.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (\d+) \| (.*) \|$", page, re.MULTILINE)
     assert {int(code): meaning for code, meaning in rows} == errors.MEANINGS
 
 
-def test_the_site_has_every_page() -> None:
+def test_the_site_has_every_page():
     listed = set(re.findall(r": ([a-z_-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE))
     generated = set(re.findall(r'write\("([a-z]+\.md)"', (ROOT / "docs" / "generate.py").read_text(encoding="utf-8")))
     assert listed == {path.name for path in (ROOT / "docs").glob("*.md")} | generated
 
 
-def test_neither_the_side_bar_nor_a_part_of_it_has_more_than_eight_entries() -> None:
+def test_neither_the_side_bar_nor_a_part_of_it_has_more_than_eight_entries():
     nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
     parts = re.split(r"^  - ", nav, flags=re.MULTILINE)[1:]
     assert len(parts) <= 8
     assert all(part.count("\n      - ") <= 8 for part in parts)
 
 
-def test_the_readme_begins_with_two_commands_a_link_and_a_picture_and_pictures_are_small() -> None:
+def test_the_readme_begins_with_two_commands_a_link_and_a_picture_and_pictures_are_small():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert len(readme.splitlines()) <= 120
     first, _, _ = readme.partition("</picture>")
@@ -405,7 +393,7 @@ STEPS = {
 }
 
 
-def test_the_table_of_gpu_runs_is_what_was_measured() -> None:
+def test_the_table_of_gpu_runs_is_what_was_measured():
     folder = ROOT / "results/reference/gpu"
     first, later = (
         json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in ("first_run", "later_runs")
@@ -428,7 +416,7 @@ def test_the_table_of_gpu_runs_is_what_was_measured() -> None:
     assert all(run["commit"] in page for run in runs)
 
 
-def test_what_pages_repeat_of_scores_and_intervals_is_what_the_data_say() -> None:
+def test_what_pages_repeat_of_scores_and_intervals_is_what_the_data_say():
     pages = {path.stem: " ".join(path.read_text(encoding="utf-8").split()) for path in PAGES}
     own, h100 = (known for name in ("selene", "h100") if (known := margins.read(name)))
     nemo, unnamed = (margins.of_class("h100", {}, program) for program in ("nemo", None))

@@ -48,14 +48,14 @@ def dead_links(site: Path) -> Iterator[str]:
                 yield f"{page.relative_to(site)}: {link}"
 
 
-def test_the_comparison_that_reviewers_are_told_to_type_finds_nothing(clone: Path) -> None:
+def test_the_comparison_that_reviewers_are_told_to_type_finds_nothing(clone):
     reproduce = (sys.executable, "-m", "reproduce")
     typed(clone, *reproduce, "fig_bubble", "fig_interleaved", "korthikanti/figure_1")
     said = typed(clone, *reproduce, "compare", "results/reference", "results/runs")
     assert said.endswith("3 experiments in both: 3 the same, 0 differ\n")
 
 
-def test_the_documentation_is_built_without_a_warning_and_no_link_is_dead(clone: Path) -> None:
+def test_the_documentation_is_built_without_a_warning_and_no_link_is_dead(clone):
     """The recipe of `make docs`, with this environment's packages in place of those that it would install."""
     said = typed(clone, "make", "docs", f"RUN={Path(sys.executable).parent}", "INSTALL=:", "SMALL=")
     assert "WARNING -" not in said
@@ -63,7 +63,7 @@ def test_the_documentation_is_built_without_a_warning_and_no_link_is_dead(clone:
 
 
 @pytest.mark.slow
-def test_make_docs_installs_what_it_needs_and_no_torch(clone: Path) -> None:
+def test_make_docs_installs_what_it_needs_and_no_torch(clone):
     """From the clone alone, with its own environment; needs a package index."""
     typed(clone, "make", "docs", f"PYTHON={sys.executable}")
     (packages,) = (clone / ".venv" / "lib").glob("python*/site-packages")

@@ -148,16 +148,16 @@ def circles(root: Path) -> list[list[str]]:
     return cycles
 
 
-def test_rooms_import_only_what_stands_below_them() -> None:
+def test_rooms_import_only_what_stands_below_them():
     wrong = upward_imports(ROOT)
     assert not wrong, "\n".join(wrong)
 
 
-def test_no_modules_import_each_other() -> None:
+def test_no_modules_import_each_other():
     assert not circles(ROOT), "these modules form a circle: " + "; ".join(", ".join(group) for group in circles(ROOT))
 
 
-def test_a_class_has_its_name_alone() -> None:
+def test_a_class_has_its_name_alone():
     """But for the `Record` that `import reproduce` offers: a record of the lowest room that can draw itself, too."""
     homes: dict[str, list[str]] = {}
     for module, path in modules(ROOT).items():
@@ -177,7 +177,7 @@ def test_a_class_has_its_name_alone() -> None:
         ("if TYPE_CHECKING:\n    from reproduce.commands.run import run", "reproduce.commands"),
     ],
 )
-def test_an_upward_import_is_found_wherever_it_stands(tmp_path: Path, text: str, expected: str) -> None:
+def test_an_upward_import_is_found_wherever_it_stands(tmp_path, text, expected):
     for name, content in {"cli": "", "commands/run": "", "output/table": text}.items():
         path = tmp_path / "reproduce" / f"{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -187,7 +187,7 @@ def test_an_upward_import_is_found_wherever_it_stands(tmp_path: Path, text: str,
     assert f"but {expected} is not below reproduce.output" in violation
 
 
-def test_a_circle_and_a_room_without_a_place_are_found(tmp_path: Path) -> None:
+def test_a_circle_and_a_room_without_a_place_are_found(tmp_path):
     for name, content in {"a": "from kernels import b", "b": "def late():\n    import kernels.a"}.items():
         (tmp_path / "kernels").mkdir(exist_ok=True)
         (tmp_path / "kernels" / f"{name}.py").write_text(content)
@@ -200,7 +200,7 @@ def test_a_circle_and_a_room_without_a_place_are_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("room", "forbidden"), [("ptdp_core/simulator", ("torch",)), ("ptdp_core/schedules", ("torch", "numpy"))]
 )
-def test_what_runs_without_torch_does_not_import_it(room: str, forbidden: tuple[str, ...]) -> None:
+def test_what_runs_without_torch_does_not_import_it(room, forbidden):
     for path in (ROOT / room).rglob("*.py"):
         for node in import_statements(path):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [str(node.module)]
@@ -211,6 +211,6 @@ def test_what_runs_without_torch_does_not_import_it(room: str, forbidden: tuple[
     "module",
     ["ptdp_core.config", "ptdp_core.formulas", "ptdp_core.layout", "ptdp_core.schedules", "ptdp_core.simulator"],
 )
-def test_the_ground_floor_loads_without_torch_or_numpy(module: str) -> None:
+def test_the_ground_floor_loads_without_torch_or_numpy(module):
     check = f"import {module}, sys; sys.exit(bool({{'torch', 'numpy', 'pandas'}} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", check], cwd=ROOT, check=False).returncode == 0

@@ -37,9 +37,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_an_installed_copy_has_one_name_and_stands_beside_packages_that_are_called_as_ours(
-    installed: Path, tmp_path: Path
-) -> None:
+def test_an_installed_copy_has_one_name_and_stands_beside_packages_that_are_called_as_ours(installed, tmp_path):
     (site,) = (installed.parent).glob("lib/python*/site-packages")
     assert [path.name for path in site.iterdir() if (path / "__init__.py").exists()] == ["ptdp"]
     (metadata,) = site.glob("ptdp-*.dist-info")
@@ -68,7 +66,7 @@ def test_an_installed_copy_has_one_name_and_stands_beside_packages_that_are_call
 
 
 @pytest.mark.slow
-def test_an_installed_copy_runs_judges_and_reports_from_any_folder(installed: Path, tmp_path: Path) -> None:
+def test_an_installed_copy_runs_judges_and_reports_from_any_folder(installed, tmp_path):
     def run(*words: str, code: int = errors.DONE) -> str:
         done = subprocess.run(
             [str(installed / "reproduce"), *words], cwd=tmp_path, capture_output=True, text=True, check=False
@@ -88,7 +86,7 @@ def test_an_installed_copy_runs_judges_and_reports_from_any_folder(installed: Pa
 
 
 @pytest.mark.slow
-def test_a_source_distribution_has_what_building_and_testing_need(tmp_path: Path) -> None:
+def test_a_source_distribution_has_what_building_and_testing_need(tmp_path):
     source = tmp_path / "source"
     shutil.copytree(ROOT, source, ignore=LEFT_OUT)
     code = "from setuptools import build_meta; print(build_meta.build_sdist('dist'))"
@@ -108,7 +106,7 @@ def test_a_source_distribution_has_what_building_and_testing_need(tmp_path: Path
         assert (unpacked / name).is_file(), name
 
 
-def test_the_container_has_a_supported_python_and_starts_the_command() -> None:
+def test_the_container_has_a_supported_python_and_starts_the_command():
     text = (ROOT / "Dockerfile").read_text()
     instructions = [
         line.split(maxsplit=1) for line in re.sub(r"\\\n", " ", text).splitlines() if re.match("[A-Z]+ ", line)
@@ -122,7 +120,7 @@ def test_the_container_has_a_supported_python_and_starts_the_command() -> None:
     assert entry in project["scripts"]
 
 
-def test_the_development_container_installs_the_project_to_be_edited() -> None:
+def test_the_development_container_installs_the_project_to_be_edited():
     settings = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
     assert settings["image"].endswith(":3.12")
     assert settings["postCreateCommand"].endswith("pip install -e '.[dev]'")

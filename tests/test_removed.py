@@ -33,7 +33,7 @@ PATHS = {
 
 
 @pytest.mark.parametrize("name", GONE)
-def test_a_command_that_is_gone_says_what_to_use(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_that_is_gone_says_what_to_use(name, capsys):
     assert name not in COMMANDS
     assert main([*name.split(), "anything"]) == errors.USAGE
     said = capsys.readouterr().err
@@ -43,9 +43,9 @@ def test_a_command_that_is_gone_says_what_to_use(name: str, capsys: pytest.Captu
 
 
 @pytest.mark.parametrize("path", [path for paths in PATHS.values() for path in paths])
-def test_what_is_gone_is_not_there_and_nothing_names_it(path: str) -> None:
+def test_what_is_gone_is_not_there_and_nothing_names_it(path):
     assert not (ROOT / path).exists()
 
 
-def test_committed_results_are_at_most_8_megabytes() -> None:
+def test_committed_results_are_at_most_8_megabytes():
     assert sum(file.stat().st_size for file in (ROOT / "results" / "reference").rglob("*") if file.is_file()) <= 8e6

@@ -47,7 +47,7 @@ def run(step: str, command: str, code: int, folder: Path) -> tuple[int, str, str
     [(0, 0), (1, 1), (3, 3), (6, 6), (7, 0), (9, 9), (130, 130)],
     ids=["ok", "internal", "unavailable", "regressed", "inconclusive", "nothing measured", "interrupted"],
 )
-def test_only_ok_and_inconclusive_timing_pass(code: int, ends: int, tmp_path: Path) -> None:
+def test_only_ok_and_inconclusive_timing_pass(code, ends, tmp_path):
     exit_code, out, summary = run("Paired timing against the base", "reproduce", code, tmp_path)
     assert exit_code == ends
     assert ("::warning" in out) == (code == 7)
@@ -56,14 +56,14 @@ def test_only_ok_and_inconclusive_timing_pass(code: int, ends: int, tmp_path: Pa
 
 
 @pytest.mark.parametrize("code", [0, 1, 3, 6, 8])
-def test_every_other_end_of_the_exact_checks_fails(code: int, tmp_path: Path) -> None:
+def test_every_other_end_of_the_exact_checks_fails(code, tmp_path):
     exit_code, _, summary = run("Exact checks", "reproduce", code, tmp_path)
     assert exit_code == code
     assert "said by gate exact" in summary
 
 
 @pytest.mark.parametrize("changed", ["", "results/reference/exact/counts.json"])
-def test_a_change_of_the_reference_itself_is_said(changed: str, tmp_path: Path) -> None:
+def test_a_change_of_the_reference_itself_is_said(changed, tmp_path):
     (tmp_path / "git").write_text(f'#!/bin/sh\necho "{changed}"\n')
     (tmp_path / "git").chmod(0o755)
     ends, out, summary = run("Changed references", "reproduce", 0, tmp_path)
@@ -73,7 +73,7 @@ def test_a_change_of_the_reference_itself_is_said(changed: str, tmp_path: Path) 
     assert changed in summary
 
 
-def test_what_may_write_on_a_pull_request_runs_nothing_of_it() -> None:
+def test_what_may_write_on_a_pull_request_runs_nothing_of_it():
     """It is started by the gate's run, whose artifact holds what a stranger's code wrote."""
     text = (ROOT / ".github" / "workflows" / "gate-comment.yml").read_text()
     assert "actions/checkout" not in text
@@ -83,12 +83,12 @@ def test_what_may_write_on_a_pull_request_runs_nothing_of_it() -> None:
     assert all("pull-requests: write" not in path.read_text() for path in WORKFLOWS if path.stem != "gate-comment")
 
 
-def test_exact_checks_come_before_timing() -> None:
+def test_exact_checks_come_before_timing():
     assert GATE.index("Exact checks\n") < GATE.index("Paired timing against the base\n")
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
-def test_a_workflow_is_ready_for_forks(path: Path) -> None:
+def test_a_workflow_is_ready_for_forks(path):
     text = path.read_text()
     assert "permissions:\n  contents: read\n" in text
     assert "secrets." not in text
@@ -106,13 +106,13 @@ def test_a_workflow_is_ready_for_forks(path: Path) -> None:
     assert all("${{" not in block for block in re.findall(r"run: \|\n((?: {10}.*\n|\n)+)", text))
 
 
-def test_the_gate_compares_with_the_merge_base() -> None:
+def test_the_gate_compares_with_the_merge_base():
     assert "fetch-depth: 0" in GATE
     assert 'git merge-base "$TARGET" HEAD' in GATE
     assert "merge_group:" in GATE
 
 
-def test_the_tests_run_on_every_supported_python() -> None:
+def test_the_tests_run_on_every_supported_python():
     text = (ROOT / ".github" / "workflows" / "tests.yml").read_text()
     matrix = re.search(r"python: \[(.*)\]", text)
     assert matrix
@@ -123,7 +123,7 @@ def test_the_tests_run_on_every_supported_python() -> None:
     assert "run: bash .ci/run" in text
 
 
-def test_the_lowest_versions_are_tried_on_the_lowest_python() -> None:
+def test_the_lowest_versions_are_tried_on_the_lowest_python():
     text = (ROOT / ".github" / "workflows" / "tests.yml").read_text()
     job = re.search(r"\n  lowest:\n((?:    .*\n|\n)+)", text)
     assert job
@@ -138,14 +138,14 @@ def test_the_lowest_versions_are_tried_on_the_lowest_python() -> None:
     assert unbounded == []  # without a bound the lowest version is the first that there ever was
 
 
-def test_a_night_tries_other_files_and_audits_what_an_installation_brings() -> None:
+def test_a_night_tries_other_files_and_audits_what_an_installation_brings():
     text = (ROOT / ".github" / "workflows" / "nightly.yml").read_text()
     assert "PTDP_FUZZ_SEED: ${{ github.run_number }}" in text
     assert "run: pip-audit --strict ." in text
 
 
 @pytest.mark.parametrize(("tag", "ends"), [("v{}", 0), ("v{}.1", 1), ("main", 1)])
-def test_a_release_is_of_its_tag_s_version_and_has_a_bill_of_materials(tag: str, ends: int) -> None:
+def test_a_release_is_of_its_tag_s_version_and_has_a_bill_of_materials(tag, ends):
     release = (ROOT / ".github" / "workflows" / "release.yml").read_text()
     assert "cyclonedx-py environment" in script(release, "Software bill of materials")
     command = ["bash", "-e", "-c", script(release, "The tag is the version")]
@@ -156,7 +156,7 @@ def test_a_release_is_of_its_tag_s_version_and_has_a_bill_of_materials(tag: str,
     assert subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False).returncode == ends
 
 
-def test_a_release_tags_its_commit_as_its_version_once_all_is_built(tmp_path: Path) -> None:
+def test_a_release_tags_its_commit_as_its_version_once_all_is_built(tmp_path):
     release = (ROOT / ".github" / "workflows" / "release.yml").read_text()
     built = script(release, "Documentation and page")
     assert all(part in built for part in ("make docs", "--space", "dist/documentation.tar.gz", "dist/space.tar.gz"))
@@ -176,7 +176,7 @@ def test_a_release_tags_its_commit_as_its_version_once_all_is_built(tmp_path: Pa
     assert done.stdout == expected
 
 
-def test_every_place_that_names_the_version_names_this_one() -> None:
+def test_every_place_that_names_the_version_names_this_one():
     version = PROJECT["version"]
     citation = (ROOT / "CITATION.cff").read_text()
     archive = json.loads((ROOT / ".zenodo.json").read_text())
@@ -191,7 +191,7 @@ def test_every_place_that_names_the_version_names_this_one() -> None:
         assert re.findall(r"ptdp-([\d.]+)-py3", (ROOT / page).read_text()) == [version], page
 
 
-def test_the_lowest_and_the_newest_torch_are_those_that_the_project_admits() -> None:
+def test_the_lowest_and_the_newest_torch_are_those_that_the_project_admits():
     text = (ROOT / ".github" / "workflows" / "tests.yml").read_text()
-    least, above = re.search(r'"torch>=2\.(\d+),<2\.(\d+)"', (ROOT / "pyproject.toml").read_text()).groups()  # type: ignore[union-attr]
+    least, above = re.search(r'"torch>=2\.(\d+),<2\.(\d+)"', (ROOT / "pyproject.toml").read_text()).groups()
     assert f'torch: ["torch==2.{least}.*", "torch==2.{int(above) - 1}.*"]' in text

@@ -39,11 +39,11 @@ def found() -> dict[str, list[list[object]]]:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_few_mutated_files(found: dict[str, list[list[object]]], name: str) -> None:
+def test_a_few_mutated_files(found, name):
     assert found[name] == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FORMATS)
-def test_many_mutated_files(name: str) -> None:
+def test_many_mutated_files(name):
     assert findings(SEED, MANY, name)[name] == []

@@ -64,7 +64,7 @@ def data(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 @pytest.mark.parametrize(
     ("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-6), (torch.bfloat16, 1e-2)]
 )
-def test_it_is_pytorch_s(implementation, rows, dtype, tolerance, monkeypatch) -> None:
+def test_it_is_pytorch_s(implementation, rows, dtype, tolerance, monkeypatch):
     wide = torch.promote_types(dtype, torch.float32)
     if implementation == "triton" and rows > 1:
         pytest.skip("has no blocks of rows")
@@ -108,7 +108,7 @@ def test_ranks_that_share_the_vocabulary_get_the_loss_and_each_its_part_of_the_g
 
 
 @each
-def test_it_keeps_only_the_logits_and_writes_the_gradient_over_them(implementation) -> None:
+def test_it_keeps_only_the_logits_and_writes_the_gradient_over_them(implementation):
     """In bf16: 2 bytes a logit are kept, where an fp32 softmax would be 4, and no tensor of their size is made."""
     logits, labels, weights = data(torch.bfloat16)
     kept: list[torch.Tensor] = []

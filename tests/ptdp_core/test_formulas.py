@@ -23,11 +23,11 @@ def model_of(row: dict[str, int]) -> ModelConfig:
 
 
 @pytest.mark.parametrize("row", TABLE_1, ids=lambda row: f"{row['parameters_B']}B")
-def test_equation_2_gives_table_1s_parameters(row: dict) -> None:
+def test_equation_2_gives_table_1s_parameters(row):
     assert formulas.parameters(model_of(row)) / 1e9 == pytest.approx(row["parameters_B"], abs=0.05)
 
 
-def test_equation_2_counts_the_parameters_of_a_written_out_model() -> None:
+def test_equation_2_counts_the_parameters_of_a_written_out_model():
     model = ModelConfig(layers=3, hidden=8, heads=2, seq=5, vocab=7)
     h = 8
     attention = h * 3 * h + 3 * h + h * h + h
@@ -46,11 +46,11 @@ def test_equation_2_counts_the_parameters_of_a_written_out_model() -> None:
         ("llama-3-70b", 70_553_706_496),
     ],
 )
-def test_parameters_of_later_models_are_those_of_their_published_weights(name: str, published: int) -> None:
+def test_parameters_of_later_models_are_those_of_their_published_weights(name, published):
     assert formulas.parameters(models()[name]) == published
 
 
-def test_gpt_2_has_its_published_parameters_and_equation_2_no_final_layer_norm() -> None:
+def test_gpt_2_has_its_published_parameters_and_equation_2_no_final_layer_norm():
     assert formulas.parameters(ModelConfig(12, 768, 12, 1024, 50257)) + 2 * 768 == 124_439_808
 
 
@@ -72,14 +72,14 @@ MODELS = st.builds(
 
 
 @given(MODELS)
-def test_parameters_are_those_that_the_layout_lists(model: ModelConfig) -> None:
+def test_parameters_are_those_that_the_layout_lists(model):
     listed = sum(parameter.elements for parameter in chunk_parameters(model, range(model.layers), 1))
     assert listed == formulas.parameters(model) + (2 * model.hidden if model.is_gpt else 0)
     matrices = [parameter.elements for parameter in layer_parameters(model, 0) if parameter.is_matrix]
     assert sum(matrices) == formulas.layer_weights(model)
 
 
-def test_flops_of_a_llama_are_the_sum_of_its_products() -> None:
+def test_flops_of_a_llama_are_the_sum_of_its_products():
     """Llama 3 8B: 32 heads of 128, 8 of them for keys and values, an MLP of three matrices 4096 x 14336."""
     model, B, s = models()["llama-3-8b"], 16, 8192
     queries_and_output, keys_and_values = 2 * 4096 * 4096, 2 * 4096 * 1024
@@ -90,7 +90,7 @@ def test_flops_of_a_llama_are_the_sum_of_its_products() -> None:
 
 
 @given(st.integers(1, 200), st.integers(1, 200).map(lambda k: 64 * k), st.integers(1, 4096))
-def test_equation_3_equals_the_appendixs_sum_of_gemms(layers: int, hidden: int, B: int) -> None:
+def test_equation_3_equals_the_appendixs_sum_of_gemms(layers, hidden, B):
     model = ModelConfig(layers, hidden, heads=1)
     s, h, V = model.seq, hidden, model.vocab
     forward = 6 * B * s * h**2 + 2 * B * s**2 * h + 2 * B * s**2 * h + 2 * B * s * h**2 + 16 * B * s * h**2
@@ -101,29 +101,29 @@ def test_equation_3_equals_the_appendixs_sum_of_gemms(layers: int, hidden: int, 
 
 
 @pytest.mark.parametrize("row", PUBLISHED["table_training_time"]["rows"], ids=lambda row: row["model"])
-def test_equation_4_gives_the_training_times_of_section_5_1(row: dict) -> None:
+def test_equation_4_gives_the_training_times_of_section_5_1(row):
     P = 175e9 if "175B" in row["model"] else 1008e9
     seconds = formulas.training_time_approximate(P, row["tokens"], row["gpus"], row["paper_throughput"])
     assert round(seconds / DAY) == row["training_time_paper_throughput"]
 
 
 @pytest.mark.parametrize("row", PUBLISHED["table_zero3"]["rows"])
-def test_full_training_time_gives_table_2s_days(row: dict) -> None:
+def test_full_training_time_gives_table_2s_days(row):
     model = ModelConfig(96, 12288, 96) if row["parameters_B"] < 200 else ModelConfig(105, 20480, 128)
     seconds = formulas.training_time(model, row["B"], 300e9, row["gpus"], row["throughput_per_gpu"] * 1e12)
     # teraFLOP/s are printed as whole numbers: half a unit of 44 is 1.2 %
     assert seconds / DAY == pytest.approx(row["training_time"], rel=0.012, abs=0.5)
 
 
-def test_figure_6_from_the_bubble_formula_with_t_1() -> None:
+def test_figure_6_from_the_bubble_formula_with_t_1():
     for row in PUBLISHED["fig_bubble"]["rows"]:
         n, b_prime, d = row["n"], row["b_prime"], row["d"]
         value = formulas.bubble_fraction_data_parallel(n, d, b_prime)
         assert value == pytest.approx(row["bubble_fraction"], abs=0.0051)
-        assert value == pytest.approx(formulas.bubble_fraction(n // d, b_prime / d))  # type: ignore[arg-type]
+        assert value == pytest.approx(formulas.bubble_fraction(n // d, b_prime / d))
 
 
-def test_figure_8_is_equation_1_over_figure_7() -> None:
+def test_figure_8_is_equation_1_over_figure_7():
     throughput = {row["b"]: row["model_throughput_per_gpu"] for row in PUBLISHED["fig_microbatch_single_gpu"]["rows"]}
     for row in PUBLISHED["fig_microbatch_estimate"]["rows"]:
         B, b = row["batch_size"], row["b"]
@@ -132,7 +132,7 @@ def test_figure_8_is_equation_1_over_figure_7() -> None:
         assert at_1 / at_b == pytest.approx(row["normalised_throughput"], abs=0.02)
 
 
-def test_communication_volumes() -> None:
+def test_communication_volumes():
     model = ModelConfig(96, 12288, 96)
     assert formulas.pipeline_elements(model, b=1) == 2048 * 12288
     assert formulas.scatter_gather_elements(model, b=1, t=8) == 2048 * 12288 / 8
@@ -143,7 +143,7 @@ def test_communication_volumes() -> None:
 
 
 @given(st.integers(1, 64), st.floats(1, 1e9), st.floats(1, 1e9), st.floats(0.5, 2))
-def test_checkpoint_optimum_is_the_minimum(layers: int, a_in: float, a_mid: float, factor: float) -> None:
+def test_checkpoint_optimum_is_the_minimum(layers, a_in, a_mid, factor):
     best = formulas.optimal_kept_inputs(layers, a_in, a_mid)
     least = formulas.recomputation_memory(best, layers, a_in, a_mid)
     assert least <= formulas.recomputation_memory(best * factor, layers, a_in, a_mid) * (1 + 1e-12)

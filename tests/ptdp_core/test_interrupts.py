@@ -3,7 +3,6 @@
 import subprocess
 import sys
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
@@ -91,18 +90,18 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_signal(name: str) -> None:
+def test_a_signal(name):
     check_program(*CASES[name])
 
 
-def test_during_an_import_no_call_is_broken_off(tmp_path: Path) -> None:
+def test_during_an_import_no_call_is_broken_off(tmp_path):
     """C++ that a module calls may clear the exception or abort; the module's own next line may not."""
     (tmp_path / "slow.py").write_text("import signal\nprint(signal.raise_signal(signal.SIGINT))\nprint('not reached')")
     check_program(f"sys.path.insert(0, {str(tmp_path)!r})\nimport slow", 130, "None")
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="needs triton")
-def test_nothing_is_said_of_what_is_left_at_the_end() -> None:
+def test_nothing_is_said_of_what_is_left_at_the_end():
     check_program("import triton", 0, "")
 
 

@@ -52,7 +52,7 @@ def products(work: Work) -> float:
 
 @of_runs
 @given(runs())
-def test_tensor_ranks_together_compute_the_formulas_products(of: tuple[ModelConfig, LayerRun]) -> None:
+def test_tensor_ranks_together_compute_the_formulas_products(of):
     model, run = of
     layer = block(model, run, model.usual_kind)
     forward = formulas.layer_forward_flops(model, run.b)
@@ -64,7 +64,7 @@ def test_tensor_ranks_together_compute_the_formulas_products(of: tuple[ModelConf
 
 @of_runs
 @given(runs())
-def test_a_layer_keeps_what_korthikanti_s_equations_say(of: tuple[ModelConfig, LayerRun]) -> None:
+def test_a_layer_keeps_what_korthikanti_s_equations_say(of):
     """Their equations 2 and 4, for any widths: 10 or without masks 8 bytes of bsh, and all wide tensors."""
     model, run = of
     assume(run.fp8_recipe == "none")
@@ -80,7 +80,7 @@ def test_a_layer_keeps_what_korthikanti_s_equations_say(of: tuple[ModelConfig, L
 
 @of_runs
 @given(runs())
-def test_techniques_change_what_they_say_and_nothing_else(of: tuple[ModelConfig, LayerRun]) -> None:
+def test_techniques_change_what_they_say_and_nothing_else(of):
     model, run = of
     plain = block(model, run._replace(fused=True, fp8_recipe="none"), model.usual_kind)
     apart = techniques.unfused(plain)
@@ -104,9 +104,7 @@ def _counts(layer: Block) -> tuple[object, ...]:
 
 @of_runs
 @given(runs())
-def test_sequence_parallelism_sends_as_many_bytes_but_for_inputs_gathered_again(
-    of: tuple[ModelConfig, LayerRun],
-) -> None:
+def test_sequence_parallelism_sends_as_many_bytes_but_for_inputs_gathered_again(of):
     model, run = of
     assume(run.t > 1)
     plain, cut = (block(model, run._replace(sequence_parallel=on), model.usual_kind) for on in (False, True))
@@ -116,14 +114,14 @@ def test_sequence_parallelism_sends_as_many_bytes_but_for_inputs_gathered_again(
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
-def test_no_module_of_a_layer_is_long_and_no_kind_knows_a_model(path: Path) -> None:
+def test_no_module_of_a_layer_is_long_and_no_kind_knows_a_model(path):
     text = path.read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 350
     if path.stem != "blocks":  # which alone makes layers of a model's fields
         assert "ptdp_core.config" not in text
 
 
-def test_a_choice_of_the_configuration_is_a_layer_s() -> None:
+def test_a_choice_of_the_configuration_is_a_layer_s():
     config = TrainingConfig(ModelConfig(2, 512, 8, S), ParallelConfig(t=2, sequence_parallel=True, fused=False))
     assert layer_of(config) is block(config.model, LayerRun.of(config.parallel, experts=False), config.model.usual_kind)
     mixture = ModelConfig(2, 512, 8, S, experts=8, experts_per_token=2, dense_layers=1)

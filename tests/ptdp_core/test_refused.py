@@ -60,7 +60,7 @@ def ask(how: str, *words: str) -> None:
 
 
 @pytest.mark.parametrize(("line", "message"), asked(), ids=lambda text: text.partition(" needs ")[0])
-def test_what_cannot_be_is_refused_in_one_line(line: str, message: str) -> None:
+def test_what_cannot_be_is_refused_in_one_line(line, message):
     with pytest.raises(ValueError) as refused:  # noqa: PT011  (the whole message is looked at)
         ask(*line.split())
     assert says(str(refused.value), message)

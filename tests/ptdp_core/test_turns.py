@@ -10,7 +10,7 @@ class State:
         self.place = ""
 
 
-def test_each_goes_on_where_the_other_hands_over_and_has_its_own_state() -> None:
+def test_each_goes_on_where_the_other_hands_over_and_has_its_own_state():
     state, said = State(), list[tuple[str, str]]()
     turns = Turns(state)
 
@@ -31,7 +31,7 @@ def test_each_goes_on_where_the_other_hands_over_and_has_its_own_state() -> None
     assert said[-1] == ("alone0", "of alone")
 
 
-def test_without_handing_over_one_runs_after_the_other() -> None:
+def test_without_handing_over_one_runs_after_the_other():
     said: list[str] = []
     with Turns().beside(lambda: said.append("b")):
         said.append("f")
@@ -39,7 +39,7 @@ def test_without_handing_over_one_runs_after_the_other() -> None:
 
 
 @pytest.mark.parametrize("at", [0, 1])
-def test_an_error_of_the_other_is_raised_where_its_turn_would_have_been(at: int) -> None:
+def test_an_error_of_the_other_is_raised_where_its_turn_would_have_been(at):
     turns, said = Turns(), list[str]()
 
     def fails() -> None:
@@ -58,7 +58,7 @@ def test_an_error_of_the_other_is_raised_where_its_turn_would_have_been(at: int)
     assert said == ["f"] * at
 
 
-def test_an_error_of_this_side_leaves_the_other_behind() -> None:
+def test_an_error_of_this_side_leaves_the_other_behind():
     turns, said = Turns(), list[str]()
 
     def other() -> None:

@@ -115,7 +115,7 @@ def with_point(figure_12: runner.Run) -> Callable[..., Record]:
 
     def change(**changes: Scalar | Mapping[str, Metric]) -> Record:
         first, *rest = figure_12.record.points
-        return replace(figure_12.record, points=(replace(first, **changes), *rest))  # type: ignore[arg-type]
+        return replace(figure_12.record, points=(replace(first, **changes), *rest))
 
     return change
 

@@ -29,20 +29,20 @@ GPT3 = {"layers": 96, "hidden": 12288, "heads": 96, "p": 12, "t": 8, "B": 12}
         "from reproduce.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass",
     ],
 )
-def test_what_is_light_imports_nothing_of_it(code: str) -> None:
+def test_what_is_light_imports_nothing_of_it(code):
     check = f"{code}\nimport sys; sys.exit(', '.join({HEAVY} & sys.modules.keys()) or None)"
     done = subprocess.run([sys.executable, "-c", check], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
-def test_the_names_are_there_and_no_others() -> None:
+def test_the_names_are_there_and_no_others():
     assert set(reproduce.__all__) <= set(dir(reproduce))
     assert callable(reproduce.run)
     with pytest.raises(AttributeError, match="no attribute 'sumulate'"):
         reproduce.sumulate  # noqa: B018
 
 
-def test_ptdp_has_the_same_names() -> None:
+def test_ptdp_has_the_same_names():
     assert set(ptdp.__all__) == set(reproduce.__all__)
     assert all(getattr(ptdp, name) is getattr(reproduce, name) for name in ptdp.__all__)
     with pytest.raises(AttributeError, match="module 'ptdp' has no attribute 'sumulate'"):
@@ -164,7 +164,7 @@ def test_a_mistake_is_one_line(call, error, text):
     assert "\n" not in str(caught.value)
 
 
-def test_a_training_program_can_be_named_in_each_configuration_or_for_a_plan() -> None:
+def test_a_training_program_can_be_named_in_each_configuration_or_for_a_plan():
     sizes = {"layers": 16, "hidden": 2048, "heads": 16, "d": 8, "B": 64, "program": "nemo"}
     named, torchtitan = reproduce.simulate(sizes, sizes | {"program": "torchtitan"}, cluster="h100").points
     assert named.metrics["iteration_time"].value < torchtitan.metrics["iteration_time"].value

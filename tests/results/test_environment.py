@@ -30,7 +30,7 @@ def no_gpu(queries: Sequence[str]) -> str | None:
     return None
 
 
-def test_the_tightest_limit_above_a_process_counts(root: Path) -> None:
+def test_the_tightest_limit_above_a_process_counts(root):
     known = environment(no_gpu, root)
     assert known.pop("cpu_usable_cores").isdigit()
     known = {name: value for name, value in known.items() if name not in ("cuda", "nccl")}
@@ -38,11 +38,11 @@ def test_the_tightest_limit_above_a_process_counts(root: Path) -> None:
     assert known == expected
 
 
-def test_what_cannot_be_read_is_left_out(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_left_out(tmp_path):
     assert environment(no_gpu, tmp_path).keys() <= {"cpu_usable_cores", "cuda", "nccl"}
 
 
-def test_gpus_are_one_range_and_throttle_reasons_have_names(tmp_path: Path) -> None:
+def test_gpus_are_one_range_and_throttle_reasons_have_names(tmp_path):
     def two_gpus(queries: Sequence[str]) -> str:
         assert queries == list(GPU_QUERIES.values())
         return (
@@ -57,5 +57,5 @@ def test_gpus_are_one_range_and_throttle_reasons_have_names(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("text", ["", "Field is not a valid field to query.\n"])
-def test_an_nvidia_smi_that_does_not_know_the_questions(text: str, tmp_path: Path) -> None:
+def test_an_nvidia_smi_that_does_not_know_the_questions(text, tmp_path):
     assert not any(name.startswith("gpu") for name in environment(lambda queries: text, tmp_path))

@@ -21,7 +21,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
 
 
 @pytest.mark.parametrize("read", READERS.values(), ids=READERS)
-def test_only_regular_files_are_opened_and_at_once(read: Callable[[Path], Any], tmp_path: Path) -> None:
+def test_only_regular_files_are_opened_and_at_once(read, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "endless").symlink_to("/dev/zero")
     for name, why in (("pipe", "no regular file"), ("endless", "no regular file"), ("", "Is a directory")):
@@ -31,7 +31,7 @@ def test_only_regular_files_are_opened_and_at_once(read: Callable[[Path], Any], 
         read(tmp_path / "nothing")
 
 
-def test_a_file_has_at_most_as_many_bytes_as_asked_for(tmp_path: Path) -> None:
+def test_a_file_has_at_most_as_many_bytes_as_asked_for(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"x" * opening.MIB)
     assert len(opening.read_bytes(path, opening.MIB)) == opening.MIB
@@ -41,7 +41,7 @@ def test_a_file_has_at_most_as_many_bytes_as_asked_for(tmp_path: Path) -> None:
     assert len(opening.read_bytes(path, None)) == opening.MIB + 1
 
 
-def test_a_file_is_inside_of_its_folder(tmp_path: Path) -> None:
+def test_a_file_is_inside_of_its_folder(tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "in.csv").write_text("in")
@@ -53,12 +53,12 @@ def test_a_file_is_inside_of_its_folder(tmp_path: Path) -> None:
             opening.read_text(folder / name, within=folder)
 
 
-def test_lines_end_in_newlines_however_they_were_written(tmp_path: Path) -> None:
+def test_lines_end_in_newlines_however_they_were_written(tmp_path):
     (tmp_path / "text").write_bytes(b"a\r\nb\rc\nd")
     assert opening.read_text(tmp_path / "text") == (tmp_path / "text").read_text(encoding="utf-8") == "a\nb\nc\nd"
 
 
-def test_packed_files_are_unpacked_part_by_part(tmp_path: Path) -> None:
+def test_packed_files_are_unpacked_part_by_part(tmp_path):
     path, content = tmp_path / "file.gz", os.urandom(1000) * 300
     path.write_bytes(gzip.compress(content[:1000]) + gzip.compress(content[1000:]) + b"\0\0")
     assert opening.read_packed(path) == content
@@ -69,7 +69,7 @@ def test_packed_files_are_unpacked_part_by_part(tmp_path: Path) -> None:
         opening.read_packed(path)
 
 
-def test_a_small_packed_file_does_not_become_a_large_one(tmp_path: Path) -> None:
+def test_a_small_packed_file_does_not_become_a_large_one(tmp_path):
     path = tmp_path / "bomb.gz"
     path.write_bytes(gzip.compress(b"{}," * 30_000_000))
     assert path.stat().st_size < 100_000
@@ -78,7 +78,7 @@ def test_a_small_packed_file_does_not_become_a_large_one(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["x" * 300, "zero\0", "nothing"])
-def test_what_cannot_be_a_name_is_no_file(name: str, tmp_path: Path) -> None:
+def test_what_cannot_be_a_name_is_no_file(name, tmp_path):
     assert not opening.exists(tmp_path / name)
     assert not opening.is_file(tmp_path / name)
 
@@ -110,7 +110,7 @@ READS = re.compile(
 )
 
 
-def test_nothing_else_opens_what_users_name() -> None:
+def test_nothing_else_opens_what_users_name():
     found = {
         path.relative_to(ROOT).as_posix()
         for package in ("results", "ptdp_core", "reproduce")

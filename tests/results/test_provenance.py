@@ -18,7 +18,7 @@ from results.records import ClusterRef, Record, provenance, read_record, write_r
 DIGEST = "0123456789abcdef" * 4
 
 
-def test_provenance_is_valid_and_names_nobody(tmp_path: Path, monkeypatch) -> None:
+def test_provenance_is_valid_and_names_nobody(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", "/data/people/aloysia")
     monkeypatch.setenv("USER", "aloysia")
     monkeypatch.setattr(platform, "node", lambda: "node-aloysia")
@@ -63,16 +63,16 @@ def test_provenance_is_valid_and_names_nobody(tmp_path: Path, monkeypatch) -> No
         *((same, same) for same in ("/", "..", "a/b", "results/runs", "./x", "tokens/s", "https://a.org/b", "1:10")),
     ],
 )
-def test_arguments_are_scrubbed(argument: str, scrubbed: str) -> None:
+def test_arguments_are_scrubbed(argument, scrubbed):
     assert provenance.scrub_command([argument]) == (scrubbed,)
 
 
-def test_an_address_after_its_option_is_scrubbed() -> None:
+def test_an_address_after_its_option_is_scrubbed():
     command = ["torchrun", "--master-addr", "node17", "--host", "-x"]
     assert provenance.scrub_command(command) == ("torchrun", "--master-addr", "<host>", "--host", "-x")
 
 
-def test_time_is_in_utc() -> None:
+def test_time_is_in_utc():
     time = datetime(2021, 11, 14, 10, 30, tzinfo=timezone(timedelta(hours=1)))
     assert provenance.timestamp(time) == "2021-11-14T09:30:00Z"
     assert provenance.timestamp().endswith("Z")
@@ -94,7 +94,7 @@ def git(root: Path, *arguments: str) -> str:
     return subprocess.run(["git", *identity, *arguments], cwd=root, check=True, capture_output=True, text=True).stdout
 
 
-def test_git_state(checkout: Path) -> None:
+def test_git_state(checkout):
     assert provenance.git_state(checkout) == (None, None)  # no commit yet
     git(checkout, "add", ".")
     git(checkout, "commit", "-q", "-m", "one")
@@ -106,13 +106,13 @@ def test_git_state(checkout: Path) -> None:
     assert provenance.git_state(checkout) == (commit, True)
 
 
-def test_a_folder_inside_another_checkout_has_no_commit(checkout: Path) -> None:
+def test_a_folder_inside_another_checkout_has_no_commit(checkout):
     git(checkout, "add", ".")
     git(checkout, "commit", "-q", "-m", "one")
     assert provenance.git_state(checkout / "kernels") == (None, None)
 
 
-def test_nothing_to_find_out_is_no_failure(tmp_path: Path, monkeypatch) -> None:
+def test_nothing_to_find_out_is_no_failure(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(os, "sysconf", lambda name: -1)
     monkeypatch.setattr(platform, "release", lambda: "")
@@ -129,7 +129,7 @@ def test_nothing_to_find_out_is_no_failure(tmp_path: Path, monkeypatch) -> None:
         ("", (), 0),
     ],
 )
-def test_gpus_come_from_nvidia_smi(script, gpus, count, tmp_path: Path, monkeypatch) -> None:
+def test_gpus_come_from_nvidia_smi(script, gpus, count, tmp_path, monkeypatch):
     program = tmp_path / "nvidia-smi"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)

@@ -114,7 +114,7 @@ def minimal() -> Record:
 # The schema
 
 
-def test_the_schema_is_valid() -> None:
+def test_the_schema_is_valid():
     Draft202012Validator.check_schema(SCHEMA)
     assert SCHEMA["$schema"] == "https://json-schema.org/draft/2020-12/schema"
 
@@ -131,13 +131,13 @@ def objects(schema: object) -> list[dict]:
     ]
 
 
-def test_the_schema_is_closed() -> None:
+def test_the_schema_is_closed():
     schemas = objects(SCHEMA)
     assert len(schemas) > 10
     assert all(schema["additionalProperties"] is False for schema in schemas)
 
 
-def test_the_classes_mirror_the_schema() -> None:
+def test_the_classes_mirror_the_schema():
     """Same fields, same order, same words: the schema and the classes cannot drift apart."""
     document, definitions = example().to_json(), SCHEMA["$defs"]
     point, claim = document["points"][0], document["claims"][0]
@@ -181,7 +181,7 @@ def enums(schema: Any) -> Iterator[tuple[str, list[str]]]:
             yield from enums(value)
 
 
-def test_the_words_of_every_schema_are_those_of_the_records() -> None:
+def test_the_words_of_every_schema_are_those_of_the_records():
     assert {name: tuple(words) for name, words in enums(SCHEMA) if name in WORDS} == WORDS
     for file in validation.SCHEMAS.glob("*.schema.json"):
         if file.name.removesuffix(".schema.json") not in OWN_WORDS:
@@ -193,7 +193,7 @@ def test_the_words_of_every_schema_are_those_of_the_records() -> None:
 
 
 @pytest.mark.parametrize("make", [example, minimal])
-def test_round_trip(make, tmp_path: Path) -> None:
+def test_round_trip(make, tmp_path):
     path = tmp_path / "new" / "folder" / "record.json"
     write_record(make(), path)
     assert read_record(path) == make()
@@ -204,7 +204,7 @@ def test_round_trip(make, tmp_path: Path) -> None:
     assert first.startswith(b'{\n "schema": "ptdp-record/2",\n "kind": ')
 
 
-def test_lists_and_numpy_scalars_become_plain() -> None:
+def test_lists_and_numpy_scalars_become_plain():
     metric = Metric(np.float32(0.5), "s", "measured", [np.int64(1), np.float64(2.5)])
     assert metric == Metric(0.5, "s", "measured", (1, 2.5))
     assert [type(sample) for sample in metric.samples or ()] == [int, float]
@@ -212,12 +212,12 @@ def test_lists_and_numpy_scalars_become_plain() -> None:
     assert type(point.parameters["B"]) is int
 
 
-def test_maps_are_written_in_a_stable_order() -> None:
+def test_maps_are_written_in_a_stable_order():
     point = PointResult("k", "s", "l", {"p": 1, "B": 2}, "ok", None, DIGEST)
     assert list(point.to_json()["parameters"]) == ["B", "p"]
 
 
-def test_text_that_is_not_unicode_survives(tmp_path: Path) -> None:
+def test_text_that_is_not_unicode_survives(tmp_path):
     record = Record(**{**vars(minimal()), "notes": ("\udcff",)})
     write_record(record, tmp_path / "r.json")
     assert read_record(tmp_path / "r.json") == record
@@ -309,7 +309,7 @@ any_record = st.builds(
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(record=any_record)
-def test_any_record_survives_a_round_trip(record: Record, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_any_record_survives_a_round_trip(record, tmp_path_factory):
     path = tmp_path_factory.getbasetemp() / "any.json"
     write_record(record, path)
     assert read_record(path) == record
@@ -366,13 +366,13 @@ BROKEN += [(place, "1", None, "") for place in NUMBERS]
 def put(document: object, pointer: str, value: object) -> None:
     *above, last = (part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:])
     for part in above:
-        document = document[int(part)] if isinstance(document, list) else document[part]  # type: ignore[index]
+        document = document[int(part)] if isinstance(document, list) else document[part]
     if value is ABSENT:
-        del document[last]  # type: ignore[attr-defined]
+        del document[last]
     elif isinstance(document, list):
         document[int(last) : int(last) + 1] = [value]
     else:
-        document[last] = value  # type: ignore[index]
+        document[last] = value
 
 
 def required_keys() -> list[str]:
@@ -392,7 +392,7 @@ def required_keys() -> list[str]:
     [*BROKEN, *((pointer, ABSENT, None, "this key; the object has ") for pointer in required_keys())],
     ids=lambda value: value if isinstance(value, str) and value.startswith("/") else "",
 )
-def test_every_broken_rule_is_named(pointer, value, shown, needs, tmp_path: Path) -> None:
+def test_every_broken_rule_is_named(pointer, value, shown, needs, tmp_path):
     document = copy.deepcopy(example().to_json())
     put(document, pointer, value)
     path = tmp_path / "record.json"
@@ -422,7 +422,7 @@ def rules(schema: object) -> set[tuple[int, str]]:
     return keywords_of | {rule for key, item in schema.items() if key != "if" for rule in rules(item)}
 
 
-def test_no_rule_of_the_schema_goes_untested() -> None:
+def test_no_rule_of_the_schema_goes_untested():
     validator = Draft202012Validator(SCHEMA)
     broken = set()
     for pointer, value in [*((case[0], case[1]) for case in BROKEN), *((key, ABSENT) for key in required_keys())]:
@@ -433,7 +433,7 @@ def test_no_rule_of_the_schema_goes_untested() -> None:
     assert {keyword for _, keyword in rules(SCHEMA) - broken} == set()
 
 
-def test_a_point_that_is_not_ok_may_lack_a_measured_value() -> None:
+def test_a_point_that_is_not_ok_may_lack_a_measured_value():
     document = example().to_json()
     put(document, f"{FAILED}/metrics/step_time", {"value": None, "unit": "s", "origin": "measured"})
     assert Record.from_json(document).points[1].metrics["step_time"].value is None
@@ -452,7 +452,7 @@ def test_a_point_that_is_not_ok_may_lack_a_measured_value() -> None:
         (b"{}", "/schema: found nothing; needs this key; the object has none"),
     ],
 )
-def test_what_is_no_record_is_refused(data: bytes, says: str, tmp_path: Path) -> None:
+def test_what_is_no_record_is_refused(data, says, tmp_path):
     path = tmp_path / "r.json"
     path.write_bytes(data)
     with pytest.raises(InvalidResultsError) as caught:
@@ -461,18 +461,18 @@ def test_what_is_no_record_is_refused(data: bytes, says: str, tmp_path: Path) ->
     assert "\n" not in str(caught.value)
 
 
-def test_a_number_too_large_for_a_float_is_refused() -> None:
+def test_a_number_too_large_for_a_float_is_refused():
     text = json.dumps(example().to_json()).replace("1.9,", "1e999,")
     with pytest.raises(RecordError, match=r"samples/0: found inf; needs a finite number"):
         Record.from_json(json.loads(text))
 
 
-def test_an_absent_file_is_an_oserror(tmp_path: Path) -> None:
+def test_an_absent_file_is_an_oserror(tmp_path):
     with pytest.raises(FileNotFoundError):
         read_record(tmp_path / "absent.json")
 
 
-def test_an_invalid_record_is_not_written(tmp_path: Path) -> None:
+def test_an_invalid_record_is_not_written(tmp_path):
     path = tmp_path / "r.json"
     with pytest.raises(RecordError, match=r"r\.json: /kind: found \"figure\"; needs one of"):
         write_record(Record(**{**vars(minimal()), "kind": "figure"}), path)
@@ -509,12 +509,12 @@ def test_an_invalid_record_is_not_written(tmp_path: Path) -> None:
         (lambda: Provenance(None, None, {}, minimal().provenance.host, (), 0, "", math.inf), "duration_s=inf"),
     ],
 )
-def test_slips_are_caught_where_they_are_made(make, message: str) -> None:
+def test_slips_are_caught_where_they_are_made(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 
 
-def test_importing_records_is_light() -> None:
+def test_importing_records_is_light():
     code = (
         "import sys, results.records, results.records.provenance\n"
         "print(*({'torch', 'numpy', 'pandas', 'jsonschema', 'rich', 'reproduce'} & set(sys.modules)))"

@@ -22,7 +22,7 @@ from results.records.storage import StorageError, atomic_write_bytes, digest_fil
 @pytest.mark.parametrize(
     "error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt(), MemoryError()], ids=type
 )
-def test_an_interrupted_write_leaves_the_old_file(function, error, tmp_path: Path, monkeypatch) -> None:
+def test_an_interrupted_write_leaves_the_old_file(function, error, tmp_path, monkeypatch):
     path = tmp_path / "r.json"
     path.write_bytes(b"old")
 
@@ -43,7 +43,7 @@ def test_an_interrupted_write_leaves_the_old_file(function, error, tmp_path: Pat
         assert str(pickle.loads(pickle.dumps(caught.value))) == says
 
 
-def test_the_temporary_file_is_a_hidden_neighbour(tmp_path: Path, monkeypatch) -> None:
+def test_the_temporary_file_is_a_hidden_neighbour(tmp_path, monkeypatch):
     """In the same folder, so that the rename cannot cross file systems, and complete when it is renamed."""
     partial_files = []
     real = os.replace
@@ -58,7 +58,7 @@ def test_the_temporary_file_is_a_hidden_neighbour(tmp_path: Path, monkeypatch) -
 
 
 @pytest.mark.parametrize("place", ["file/r.json", "file/deep/r.json", "folder"])
-def test_a_place_that_cannot_be_written(place: str, tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written(place, tmp_path):
     (tmp_path / "file").write_bytes(b"")
     (tmp_path / "folder").mkdir()
     with pytest.raises(StorageError) as caught:
@@ -86,7 +86,7 @@ assert list(path.parent.iterdir()) == [path]
 """
 
 
-def test_a_limit_on_file_size_leaves_the_old_file(tmp_path: Path) -> None:
+def test_a_limit_on_file_size_leaves_the_old_file(tmp_path):
     path = tmp_path / "r.json"
     done = subprocess.run(
         [sys.executable, "-c", OVERWRITE, str(path), "4096"], cwd=ROOT, capture_output=True, text=True
@@ -96,7 +96,7 @@ def test_a_limit_on_file_size_leaves_the_old_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="needs unshare")
-def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_the_old_file(tmp_path):
     """A real one: 64 KiB of tmpfs in a mount namespace of its own."""
     script = 'mount -t tmpfs -o size=64k none "$1" || exit 77; exec "$2" -c "$3" "$1/r.json" 0'
     command = ["unshare", "--mount", "--map-root-user", "sh", "-c", script, "sh", str(tmp_path), sys.executable]
@@ -111,7 +111,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
 # Digests
 
 
-def test_fingerprint_does_not_depend_on_order() -> None:
+def test_fingerprint_does_not_depend_on_order():
     assert fingerprint({"a": 1, "b": [1, 2]}) == fingerprint({"b": (1, 2), "a": 1})
     assert fingerprint({"a": 1}) != fingerprint({"a": 2})
     assert fingerprint({}) == "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"  # of {}
@@ -119,7 +119,7 @@ def test_fingerprint_does_not_depend_on_order() -> None:
         fingerprint({"a": math.nan})
 
 
-def test_digests_of_files(tmp_path: Path) -> None:
+def test_digests_of_files(tmp_path):
     first, second = tmp_path / "one.py", tmp_path / "two.py"
     first.write_bytes(b"1")
     second.write_bytes(b"2")
@@ -137,7 +137,7 @@ def test_digests_of_files(tmp_path: Path) -> None:
         digest_files([first, tmp_path / "sub" / "one.py"])
 
 
-def test_digests_of_sources_hold_in_another_checkout(tmp_path: Path, monkeypatch) -> None:
+def test_digests_of_sources_hold_in_another_checkout(tmp_path, monkeypatch):
     def digest(root: Path) -> str:
         monkeypatch.setattr(storage, "ROOT", root)
         (root / "ptdp_core").mkdir(parents=True)

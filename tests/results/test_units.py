@@ -23,11 +23,11 @@ from results.records.units import with_unit
         (120.0, "FLOP/B", "120 FLOP/B"),
     ],
 )
-def test_numbers_have_a_prefix_and_their_unit(value: float, unit: str, text: str) -> None:
+def test_numbers_have_a_prefix_and_their_unit(value, unit, text):
     assert with_unit(value, unit) == text
 
 
-def test_digits_are_significant_ones() -> None:
+def test_digits_are_significant_ones():
     assert with_unit(1.234567e14, "FLOP/s", digits=5) == "123.46 TFLOP/s"
     assert with_unit(0.123456, "1", digits=5) == "0.12346"
 
@@ -46,5 +46,5 @@ def test_digits_are_significant_ones() -> None:
         (0.9512, "1", "0.951"),
     ],
 )
-def test_columns_keep_their_zeros(value: float, unit: str, text: str) -> None:
+def test_columns_keep_their_zeros(value, unit, text):
     assert with_unit(value, unit, digits=3, zeros=True) == text

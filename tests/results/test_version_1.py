@@ -1,7 +1,6 @@
 """Records of version 1: read and written as version 2, times of passes as timelines."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from results.records import Record, RecordedEvent, RecordError, read_record, wri
 REFERENCE = ROOT / "results" / "reference"
 
 
-def test_records_are_read_and_written_as_version_2(tmp_path: Path) -> None:
+def test_records_are_read_and_written_as_version_2(tmp_path):
     """The smallest committed record of each fidelity; `compare` reads all of them."""
     sizes = {file: file.stat().st_size for file in REFERENCE.rglob("record.json")}
     smallest = {file.parent.name: file for file in sorted(sizes, key=lambda file: -sizes[file])}
@@ -43,7 +42,7 @@ def version_1() -> dict[str, Any]:
     return {**document, "provenance": {**provenance, "code_digest": None}, "notes": []}
 
 
-def test_begins_and_ends_of_passes_are_timelines() -> None:
+def test_begins_and_ends_of_passes_are_timelines():
     (point,) = Record.from_json(version_1()).points
     assert set(point.metrics) == {"bubble_fraction"}
     emulated, simulated = point.timelines
@@ -63,20 +62,20 @@ def test_begins_and_ends_of_passes_are_timelines() -> None:
         ({"scheme": "zero3", "data_parallel": "local"}, {"scheme": "zero3", "data_parallel": "zero3"}),
     ],
 )
-def test_parameters_are_read_in_todays_words(older: dict[str, str], today: dict[str, str]) -> None:
+def test_parameters_are_read_in_todays_words(older, today):
     document = version_1()
     document["points"][0]["parameters"].update(older)
     (point,) = Record.from_json(document).points
     assert point.parameters == version_1()["points"][0]["parameters"] | today
 
 
-def test_times_of_other_passes_than_the_schedule_s_are_refused() -> None:
+def test_times_of_other_passes_than_the_schedule_s_are_refused():
     document = version_1()
     document["points"][0]["metrics"]["ends_rank_0"]["samples"].pop()
     with pytest.raises(RecordError, match=r"^a file: /points/0/metrics: found begins and ends of other passes"):
         Record.from_json(document, "a file")
 
 
-def test_a_bad_record_of_version_1_is_refused_by_the_schema_of_version_1() -> None:
+def test_a_bad_record_of_version_1_is_refused_by_the_schema_of_version_1():
     with pytest.raises(RecordError, match="/kind: found nothing; needs this key"):
         Record.from_json({"schema": "ptdp-record/1"})

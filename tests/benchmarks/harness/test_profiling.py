@@ -1,7 +1,5 @@
 """What is asked of a GPU while it works, with a program in the place of nvidia-smi, and how kernels are told apart."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from torch.autograd import DeviceType
@@ -10,16 +8,16 @@ from torch.autograd.profiler_util import EventList, FunctionEvent
 from benchmarks.harness.profiling import GpuState, gpu_state, kind_of, shares
 
 
-def test_kinds_of_kernels() -> None:
+def test_kinds_of_kernels():
     names = ("flash_fwd_kernel", "sm90_xmma_gemm_bf16", "softmax_warp_forward", "vectorized_elementwise_kernel")
     assert [kind_of(name) for name in names] == ["attention_share", "product_share", "attention_share", "other_share"]
 
 
-def test_shares_of_a_step_that_does_nothing_are_idle() -> None:
+def test_shares_of_a_step_that_does_nothing_are_idle():
     assert shares(lambda: None, 10.0, on_gpu=False)["idle_share"] == pytest.approx(1.0, abs=0.1)
 
 
-def test_a_kernel_counts_once_and_what_none_covers_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_counts_once_and_what_none_covers_is_idle(monkeypatch):
     """A profile of 1,000 us as PyTorch keeps it: the host's operators have the time of their kernels, too."""
     host = FunctionEvent(1, "aten::mm", 1, 0, 10, stack=[], use_device="cuda", device_type=DeviceType.CPU)
     host.append_kernel("sm90_xmma_gemm_bf16", 0, 600)
@@ -79,9 +77,7 @@ def test_a_kernel_counts_once_and_what_none_covers_is_idle(monkeypatch: pytest.M
         (None, None),
     ],
 )
-def test_the_state_of_a_gpu(
-    says: str | None, state: GpuState | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_state_of_a_gpu(says, state, tmp_path, monkeypatch):
     """Whatever nvidia-smi says, every rank takes its step."""
     if says is not None:
         program = tmp_path / "nvidia-smi"

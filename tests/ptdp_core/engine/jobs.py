@@ -131,9 +131,9 @@ def compare(case: dict[str, Any], reference: dict[str, Any], groups: Groups) -> 
             finish()
             captured["flat"] = flat.clone()
 
-        trainer.buffer.finish = capture  # type: ignore[method-assign]
+        trainer.buffer.finish = capture
         result = trainer.step(feed(settings, groups, data))
-        trainer.buffer.finish = finish  # type: ignore[method-assign]
+        trainer.buffer.finish = finish
         worst["loss"] = max(worst["loss"], abs(result.loss / reference["losses"][step] - 1))
         worst["norm"] = max(worst["norm"], abs(result.norm / reference["norms"][step] - 1))
         for s in trainer.optimizer.segments:
@@ -492,7 +492,7 @@ def die_while_saving(beat: Any, case: dict[str, Any], folder: str, who: int) -> 
             write(self, plan, planner)
             os.kill(os.getpid(), signal.SIGKILL)
 
-        dcp.FileSystemWriter.write_data = half  # type: ignore[method-assign]
+        dcp.FileSystemWriter.write_data = half
     checkpoints.save(2 * settings.parallel.B)
 
 
@@ -550,7 +550,7 @@ def mixed(beat: Any, case: dict[str, Any], options: dict[str, Any], poison: int 
         if groups.rank == poison and trainer.done == 1:
             trainer.buffer.grad_data[0] = torch.inf
 
-    trainer.buffer.finish = poisoned  # type: ignore[method-assign]
+    trainer.buffer.finish = poisoned
     for _ in range(5):
         before = trainer.buffer.param_data.clone()
         result = trainer.step(feed(settings, groups, data[0]))
@@ -701,7 +701,7 @@ def kept_of_gathered(beat: Any, case: dict[str, Any]) -> tuple[int, int]:
 
         return hooks(noting, unpack)
 
-    context.saved_tensors_hooks = spied  # type: ignore[assignment,misc]
+    context.saved_tensors_hooks = spied
     settings, groups, trainer = make(case)
     groups.cp.calls.clear()
     trainer.forward_backward(feed(settings, groups, batches(settings.parallel.B, settings.model.seq)[0]))
@@ -754,7 +754,7 @@ def seeds_of_attention(beat: Any, case: dict[str, Any]) -> list[int]:
         sharded(layer, site)
         seeds.append(torch.initial_seed())
 
-    trainer.rng.sharded = noting  # type: ignore[method-assign]
+    trainer.rng.sharded = noting
     trainer.forward_backward(feed(settings, groups, batches(settings.parallel.B, settings.model.seq)[0]))
     return seeds
 

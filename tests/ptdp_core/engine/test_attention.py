@@ -8,7 +8,7 @@ from kernels import select
 from ptdp_core.engine.model import Attention
 
 
-def test_scores_beyond_fp16_are_scaled_before_they_are_rounded() -> None:
+def test_scores_beyond_fp16_are_scaled_before_they_are_rounded():
     """|q.k| = 90,000 > 65,504; divided by sqrt(64) it is 11,250. Unscaled it is inf, and the softmax NaN."""
     s, b, d = 4, 1, 64
     q, k = torch.full((s, b, d), 37.5), torch.full((s, b, d), 37.5)
@@ -16,7 +16,7 @@ def test_scores_beyond_fp16_are_scaled_before_they_are_rounded() -> None:
     v = torch.arange(s * d, dtype=torch.float32).view(s, b, d) / 256
     build = SimpleNamespace(ops=select("reference"), dropout=0.0)
     attention = SimpleNamespace(build=build, heads=1, queries=1, training=False)
-    half = Attention._with_operators(attention, q.half(), k.half(), v.half(), b)  # type: ignore[arg-type]
-    exact = Attention._with_operators(attention, q, k, v, b)  # type: ignore[arg-type]
+    half = Attention._with_operators(attention, q.half(), k.half(), v.half(), b)
+    exact = Attention._with_operators(attention, q, k, v, b)
     assert torch.isfinite(half).all()
     torch.testing.assert_close(half.float(), exact, atol=2e-3, rtol=0)

@@ -39,14 +39,14 @@ def saved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.mark.parametrize("sharded", [False, True])
-def test_at_the_same_layout_it_goes_on_bit_for_bit(saved: tuple[Path, list[float]], sharded: bool) -> None:
+def test_at_the_same_layout_it_goes_on_bit_for_bit(saved, sharded):
     folder, expected = saved
     losses, progress = run(jobs.load_and_go_on, SAVED | {"sharded_optimizer": sharded}, str(folder))[0]
     assert losses == expected
     assert progress == {"step": 2, "consumed": 8, "seed": jobs.SEED, "updates": 2, "scale": 1.0, "good_steps": 0}
 
 
-def test_with_dropout_the_curve_goes_on_at_another_layout(saved: tuple[Path, list[float]]) -> None:
+def test_with_dropout_the_curve_goes_on_at_another_layout(saved):
     """Masks depend on the step, the microbatch and (in attention) t, not on p, v, d or the sharding of anything."""
     folder, expected = saved
     for layout in ({"p": 2, "v": 2, "t": 2}, {"t": 2, "d": 2, "sharded_optimizer": True, "data_parallel": "torch"}):
@@ -65,7 +65,7 @@ LAYOUTS: list[dict[str, Any]] = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sharded", [pytest.param(False, marks=pytest.mark.slow), True])
-def test_at_any_layout_the_curve_goes_on(sharded: bool, tmp_path: Path) -> None:
+def test_at_any_layout_the_curve_goes_on(sharded, tmp_path):
     plain = {"dropout": 0.0}
     case = SAVED | plain | {"sharded_optimizer": sharded}
     expected = run(jobs.save_and_go_on, case, str(tmp_path), False)[0]
@@ -76,13 +76,13 @@ def test_at_any_layout_the_curve_goes_on(sharded: bool, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
-def test_mixed_precision_keeps_master_weights(dtype: str, tmp_path: Path) -> None:
+def test_mixed_precision_keeps_master_weights(dtype, tmp_path):
     case = BASE | {"p": 2, "dtype": dtype, "dropout": 0.0}
     expected = run(jobs.save_and_go_on, case, str(tmp_path), False)[0]
     assert run(jobs.load_and_go_on, case, str(tmp_path))[0][0] == expected
 
 
-def test_saving_in_the_background_is_the_same(tmp_path: Path) -> None:
+def test_saving_in_the_background_is_the_same(tmp_path):
     case = BASE | {"p": 2, "d": 2}
     expected = run(jobs.save_and_go_on, case, str(tmp_path), True)[0]
     assert run(jobs.load_and_go_on, case, str(tmp_path))[0][0] == expected
@@ -90,7 +90,7 @@ def test_saving_in_the_background_is_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pinned", [False, True])
-def test_staging_keeps_its_buffers_and_pins_those_of_a_gpu(pinned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_staging_keeps_its_buffers_and_pins_those_of_a_gpu(pinned, monkeypatch):
     """What training overwrites after a copy does not change it; the next save uses the same memory."""
     asked, empty = [], torch.empty
     monkeypatch.setattr(
@@ -115,7 +115,7 @@ def test_staging_keeps_its_buffers_and_pins_those_of_a_gpu(pinned: bool, monkeyp
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_a_gpu_s_staging_copies_before_training_goes_on() -> None:
+def test_a_gpu_s_staging_copies_before_training_goes_on():
     state = torch.arange(2.0**24, device="cuda")
     before, pieces = state.cpu(), Pieces((2**12, 2**12))
     pieces.held[torch.Size((0, 0))] = state.view(2**12, 2**12)
@@ -129,7 +129,7 @@ def test_a_gpu_s_staging_copies_before_training_goes_on() -> None:
 
 
 @pytest.mark.parametrize("who", by_default([0, 3], 3))
-def test_a_crash_while_saving_leaves_the_checkpoint_before(who: int, tmp_path: Path) -> None:
+def test_a_crash_while_saving_leaves_the_checkpoint_before(who, tmp_path):
     with pytest.raises(RankError, match=f"rank {who} was killed by SIGKILL"):
         run(jobs.die_while_saving, BASE | {"p": 2, "t": 2}, str(tmp_path), who)
     last = newest(tmp_path)
@@ -150,7 +150,7 @@ FULL = [
 @pytest.mark.parametrize(
     ("place", "ranks", "background"), by_default(FULL, ("a limit", 1, False), ("a limit", 4, True), ("12m", 4, False))
 )
-def test_a_save_for_which_there_is_no_room(place: str, ranks: int, background: bool, tmp_path: Path) -> None:
+def test_a_save_for_which_there_is_no_room(place, ranks, background, tmp_path):
     """On a file system of that size, or where one rank's files may have 100 KiB from the second save on."""
     folder, limit = tmp_path / "disk", 100 << 10
     case = BASE | {"hidden": 64, "vocab": 256} | ({"p": 2, "t": 2} if ranks == 4 else {})
@@ -207,9 +207,7 @@ ONCE_EACH = (("__0_0.distcp", "one bit"), (METADATA, "garbage"), (STATE, "trunca
 
 
 @pytest.mark.parametrize(("name", "how"), by_default(DAMAGED, *ONCE_EACH))
-def test_a_damaged_file_is_named_and_the_checkpoint_before_is_whole(
-    name: str, how: str, two_checkpoints: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_a_damaged_file_is_named_and_the_checkpoint_before_is_whole(name, how, two_checkpoints, tmp_path):
     """The shards are only read by the ranks that load; everything else is looked at before."""
     first, second = two_checkpoints
     victim = second / name
@@ -229,7 +227,7 @@ def test_a_damaged_file_is_named_and_the_checkpoint_before_is_whole(
     assert notes == [f"passed over {second}, which {wrong}; going on from step_00000001"]
 
 
-def test_all_ranks_say_which_shard_is_damaged(tmp_path: Path) -> None:
+def test_all_ranks_say_which_shard_is_damaged(tmp_path):
     case = BASE | {"p": 2, "t": 2}
     _, second = save_twice(tmp_path, case)
     victim = second / "__3_0.distcp"
@@ -242,7 +240,7 @@ def test_all_ranks_say_which_shard_is_damaged(tmp_path: Path) -> None:
         ]
 
 
-def test_lost_files(two_checkpoints: tuple[Path, Path], tmp_path: Path) -> None:
+def test_lost_files(two_checkpoints, tmp_path):
     first, second = two_checkpoints
     (first / STATE).unlink()
     (second / MANIFEST).unlink()
@@ -257,7 +255,7 @@ def test_lost_files(two_checkpoints: tuple[Path, Path], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "change", [{"layers": 8}, {"B": 8}, {"seed": 7}, {"data": "other tokens"}], ids=lambda change: next(iter(change))
 )
-def test_a_checkpoint_of_another_run_is_refused(change: dict[str, Any], saved_twice: Path) -> None:
+def test_a_checkpoint_of_another_run_is_refused(change, saved_twice):
     data = change.get("data", "tokens")
     case = BASE | {name: value for name, value in change.items() if name != "data"}
     with pytest.raises(RankError) as caught:
@@ -268,13 +266,13 @@ def test_a_checkpoint_of_another_run_is_refused(change: dict[str, Any], saved_tw
     assert "needs the same " in caught.value.message
 
 
-def test_what_may_change_is_said(saved_twice: Path) -> None:
+def test_what_may_change_is_said(saved_twice):
     case = BASE | {"p": 2, "recompute": "full"}
     _, notes = run(jobs.load_noting, case, str(saved_twice), "tokens")[0]
     assert notes == ["changed since step_00000002 was saved: p 1 -> 2, recompute 'none' -> 'full'"]
 
 
-def test_the_newest_stay(two_checkpoints: tuple[Path, Path], tmp_path: Path) -> None:
+def test_the_newest_stay(two_checkpoints, tmp_path):
     first, second = two_checkpoints
     damaged = tmp_path / "step_00000003"
     damaged.mkdir()
@@ -285,7 +283,7 @@ def test_the_newest_stay(two_checkpoints: tuple[Path, Path], tmp_path: Path) -> 
     assert {second, damaged} == set(tmp_path.iterdir())
 
 
-def test_a_state_that_is_not_finite_is_not_saved(tmp_path: Path) -> None:
+def test_a_state_that_is_not_finite_is_not_saved(tmp_path):
     with pytest.raises(
         RankError, match=r"layers\.2\.\S+ is not finite after step 1, and is not saved; needs"
     ) as caught:
@@ -302,9 +300,7 @@ def test_a_state_that_is_not_finite_is_not_saved(tmp_path: Path) -> None:
     padding=st.integers(0, 7),
     cuts=st.lists(st.integers(0, 36), max_size=4),
 )
-def test_rectangles_cover_a_tensor_exactly_once(
-    rows: int, columns: int, dim: int | None, t: int, padding: int, cuts: list[int]
-) -> None:
+def test_rectangles_cover_a_tensor_exactly_once(rows, columns, dim, t, padding, cuts):
     """Any cut of every tensor rank's flat part, padding included, puts each real element where it belongs."""
     sizes = [rows, columns]
     if dim is not None:

@@ -3,7 +3,6 @@
 from itertools import count
 from typing import Any
 
-import pytest
 import torch
 
 from ptdp_core.engine import clock
@@ -29,7 +28,7 @@ class Event:
         return other.time - self.time
 
 
-def test_on_a_gpu_marks_are_events_and_nothing_is_waited_for_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_gpu_marks_are_events_and_nothing_is_waited_for_before_the_end(monkeypatch):
     """A clock that synchronised at each mark would wait for receives posted ahead, and stop what it measures."""
     synchronised: list[Any] = []
     monkeypatch.setattr(torch.cuda, "Event", Event)
@@ -43,7 +42,7 @@ def test_on_a_gpu_marks_are_events_and_nothing_is_waited_for_before_the_end(monk
     assert [watch.seconds(mark) for mark in marks] == [100.5, 101.0, 101.5]
 
 
-def test_on_a_cpu_a_mark_is_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_cpu_a_mark_is_the_time(monkeypatch):
     times = iter([1.0, 2.5])
     monkeypatch.setattr(clock.time, "monotonic", lambda: next(times))
     watch = clock.clock_of(torch.device("cpu"))

@@ -15,7 +15,7 @@ from tests.ptdp_core.engine import jobs
 
 
 @pytest.mark.parametrize("c", [2, 3, 4])
-def test_around_a_ring_every_query_meets_the_keys_before_it_once(c: int) -> None:
+def test_around_a_ring_every_query_meets_the_keys_before_it_once(c):
     """Position by position: what a rank takes of each part, under the mask of its own, is all that is to be seen."""
     s = 24 // c
     places = [own_chunks(torch.arange(24), Axis("cp", rank, c), 0) for rank in range(c)]
@@ -28,7 +28,7 @@ def test_around_a_ring_every_query_meets_the_keys_before_it_once(c: int) -> None
 
 
 @pytest.mark.parametrize("c", [2, 3, 4])
-def test_a_rank_has_a_chunk_of_either_half_so_that_all_see_as_many_keys(c: int) -> None:
+def test_a_rank_has_a_chunk_of_either_half_so_that_all_see_as_many_keys(c):
     sequence = torch.arange(24).view(1, 24)
     own = [own_chunks(sequence, Axis("cp", rank, c), 1) for rank in range(c)]
     assert {int((part + 1).sum()) for part in own} == {24 * 25 // 2 // c}  # token i sees i + 1 keys
@@ -38,7 +38,7 @@ def test_a_rank_has_a_chunk_of_either_half_so_that_all_see_as_many_keys(c: int) 
 
 
 @pytest.mark.parametrize(("recompute", "places"), [("none", 4), ("full", 0)])
-def test_of_gathered_keys_and_values_only_places_are_kept_until_the_backward_pass(recompute: str, places: int) -> None:
+def test_of_gathered_keys_and_values_only_places_are_kept_until_the_backward_pass(recompute, places):
     """For each layer's two chunks of queries those of keys and of values; a recomputed layer needs them at once."""
     layers = 3
     case = {"c": 2, "B": 1, "layers": layers, "seq": 16, "attention": "sdpa", "recompute": recompute}
@@ -47,7 +47,7 @@ def test_of_gathered_keys_and_values_only_places_are_kept_until_the_backward_pas
         assert gathered == 2 * layers
 
 
-def test_context_ranks_draw_other_masks_and_the_first_those_of_a_run_without_others() -> None:
+def test_context_ranks_draw_other_masks_and_the_first_those_of_a_run_without_others():
     def draws(*ranks: int) -> list[torch.Tensor]:
         tracker = RNGTracker(1, torch.device("cpu"), *ranks)
         drawn = []
@@ -62,7 +62,7 @@ def test_context_ranks_draw_other_masks_and_the_first_those_of_a_run_without_oth
 
 
 @pytest.mark.parametrize("exchange", ["all_gather", "all_to_all"])
-def test_a_recomputed_pass_draws_the_same_masks(exchange: str) -> None:
+def test_a_recomputed_pass_draws_the_same_masks(exchange):
     case: dict[str, Any] = {"c": 2, "B": 2, "layers": 2, "dropout": 0.2, "context_exchange": exchange}
     runs = [
         launch(jobs.losses_and_norms, 2, (case | {"recompute": recompute},), timeout=60)
@@ -73,7 +73,7 @@ def test_a_recomputed_pass_draws_the_same_masks(exchange: str) -> None:
         torch.testing.assert_close(again, kept, rtol=1e-12, atol=0)
 
 
-def test_the_chunks_of_a_rank_have_masks_of_their_own() -> None:
+def test_the_chunks_of_a_rank_have_masks_of_their_own():
     case: dict[str, Any] = {"c": 2, "B": 1, "layers": 1, "seq": 16, "dropout": 0.5}
     for seeds in launch(jobs.seeds_of_attention, 2, (case,), timeout=60):
         assert len(seeds) == len(set(seeds)) == 2
@@ -92,9 +92,7 @@ def test_the_chunks_of_a_rank_have_masks_of_their_own() -> None:
         ),
     ],
 )
-def test_a_ring_that_a_gpus_attention_will_refuse_is_refused_before_ranks_start(
-    case: dict[str, Any], capability: tuple[int, int], problem: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_ring_that_a_gpus_attention_will_refuse_is_refused_before_ranks_start(case, capability, problem, monkeypatch):
     monkeypatch.setattr(preflight, "local_device", lambda name: torch.device("cuda"))
     monkeypatch.setattr(preflight, "select", lambda *_: None)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
@@ -103,6 +101,6 @@ def test_a_ring_that_a_gpus_attention_will_refuse_is_refused_before_ranks_start(
         preflight.preflight(jobs.settings_of(ring | case))
 
 
-def test_gradients_around_a_ring_are_not_summed_in_16_bits() -> None:
+def test_gradients_around_a_ring_are_not_summed_in_16_bits():
     """The first chunk's keys get 256 from their own rank and 1 from each of two others: in bf16 that stays 256."""
     assert launch(jobs.gradient_around_a_ring, 3, timeout=60) == [258.0] * 3

@@ -35,20 +35,20 @@ def measure(ranks: int, *cases: dict[str, Any]) -> Iterator[tuple[dict[str, Any]
     return zip(*launch(jobs.measure_all, ranks, (cases,), timeout=60, process_group=ranks > 1), strict=True)
 
 
-def test_two_all_reduces_forward_and_two_backward_per_layer() -> None:
+def test_two_all_reduces_forward_and_two_backward_per_layer():
     case = {"t": 2, "B": 1, "recompute": "none"}
     (one_layer, _), (two_layers, _) = measure(2, case | {"layers": 1}, case | {"layers": 2})
     assert two_layers["tp"]["all_reduce"] - one_layer["tp"]["all_reduce"] == 4
     assert one_layer["tp"] == {"all_reduce": 4 + OUTSIDE}
 
 
-def test_recomputation_adds_two_all_reduces_per_layer() -> None:
+def test_recomputation_adds_two_all_reduces_per_layer():
     case = {"t": 2, "B": 1, "layers": 2, "recompute": "full"}
     for row, _ in measure(2, *(case | {"checkpoint_layers": every} for every in (1, 2))):
         assert row["tp"] == {"all_reduce": 2 * 6 + OUTSIDE}
 
 
-def test_p2p_bytes_are_bsh_and_with_scatter_gather_bsh_over_t() -> None:
+def test_p2p_bytes_are_bsh_and_with_scatter_gather_bsh_over_t():
     b, m, size = 2, 3, 8
     bsh = b * jobs.SEQ * jobs.HIDDEN * size
     ways = [(exchange, scattered) for exchange in ("blocking", "overlapped") for scattered in (False, True)]
@@ -61,7 +61,7 @@ def test_p2p_bytes_are_bsh_and_with_scatter_gather_bsh_over_t() -> None:
             assert row["p2p"].bytes == m * bsh // (2 if scattered else 1)
 
 
-def test_interleaving_communicates_v_times_as_much() -> None:
+def test_interleaving_communicates_v_times_as_much():
     plain, chunks = measure(2, {"p": 2, "B": 4, "layers": 4}, {"p": 2, "v": 2, "B": 4, "layers": 4})
     # p*v - 1 boundaries instead of p - 1, each crossed forward and backward by every microbatch.
     assert sum(row["p2p"].messages for row in plain) == 2 * 4
@@ -69,7 +69,7 @@ def test_interleaving_communicates_v_times_as_much() -> None:
 
 
 @pytest.mark.parametrize("exchange", by_default(["blocking", "overlapped"], "overlapped"))
-def test_peak_stash_and_receive_buffers(exchange: str) -> None:
+def test_peak_stash_and_receive_buffers(exchange):
     schedules = [(name, 1, m) for name, m in (("gpipe", 6), ("1f1b", 6), ("1f1b", 2), ("zb-h1", 6), ("zb-h1", 2))]
     schedules += [("interleaved", 2, m) for m in (8, 4)]
     case = {"p": 4, "exchange": exchange, "recompute": "none"}
@@ -81,7 +81,7 @@ def test_peak_stash_and_receive_buffers(exchange: str) -> None:
 
 
 @pytest.mark.parametrize("every", by_default([1, 2], 2))
-def test_with_scatter_gather_a_message_is_gathered_once_whatever_is_recomputed(every: int) -> None:
+def test_with_scatter_gather_a_message_is_gathered_once_whatever_is_recomputed(every):
     """All-gathers of a tensor group are those of its received messages; what is stashed is the same either way."""
     case: dict[str, Any] = {"p": 2, "v": 2, "t": 2, "B": 2, "layers": 8, "checkpoint_layers": every}
     ways = ((False, "full"), (True, "none"), (True, "full"))
@@ -96,7 +96,7 @@ def test_with_scatter_gather_a_message_is_gathered_once_whatever_is_recomputed(e
 
 
 @pytest.mark.parametrize("every", [1, 2])
-def test_distributed_inputs_of_blocks_keep_1_over_t_and_gather_once_per_block(every: int) -> None:
+def test_distributed_inputs_of_blocks_keep_1_over_t_and_gather_once_per_block(every):
     """Counts and bytes are those that the simulator prices (`layout.recomputation_gathers`)."""
     case: dict[str, Any] = {"t": 2, "B": 3, "layers": 4, "checkpoint_layers": every}
     (whole, _), (distributed, _) = measure(
@@ -111,7 +111,7 @@ def test_distributed_inputs_of_blocks_keep_1_over_t_and_gather_once_per_block(ev
 
 
 @pytest.mark.parametrize("recompute", ["full", "none"])
-def test_sequence_parallelism_communicates_what_the_layout_says(recompute: str) -> None:
+def test_sequence_parallelism_communicates_what_the_layout_says(recompute):
     """Calls and bytes of the collectives of two stages of two tensor ranks; messages are bsh/t and a tied embedding."""
     p, t, b, m, size = 2, 2, 2, 3, 8
     case = {"p": p, "t": t, "b": b, "B": b * m, "recompute": recompute, "sequence_parallel": True}
@@ -138,7 +138,7 @@ def test_sequence_parallelism_communicates_what_the_layout_says(recompute: str) 
         {"p": 2, "c": 2, "t": 2},
     ),
 )
-def test_context_parallelism_communicates_what_the_layout_says(layout: dict[str, int]) -> None:
+def test_context_parallelism_communicates_what_the_layout_says(layout):
     """Calls and bytes of every axis, for each exchange and recomputation: what the simulator prices."""
     sizes = {"p": 1, "t": 1, "c": 1, "d": 1} | layout
     same = sizes | {"seq": 16, "layers": 4, "b": 2, "B": 6 * sizes["d"], "heads": 8, "kv_heads": 8, "hidden": 32}
@@ -188,7 +188,7 @@ def expected(config: TrainingConfig, stage: int) -> Counter[str]:
 
 
 @pytest.mark.parametrize("t", by_default([2, 4], 2))
-def test_sequence_parallelism_keeps_1_over_t_of_what_is_between_layers(t: int) -> None:
+def test_sequence_parallelism_keeps_1_over_t_of_what_is_between_layers(t):
     s, sh, size = jobs.SEQ, jobs.SEQ * jobs.HIDDEN, 8
     cases: list[dict[str, Any]] = [
         *({"layers": 8, "checkpoint_layers": every, "sequence_parallel": True} for every in (1, 2)),
@@ -201,7 +201,7 @@ def test_sequence_parallelism_keeps_1_over_t_of_what_is_between_layers(t: int) -
     assert whole - part == (4 * sh + 4 * s) * size * (t - 1) // t
 
 
-def test_recomputing_keeps_only_block_inputs() -> None:
+def test_recomputing_keeps_only_block_inputs():
     """Serial, one microbatch: every c layers one input of bsh; without recomputation far more."""
     cases = [{"B": 1, "layers": 8, "recompute": "full", "checkpoint_layers": every} for every in (1, 2, 4)]
     kept = {case["checkpoint_layers"]: rows[0]["kept"] for case, rows in zip(cases, measure(1, *cases), strict=True)}
@@ -212,7 +212,7 @@ def test_recomputing_keeps_only_block_inputs() -> None:
 
 
 @pytest.mark.parametrize("t", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_selective_recomputation_keeps_all_but_the_attention_core(t: int) -> None:
+def test_selective_recomputation_keeps_all_but_the_attention_core(t):
     """Per layer bas^2/t elements of the softmax, as many of the dropout's mask and result, and the causal mask.
 
     On the CPU a dropout mask is as wide as what it masks; on a GPU it has bytes, which makes 5bas^2/t in fp16. No
@@ -236,7 +236,7 @@ def test_selective_recomputation_keeps_all_but_the_attention_core(t: int) -> Non
     assert rows[7][0] < rows[0][0]
 
 
-def test_timeline_has_every_pass_once_in_the_order_of_the_schedule() -> None:
+def test_timeline_has_every_pass_once_in_the_order_of_the_schedule():
     (rows,) = measure(2, {"p": 2, "v": 2, "B": 4})
     schedule = build("interleaved", 2, 4, 2)
     for rank, row in enumerate(rows):
@@ -248,14 +248,14 @@ def test_timeline_has_every_pass_once_in_the_order_of_the_schedule() -> None:
 
 
 @pytest.mark.parametrize("field", ["shape", "dtype"])
-def test_ends_that_disagree_are_found_when_the_wire_is_made(field: str) -> None:
+def test_ends_that_disagree_are_found_when_the_wire_is_made(field):
     for rank, text in enumerate(launch(jobs.mismatch, 2, (field,), timeout=60)):
         assert f"on pipeline rank {rank} but" in text
         assert "needs one shape and type on all ranks" in text
 
 
 @pytest.mark.parametrize("field", ["sent shape", "sent dtype"])
-def test_a_tensor_that_is_not_the_wire_s_is_not_sent(field: str) -> None:
+def test_a_tensor_that_is_not_the_wire_s_is_not_sent(field):
     text = launch(jobs.mismatch, 2, (field,), timeout=60)[0]
     assert text.startswith("message=0F0 (rank 0 to 1) is")
     assert "needs (2, 3) torch.float32" in text

@@ -47,7 +47,7 @@ def use_graphs(trainer: Trainer) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("case", CASES)
-def test_graphs_train_as_the_passes_one_by_one_do(case: str) -> None:
+def test_graphs_train_as_the_passes_one_by_one_do(case):
     if not torch.cuda.is_available() or torch.cuda.get_device_capability() < (9, 0):
         pytest.skip("no GPU with grouped products and FP8")
     losses, parameters = trained(case, "cuda", lambda trainer: None)
@@ -94,7 +94,7 @@ def without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_each_microbatch_is_replayed_with_its_own_tokens(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_microbatch_is_replayed_with_its_own_tokens(case, monkeypatch):
     recordings = without_a_gpu(monkeypatch)
     losses, parameters = trained(case, "cpu", lambda trainer: None)
     graphed, others = trained(case, "cpu", use_graphs)
@@ -103,7 +103,7 @@ def test_each_microbatch_is_replayed_with_its_own_tokens(case: str, monkeypatch:
     assert recordings == ([True] if "one microbatch" in case else [True, False])
 
 
-def test_another_loss_scale_is_recorded_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_loss_scale_is_recorded_anew(monkeypatch):
     recordings = without_a_gpu(monkeypatch)
     trainer, batch, _ = build(GPT, ParallelConfig(b=2, B=6, recompute="none", attention="sdpa"), "cpu")
     graphs = GraphedExecutor(trainer.executor, trainer.groups)
@@ -116,6 +116,6 @@ def test_another_loss_scale_is_recorded_anew(monkeypatch: pytest.MonkeyPatch) ->
     assert recordings == [True, False, True, False]
 
 
-def test_on_a_cpu_graphs_are_refused_in_a_line() -> None:
+def test_on_a_cpu_graphs_are_refused_in_a_line():
     with pytest.raises(ConfigurationError, match="cuda_graph=True with device='cpu'; needs a GPU; try"):
         build(GPT, ParallelConfig(b=2, B=4, recompute="none"), "cpu", EngineSettings(cuda_graph=True))

@@ -32,7 +32,7 @@ def tokens(tmp_path: Path) -> Path:
     return path
 
 
-def test_default_data_are_the_standard_library_s_bytes(tmp_path: Path) -> None:
+def test_default_data_are_the_standard_library_s_bytes(tmp_path):
     path = prepare("", str(tmp_path))
     text = bytes(open_tokens(path).ids[:200_000])
     assert b"import " in text
@@ -40,7 +40,7 @@ def test_default_data_are_the_standard_library_s_bytes(tmp_path: Path) -> None:
     assert not list(path.parent.glob("*.tmp"))
 
 
-def test_text_of_the_user(tmp_path: Path) -> None:
+def test_text_of_the_user(tmp_path):
     folder = tmp_path / "texts"
     folder.mkdir()
     (folder / "b.txt").write_text("second")
@@ -49,14 +49,14 @@ def test_text_of_the_user(tmp_path: Path) -> None:
     assert bytes(open_tokens(prepare(str(folder / "a.txt"), str(tmp_path))).ids) == b"first\0"
 
 
-def test_tokens_come_back(tokens: Path) -> None:
+def test_tokens_come_back(tokens):
     opened = open_tokens(tokens)
     assert opened.vocab == 300
     assert (opened.ids == np.arange(1000) % 300).all()
 
 
 @pytest.mark.parametrize("suffix", [".bin", ".idx", ""])
-def test_megatron_pairs(suffix: str, tmp_path: Path) -> None:
+def test_megatron_pairs(suffix, tmp_path):
     sizes, ids = [3, 4, 5], np.arange(12, dtype=np.uint16)
     (tmp_path / "m.bin").write_bytes(ids.tobytes())
     head = b"MMIDIDX\x00\x00" + struct.pack("<QBQQ", 1, 8, 3, 1)
@@ -68,7 +68,7 @@ def test_megatron_pairs(suffix: str, tmp_path: Path) -> None:
         open_tokens(path)
 
 
-def test_of_a_megatron_index_only_what_is_needed_is_read(tmp_path: Path) -> None:
+def test_of_a_megatron_index_only_what_is_needed_is_read(tmp_path):
     """An index may have gigabytes: this one has 64 MB of documents, which nobody asks for."""
     (tmp_path / "m.bin").write_bytes(bytes(24))
     (tmp_path / "m.idx").write_bytes(b"MMIDIDX\x00\x00" + struct.pack("<QBQQ3i", 1, 8, 3, 1, 3, 4, 5))
@@ -81,14 +81,14 @@ def test_of_a_megatron_index_only_what_is_needed_is_read(tmp_path: Path) -> None
         tracemalloc.stop()
 
 
-def test_a_truncated_token_file(tokens: Path) -> None:
+def test_a_truncated_token_file(tokens):
     size = tokens.stat().st_size
     os.truncate(tokens, size - 100)
     with pytest.raises(ValueError, match=rf"has {size - 100} bytes, where {size} are expected; needs an intact"):
         open_tokens(tokens)
 
 
-def test_a_file_that_is_none(tmp_path: Path) -> None:
+def test_a_file_that_is_none(tmp_path):
     path = tmp_path / "x.tokens"
     path.write_bytes(b"something else")
     with pytest.raises(ValueError, match=r"has no valid header; needs an intact token file; try making it again"):
@@ -101,20 +101,20 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
         open_tokens(tmp_path / "z.bin")
 
 
-def test_data_that_is_not_there() -> None:
+def test_data_that_is_not_there():
     for name in ("/nowhere", "/nowhere.tokens", "/nowhere.bin"):
         with pytest.raises(ValueError, match=r"does not exist; needs a file or a folder; try another path"):
             prepare(name)
 
 
-def test_data_that_does_not_fit_the_model(tokens: Path) -> None:
+def test_data_that_does_not_fit_the_model(tokens):
     with pytest.raises(ValueError, match=r"vocab=256 for data with 300 token ids; needs as many; try vocab=300"):
         Sequences(open_tokens(tokens), 10, 256, 0)
     with pytest.raises(ValueError, match=r"seq=1000 with 1000 tokens in .*; needs at least seq"):
         Sequences(open_tokens(tokens), 1000, 300, 0)
 
 
-def test_a_place_or_text_that_cannot_be_used(tmp_path: Path) -> None:
+def test_a_place_or_text_that_cannot_be_used(tmp_path):
     (tmp_path / "text").write_text("some text")
     with pytest.raises(
         EngineUnavailableError, match=r"cache='/dev/null/ptdp' cannot be written: Not a directory; needs"
@@ -127,7 +127,7 @@ def test_a_place_or_text_that_cannot_be_used(tmp_path: Path) -> None:
         prepare(str(tmp_path / "mem"), str(tmp_path))
 
 
-def test_a_damaged_cached_file_is_made_again(tmp_path: Path) -> None:
+def test_a_damaged_cached_file_is_made_again(tmp_path):
     (tmp_path / "text").write_text("some text")
     path = prepare(str(tmp_path / "text"), str(tmp_path))
     os.truncate(path, 25)
@@ -136,7 +136,7 @@ def test_a_damaged_cached_file_is_made_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("position", [0, 77, 99])
-def test_a_token_outside_the_vocabulary_is_found_up_front_and_when_drawn(position: int, tmp_path: Path) -> None:
+def test_a_token_outside_the_vocabulary_is_found_up_front_and_when_drawn(position, tmp_path):
     ids = np.zeros(100, dtype=np.int64)
     ids[position] = 300
     write_tokens(tmp_path / "x.tokens", ids, 301)
@@ -151,7 +151,7 @@ def test_a_token_outside_the_vocabulary_is_found_up_front_and_when_drawn(positio
         samples.microbatch(0, samples.count, CPU)
 
 
-def test_a_fingerprint_is_of_the_tokens_and_not_of_the_file(tmp_path: Path) -> None:
+def test_a_fingerprint_is_of_the_tokens_and_not_of_the_file(tmp_path):
     ids = np.arange(1_000_000) % 250
     for name, vocab in (("bytes", 250), ("words", 70_000)):
         write_tokens(tmp_path / f"{name}.tokens", ids, vocab)
@@ -166,7 +166,7 @@ def test_a_fingerprint_is_of_the_tokens_and_not_of_the_file(tmp_path: Path) -> N
     assert same not in others
 
 
-def test_every_epoch_visits_every_sequence_once_in_its_own_order(tokens: Path) -> None:
+def test_every_epoch_visits_every_sequence_once_in_its_own_order(tokens):
     samples = Sequences(open_tokens(tokens), 10, 300, 5)
     assert samples.count == 99
     epochs = [[int(samples[i][0]) for i in range(e * 99, e * 99 + 99)] for e in range(2)]
@@ -178,7 +178,7 @@ def test_every_epoch_visits_every_sequence_once_in_its_own_order(tokens: Path) -
 
 
 @pytest.mark.parametrize("start", [0, 24])
-def test_replicas_take_turns_at_the_microbatches_of_a_step(tokens: Path, start: int) -> None:
+def test_replicas_take_turns_at_the_microbatches_of_a_step(tokens, start):
     """Also from another place than the one that was read ahead, and over the end of an epoch."""
     samples = Sequences(open_tokens(tokens), 10, 300, 5)
     parallel = ParallelConfig(d=2, b=3, B=12)
@@ -192,7 +192,7 @@ def test_replicas_take_turns_at_the_microbatches_of_a_step(tokens: Path, start: 
                 assert torch.equal(ours, theirs)
 
 
-def test_tokens_go_to_a_gpu_once_a_step_and_hold_up_nothing(tokens: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tokens_go_to_a_gpu_once_a_step_and_hold_up_nothing(tokens, monkeypatch):
     """No GPU: what is asked of the tensor."""
     asked = []
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda rows: asked.append("pin_memory") or rows)
@@ -203,7 +203,7 @@ def test_tokens_go_to_a_gpu_once_a_step_and_hold_up_nothing(tokens: Path, monkey
     assert asked == ["pin_memory", (gpu, {"non_blocking": True})]
 
 
-def test_labels_are_the_next_tokens(tokens: Path) -> None:
+def test_labels_are_the_next_tokens(tokens):
     x, y = Sequences(open_tokens(tokens), 10, 300, 5).microbatch(3, 4, CPU)
     assert x.shape == y.shape == (4, 10)
     assert torch.equal(x[:, 1:], y[:, :-1])

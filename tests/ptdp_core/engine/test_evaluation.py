@@ -25,7 +25,7 @@ CASES: dict[int, list[dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.slow)])
-def test_the_loss_is_that_of_training_without_dropout(ranks: int) -> None:
+def test_the_loss_is_that_of_training_without_dropout(ranks):
     for rank in launch(jobs.evaluated, ranks, (CASES[ranks],), timeout=60):
         for losses, looked, undisturbed in rank:
             assert looked[::3] == pytest.approx(losses, rel=1e-12)
@@ -34,7 +34,7 @@ def test_the_loss_is_that_of_training_without_dropout(ranks: int) -> None:
 
 
 @pytest.mark.slow
-def test_there_is_no_dropout_and_training_s_is_as_it_was() -> None:
+def test_there_is_no_dropout_and_training_s_is_as_it_was():
     case = {"p": 2, "B": 4}
     plain, dropped = (launch(jobs.evaluated, 2, ([case | {"dropout": p}],))[0][0] for p in (0.0, 0.3))
     assert dropped[1][0] == plain[1][0]  # the first evaluation, of the initial weights

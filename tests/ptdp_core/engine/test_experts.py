@@ -55,7 +55,7 @@ def check(cases: list[dict[str, Any]], folder: Path) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_one_rank(tmp_path: Path) -> None:
+def test_one_rank(tmp_path):
     ways: list[dict[str, Any]] = [
         {"recompute": "none"},
         {"recompute": "full"},
@@ -99,13 +99,13 @@ LAYOUTS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("part", by_default(range(2), 1))
-def test_layouts(part: int, tmp_path: Path) -> None:
+def test_layouts(part, tmp_path):
     check([EVERYTHING | {"B": 4} | layout for layout in LAYOUTS[part::2]], tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
-def test_layouts_otherwise(part: int, tmp_path: Path) -> None:
+def test_layouts_otherwise(part, tmp_path):
     """The same layouts with other schedules, with everything overlapped, recomputed in part, and as a GPT."""
     others: list[dict[str, Any]] = [
         {"recompute": "selective", "experts_per_token": 3, "router": "softmax_before"},
@@ -121,7 +121,7 @@ def run(function: Any, case: dict[str, Any], *args: Any) -> list[Any]:
     return launch(function, ranks, (case, *args), timeout=60, process_group=ranks > 1)
 
 
-def test_a_checkpoint_goes_on_at_another_number_of_expert_ranks(tmp_path: Path) -> None:
+def test_a_checkpoint_goes_on_at_another_number_of_expert_ranks(tmp_path):
     case = EVERYTHING | {"B": 4, "auxiliary_loss": 0.0}
     saved = case | {"t": 2, "d": 2, "e": 2, "sharded_optimizer": True}
     expected = run(jobs.save_and_go_on, saved, str(tmp_path), False)[0]
@@ -144,7 +144,7 @@ EXCHANGING: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("number", by_default(range(len(EXCHANGING)), 1, 5))
-def test_ranks_of_experts_communicate_as_the_layout_says(number: int) -> None:
+def test_ranks_of_experts_communicate_as_the_layout_says(number):
     """Calls and bytes of every rank's all-to-alls, and bytes of its gradients; every token goes to all experts.
 
     32 configurations with and without recomputation and a shared expert.
@@ -187,7 +187,7 @@ def test_ranks_of_experts_communicate_as_the_layout_says(number: int) -> None:
         {"p": 2, "t": 2, "sequence_parallel": True},
     ],
 )
-def test_tensor_ranks_communicate_as_the_layout_says(layout: dict[str, Any], shared: int) -> None:
+def test_tensor_ranks_communicate_as_the_layout_says(layout, shared):
     """Calls on activations; the all-reduces of losses and of partial gradients are counted elsewhere."""
     case = {"recompute": "none"} | MIXTURE | {"layers": 2, "B": 2, "shared_expert_ffn_hidden": shared} | layout
     config = jobs.settings_of(case).training
@@ -201,7 +201,7 @@ def test_tensor_ranks_communicate_as_the_layout_says(layout: dict[str, Any], sha
         assert {key: value for key, value in counted.items() if key.startswith("tp") and "calls" in key} == expected
 
 
-def test_no_token_is_lost_on_the_way_however_they_are_routed() -> None:
+def test_no_token_is_lost_on_the_way_however_they_are_routed():
     case = MIXTURE | {"layers": 2, "d": 4, "e": 4, "B": 4, "recompute": "none"}
     model = jobs.settings_of(case).model
     sent = sum(counted["ep all_to_all bytes"] for counted in run(jobs.communicated, case))
@@ -209,7 +209,7 @@ def test_no_token_is_lost_on_the_way_however_they_are_routed() -> None:
     assert sent == 4 * model.layers * (each + model.experts) * 8
 
 
-def test_gradients_of_experts_are_reduced_over_the_ranks_that_hold_them() -> None:
+def test_gradients_of_experts_are_reduced_over_the_ranks_that_hold_them():
     case = MIXTURE | {"layers": 2, "d": 4, "e": 2, "B": 4, "recompute": "none"}
     model = jobs.settings_of(case).model
     parts = chunk_parameters(model, range(2), 1)
@@ -223,7 +223,7 @@ def test_gradients_of_experts_are_reduced_over_the_ranks_that_hold_them() -> Non
 @pytest.mark.parametrize(
     "layout", [{}, {"p": 2, "d": 2, "e": 2}, {"t": 2}, {"t": 2, "etp": 1, "e": 2, "sequence_parallel": True}]
 )
-def test_dropped_tokens_are_counted(layout: dict[str, Any]) -> None:
+def test_dropped_tokens_are_counted(layout):
     """Every token chooses all experts, of which each takes half of a rank's."""
     case = MIXTURE | {"layers": 4, "experts_per_token": 4, "capacity_factor": 0.5, "B": 4, "dense_layers": 1}
     microbatches, layers = 4, 3
@@ -233,7 +233,7 @@ def test_dropped_tokens_are_counted(layout: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
-def test_experts_learn_in_mixed_precision(dtype: str) -> None:
+def test_experts_learn_in_mixed_precision(dtype):
     """The losses are those of fp32, as far as the precision goes; two ways to add gradients agree."""
     case = EVERYTHING | {"d": 2, "e": 2, "B": 4}
     exact = run(jobs.losses_and_norms, case | {"dtype": "fp32"})[0]
@@ -243,13 +243,13 @@ def test_experts_learn_in_mixed_precision(dtype: str) -> None:
             assert ours == pytest.approx(theirs, rel=2e-2)
 
 
-def test_a_gradient_that_is_not_finite_in_one_expert_stops_all_ranks() -> None:
+def test_a_gradient_that_is_not_finite_in_one_expert_stops_all_ranks():
     case = EVERYTHING | {"d": 2, "e": 2, "B": 4}
     for text in run(jobs.poisoned_expert, case):
         assert "gradient norm nan at step 1" in text
 
 
-def test_groups_of_experts_are_regrouped_data_ranks() -> None:
+def test_groups_of_experts_are_regrouped_data_ranks():
     grid = RankGrid.sized(p=2, t=2, d=4)
     groups = {grid.expert_group(rank, 2, 2) for rank in range(grid.n)}
     assert (0, 2) in groups  # tensor rank 0 of data ranks 0 and 1
@@ -260,7 +260,7 @@ def test_groups_of_experts_are_regrouped_data_ranks() -> None:
     assert grid.expert_data_group(5, 4, 1) == (1, 5)
 
 
-def test_the_balance_is_mixtral_s() -> None:
+def test_the_balance_is_mixtral_s():
     """Of one layer; `transformers` takes the mean over all layers before it multiplies, and computes in fp32."""
     mixtral = pytest.importorskip("transformers.models.mixtral.modeling_mixtral", reason="needs transformers")
     trainer = jobs.make(MIXTURE)[2]
@@ -273,12 +273,12 @@ def test_the_balance_is_mixtral_s() -> None:
 
 
 @pytest.mark.parametrize("case", [MIXTURE, EVERYTHING, EVERYTHING | GPT])
-def test_parameters_are_those_of_the_layout(case: dict[str, Any]) -> None:
+def test_parameters_are_those_of_the_layout(case):
     model = jobs.settings_of(case | {"qk_norm": True}).model
     assert parameters(model) == sum(part.elements for part in chunk_parameters(model, range(model.layers), 1))
 
 
-def test_flops_are_those_of_the_gemms_that_run() -> None:
+def test_flops_are_those_of_the_gemms_that_run():
     """Forward and backward of one batch, counted; every token has k experts, whichever they are."""
     settings, groups, trainer = jobs.make(EVERYTHING | {"B": 2, "recompute": "none"})
     with Counts(groups) as counts:
@@ -289,7 +289,7 @@ def test_flops_are_those_of_the_gemms_that_run() -> None:
     assert counts.flops == model_flops_per_iteration(model, 2) + padding + weighted
 
 
-def test_a_router_in_fp32_is_not_of_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_router_in_fp32_is_not_of_tf32(monkeypatch):
     used: list[str] = []
     product = torch.nn.functional.linear
 
@@ -309,7 +309,7 @@ def test_a_router_in_fp32_is_not_of_tf32(monkeypatch: pytest.MonkeyPatch) -> Non
         torch.set_float32_matmul_precision(before)
 
 
-def test_a_routers_products_in_bf16_are_those_in_fp32() -> None:
+def test_a_routers_products_in_bf16_are_those_in_fp32():
     generator = torch.Generator().manual_seed(6)
     x, weight = (torch.randn(shape, generator=generator).bfloat16().requires_grad_() for shape in ((40, 24), (8, 24)))
     grad = torch.randn(40, 8, generator=generator) * torch.logspace(-6, 3, 8)
@@ -323,7 +323,7 @@ def test_a_routers_products_in_bf16_are_those_in_fp32() -> None:
         torch.testing.assert_close(ours.double(), theirs, rtol=2**-8, atol=1e-3)
 
 
-def test_tensor_ranks_route_alike() -> None:
+def test_tensor_ranks_route_alike():
     """In bf16, whose roundings might differ: each rank computes the same scores of the same tokens."""
     first, second = launch(jobs.routes, 2, (MIXTURE | {"t": 2, "B": 2, "layers": 2, "dtype": "bf16"},), timeout=60)
     assert first == second
@@ -334,7 +334,7 @@ WAITS = ("bincount", "repeat_interleave.Tensor", "_local_scalar_dense", "nonzero
 
 
 @pytest.mark.parametrize("grouped", [False, True])
-def test_without_expert_parallelism_the_host_waits_for_no_count(grouped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_expert_parallelism_the_host_waits_for_no_count(grouped, monkeypatch):
     """All that would make a GPU's host wait, in both passes, by grouped GEMMs; separate ones need the counts."""
     monkeypatch.setattr(weight_gradients, "has_grouped_gemm", lambda device: grouped)
     lists: list[int] = []
@@ -355,7 +355,7 @@ def test_without_expert_parallelism_the_host_waits_for_no_count(grouped: bool, m
     assert len(lists) == (0 if grouped else 2 * 3)
 
 
-def test_a_grouped_gemm_has_the_gradients_of_separate_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_grouped_gemm_has_the_gradients_of_separate_ones(monkeypatch):
     """Within a rounding to bf16, 2^-8, of what a microbatch adds; an expert without a token gets zeros."""
     make = torch.Generator().manual_seed(1)
     x, grad = (torch.randn(20, width, generator=make).bfloat16() for width in (16, 8))
@@ -370,7 +370,7 @@ def test_a_grouped_gemm_has_the_gradients_of_separate_ones(monkeypatch: pytest.M
     assert (results[1][1] == 1).all()
 
 
-def test_a_grouped_gemm_needs_more_than_a_function_of_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_grouped_gemm_needs_more_than_a_function_of_its_name(monkeypatch):
     assert not is_grouped(torch.empty(8, 16).bfloat16(), torch.empty(2, 16, 8).bfloat16())  # on a CPU
     with FakeTensorMode():
         rows, stack = (torch.empty(size, device="cuda").bfloat16() for size in ((8, 16), (2, 16, 8)))

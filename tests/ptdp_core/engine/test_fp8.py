@@ -68,7 +68,7 @@ def back(tiles: torch.Tensor, scales: torch.Tensor, shape: torch.Size) -> torch.
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize("shape", [(3, 5), (16, 256), (130, 200)])
-def test_rounding_is_to_the_nearest_number_of_the_type(recipe: str, dtype: torch.dtype, shape: tuple[int, int]) -> None:
+def test_rounding_is_to_the_nearest_number_of_the_type(recipe, dtype, shape):
     x = torch.randn(shape, generator=torch.Generator().manual_seed(1)) * torch.logspace(-4, 2, shape[1])
     x[0, :3] = torch.tensor([0.0, -0.0, 1.0])
     rows, columns = (size or 1 << 62 for size in BLOCKS[recipe])
@@ -82,7 +82,7 @@ def factors(seed: int = 2) -> tuple[torch.Tensor, ...]:
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_output_and_gradients_are_products_of_rounded_factors(recipe: str) -> None:
+def test_output_and_gradients_are_products_of_rounded_factors(recipe):
     x, weight, grad = factors()
     gradients = WeightGradients()
     x.requires_grad_(), weight.requires_grad_()
@@ -111,7 +111,7 @@ def all_products(fp8: Fp8, x: torch.Tensor, weight: torch.Tensor, grad: torch.Te
 
 
 @each_device
-def test_torchs_own_products_are_the_emulated_ones_where_sizes_allow(device: str) -> None:
+def test_torchs_own_products_are_the_emulated_ones_where_sizes_allow(device):
     generator = torch.Generator().manual_seed(3)
     x, weight, grad = (torch.randn(shape, generator=generator).to(device) for shape in ((48, 64), (32, 64), (48, 32)))
     native, emulated = Fp8("tensorwise", native=True), Fp8("tensorwise")
@@ -132,7 +132,7 @@ def in_bf16(device: str, *shapes: tuple[int, ...]) -> tuple[torch.Tensor, ...]:
 
 
 @each_device
-def test_a_bias_is_added_inside_of_torchs_own_product(device: str) -> None:
+def test_a_bias_is_added_inside_of_torchs_own_product(device):
     x, weight, bias = in_bf16(device, (48, 64), (32, 64), (32,))
     fp8 = Fp8("tensorwise", native=True)
     out = fp8.forward(fp8.input(x, weight), weight, bias)
@@ -143,7 +143,7 @@ def test_a_bias_is_added_inside_of_torchs_own_product(device: str) -> None:
 
 
 @each_device
-def test_a_batchs_first_product_is_written_over_the_main_gradient(device: str) -> None:
+def test_a_batchs_first_product_is_written_over_the_main_gradient(device):
     x, weight, grad = in_bf16(device, (48, 64), (32, 64), (48, 32))
     for native in (True, False):
         fp8 = Fp8("tensorwise", native)
@@ -173,9 +173,7 @@ def native(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("layout", [{}, {"schedule": "zb-h1"}, {"recompute": "full"}])
-def test_a_linear_casts_input_and_gradient_once_a_microbatch_and_its_weight_once_a_step(
-    native: list[tuple[int, ...]], layout: dict[str, Any]
-) -> None:
+def test_a_linear_casts_input_and_gradient_once_a_microbatch_and_its_weight_once_a_step(native, layout):
     case = {"B": 4, "b": 1, "seq": 16, "hidden": 64, "layers": 2, "dtype": "bf16", "fp8_recipe": "tensorwise"}
     settings, groups, trainer = jobs.make(case | {"recompute": "none"} | layout)
     batch = jobs.batches(4, 16)[0]
@@ -189,7 +187,7 @@ def test_a_linear_casts_input_and_gradient_once_a_microbatch_and_its_weight_once
     assert sorted(native[:linears]) == sorted([(192, 64), (64, 64), (256, 64), (64, 256)] * 2)  # weights, at once
 
 
-def test_a_weight_that_changes_between_steps_is_cast_again(native: list[tuple[int, ...]]) -> None:
+def test_a_weight_that_changes_between_steps_is_cast_again(native):
     case = {"B": 2, "seq": 16, "hidden": 64, "dtype": "bf16", "fp8_recipe": "tensorwise"}
     settings, groups, trainer = jobs.make(case)
     feed = jobs.feed(settings, groups, jobs.batches(2, 16)[0])
@@ -201,7 +199,7 @@ def test_a_weight_that_changes_between_steps_is_cast_again(native: list[tuple[in
     assert torch.equal(jobs.make(case)[2].evaluate(feed), before)
 
 
-def test_native_training_is_the_emulated_one(native: list[tuple[int, ...]]) -> None:
+def test_native_training_is_the_emulated_one(native):
     case = {"dtype": "bf16", "B": 4, "b": 2, "layers": 1, "fp8_recipe": "tensorwise"}
     ours = losses(3, **case, fused_accumulation=True)
     assert native
@@ -210,7 +208,7 @@ def test_native_training_is_the_emulated_one(native: list[tuple[int, ...]]) -> N
         assert ours == pytest.approx(losses(3, **case), rel=2e-3)
 
 
-def test_torchs_own_products_get_matrices_in_the_order_that_they_take() -> None:
+def test_torchs_own_products_get_matrices_in_the_order_that_they_take():
     """On a GPU that is only described: `_scaled_mm` takes rows times columns, which backward passes transpose."""
     native = Fp8("tensorwise", native=True)
     with FakeTensorMode():
@@ -222,7 +220,7 @@ def test_torchs_own_products_get_matrices_in_the_order_that_they_take() -> None:
 
 @pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize("value", [torch.inf, -torch.inf, torch.nan])
-def test_an_overflow_is_never_hidden(recipe: str, value: float) -> None:
+def test_an_overflow_is_never_hidden(recipe, value):
     x, weight, grad = factors()
     fp8 = Fp8(recipe)
     rows, grads = x.reshape(-1, 200), grad.reshape(-1, 130)
@@ -234,7 +232,7 @@ def test_an_overflow_is_never_hidden(recipe: str, value: float) -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_mxfp8_keeps_an_infinity_an_infinity(dtype: torch.dtype) -> None:
+def test_mxfp8_keeps_an_infinity_an_infinity(dtype):
     x = torch.tensor([[torch.inf, 1.0, -3.0], [1.0, -torch.inf, 0.0]])
     ours = (lambda tiles, scales: tiles.float() * scales)(*quantized(x, dtype, (1, 32), True)).view(2, -1)
     assert torch.equal(ours.isinf(), x.isinf())
@@ -243,7 +241,7 @@ def test_mxfp8_keeps_an_infinity_an_infinity(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_a_tile_of_the_smallest_numbers_is_never_not_a_number(recipe: str) -> None:
+def test_a_tile_of_the_smallest_numbers_is_never_not_a_number(recipe):
     for exponent in range(-149, -120):
         x = torch.zeros(2, 64)
         x[0, 0] = 2.0**exponent
@@ -254,7 +252,7 @@ def test_a_tile_of_the_smallest_numbers_is_never_not_a_number(recipe: str) -> No
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_training_notices_an_overflow_in_a_layer(recipe: str) -> None:
+def test_training_notices_an_overflow_in_a_layer(recipe):
     settings, groups, trainer = jobs.make({"B": 2, "seq": 16, "hidden": 64, "dtype": "bf16", "fp8_recipe": recipe})
     next(x for x in trainer.chunks[0].layers.parameters() if x.dim() == 2).data[0, 0] = torch.inf
     with pytest.raises(DivergedError, match="loss=nan"):
@@ -268,14 +266,14 @@ def losses(steps: int, **case: Any) -> list[float]:
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_the_loss_of_training_stays_near_that_in_bf16(recipe: str) -> None:
+def test_the_loss_of_training_stays_near_that_in_bf16(recipe):
     # The tolerance, 2%, was chosen before the first run.
     expected = losses(30, dtype="bf16", b=4)
     assert expected[-1] < 0.9 * expected[0]
     assert losses(30, dtype="bf16", b=4, fp8_recipe=recipe) == pytest.approx(expected, rel=0.02)
 
 
-def test_only_the_linears_of_layers_multiply_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_linears_of_layers_multiply_in_it(monkeypatch):
     counted = []
     product = Fp8._product
     monkeypatch.setattr(Fp8, "_product", lambda self, a, b, *rest: counted.append(1) or product(self, a, b, *rest))
@@ -293,7 +291,7 @@ LAYOUTS: list[dict[str, Any]] = [
 ]
 
 
-def test_layouts_that_cut_no_tensor_agree() -> None:
+def test_layouts_that_cut_no_tensor_agree():
     case = {"B": 4, "fp8_recipe": "mxfp8", "layers": 4}
     expected = jobs.losses_and_norms(lambda: None, case)
     for layout in LAYOUTS:
@@ -301,7 +299,7 @@ def test_layouts_that_cut_no_tensor_agree() -> None:
             np.testing.assert_allclose(own, expected, rtol=1e-5)
 
 
-def test_tensor_ranks_round_what_they_hold() -> None:
+def test_tensor_ranks_round_what_they_hold():
     case = {"B": 4, "fp8_recipe": "tensorwise", "layers": 2, "hidden": 32}
     expected = jobs.losses_and_norms(lambda: None, case)
     for layout in ({"t": 2}, {"t": 2, "sequence_parallel": True, "overlapped_all_reduce": True}):
@@ -310,7 +308,7 @@ def test_tensor_ranks_round_what_they_hold() -> None:
             assert own != expected  # other scales
 
 
-def test_one_axis_is_enough_to_multiply() -> None:
+def test_one_axis_is_enough_to_multiply():
     x, weight, _ = factors()
     alone = linear(x, weight, None, Axis("tp"), WeightGradients(), fp8=Fp8("mxfp8"))
     rows, fp8 = x.reshape(-1, x.size(-1)), Fp8("mxfp8")

@@ -21,11 +21,11 @@ WAYS: list[dict[str, Any]] = [
     pytest.param({"dense_layers": 1, "shared_expert_ffn_hidden": 12, "auxiliary_loss": 0.1}, marks=pytest.mark.slow),
     pytest.param({"t": 2, "d": 1, "etp": 1, "sequence_parallel": True, "recompute": "full"}, marks=pytest.mark.slow),
     pytest.param({"c": 2, "d": 1, "context_exchange": "all_to_all", "capacity_factor": 0.7}, marks=pytest.mark.slow),
-]  # type: ignore[list-item]
+]
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_gradients_equal_1f1bs_to_the_bit(way: dict[str, Any]) -> None:
+def test_gradients_equal_1f1bs_to_the_bit(way):
     cases = [BASE | way | {"schedule": "1f1b"}, BASE | way | FUSED]
     by_rank = launch(jobs.fused, 4, (cases,), timeout=120)
     reference, fused = ({key: value for rank in by_rank for key, value in rank[i].gradients.items()} for i in (0, 1))
@@ -43,7 +43,7 @@ def test_gradients_equal_1f1bs_to_the_bit(way: dict[str, Any]) -> None:
         assert ours.peak_stash == peak_stash(table)[pp]
 
 
-def test_a_profile_of_fused_passes_is_refused_before_a_rank_starts() -> None:
+def test_a_profile_of_fused_passes_is_refused_before_a_rank_starts():
     settings = replace(jobs.settings_of(BASE | FUSED), run=RunSettings(profile="traces"))
     message = (
         "profile='traces' with schedule='dualpipev-overlap', of whose fused passes torch.profiler sees one thread; "
@@ -52,7 +52,7 @@ def test_a_profile_of_fused_passes_is_refused_before_a_rank_starts() -> None:
         preflight(settings)
 
 
-def test_all_to_alls_and_their_bytes_are_those_of_the_same_passes_one_after_the_other() -> None:
+def test_all_to_alls_and_their_bytes_are_those_of_the_same_passes_one_after_the_other():
     cases = [BASE | {"recompute": "full"} | how for how in (ONE_AFTER_THE_OTHER, FUSED)]
     for one, fused in launch(jobs.fused, 4, (cases,), timeout=120):
         assert one.exchanged == fused.exchanged

@@ -1,7 +1,5 @@
 """The rank grid: axes of a real process group, the paper's 3072 ranks on a pretended one, and a wrong world size."""
 
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -13,7 +11,7 @@ from ptdp_core.layout import RankGrid
 from tests.ptdp_core.engine import jobs
 
 
-def test_axes_are_pp_dp_tp_with_tp_fastest() -> None:
+def test_axes_are_pp_dp_tp_with_tp_fastest():
     for rank, row in enumerate(launch(jobs.places, 8, ((2, 2, 2),), timeout=60)):
         assert row[0] == rank
         pp, dp, tp = rank // 4, rank // 2 % 2, rank % 2
@@ -24,14 +22,14 @@ def test_axes_are_pp_dp_tp_with_tp_fastest() -> None:
 
 
 @pytest.mark.parametrize("rank", [0, 3071])
-def test_the_paper_s_grid_fits_into_one_process(rank: int) -> None:
+def test_the_paper_s_grid_fits_into_one_process(rank):
     pp, dp, tp, again, groups = launch(jobs.pretend, 1, (rank,), process_group=False, timeout=60)[0]
     assert again == rank
     assert {"pp": pp, "dp": dp, "cp": 0, "tp": tp} == RankGrid.sized(p=64, t=8, d=6).coordinates(rank)
     assert groups == 5  # its own: a rank that made all 1,040 of the grid took minutes
 
 
-def test_many_ranks_connect_only_to_those_they_talk_to(tmp_path: Path) -> None:
+def test_many_ranks_connect_only_to_those_they_talk_to(tmp_path):
     sockets = {}
     for full_mesh in (8, 7):
         store = str(tmp_path / str(full_mesh))
@@ -39,19 +37,19 @@ def test_many_ranks_connect_only_to_those_they_talk_to(tmp_path: Path) -> None:
     assert sockets[7] < sockets[8]
 
 
-def test_no_collective_of_cpus_is_noted() -> None:
+def test_no_collective_of_cpus_is_noted():
     """The notes scatter the heap, so that a rank grows with every step: `test_long_run.py`."""
     assert launch(jobs.collectives_noted, 2) == [0, 0]
 
 
-def test_wrong_world_size() -> None:
+def test_wrong_world_size():
     message = r"ranks=4 for p\*t\*d=2\*2\*2=8; needs as many ranks as p\*t\*d; try --ranks 8"
     with pytest.raises(ValueError, match=message):
         check_world_size(4, ParallelConfig(p=2, t=2, d=2, B=4))
 
 
 @pytest.mark.parametrize(("visible", "local_rank", "index"), [(8, 3, 3), (1, 3, 0), (1, 0, 0), (2, 3, None)])
-def test_a_rank_s_gpu(visible: int, local_rank: int, index: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_s_gpu(visible, local_rank, index, monkeypatch):
     """Slurm may show each task one GPU only, which is its device 0 whatever its LOCAL_RANK."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: visible)
@@ -63,6 +61,6 @@ def test_a_rank_s_gpu(visible: int, local_rank: int, index: int | None, monkeypa
         assert local_device("auto") == torch.device("cuda", index)
 
 
-def test_unknown_device() -> None:
+def test_unknown_device():
     with pytest.raises(ValueError, match=r"device='tpu' is unknown; needs one of auto, cpu, cuda; try device='auto'"):
         local_device("tpu")

@@ -72,12 +72,12 @@ def of_a_layer(count: Callable[[Pass], Counter[str]], side: int, dtype: str = "f
     return {name: (after[name] - before[name]) / (LAYERS[1] - LAYERS[0]) / MICROBATCHES for name in after}
 
 
-def test_a_layer_has_no_more_operators_than_a_plain_one() -> None:
+def test_a_layer_has_no_more_operators_than_a_plain_one():
     ours, plain = (sum(of_a_layer(operators, side).values()) for side in (0, 1))
     assert ours <= plain
 
 
-def test_a_layer_calls_python_little_more_than_twice_as_often_as_a_plain_one() -> None:
+def test_a_layer_calls_python_little_more_than_twice_as_often_as_a_plain_one():
     """It was 5.6 times: linears of its own, which add to main gradients, take 13 calls each, forward and backward."""
     calls, plain = of_a_layer(python_calls, 0), sum(of_a_layer(python_calls, 1).values())
     assert sum(calls.values()) <= 2.4 * plain, sorted(calls.items(), key=lambda call: -call[1])[:20]
@@ -85,7 +85,7 @@ def test_a_layer_calls_python_little_more_than_twice_as_often_as_a_plain_one() -
         assert not calls.get(name), name
 
 
-def test_in_mixed_precision_only_vectors_have_a_hook() -> None:
+def test_in_mixed_precision_only_vectors_have_a_hook():
     """The GEMMs add to the main gradients of four matrices; four biases and two norms' two vectors are left."""
     assert of_a_layer(python_calls, 0, "bf16")["ParamAndGradBuffer._accumulated"] == 8
 
@@ -98,9 +98,7 @@ LLAMA = {"activation": "swiglu", "norm": "rmsnorm", "positions": "rotary", "bias
 
 
 @pytest.mark.parametrize(("fields", "most"), [({}, 41), (LLAMA, 32)], ids=["gpt", "llama"])
-def test_kernels_that_a_layer_launches_in_bf16(
-    fields: dict[str, Any], most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kernels_that_a_layer_launches_in_bf16(fields, most, monkeypatch):
     """Of a Llama it was three times as many. The interpreter's programs do not run: only that they would counts."""
     interpreter = pytest.importorskip("triton.runtime.interpreter")
     if reason := why_unavailable("triton"):

@@ -65,7 +65,7 @@ def refused(load: Callable[[Path], Any], checkpoint: Path) -> str:
 
 @pytest.mark.parametrize("harm", ["pipe", "endless"])
 @pytest.mark.parametrize("name", [MANIFEST, STATE, METADATA])
-def test_what_would_never_end_is_not_read(name: str, harm: str, checkpoint: Path) -> None:
+def test_what_would_never_end_is_not_read(name, harm, checkpoint):
     (checkpoint / name).unlink()
     if harm == "pipe":
         os.mkfifo(checkpoint / name)
@@ -77,7 +77,7 @@ def test_what_would_never_end_is_not_read(name: str, harm: str, checkpoint: Path
 
 
 @pytest.mark.parametrize("load", [resume, load_whole, export])
-def test_loading_runs_nothing(load: Callable[[Path], None], checkpoint: Path, tmp_path: Path) -> None:
+def test_loading_runs_nothing(load, checkpoint, tmp_path):
     """In the metadata, in metadata of one rank that torch would look for next, and in a shard."""
     trace = tmp_path / "trace"
     metadata = hostile.metadata_of(checkpoint)
@@ -92,9 +92,7 @@ def test_loading_runs_nothing(load: Callable[[Path], None], checkpoint: Path, tm
 
 
 @pytest.mark.parametrize("load", [resume, load_whole])
-def test_a_shard_with_more_than_tensors_is_refused(
-    load: Callable[[Path], None], checkpoint: Path, tmp_path: Path
-) -> None:
+def test_a_shard_with_more_than_tensors_is_refused(load, checkpoint, tmp_path):
     hostile.put_in_a_shard(checkpoint, hostile.Runs(tmp_path / "trace"))
     (tmp_path / "trace").unlink(missing_ok=True)
     assert refused(load, checkpoint).startswith("has shards that cannot be read: they hold more than tensors; needs")
@@ -133,7 +131,7 @@ TWICE = b"\x94h\x00\x86"  # the tuple on top, kept, and a tuple of it and itself
         (b"\x80\x04}.", "has dict where _Whole belongs"),
     ],
 )
-def test_a_pickle_that_is_no_metadata(data: bytes, reason: str, checkpoint: Path) -> None:
+def test_a_pickle_that_is_no_metadata(data, reason, checkpoint):
     hostile.put_metadata(checkpoint, data)
     assert refused(resume, checkpoint).startswith(f"has .metadata that {reason}")
 
@@ -178,16 +176,14 @@ EDITS: list[tuple[Callable[[Any], Any], str]] = [
 
 
 @pytest.mark.parametrize(("edit", "reason"), EDITS)
-def test_metadata_that_no_run_can_have_saved(edit: Callable[[Any], None], reason: str, checkpoint: Path) -> None:
+def test_metadata_that_no_run_can_have_saved(edit, reason, checkpoint):
     metadata = hostile.metadata_of(checkpoint)
     edit(metadata)
     hostile.put_metadata(checkpoint, metadata)
     assert refused(resume, checkpoint).startswith(f"has .metadata that {reason}")
 
 
-def test_metadata_as_the_first_releases_of_python_3_11_write_it(
-    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_metadata_as_the_first_releases_of_python_3_11_write_it(checkpoint, monkeypatch):
     """A member of an enumeration by its name, in place of its value: Debian 12's Python is one of them."""
     metadata = hostile.metadata_of(checkpoint)
     monkeypatch.setattr(_MEM_FORMAT_ENCODING, "__reduce_ex__", lambda self, _: (getattr, (type(self), self.name)))
@@ -196,7 +192,7 @@ def test_metadata_as_the_first_releases_of_python_3_11_write_it(
     resume(checkpoint)
 
 
-def test_metadata_with_other_bytes_is_read_or_refused(checkpoint: Path) -> None:
+def test_metadata_with_other_bytes_is_read_or_refused(checkpoint):
     """300 times, with up to four bytes that may be any, or an instruction of pickles."""
     draws, data = random.Random(0), (checkpoint / METADATA).read_bytes()
     pieces = _pieces(jobs.make(CASE)[2].optimizer, saving=False)
@@ -218,7 +214,7 @@ def test_metadata_with_other_bytes_is_read_or_refused(checkpoint: Path) -> None:
     assert outcomes[False] > outcomes[True]
 
 
-def test_metadata_says_what_it_says_to_torch(saved: Path) -> None:
+def test_metadata_says_what_it_says_to_torch(saved):
     """Of the tensors asked for, and no others."""
     theirs = hostile.metadata_of(saved)
     pieces = _pieces(jobs.make(CASE)[2].optimizer, saving=False)
@@ -277,7 +273,7 @@ def put_state(checkpoint: Path, field: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize(("field", "value", "message"), STATES)
-def test_a_state_that_no_run_can_have_saved(field: str, value: Any, message: str, checkpoint: Path) -> None:
+def test_a_state_that_no_run_can_have_saved(field, value, message, checkpoint):
     put_state(checkpoint, field, value)
     for load in (resume, load_whole):
         assert refused(load, checkpoint).startswith(f"has state.json with {message}")
@@ -303,17 +299,17 @@ def test_a_state_that_no_run_can_have_saved(field: str, value: Any, message: str
         ("settings.run.data", 7, "data=7 is of type int"),
     ],
 )
-def test_a_model_that_the_files_cannot_hold_is_not_made(field: str, value: Any, message: str, checkpoint: Path) -> None:
+def test_a_model_that_the_files_cannot_hold_is_not_made(field, value, message, checkpoint):
     put_state(checkpoint, field, value)
     assert refused(load_whole, checkpoint).startswith(f"has state.json with {message}")
 
 
-def test_a_model_with_fewer_layers_than_were_saved_is_refused(checkpoint: Path) -> None:
+def test_a_model_with_fewer_layers_than_were_saved_is_refused(checkpoint):
     put_state(checkpoint, "settings.model.layers", 1)
     assert refused(load_whole, checkpoint).startswith("has .metadata that has 84 tensors, where the model has 48")
 
 
-def test_the_layout_that_a_checkpoint_was_saved_with_does_not_matter(checkpoint: Path) -> None:
+def test_the_layout_that_a_checkpoint_was_saved_with_does_not_matter(checkpoint):
     """Neither does its schedule, whose file may be gone, or hostile: nobody asks for it."""
     put_state(checkpoint, "settings.parallel.schedule", "gone.py")
     put_state(checkpoint, "settings.parallel.p", 64)
@@ -321,13 +317,13 @@ def test_the_layout_that_a_checkpoint_was_saved_with_does_not_matter(checkpoint:
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"[" * 100_000, b'{"a":' + b"9" * 5000 + b"}", b"[]", b"null"])
-def test_a_state_that_is_no_object(data: bytes, checkpoint: Path) -> None:
+def test_a_state_that_is_no_object(data, checkpoint):
     (checkpoint / STATE).write_bytes(data)
     hostile.seal(checkpoint)
     assert refused(load_whole, checkpoint).startswith("has state.json ")
 
 
-def test_a_manifest_names_files_of_its_own_folder(checkpoint: Path) -> None:
+def test_a_manifest_names_files_of_its_own_folder(checkpoint):
     """Not a device, which would never end, and nothing elsewhere."""
     document = json.loads((checkpoint / MANIFEST).read_text())
     rows = document["files"] | {"/dev/zero": [0, "00000000"]}

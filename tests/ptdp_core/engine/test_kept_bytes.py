@@ -8,7 +8,6 @@ named here one by one, so that nothing that either of them keeps goes unnoticed.
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -86,9 +85,7 @@ def kept_bytes(model: ModelConfig, parallel: ParallelConfig, engine: EngineSetti
         (LLAMA, "sdpa", 0.0, "mlp", RMS_NORMS + TURNED),
     ],
 )
-def test_a_layer_keeps_what_its_table_says(
-    model: ModelConfig, attention: str, dropout: float, recompute: str, of_its_own: int
-) -> None:
+def test_a_layer_keeps_what_its_table_says(model, attention, dropout, recompute, of_its_own):
     how = {"recompute": "selective", "recompute_modules": "mlp"} if recompute == "mlp" else {"recompute": recompute}
     parallel = ParallelConfig(b=B, B=B, attention=attention, **how)
     engine = EngineSettings(dtype="bf16", dropout=dropout)
@@ -97,7 +94,7 @@ def test_a_layer_keeps_what_its_table_says(
 
 
 @pytest.mark.parametrize("name", serial_later.FURTHER)
-def test_a_further_field_keeps_as_much_more_as_its_table_says(name: str) -> None:
+def test_a_further_field_keeps_as_much_more_as_its_table_says(name):
     parallel = ParallelConfig(b=B, B=B, attention="sdpa", recompute="none")
     measured, counted = [], []
     value, of_a_token = serial_later.FURTHER[name]
@@ -131,7 +128,7 @@ def one_of_two_ranks() -> Iterator[None]:
         (MIXTURE, {"d": 2, "recompute": "selective", "recompute_modules": "moe"}, RMS_NORMS + TURNED),
     ],
 )
-def test_a_rank_of_two_keeps_what_its_table_says(model: ModelConfig, layout: dict[str, Any], of_its_own: int) -> None:
+def test_a_rank_of_two_keeps_what_its_table_says(model, layout, of_its_own):
     chosen = {"b": B, "B": 2 * B, "attention": "sdpa", "recompute": "none"} | layout
     config = TrainingConfig(model, ParallelConfig(**chosen))
     one, two = (
@@ -140,7 +137,7 @@ def test_a_rank_of_two_keeps_what_its_table_says(model: ModelConfig, layout: dic
     assert two - one == layer_bytes(config).kept + of_its_own
 
 
-def test_in_fp8_a_layer_keeps_what_is_cast_in_place_of_16_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_fp8_a_layer_keeps_what_is_cast_in_place_of_16_bits(monkeypatch):
     """Inputs of linears: two norms' and the MLP's second one's alone, the core's beside it; and a scale each."""
     monkeypatch.setattr("ptdp_core.engine.trainer.is_native", lambda recipe, device: True)
     parallel = ParallelConfig(b=B, B=B, attention="sdpa", recompute="none", fp8_recipe="tensorwise")

@@ -11,7 +11,7 @@ from ptdp_core.engine.settings import Settings
 @pytest.mark.parametrize(
     ("share", "fix"), [(0.4, "sharded_optimizer=true, with which it is "), (0.05, "a smaller model, or more machines")]
 )
-def test_the_fix_is_sharding_where_it_suffices(monkeypatch: pytest.MonkeyPatch, share: float, fix: str) -> None:
+def test_the_fix_is_sharding_where_it_suffices(monkeypatch, share, fix):
     model = ModelConfig(4, 1024, 8, 512)
     settings = Settings(model=model, parallel=ParallelConfig(d=4, B=4))
     states = 12 * least_memory.parameters(model)

@@ -46,7 +46,7 @@ FOUR: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize(("ranks", "layouts"), [(1, ALONE), (4, FOUR)], ids=["alone", "four"])
-def test_a_trainer_that_is_gone_holds_no_memory(ranks: int, layouts: dict[str, dict[str, Any]]) -> None:
+def test_a_trainer_that_is_gone_holds_no_memory(ranks, layouts):
     cases = [{"B": 4} | case for case in layouts.values()]
     for held in launch(jobs.left_alive, ranks, (cases,), timeout=120, process_group=ranks > 1):
         assert dict(zip(layouts, held, strict=True)) == {name: [] for name in layouts}

@@ -34,11 +34,11 @@ def problems(sizes: Iterable[Size], **options: Any) -> dict[tuple[str, Size], tu
     return problems_by_size
 
 
-def test_programs_end_and_mix_up_nothing() -> None:
+def test_programs_end_and_mix_up_nothing():
     assert problems(sizes((2, 3, 4), most_v=3, multiple=2)) == {}
 
 
-def test_the_forward_passes_of_an_evaluation_end_and_mix_up_nothing() -> None:
+def test_the_forward_passes_of_an_evaluation_end_and_mix_up_nothing():
     for size in sizes((2, 3, 4), most_v=3, multiple=2):
         for mode in MODES:
             machine = Machine(lower(forward_schedule(build(*size)), mode))
@@ -47,11 +47,11 @@ def test_the_forward_passes_of_an_evaluation_end_and_mix_up_nothing() -> None:
 
 
 @pytest.mark.slow
-def test_all_programs_end_and_mix_up_nothing() -> None:
+def test_all_programs_end_and_mix_up_nothing():
     assert problems(sizes(range(2, 9), most_v=4, multiple=4)) == {}
 
 
-def test_without_connecting_first_overlapped_exchanges_hang() -> None:
+def test_without_connecting_first_overlapped_exchanges_hang():
     """What `P2PCommunicator.connect` and pinned copies are for. Blocking exchanges never needed them.
 
     Of the paper's schedules and ZB-H1, with each number of microbatches, exactly these hang.
@@ -66,17 +66,17 @@ def test_without_connecting_first_overlapped_exchanges_hang() -> None:
     assert not any(mismatches for _, mismatches in hangs.values())
 
 
-def test_the_two_directions_of_a_pair_need_a_communicator_each() -> None:
+def test_the_two_directions_of_a_pair_need_a_communicator_each():
     hangs = problems(sizes((2, 4), most_v=1, multiple=2), lanes=1)
     assert ("overlapped", ("1f1b", 4, 8, 1)) in hangs
 
 
-def test_a_program_whose_ends_disagree_is_found() -> None:
+def test_a_program_whose_ends_disagree_is_found():
     program = lower(build("gpipe", 2, 3), "overlapped")
     swapped = list(program.ranks[1])
     exchanges = [i for i, instruction in enumerate(swapped) if getattr(instruction, "receives", ())]
     first = swapped[exchanges[0]]
-    swapped[exchanges[0]] = first._replace(receives=tuple(reversed(first.receives)))  # type: ignore[union-attr]
+    swapped[exchanges[0]] = first._replace(receives=tuple(reversed(first.receives)))
     machine = Machine(Program(program.mode, program.schedule, (program.ranks[0], tuple(swapped))))
     machine.stuck()
     assert machine.mismatches
@@ -98,9 +98,7 @@ class Recorder:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("name", "p", "m", "v"), [("1f1b", 3, 4, 1), ("gpipe", 3, 2, 1), ("interleaved", 4, 8, 2)])
-def test_the_engine_makes_the_calls_that_are_modelled(
-    name: str, p: int, m: int, v: int, mode: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_engine_makes_the_calls_that_are_modelled(name, p, m, v, mode, monkeypatch):
     program = lower(build(name, p, m, v), mode)
     for rank in range(p):
         recorder = Recorder(rank)
@@ -110,8 +108,8 @@ def test_the_engine_makes_the_calls_that_are_modelled(
         monkeypatch.setattr(dist, "P2POp", lambda op, x, group, group_peer: (op, group_peer))
         monkeypatch.setattr(dist, "batch_isend_irecv", lambda batch: batches.append(batch) or [])  # noqa: B023
         monkeypatch.setattr(P2PCommunicator, "_agree", lambda self: None)
-        pp = Axis("pp", rank, p, "pp")  # type: ignore[arg-type]
-        groups = Groups(pp, Axis("dp"), Axis("tp"), torch.device("cpu"), "up", "down")  # type: ignore[arg-type]
+        pp = Axis("pp", rank, p, "pp")
+        groups = Groups(pp, Axis("dp"), Axis("tp"), torch.device("cpu"), "up", "down")
         weight = torch.nn.Parameter(torch.ones(()))
 
         def run(x: torch.Tensor | None, *batch: Any, weight: Any = weight) -> torch.Tensor:

@@ -31,7 +31,7 @@ def run(case: dict[str, Any], options: dict[str, Any], poison: int | None = None
 
 @pytest.mark.parametrize("poison", by_default([0, 1, 2, 3], 2))
 @pytest.mark.parametrize("layout", [{"p": 2, "t": 2}, {"p": 2, "d": 2, "sharded_optimizer": True}], ids=str)
-def test_an_overflow_on_any_rank_skips_the_step_on_all(layout: dict[str, Any], poison: int) -> None:
+def test_an_overflow_on_any_rank_skips_the_step_on_all(layout, poison):
     """In a sharded optimizer rank `poison` has to own the element, which is the first of its buffer."""
     if layout.get("d") and poison % 2:
         return
@@ -44,7 +44,7 @@ def test_an_overflow_on_any_rank_skips_the_step_on_all(layout: dict[str, Any], p
 
 
 @pytest.mark.parametrize("scale", by_default([1.0, 8192.0, "dynamic"], 8192.0))
-def test_the_loss_scale_changes_nothing_in_fp64(scale: float | str) -> None:
+def test_the_loss_scale_changes_nothing_in_fp64(scale):
     case = {"p": 2, "B": 4, "layers": 2}
     plain, scaled = run(case, {"loss_scale": 1.0})[0]["rows"], run(case, {"loss_scale": scale})[0]["rows"]
     for a, b in zip(plain, scaled, strict=True):
@@ -55,7 +55,7 @@ def test_the_loss_scale_changes_nothing_in_fp64(scale: float | str) -> None:
 @pytest.mark.parametrize(
     ("dtype", "tolerance"), by_default([("bf16", 2e-2), ("fp16", 3e-3), ("fp32", 1e-5)], ("bf16", 2e-2))
 )
-def test_lower_precision_follows_fp64(dtype: str, tolerance: float) -> None:
+def test_lower_precision_follows_fp64(dtype, tolerance):
     case = {"p": 2, "t": 2, "B": 4, "layers": 2}
     exact, rounded = run(case, {}), run(case | {"dtype": dtype}, {"loss_scale": 128.0})
     for a, b in zip(exact[0]["rows"], rounded[0]["rows"], strict=True):
@@ -69,7 +69,7 @@ SKIPS = OptimizerSettings(on_nan="skip")
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 @pytest.mark.parametrize("where", ["loss", "norm"])
-def test_what_is_not_finite_is_an_overflow_only_while_the_loss_scale_can_fall(value: float, where: str) -> None:
+def test_what_is_not_finite_is_an_overflow_only_while_the_loss_scale_can_fall(value, where):
     numbers = {"loss": 1.0, "norm": 1.0, where: value}
     stops = OptimizerSettings(lr=0.5)
     assert must_skip(3, scale=LossScale(2.0, dynamic=True), settings=stops, **numbers)
@@ -83,7 +83,7 @@ def test_what_is_not_finite_is_an_overflow_only_while_the_loss_scale_can_fall(va
 
 
 @pytest.mark.parametrize("on_nan", ["stop", "skip"])
-def test_a_gradient_that_is_not_finite_stops_all_ranks_or_is_left_out(on_nan: str) -> None:
+def test_a_gradient_that_is_not_finite_stops_all_ranks_or_is_left_out(on_nan):
     case = {"p": 2, "B": 4, "layers": 2, "dtype": "fp32"}
     if on_nan == "stop":
         with pytest.raises(RankError, match=r"DivergedError: loss=.* with gradient norm nan at step 2; needs finite"):
@@ -95,7 +95,7 @@ def test_a_gradient_that_is_not_finite_stops_all_ranks_or_is_left_out(on_nan: st
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
-def test_a_step_waits_for_its_device_once(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_waits_for_its_device_once(dtype, monkeypatch):
     """Every way by which a tensor's values reach the host in a training step is `on_host`."""
     waits = []
     for name in ("item", "tolist", "__bool__", "__float__", "__int__", "numpy", "cpu"):
@@ -108,14 +108,14 @@ def test_a_step_waits_for_its_device_once(dtype: str, monkeypatch: pytest.Monkey
     assert waits == ["tolist"] * jobs.STEPS
 
 
-def test_clipping_by_the_divisor_of_adamw_is_clipping(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clipping_by_the_divisor_of_adamw_is_clipping(monkeypatch):
     """fp32 leaves the division to AdamW, fp64 divides before: the same parameters within fp32's rounding."""
     rows = [jobs.trained(lambda: None, [{"B": 2, "dtype": dtype}])[0] for dtype in ("fp32", "fp64")]
     for mine, theirs in zip(*(parameters for _, parameters in rows), strict=True):
         assert mine == pytest.approx(theirs, abs=2e-6)
 
 
-def test_a_dynamic_scale_grows_after_good_steps() -> None:
+def test_a_dynamic_scale_grows_after_good_steps():
     scale = LossScale.of(OptimizerSettings(loss_scale="dynamic", loss_scale_interval=3))
     values = []
     for overflow in (False, False, True, False, False, False, False):
@@ -124,13 +124,13 @@ def test_a_dynamic_scale_grows_after_good_steps() -> None:
     assert values == [65536, 65536, 32768, 32768, 32768, 65536, 65536]
 
 
-def test_a_static_scale_stays() -> None:
+def test_a_static_scale_stays():
     scale = LossScale.of(OptimizerSettings(loss_scale=8192.0))
     scale.update(True)
     assert scale.value == 8192.0
 
 
-def test_learning_rate_warms_up_and_follows_half_a_cosine() -> None:
+def test_learning_rate_warms_up_and_follows_half_a_cosine():
     s = OptimizerSettings(lr=1.0, min_lr=0.1, warmup_steps=4, decay_steps=14)
     rates = [learning_rate(step, s) for step in range(20)]
     assert rates[:4] == [0.25, 0.5, 0.75, 1.0]
@@ -148,7 +148,7 @@ def sharded_buffer(overlap: bool, bucket_bytes: int, d: int = 3) -> ParamAndGrad
     return ParamAndGradBuffer(store.parameters, groups, overlap=overlap, sharded=True, bucket_bytes=bucket_bytes)
 
 
-def test_local_has_one_bucket_torch_has_many() -> None:
+def test_local_has_one_bucket_torch_has_many():
     assert len(sharded_buffer(overlap=False, bucket_bytes=1).buckets) == 1
     many = sharded_buffer(overlap=True, bucket_bytes=8)
     assert [[e.shard.parameter.name for e in b.entries] for b in many.buckets] == [["w3"], ["w2"], ["w1"], ["w0"]]
@@ -156,7 +156,7 @@ def test_local_has_one_bucket_torch_has_many() -> None:
     assert [[e.shard.parameter.name for e in b.entries] for b in few.buckets] == [["w3", "w2"], ["w1", "w0"]]
 
 
-def test_buckets_split_evenly_and_parameters_are_views_of_the_buffer() -> None:
+def test_buckets_split_evenly_and_parameters_are_views_of_the_buffer():
     buffer = sharded_buffer(overlap=True, bucket_bytes=8)
     for bucket in buffer.buckets:
         assert (bucket.stop - bucket.start) % 3 == 0
@@ -171,7 +171,7 @@ def test_buckets_split_evenly_and_parameters_are_views_of_the_buffer() -> None:
 
 
 @pytest.mark.parametrize("case", [{}, {"experts": 2, "experts_per_token": 1}], ids=["dense", "experts"])
-def test_the_host_waits_for_a_gpu_once_a_step(case: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_host_waits_for_a_gpu_once_a_step(case, monkeypatch):
     """On a GPU that is only described: nothing but loss and norm, at the end, goes between it and the host."""
     read: list[int] = []
     monkeypatch.setattr(optimizer, "on_host", lambda numbers: read.append(numbers.numel()) or [1.0, 1.0])

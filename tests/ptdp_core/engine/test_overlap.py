@@ -13,7 +13,7 @@ SHARDED = {"d": 2, "data_parallel": "torch", "sharded_optimizer": True, "bucket_
 
 
 @pytest.mark.parametrize("dtype", ["fp32", pytest.param("bf16", marks=pytest.mark.slow)])
-def test_overlapped_runs_are_equal_to_the_bit(dtype: str) -> None:
+def test_overlapped_runs_are_equal_to_the_bit(dtype):
     """Losses and parameters of three steps; with recomputation, with split backward passes, with many buckets."""
     base: dict[str, Any] = {"B": 4, "layers": 2, "dtype": dtype}
     tensor, split = base | {"t": 2, "p": 2, "recompute": "full"}, base | {"p": 2, "schedule": "zb-h1"} | SHARDED
@@ -29,7 +29,7 @@ def test_overlapped_runs_are_equal_to_the_bit(dtype: str) -> None:
             assert plain == overlapped
 
 
-def test_each_module_waits_for_its_own_parameters() -> None:
+def test_each_module_waits_for_its_own_parameters():
     """After a step all gathers are under way; the first half of a forward pass waits for its buckets only."""
     for after_step, after_first, after_all, gathers in launch(jobs.gathered, 2, (SHARDED | {"B": 4},), timeout=60):
         assert after_step == gathers > 8
@@ -37,7 +37,7 @@ def test_each_module_waits_for_its_own_parameters() -> None:
         assert after_all == 0
 
 
-def test_fused_accumulation_sums_16_bit_products_in_fp32() -> None:
+def test_fused_accumulation_sums_16_bit_products_in_fp32():
     """256 gradients of 16 bits: their sum in fp32 keeps what a 16-bit product per microbatch has rounded off."""
     generator = torch.Generator().manual_seed(3)
     grads, inputs = (torch.randn(256, 8, width, generator=generator).bfloat16() for width in (6, 5))
@@ -51,7 +51,7 @@ def test_fused_accumulation_sums_16_bit_products_in_fp32() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_batch_s_first_product_takes_the_place_of_what_was_there(dtype: torch.dtype) -> None:
+def test_a_batch_s_first_product_takes_the_place_of_what_was_there(dtype):
     a, b = torch.randn(6, 8).to(dtype), torch.randn(8, 5).to(dtype)
     total, unread = torch.zeros(6, 5), torch.full((6, 5), torch.nan)
     add_product(total, a, b)
@@ -62,7 +62,7 @@ def test_a_batch_s_first_product_takes_the_place_of_what_was_there(dtype: torch.
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_a_gpu_sums_16_bit_products_in_fp32_in_one_gemm(dtype: torch.dtype) -> None:
+def test_a_gpu_sums_16_bit_products_in_fp32_in_one_gemm(dtype):
     total, a, b = torch.randn(64, 48), torch.randn(64, 256).to(dtype), torch.randn(256, 48).to(dtype)
     expected = total.double() + a.double() @ b.double()
     on_gpu = total.cuda()
@@ -81,7 +81,7 @@ def test_a_gpu_sums_16_bit_products_in_fp32_in_one_gemm(dtype: torch.dtype) -> N
     ],
     ids=str,
 )
-def test_fused_accumulation_trains_like_fp32(layout: dict[str, Any]) -> None:
+def test_fused_accumulation_trains_like_fp32(layout):
     """bf16 with fused sums follows bf16 without, and no weight matrix but the embedding gets a gradient of 16 bits."""
     case = {"B": 8, "dtype": "bf16"} | layout
     ranks = layout.get("p", 1) * layout.get("t", 1) * layout.get("d", 1)

@@ -20,7 +20,7 @@ MODEL = ModelConfig(layers=4, hidden=24, heads=6, seq=20, vocab=300)
 
 def local_parameters(pp: int, tp: int, dtype: torch.dtype = torch.float32, **layout: int) -> list[LocalParameter]:
     """All parameters of a rank."""
-    parallel = ParallelConfig(B=8, **layout)  # type: ignore[arg-type]
+    parallel = ParallelConfig(B=8, **layout)
     axis = Axis("tp", tp, parallel.t)
     store = ParameterStore(1234, axis, CPU, dtype)
     boundary = Boundary.of(TrainingConfig(MODEL, parallel))
@@ -31,7 +31,7 @@ def local_parameters(pp: int, tp: int, dtype: torch.dtype = torch.float32, **lay
 @pytest.mark.parametrize(
     "layout", [{"p": 4}, {"p": 2, "v": 2}, {"t": 2}, {"t": 3}, {"p": 2, "t": 6}, {"d": 2}], ids=str
 )
-def test_initial_weights_are_those_of_one_rank(layout: dict[str, int]) -> None:
+def test_initial_weights_are_those_of_one_rank(layout):
     """Slices for t=3 and 6 cut blocks in two; the vocabulary's last slices are padded."""
     whole = {local.shard.parameter.name: local.tensor for local in local_parameters(0, 0)}
     for pp in range(layout.get("p", 1)):
@@ -43,12 +43,12 @@ def test_initial_weights_are_those_of_one_rank(layout: dict[str, int]) -> None:
                 assert not tensor.narrow(split, kept, shard.padding).any()
 
 
-def test_precisions_start_from_the_same_values() -> None:
+def test_precisions_start_from_the_same_values():
     for wide, narrow in zip(local_parameters(0, 0), local_parameters(0, 0, torch.bfloat16), strict=True):
         assert torch.equal(wide.tensor.bfloat16(), narrow.tensor)
 
 
-def test_weights_are_normal_and_blocks_differ() -> None:
+def test_weights_are_normal_and_blocks_differ():
     (word,) = (local.tensor for local in local_parameters(0, 0) if local.shard.parameter.tied)
     values = word[: MODEL.vocab].detach()
     assert values.std().item() == pytest.approx(0.02, rel=0.05)
@@ -56,7 +56,7 @@ def test_weights_are_normal_and_blocks_differ() -> None:
     assert len({row.tobytes() for row in values.numpy()}) == MODEL.vocab
 
 
-def test_threads_draw_a_large_parameter_and_the_values_are_those_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_draw_a_large_parameter_and_the_values_are_those_of_one(monkeypatch):
     """Of 32 blocks two are drawn at the same time, each of which waits for the other."""
 
     def drawn(threads: int) -> torch.Tensor:
@@ -76,7 +76,7 @@ def test_threads_draw_a_large_parameter_and_the_values_are_those_of_one(monkeypa
 
 
 @pytest.mark.parametrize("split", [0, 1])
-def test_a_rank_draws_only_the_blocks_of_its_slice(split: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_draws_only_the_blocks_of_its_slice(split, monkeypatch):
     drawn: list[str] = []
     generator = parameters.named_generator
     monkeypatch.setattr(parameters, "named_generator", lambda seed, name: drawn.append(name) or generator(seed, name))

@@ -123,7 +123,7 @@ SEQUENCE_PARALLEL = [
 PARTS = 72  # the first is in the default run, with a few of the others
 
 
-def test_the_grid_is_large_and_holds_the_edges() -> None:
+def test_the_grid_is_large_and_holds_the_edges():
     assert len(GRID) >= 200
     assert {c["v"] for c in GRID} == {1, 2, 3}
     m = [(c["B"] // (c["b"] * c["d"]), c["p"]) for c in GRID]
@@ -147,11 +147,11 @@ def test_the_grid_is_large_and_holds_the_edges() -> None:
     assert {c["recompute"] for c in SEQUENCE_PARALLEL} == {"full", "selective", "none"}
 
 
-def test_parity(references: References) -> None:
+def test_parity(references):
     check([*GRID[::PARTS], *SELECTIVE[:: 3 * PARTS], *SEQUENCE_PARALLEL[:: 2 * PARTS]], references)
 
 
-def test_parity_with_uneven_stages(references: References) -> None:
+def test_parity_with_uneven_stages(references):
     check(
         [
             {"p": 3, "t": 2, "d": 1, "B": 3, "layers": 5, "recompute": "full", "scatter_gather": True},
@@ -163,7 +163,7 @@ def test_parity_with_uneven_stages(references: References) -> None:
     )
 
 
-def test_parity_with_a_layout(references: References) -> None:
+def test_parity_with_a_layout(references):
     """Chunks without a layer at the ends and between, on every way to pass a tensor on; ends of the model alone."""
     looped = {"p": 2, "v": 2, "layers": 3}
     wave = looped | {"schedule": "zb-v", "t": 1}
@@ -193,7 +193,7 @@ WITH_ONE = [
 ]  # in what is otherwise a GPT
 
 
-def test_parity_of_a_llama(references: References) -> None:
+def test_parity_of_a_llama(references):
     check(
         [
             {"p": 2, "t": 2, "d": 1, "layers": 3, "B": 2, "attention": "sdpa", "recompute": "selective"} | LLAMA,
@@ -207,7 +207,7 @@ def test_parity_of_a_llama(references: References) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
-def test_parity_of_more_llamas(part: int, references: References) -> None:
+def test_parity_of_more_llamas(part, references):
     """The grid again, as a Llama; split schedules; and each of the fields alone."""
     cases = [case | LLAMA for case in (*GRID, *SEQUENCE_PARALLEL)[part::8]]
     cases += [{"p": 2, "t": 2, "d": 1, "schedule": schedule, "B": 4} | LLAMA for schedule in ("zb-h1", "zb-h2")]
@@ -220,7 +220,7 @@ def test_parity_of_more_llamas(part: int, references: References) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(1, PARTS))
-def test_parity_of_the_rest(part: int, references: References) -> None:
+def test_parity_of_the_rest(part, references):
     check([*GRID[part::PARTS], *SELECTIVE[part::PARTS], *SEQUENCE_PARALLEL[part::PARTS]], references)
 
 
@@ -248,7 +248,7 @@ def context_grid() -> list[dict[str, Any]]:
 CONTEXT = context_grid()
 
 
-def test_the_grid_of_context_parallelism_holds_everything_with_both_exchanges() -> None:
+def test_the_grid_of_context_parallelism_holds_everything_with_both_exchanges():
     assert len(CONTEXT) >= 60
     for exchange in EXCHANGES:
         cases = [case for case in CONTEXT if case["context_exchange"] == exchange]
@@ -263,19 +263,19 @@ def test_the_grid_of_context_parallelism_holds_everything_with_both_exchanges() 
         assert any(c.get("sequence_parallel") for c in cases)
 
 
-def test_parity_with_context_parallelism(references: References) -> None:
+def test_parity_with_context_parallelism(references):
     check(CONTEXT[::8], references)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(1, 8))
-def test_parity_with_context_parallelism_of_the_rest(part: int, references: References) -> None:
+def test_parity_with_context_parallelism_of_the_rest(part, references):
     check(CONTEXT[part::8], references)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
-def test_parity_with_context_parallelism_and_overlap(part: int, references: References) -> None:
+def test_parity_with_context_parallelism_and_overlap(part, references):
     """Also on four stages in a V, and with layers that are not evenly divided."""
     context = {"seq": 16, "hidden": 32, "heads": 8, "c": (2, 2, 4, 4)[part], "exchange": "overlapped"}
     context |= {"context_exchange": EXCHANGES[part % 3], "attention": "sdpa"}
@@ -294,7 +294,7 @@ def overlapped(case: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
-def test_parity_with_overlap(part: int, references: References) -> None:
+def test_parity_with_overlap(part, references):
     cases = [*GRID[part::PARTS], *SEQUENCE_PARALLEL[part :: 2 * PARTS]]
     check([overlapped(case) for case in cases], references)
 
@@ -311,12 +311,12 @@ def any_case(draw: st.DrawFn) -> dict[str, Any]:
 @pytest.mark.slow
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(case=any_case())
-def test_parity_of_any_case(case: dict[str, Any], references: References) -> None:
+def test_parity_of_any_case(case, references):
     check([case], references)
 
 
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(case=any_case())
-def test_parity_of_more_cases(case: dict[str, Any], references: References) -> None:
+def test_parity_of_more_cases(case, references):
     check([case], references)

@@ -69,7 +69,7 @@ LATER: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("case", LATER, ids=["gpt", "llama", "experts"])
-def test_a_step_with_triton_is_that_of_the_reference(case: dict[str, Any]) -> None:
+def test_a_step_with_triton_is_that_of_the_reference(case):
     """The loss, norms with the residual, rotary positions and SwiGLU, forward and backward, in three steps in fp64."""
     if reason := why_unavailable("triton"):
         pytest.skip(reason)
@@ -80,22 +80,22 @@ def test_a_step_with_triton_is_that_of_the_reference(case: dict[str, Any]) -> No
 
 
 @pytest.mark.slow
-def test_triton(references: References) -> None:
+def test_triton(references):
     check("triton", CASES[:1], references)
 
 
 @pytest.mark.slow
-def test_triton_on_more(references: References) -> None:
+def test_triton_on_more(references):
     check("triton", [*CASES[1:], *SMALL[::12]], references)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(why_unavailable("compiled") is not None, reason="needs a C++ compiler")
-def test_compiled(references: References) -> None:
+def test_compiled(references):
     check("compiled", [*CASES, *SMALL[::24]], references)
 
 
-def test_sdpa_equals_operators(references: References) -> None:
+def test_sdpa_equals_operators(references):
     """PyTorch's attention and the paper's, from the same weights: the same losses, norms, gradients and parameters."""
     case = {"t": 2, "b": 1, "B": 2, "recompute": "full"}
     operators, sdpa = (case | {"attention": attention} for attention in ("operators", "sdpa"))

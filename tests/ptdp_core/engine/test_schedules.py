@@ -30,9 +30,7 @@ LAYOUTS: list[dict[str, Any]] = [
     ],
     ids=str,
 )
-def test_every_schedule_trains_as_the_serial_model(
-    change: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_every_schedule_trains_as_the_serial_model(change, tmp_path_factory):
     """Each in one of the layouts; gradients of all are compared below."""
     cases = []
     for i, name in enumerate(names()):
@@ -45,7 +43,7 @@ def test_every_schedule_trains_as_the_serial_model(
 
 
 @pytest.mark.parametrize("exchange", MODES)
-def test_every_schedule_gives_1f1bs_gradients_to_the_bit(exchange: str) -> None:
+def test_every_schedule_gives_1f1bs_gradients_to_the_bit(exchange):
     """But for the tied embedding: with first and last stage on one rank, its two parts are summed in one buffer."""
     schedules = [build(name, 4, 8, definition(name).chunks[0]) for name in names()]
     for difference in compare_gradients(schedules, [exchange]):

@@ -1,7 +1,6 @@
 """Configurations: recipes are complete, files and overrides work, and every mistake has its message."""
 
 import dataclasses
-from pathlib import Path
 
 import pytest
 
@@ -10,17 +9,17 @@ from ptdp_core.launch.recipes import RECIPES, recipe, settings
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_recipes_are_complete_and_go_both_ways(name: str) -> None:
+def test_recipes_are_complete_and_go_both_ways(name):
     recipe = settings(name)
     assert from_mapping(to_mapping(recipe)) == recipe
 
 
-def test_field_names_belong_to_one_section_each() -> None:
+def test_field_names_belong_to_one_section_each():
     names = [f.name for cls in SECTIONS.values() for f in dataclasses.fields(cls)]
     assert len(names) == len(set(names))
 
 
-def test_file_and_overrides(tmp_path: Path) -> None:
+def test_file_and_overrides(tmp_path):
     path = tmp_path / "run.toml"
     path.write_text(
         "[model]\nlayers = 4\nhidden = 8\nheads = 2\nseq = 4\nvocab = 9\n[parallel]\nB = 8\n[run]\nsteps = 3\n"
@@ -35,18 +34,18 @@ def test_file_and_overrides(tmp_path: Path) -> None:
     assert overridden.run.steps == 3
 
 
-def test_recomputation_follows_from_the_settings() -> None:
+def test_recomputation_follows_from_the_settings():
     assert from_mapping(override(recipe("tiny"), ["recompute=full", "checkpoint_layers=2"])).recompute_layers == 2
     assert settings("tiny").recompute_layers == 0
 
 
-def test_a_file_nested_too_deeply(tmp_path: Path) -> None:
+def test_a_file_nested_too_deeply(tmp_path):
     (tmp_path / "run.toml").write_text("x = " + "[" * 20_000)
     with pytest.raises(ValueError, match=r"run\.toml' cannot be read: nested too deeply; needs a TOML file"):
         read(tmp_path / "run.toml")
 
 
-def test_unknown_recipe_section_field_and_missing_model(tmp_path: Path) -> None:
+def test_unknown_recipe_section_field_and_missing_model(tmp_path):
     with pytest.raises(ValueError, match=r"recipe='huge' is unknown; needs one of tiny, small"):
         recipe("huge")
     with pytest.raises(ValueError, match=r"section='modle' is unknown; needs one of .*; try 'model'"):

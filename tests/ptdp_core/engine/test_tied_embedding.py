@@ -1,7 +1,5 @@
 """The two copies of the tied embedding, on the first and on the last pipeline stage, are equal to the bit."""
 
-from typing import Any
-
 import pytest
 
 from ptdp_core.launch.local import launch
@@ -17,7 +15,7 @@ OVERLAPPED = {"data_parallel": "torch", "bucket_mib": 0.002}
     by_default([{}, OVERLAPPED, {"sharded_optimizer": True}], OVERLAPPED),
     ids=["local", "overlapped", "sharded"],
 )
-def test_copies_stay_equal(options: dict[str, Any]) -> None:
+def test_copies_stay_equal(options):
     """Rounded to fp32 over d = 4, where sums depend on their order."""
     parts = launch(jobs.tied_embedding, 8, (FP32 | options,))
     assert all(part == parts[0] for part in parts)

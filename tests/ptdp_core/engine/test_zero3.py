@@ -14,7 +14,7 @@ from tests.ptdp_core.engine import jobs
 @pytest.mark.parametrize(
     "options", [{"recompute": "none"}, {"recompute": "full"}, {"recompute": "selective", "dropout": 0.1}], ids=str
 )
-def test_zero3_equals_ptdp(d: int, options: dict[str, Any]) -> None:
+def test_zero3_equals_ptdp(d, options):
     case = {"d": d, "b": 2, "B": 8, "layers": 2, **options}
     expected = launch(jobs.losses_and_norms, 1, (case | {"d": 1},), process_group=False)[0]
     zero3 = case | {"data_parallel": "zero3"}
@@ -35,7 +35,7 @@ def curve(job: Any, case: dict[str, Any], folder: Path, *options: Any) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("background", [False, True])
-def test_a_run_goes_on_from_its_checkpoint(background: bool, tmp_path: Path) -> None:
+def test_a_run_goes_on_from_its_checkpoint(background, tmp_path):
     """To the bit on as many ranks (dropout included); on others, whose rows are divided unevenly, and as PTD-P."""
     case = ZERO3 | {"d": 2, "dropout": 0.1}
     expected = curve(jobs.save_and_go_on, case, tmp_path, background)
@@ -48,7 +48,7 @@ def test_a_run_goes_on_from_its_checkpoint(background: bool, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_it_goes_on_from_a_checkpoint_of_ptdp(tmp_path: Path) -> None:
+def test_it_goes_on_from_a_checkpoint_of_ptdp(tmp_path):
     expected = curve(jobs.save_and_go_on, BASE | {"p": 2, "t": 2, "sharded_optimizer": True}, tmp_path, False)
     losses, _ = curve(jobs.load_and_go_on, ZERO3 | {"d": 3}, tmp_path)
     assert losses == pytest.approx(expected, rel=1e-10)

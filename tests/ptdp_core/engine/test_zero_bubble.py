@@ -23,7 +23,7 @@ def references(tmp_path_factory: pytest.TempPathFactory) -> References:
 
 
 @pytest.mark.slow
-def test_parity_with_the_serial_model(references: References) -> None:
+def test_parity_with_the_serial_model(references):
     """Both ways to recompute, to reduce and to exchange, with and without tensor parallelism and scatter/gather."""
     rng = random.Random(11)
     layouts = [(1, 1, 1), (4, 1, 1), (2, 2, 1), (2, 1, 2)]
@@ -44,7 +44,7 @@ def test_parity_with_the_serial_model(references: References) -> None:
         pytest.param("bf16", True, marks=pytest.mark.slow),
     ],
 )
-def test_equals_1f1b_to_the_bit(dtype: str, sequence_parallel: bool) -> None:
+def test_equals_1f1b_to_the_bit(dtype, sequence_parallel):
     """Every weight's gradients are added in the order of the microbatches, whenever their W runs."""
     case: dict[str, Any] = {"p": 2, "t": 2, "B": 4, "layers": 2, "dtype": dtype, "dropout": 0.1}
     case["sequence_parallel"] = sequence_parallel
@@ -58,7 +58,7 @@ def test_equals_1f1b_to_the_bit(dtype: str, sequence_parallel: bool) -> None:
             assert whole == split
 
 
-def test_weight_gradients_are_deferred_and_added_with_their_hooks() -> None:
+def test_weight_gradients_are_deferred_and_added_with_their_hooks():
     weight = torch.nn.Parameter(torch.zeros(2, 3))
     called = []
     weight.register_post_accumulate_grad_hook(lambda parameter: called.append(parameter.grad))
@@ -78,7 +78,7 @@ def test_weight_gradients_are_deferred_and_added_with_their_hooks() -> None:
     assert called[1] is weight
 
 
-def test_a_virtual_accelerator_takes_the_two_halves_times() -> None:
+def test_a_virtual_accelerator_takes_the_two_halves_times():
     spent: list[float] = []
 
     class Recorded(Pace):
@@ -97,7 +97,7 @@ def test_a_virtual_accelerator_takes_the_two_halves_times() -> None:
     assert spent == [1.5, 1.5, 2.0, 2.0, 2.0, 1.5, 1.5, 3.0, 3.0]
 
 
-def test_stages_that_cannot_defer_are_refused() -> None:
+def test_stages_that_cannot_defer_are_refused():
     (text,) = launch(jobs.unsplittable, 1, (), timeout=30, process_group=False)
     assert text == (
         "schedule='zb-h1' splits backward passes; needs stages that can defer their weight gradients (SplitStage); "

@@ -29,7 +29,7 @@ AUTO = ParallelConfig(b=2, B=8, recompute="auto", attention="sdpa")
 
 
 @pytest.mark.parametrize(("dtype", "width", "states"), [("bf16", 2, 18), ("fp32", 4, 16), ("fp64", 8, 32)])
-def test_a_gpu_recomputes_what_its_memory_needs(dtype: str, width: int, states: int) -> None:
+def test_a_gpu_recomputes_what_its_memory_needs(dtype, width, states):
     """The engine's bytes a parameter, with main gradients in fp32; activations and 5 elements a logit; 10% are free."""
     s, b, h, a, l, V = 128, 2, 64, 4, 4, 51200  # noqa: E741 - the paper's letters
     (parameters,) = rank_elements(TrainingConfig(MODEL, AUTO))
@@ -70,7 +70,7 @@ def kept_bytes(model: ModelConfig, parallel: ParallelConfig, engine: EngineSetti
     ],
     ids=str,
 )
-def test_a_layer_keeps_no_more_than_predicted(later: dict, attention: str, dropout: float, efficiency: float) -> None:
+def test_a_layer_keeps_no_more_than_predicted(later, attention, dropout, efficiency):
     model = ModelConfig(layers=1, hidden=64, heads=4, seq=64, vocab=256, **later)
     engine = EngineSettings(dtype="bf16", dropout=dropout)
     for recompute in ("none", "selective", "full"):
@@ -80,7 +80,7 @@ def test_a_layer_keeps_no_more_than_predicted(later: dict, attention: str, dropo
         assert 0.9 * predicted < two - one <= predicted / (1 if recompute == "full" else efficiency)
 
 
-def test_a_cpu_and_what_is_said_stay_as_they_are() -> None:
+def test_a_cpu_and_what_is_said_stay_as_they_are():
     settings = Settings(MODEL, AUTO)
     assert fitted(settings, None) == (replace(settings, parallel=replace(AUTO, recompute="full")), "")
     said = replace(settings, parallel=replace(AUTO, recompute="selective"))
@@ -88,7 +88,7 @@ def test_a_cpu_and_what_is_said_stay_as_they_are() -> None:
     assert smallest_memory(torch.device("cpu")) is None
 
 
-def test_ptdp_train_starts_from_auto() -> None:
+def test_ptdp_train_starts_from_auto():
     arguments = parser().parse_args(["--recipe", "gpt-1b"])
     assert configure(arguments).parallel.recompute == "auto"
     arguments.set = ["recompute=full"]
@@ -101,5 +101,5 @@ def smallest(beat: Callable[[], None]) -> int | None:
         return smallest_memory(torch.device("cuda"))
 
 
-def test_all_ranks_go_by_the_smallest_gpu() -> None:
+def test_all_ranks_go_by_the_smallest_gpu():
     assert launch(smallest, 3, timeout=60) == [1 << 36] * 3

@@ -16,7 +16,7 @@ from tests.ptdp_core.engine import jobs
 from tests.ptdp_core.launch.faults import AXES
 
 
-def test_results_may_hold_tensors() -> None:
+def test_results_may_hold_tensors():
     first, second = launch(jobs.sums, 2)
     assert first["sum"].tolist() == second["sum"].tolist() == [3.0, 3.0]
     assert first["threads"] == 1
@@ -32,29 +32,29 @@ def fails(folder: Path, how: str, who: int, timeout: float = 600, case: dict[str
 
 
 @pytest.mark.parametrize("who", range(4))
-def test_a_killed_rank(who: int, tmp_path: Path) -> None:
+def test_a_killed_rank(who, tmp_path):
     assert str(fails(tmp_path, "kill", who)) == f"rank {who} was killed by SIGKILL before it was done"
 
 
 @pytest.mark.parametrize("who", [0, 3])
-def test_a_rank_that_raises(who: int, tmp_path: Path) -> None:
+def test_a_rank_that_raises(who, tmp_path):
     error = str(fails(tmp_path, "raise", who))
     assert "ArithmeticError: this rank is broken" in error
     assert "jobs.py" in error  # with its traceback
 
 
-def test_a_rank_that_exits(tmp_path: Path) -> None:
+def test_a_rank_that_exits(tmp_path):
     assert str(fails(tmp_path, "exit", 1)) == "rank 1 ended with exit code 7 before it was done"
 
 
 @pytest.mark.slow
-def test_a_rank_that_hangs(tmp_path: Path) -> None:
+def test_a_rank_that_hangs(tmp_path):
     error = str(fails(tmp_path, "hang", 2, timeout=10))
     assert error.startswith("rank 2 hangs: no step finished in 10 s while the others wait; it is in")
     assert "in misbehave" in error
 
 
-def test_where_ranks_wait_for_a_rank_they_are_seen_to_wait(tmp_path: Path) -> None:
+def test_where_ranks_wait_for_a_rank_they_are_seen_to_wait(tmp_path):
     cases = [{"B": 4} | case for case in AXES.values()]
     rows = launch(jobs.where_others_wait, 4, (cases, 1, str(tmp_path)), timeout=60)[1]
     wrong = {
@@ -67,7 +67,7 @@ def test_where_ranks_wait_for_a_rank_they_are_seen_to_wait(tmp_path: Path) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["hang", "stop"])
 @pytest.mark.parametrize("name", AXES)
-def test_of_every_axis_the_rank_that_does_not_go_on_is_named(name: str, how: str, tmp_path: Path) -> None:
+def test_of_every_axis_the_rank_that_does_not_go_on_is_named(name, how, tmp_path):
     error = str(fails(tmp_path, how, 1, timeout=10, case={"B": 4} | AXES[name]))
     assert error.startswith("rank 1 hangs: no step finished in 10 s while the others wait; it is in")
     assert ("an unknown place: it does not answer" if how == "stop" else "in misbehave") in error
@@ -84,7 +84,7 @@ def test_of_every_axis_the_rank_that_does_not_go_on_is_named(name: str, how: str
         ("", False),
     ],
 )
-def test_a_rank_that_waits_for_its_gpu_is_not_the_one_that_hangs(innermost: str, waiting: bool) -> None:
+def test_a_rank_that_waits_for_its_gpu_is_not_the_one_that_hangs(innermost, waiting):
     """On a GPU ranks whose peer hangs are held up where they ask for the loss, not in a call of torch.distributed."""
     assert launcher._is_waiting(f"Current thread (most recent call first):\n  {innermost}\n") is waiting
 
@@ -102,7 +102,7 @@ if __name__ == "__main__":
 
 @pytest.mark.slow
 @needs_proc
-def test_ranks_do_not_outlive_a_killed_launcher(tmp_path: Path) -> None:
+def test_ranks_do_not_outlive_a_killed_launcher(tmp_path):
     script = tmp_path / "run.py"
     script.write_text(SCRIPT.format(root=str(ROOT), folder=str(tmp_path)))
     with Program(tmp_path, str(script)) as run:
@@ -113,7 +113,7 @@ def test_ranks_do_not_outlive_a_killed_launcher(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("gone", [True, False])
-def test_the_server_ends_with_a_launcher_that_is_gone_already(gone: bool) -> None:
+def test_the_server_ends_with_a_launcher_that_is_gone_already(gone):
     parent = str(0 if gone else os.getpid())
     script = "import os, ptdp_core.launch.end_with_parent; print('PTDP_PARENT' in os.environ)"
     environment = {**os.environ, "PTDP_PARENT": parent}
@@ -122,9 +122,7 @@ def test_the_server_ends_with_a_launcher_that_is_gone_already(gone: bool) -> Non
 
 
 @pytest.mark.parametrize(("said", "died"), [(("result", 7), False), (None, True)])
-def test_a_rank_that_has_ended_well_did_not_die_with_its_result_unread(
-    said: object, died: bool, tmp_path: Path
-) -> None:
+def test_a_rank_that_has_ended_well_did_not_die_with_its_result_unread(said, died, tmp_path):
     """A rank may send its result and end between the supervisor's reading and its look at who is still there."""
     ours, theirs = multiprocessing.Pipe()
     if said is not None:

@@ -1,8 +1,6 @@
 """A long training run stays as it is: memory, open files and threads of every rank, quarter against quarter."""
 
-from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 from statistics import median
 
 import pytest
@@ -23,7 +21,7 @@ MAY_GROW = 2 << 20  # bytes from the second quarter to the last, by medians
 
 @pytest.mark.slow
 @needs_proc
-def test_nothing_grows_in_5000_steps(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
+def test_nothing_grows_in_5000_steps(tmp_path, record_property):
     """With checkpoints in the background, evaluations and a log. How long a step takes is recorded, not judged."""
     sets = [*SETS, f"save={tmp_path / 'saved'}", f"log={tmp_path / 'log'}", f"cache={tmp_path}"]
     words = ["--recipe", "tiny", *(word for text in sets for word in ("--set", text))]

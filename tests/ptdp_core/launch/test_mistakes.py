@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ptdp_core.launch.command_line import main
-from tests.mistakes import Mistake, check, mistakes
+from tests.mistakes import check, mistakes
 
 
 @pytest.fixture(autouse=True)
@@ -15,7 +15,7 @@ def never_launched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_registry
 
 
 @pytest.mark.parametrize("mistake", mistakes(Path(__file__).with_name("mistakes.txt")))
-def test_a_mistake_is_one_line(mistake: Mistake, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistake_is_one_line(mistake, capsys):
     check(mistake, main, capsys)
 
 
@@ -27,7 +27,7 @@ def test_a_mistake_is_one_line(mistake: Mistake, capsys: pytest.CaptureFixture[s
     ],
     ids=["nested", "two lines"],
 )
-def test_a_value_that_no_line_holds(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_value_that_no_line_holds(words, message, capsys):
     assert main(words) == 2
     error = capsys.readouterr().err
     assert message in error

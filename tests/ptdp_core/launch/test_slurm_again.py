@@ -83,7 +83,7 @@ def play(folder: Path, **programs: str) -> None:
 @pytest.mark.parametrize(
     ("given", "first", "then"), [((), " --resume auto", ""), (("--resume", "old"), " --resume old", " --resume auto")]
 )
-def test_a_job_whose_time_is_over_saves_is_queued_again_and_goes_on(given, first, then, tmp_path, capsys) -> None:
+def test_a_job_whose_time_is_over_saves_is_queued_again_and_goes_on(given, first, then, tmp_path, capsys):
     play(tmp_path, python=RANK)
     script = printed(capsys, "--set", "save=out", "--ranks", "1", *given)
     assert submit(tmp_path, script, lambda start: start == 0 and (tmp_path / "running").exists()) == [143, 0]
@@ -92,19 +92,19 @@ def test_a_job_whose_time_is_over_saves_is_queued_again_and_goes_on(given, first
     assert starts == [words, words + then]  # of two --resume the last counts
 
 
-def test_a_job_that_is_cancelled_is_not_queued_again(tmp_path, capsys) -> None:
+def test_a_job_that_is_cancelled_is_not_queued_again(tmp_path, capsys):
     play(tmp_path, python=RANK)
     script = printed(capsys, "--set", "save=out")
     assert submit(tmp_path, script, lambda _: (tmp_path / "running").exists(), cancelled=0) == [143]
 
 
-def test_a_job_that_saves_nothing_says_so_and_is_not_queued_again(capsys) -> None:
+def test_a_job_that_saves_nothing_says_so_and_is_not_queued_again(capsys):
     script = printed(capsys)
     assert "#SBATCH --no-requeue\n# Nothing is saved" in script
     assert "scontrol requeue" not in script
 
 
-def test_a_script_for_another_number_of_ranks_is_refused(capsys) -> None:
+def test_a_script_for_another_number_of_ranks_is_refused(capsys):
     assert main(["--recipe", "small", "--set", "p=2", "--set", "t=2", "--ranks", "16", "--print-sbatch"]) == 2
     assert "ranks=16 for p*t*d=2*2*1=4; needs as many ranks as p*t*d; try --ranks 4" in capsys.readouterr().err
     assert main(["--recipe", "small", "--set", "p=2", "--set", "t=2", "--ranks", "4", "--print-sbatch"]) == 0
@@ -112,7 +112,7 @@ def test_a_script_for_another_number_of_ranks_is_refused(capsys) -> None:
 
 
 @pytest.mark.slow
-def test_training_goes_on_step_by_step_over_a_job_s_limit(tmp_path, capsys) -> None:
+def test_training_goes_on_step_by_step_over_a_job_s_limit(tmp_path, capsys):
     play(tmp_path, python=f'#!/bin/bash\nexec {sys.executable} "$@"\n')
     sets = [f"save={tmp_path / 'out'}", f"log={tmp_path / 'log'}", f"cache={tmp_path / 'cache'}", "steps=1000000"]
     script = printed(capsys, *(word for text in sets for word in ("--set", text)))

@@ -68,7 +68,7 @@ def close(a: dict[int, float], b: dict[int, float]) -> bool:
 
 
 @pytest.mark.slow
-def test_a_short_curve_for_every_layout_and_resumed_at_others(tmp_path: Path, cache: str) -> None:
+def test_a_short_curve_for_every_layout_and_resumed_at_others(tmp_path, cache):
     """The same as below, for a smaller model and 8 steps."""
     sets = [*SMALL, "steps=8"]
     serial = train(tmp_path / "1", cache, *sets)
@@ -81,7 +81,7 @@ def test_a_short_curve_for_every_layout_and_resumed_at_others(tmp_path: Path, ca
 
 
 @pytest.mark.slow
-def test_one_curve_for_every_layout_and_resumed_at_others(tmp_path: Path, cache: str) -> None:
+def test_one_curve_for_every_layout_and_resumed_at_others(tmp_path, cache):
     """50 steps of the default recipe in fp32: serial, at (2,2,2), and resumed from step 25 at (4,1,2) and (1,1,1)."""
     serial = train(tmp_path / "1", cache)
     assert len(serial) == 50
@@ -97,7 +97,7 @@ def test_one_curve_for_every_layout_and_resumed_at_others(tmp_path: Path, cache:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("own_registry")
-def test_a_schedule_from_a_file_trains_as_one_process_does(tmp_path: Path, cache: str) -> None:
+def test_a_schedule_from_a_file_trains_as_one_process_does(tmp_path, cache):
     """A table of a V with split passes, which says p, v and, with b, B."""
     table = tmp_path / "mine.csv"
     table.write_text(build("zb-v", 2, 4, 2).to_csv())
@@ -108,7 +108,7 @@ def test_a_schedule_from_a_file_trains_as_one_process_does(tmp_path: Path, cache
 
 
 @pytest.mark.usefixtures("own_registry")
-def test_a_schedule_brings_the_sizes_that_it_needs(tmp_path: Path) -> None:
+def test_a_schedule_brings_the_sizes_that_it_needs(tmp_path):
     module = tmp_path / "mine.py"
     module.write_text("from ptdp_core.schedules.zoo.hanayo import SCHEDULE\n")
     for schedule, sets, expected in (
@@ -132,9 +132,7 @@ def leaves_a_trace(folder: Path) -> tuple[Path, Path]:
 
 @pytest.mark.usefixtures("own_registry")
 @pytest.mark.parametrize("options", [["--print-sbatch"], ["--ranks", "2"]])
-def test_a_schedule_in_python_that_a_file_names_is_not_executed(
-    options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_schedule_in_python_that_a_file_names_is_not_executed(options, tmp_path, capsys):
     module, trace = leaves_a_trace(tmp_path)
     (tmp_path / "run.toml").write_text(
         f"[model]\nlayers = 2\nhidden = 8\nheads = 2\n[parallel]\np = 2\nB = 2\nschedule = '{module}'\n"
@@ -156,7 +154,7 @@ def test_a_schedule_in_python_that_a_file_names_is_not_executed(
 
 
 @pytest.mark.usefixtures("own_registry")
-def test_ranks_execute_the_schedule_that_the_command_line_names(tmp_path: Path, cache: str) -> None:
+def test_ranks_execute_the_schedule_that_the_command_line_names(tmp_path, cache):
     module, trace = leaves_a_trace(tmp_path)
     sets = [f"cache={cache}", *SMALL, "steps=1", "p=2", f"save={tmp_path / 'saved'}"]
     assert main([*arguments(*sets, ranks=2), "--schedule", str(module)]) == 0
@@ -165,7 +163,7 @@ def test_ranks_execute_the_schedule_that_the_command_line_names(tmp_path: Path, 
     assert weights.load(tmp_path / "saved", torch.device("cpu")).settings.parallel.p == 1
 
 
-def test_log(tmp_path: Path, cache: str) -> None:
+def test_log(tmp_path, cache):
     looks = ["validation=0.01", "eval_every=1", "eval_batches=2"]
     train(tmp_path / "log", cache, *SMALL, "steps=2", "log_every=1", *looks)
     rows = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
@@ -183,7 +181,7 @@ def test_log(tmp_path: Path, cache: str) -> None:
         assert row["gradient_norm"] > 0
 
 
-def test_module_command_and_toml_file(tmp_path: Path, cache: str) -> None:
+def test_module_command_and_toml_file(tmp_path, cache):
     config = tmp_path / "run.toml"
     config.write_text(
         "[model]\nlayers=2\nhidden=16\nheads=4\nseq=16\nvocab=256\n[parallel]\np=2\nB=4\n"
@@ -201,7 +199,7 @@ def test_module_command_and_toml_file(tmp_path: Path, cache: str) -> None:
     assert re.match(r"done      2 steps in .* s \(median .* ms, .* tokens/s\), loss .* to .*; nothing saved", summary)
 
 
-def test_a_profiled_run_writes_the_trace_of_its_last_step_for_each_rank(tmp_path: Path, cache: str) -> None:
+def test_a_profiled_run_writes_the_trace_of_its_last_step_for_each_rank(tmp_path, cache):
     train(tmp_path / "log", cache, "p=2", "b=2", "B=8", "steps=3", f"profile={tmp_path / 'profile'}", ranks=2)
     paths = sorted((tmp_path / "profile").iterdir())
     assert [path.name for path in paths] == ["rank0.json.gz", "rank1.json.gz"]
@@ -211,7 +209,7 @@ def test_a_profiled_run_writes_the_trace_of_its_last_step_for_each_rank(tmp_path
     assert max(entry["step"] for entry in logged if "loss" in entry) == profiled.step
 
 
-def test_tensorboard_gets_what_the_log_gets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tensorboard_gets_what_the_log_gets(tmp_path, monkeypatch):
     """With a stand-in for its writer: the package need not be installed."""
     rows: list[tuple[str, float, int]] = []
     writer = SimpleNamespace(add_scalar=lambda *row: rows.append(row), close=lambda: rows.append(("closed", 0.0, 0)))
@@ -227,7 +225,7 @@ def test_tensorboard_gets_what_the_log_gets(tmp_path: Path, monkeypatch: pytest.
     assert rows[4] == ("validation_loss", 3.25, 1)
 
 
-def test_a_gpu_s_defaults_are_the_fastest_and_a_cpu_s_the_paper_s(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_s_defaults_are_the_fastest_and_a_cpu_s_the_paper_s(monkeypatch):
     """No GPU: which kernels could run on one is pretended."""
     arguments = parser().parse_args(["--recipe", "tiny"])
     monkeypatch.setattr(selection, "why_unavailable", lambda name, device: None)
@@ -249,7 +247,7 @@ def test_a_gpu_s_defaults_are_the_fastest_and_a_cpu_s_the_paper_s(monkeypatch: p
 
 
 @pytest.mark.slow
-def test_torchrun(tmp_path: Path, cache: str) -> None:
+def test_torchrun(tmp_path, cache):
     sets = [f"cache={cache}", *SMALL, "steps=2", "p=2", f"log={tmp_path / 'log'}"]
     words = [word for s in sets for word in ("--set", s)]
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
@@ -261,7 +259,7 @@ def test_torchrun(tmp_path: Path, cache: str) -> None:
     assert close(losses(tmp_path / "log"), serial)
 
 
-def test_slurm_script(capsys: pytest.CaptureFixture[str]) -> None:
+def test_slurm_script(capsys):
     assert main(["--recipe", "gpt-175b", "--print-sbatch", "--set", "lr=1e-4"]) == 0
     out = capsys.readouterr().out
     for line in (
@@ -285,7 +283,7 @@ def test_slurm_script(capsys: pytest.CaptureFixture[str]) -> None:
         assert line in out.splitlines()
 
 
-def test_a_slurm_script_asks_for_what_it_is_told_to(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_slurm_script_asks_for_what_it_is_told_to(capsys):
     asked = ["--time", "1-12:00:00", "--partition=gpu", "--account", "team", "--nodes", "24"]
     assert main(["--recipe", "gpt-175b", "--print-sbatch", *asked]) == 0
     out = capsys.readouterr().out.splitlines()
@@ -295,7 +293,7 @@ def test_a_slurm_script_asks_for_what_it_is_told_to(capsys: pytest.CaptureFixtur
     assert "exec python -m ptdp.train --recipe gpt-175b" in out  # the job's command asks Slurm for nothing
 
 
-def test_a_corrupt_token_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_corrupt_token_file(tmp_path, capsys):
     path = tmp_path / "x.tokens"
     write_tokens(path, np.arange(5000) % 256, 256)
     os.truncate(path, 3000)
@@ -303,7 +301,7 @@ def test_a_corrupt_token_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "has 3000 bytes, where 5024 are expected; needs an intact token file" in capsys.readouterr().err
 
 
-def test_a_token_outside_the_vocabulary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_token_outside_the_vocabulary(tmp_path, capsys):
     path = tmp_path / "x.tokens"
     ids = np.arange(5000) % 100
     ids[2500:] = 200
@@ -312,7 +310,7 @@ def test_a_token_outside_the_vocabulary(tmp_path: Path, capsys: pytest.CaptureFi
     assert "holds token 200 at position 2500, outside vocab=100; needs tokens 0 to" in capsys.readouterr().err
 
 
-def test_places_are_tried_before_training(tmp_path: Path, cache: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_places_are_tried_before_training(tmp_path, cache, capsys):
     """Nothing is made of a path that may be a misspelling, nor where another place is one."""
     (tmp_path / "file").touch()
     misspelt, none = tmp_path / "typo" / "x", f"there is no folder {tmp_path / 'typo'}; needs one that is there"
@@ -329,9 +327,7 @@ def test_places_are_tried_before_training(tmp_path: Path, cache: str, capsys: py
         assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_what_is_wrong_in_a_rank_is_one_line_with_its_exit_code(
-    tmp_path: Path, cache: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_wrong_in_a_rank_is_one_line_with_its_exit_code(tmp_path, cache, capsys):
     """A log without space, a folder and a log in use, and training that diverges: found by a rank."""
     sets = [*SMALL, f"cache={cache}", "steps=3", "p=2"]
     save, log = tmp_path / "saved", tmp_path / "log"
@@ -357,14 +353,14 @@ def test_what_is_wrong_in_a_rank_is_one_line_with_its_exit_code(
     assert [path.name for path in checkpoints_in(save)] == ["step_00000001"]
 
 
-def test_its_exit_codes_mean_what_they_mean_for_every_command() -> None:
+def test_its_exit_codes_mean_what_they_mean_for_every_command():
     listed = re.findall(r"^ +(\d+)  (.*)$", parser().format_help().partition("exit codes:")[2], re.MULTILINE)
     assert {"0", "10", "143"} <= dict(listed).keys()
     assert {int(code): meaning for code, meaning in listed}.items() <= errors.MEANINGS.items()
     assert len(set(errors.MEANINGS.values())) == len(errors.MEANINGS)
 
 
-def test_the_same_command_starts_and_goes_on(tmp_path: Path, cache: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_same_command_starts_and_goes_on(tmp_path, cache, capsys):
     """The last step is saved though save_every does not divide it; the newest `keep` stay; none is overwritten."""
     sets = [*SMALL, f"save={tmp_path / 'saved'}", "save_every=2", "keep=2"]
     whole = train(tmp_path / "whole", cache, *SMALL, "steps=9")
@@ -400,7 +396,7 @@ def ranks_of(run: Program) -> list[int]:
 @pytest.mark.slow
 @needs_proc
 @pytest.mark.parametrize("who", [0, 3])
-def test_kill_9_of_a_rank_ends_the_run_and_leaves_a_checkpoint(who: int, tmp_path: Path, cache: str) -> None:
+def test_kill_9_of_a_rank_ends_the_run_and_leaves_a_checkpoint(who, tmp_path, cache):
     with start(tmp_path, cache) as run:
         os.kill(ranks_of(run)[who], signal.SIGKILL)
         assert run.wait() == 1
@@ -416,7 +412,7 @@ def test_kill_9_of_a_rank_ends_the_run_and_leaves_a_checkpoint(who: int, tmp_pat
 
 @pytest.mark.slow
 @needs_proc
-def test_interrupt(tmp_path: Path, cache: str) -> None:
+def test_interrupt(tmp_path, cache):
     with start(tmp_path, cache) as run:
         run.signal_group(signal.SIGINT)
         assert run.wait() == 130
@@ -428,7 +424,7 @@ def test_interrupt(tmp_path: Path, cache: str) -> None:
 @pytest.mark.slow
 @needs_proc
 @pytest.mark.parametrize("to", ["launcher", "group", "one rank under torchrun", "SIGHUP to torchrun"])
-def test_sigterm_saves_the_step_at_hand_on_all_ranks_and_ends(to: str, tmp_path: Path, cache: str) -> None:
+def test_sigterm_saves_the_step_at_hand_on_all_ranks_and_ends(to, tmp_path, cache):
     torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4") if "torchrun" in to else ()
     log = tmp_path / "log"
     with start(tmp_path, cache, f"log={log}", launcher=torchrun) as run:
@@ -454,7 +450,7 @@ def test_sigterm_saves_the_step_at_hand_on_all_ranks_and_ends(to: str, tmp_path:
 
 @pytest.mark.slow
 @needs_proc
-def test_a_terminal_that_goes_away_ends_a_run_as_sigterm_does(tmp_path: Path, cache: str) -> None:
+def test_a_terminal_that_goes_away_ends_a_run_as_sigterm_does(tmp_path, cache):
     """Also though its ranks write to that terminal after every step, which then fails."""
     ours, its = os.openpty()
     os.set_blocking(ours, False)
@@ -479,7 +475,7 @@ def test_a_terminal_that_goes_away_ends_a_run_as_sigterm_does(tmp_path: Path, ca
 
 @pytest.mark.slow
 @needs_proc
-def test_ranks_end_when_torchrun_is_killed(tmp_path: Path, cache: str) -> None:
+def test_ranks_end_when_torchrun_is_killed(tmp_path, cache):
     torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4")
     with start(tmp_path, cache, launcher=torchrun) as run:
         run.process.kill()
@@ -488,7 +484,7 @@ def test_ranks_end_when_torchrun_is_killed(tmp_path: Path, cache: str) -> None:
 
 @pytest.mark.slow
 @needs_proc
-def test_nothing_is_left_when_the_launcher_is_killed(tmp_path: Path, cache: str) -> None:
+def test_nothing_is_left_when_the_launcher_is_killed(tmp_path, cache):
     with start(tmp_path, cache) as run:
         run.process.kill()
         run.wait_until_gone()
@@ -497,7 +493,7 @@ def test_nothing_is_left_when_the_launcher_is_killed(tmp_path: Path, cache: str)
 
 @pytest.mark.slow
 @needs_proc
-def test_a_frozen_rank_is_found_by_the_timeout(tmp_path: Path, cache: str) -> None:
+def test_a_frozen_rank_is_found_by_the_timeout(tmp_path, cache):
     """A rank that is stopped cannot even say where it is."""
     with start(tmp_path, cache, "timeout=15") as run:
         os.kill(ranks_of(run)[1], signal.SIGSTOP)
@@ -511,7 +507,7 @@ def settings_for(**fields: Any) -> list[str]:
 
 
 @pytest.mark.slow
-def test_zero3_from_the_command(tmp_path: Path, cache: str) -> None:
+def test_zero3_from_the_command(tmp_path, cache):
     sets = [*SMALL, *settings_for(steps=3, recompute="none")]
     zero3 = train(tmp_path / "z", cache, *sets, "data_parallel=zero3", "d=2", f"save={tmp_path / 'saved'}", ranks=2)
     assert close(zero3, train(tmp_path / "s", cache, *sets))

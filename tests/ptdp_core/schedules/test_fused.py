@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -27,7 +26,7 @@ NAME = "dualpipev-overlap"
 PAIR = Fused(Action("F", 3, 1), Action("B", 4, 0))
 
 
-def test_the_text_is_torchs_and_is_read_again() -> None:
+def test_the_text_is_torchs_and_is_read_again():
     assert str(PAIR) == "(3F1;4B0)OVERLAP_F_B"
     table = build(NAME, 3, 6, 2)
     text = table.to_csv()
@@ -43,13 +42,13 @@ def test_the_text_is_torchs_and_is_read_again() -> None:
 @pytest.mark.parametrize(
     "cell", ["(3F1)OVERLAP_F_B", "(3B1;4F0)OVERLAP_F_B", "(3F1;4I0)OVERLAP_F_B", "(3F1;4B0;4B1)OVERLAP_F_B", "(;)X"]
 )
-def test_no_other_pairs_are_read(cell: str) -> None:
+def test_no_other_pairs_are_read(cell):
     with pytest.raises(ValueError, match=r"^cell='.*' at rank 0, column 1 is not a forward or \(split\) backward pass"):
         Schedule.from_csv(f"0F0,{cell}", "file")
 
 
 @pytest.mark.parametrize(("p", "m"), [(1, 2), (2, 4), (3, 7), (4, 8), (4, 12)])
-def test_the_table_is_dualpipevs_order_and_torchs_pairs(p: int, m: int, tmp_path: Path) -> None:
+def test_the_table_is_dualpipevs_order_and_torchs_pairs(p, m, tmp_path):
     table = build(NAME, p, m, 2)
     assert table.ranks == build("dualpipev", p, m, 2).ranks
     torch_schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
@@ -68,7 +67,7 @@ def test_the_table_is_dualpipevs_order_and_torchs_pairs(p: int, m: int, tmp_path
         assert [str(cell) for cell in row] == [str(action) for action in runtime.pipeline_order[rank]]
 
 
-def test_a_pair_of_other_passes_is_refused() -> None:
+def test_a_pair_of_other_passes_is_refused():
     table = build("1f1b", 2, 4)
     second = table.ranks[1]  # 1F0 1B0 1F1 1B1 ...
     for fused, beside in ((second[0], "1B0"), (second[1], "1F1"), (table.ranks[0][0], "0F1"), (second[-1], "nothing")):
@@ -83,7 +82,7 @@ def test_a_pair_of_other_passes_is_refused() -> None:
         lower(replace(table, fused=frozenset((table.ranks[0][1],))), "blocking")
 
 
-def test_pairs_that_wait_for_each_other_are_found(tmp_path: Path) -> None:
+def test_pairs_that_wait_for_each_other_are_found(tmp_path):
     """Fused with the F after it, rank 1's first B would wait for rank 0's second F, which waits for that B."""
     file = tmp_path / "circle.csv"
     file.write_text("0F0,(0F1;0B0)OVERLAP_F_B,0B1\n1F0,(1F1;1B0)OVERLAP_F_B,1B1\n")
@@ -93,7 +92,7 @@ def test_pairs_that_wait_for_each_other_are_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("p", "m"), [(2, 4), (3, 8), (4, 8)])
-def test_inputs_come_before_a_pair_and_outputs_go_after_it(p: int, m: int, mode: str) -> None:
+def test_inputs_come_before_a_pair_and_outputs_go_after_it(p, m, mode):
     table = build(NAME, p, m, 2)
     pairs = 0
     for row in lower(table, mode).ranks:
@@ -110,7 +109,7 @@ def test_inputs_come_before_a_pair_and_outputs_go_after_it(p: int, m: int, mode:
     assert pairs == len(table.fused) > p
 
 
-def test_both_passes_take_as_long_as_one_after_the_other() -> None:
+def test_both_passes_take_as_long_as_one_after_the_other():
     table = build(NAME, 3, 6, 2)
     for rows in (execute(table, 2, 5, 2), execute_program(lower(table, "overlapped"), 2, 5, 2)):
         for row in rows:

@@ -50,7 +50,7 @@ ALL = [*names(), *(toy.name for toy in TOYS)]
 pytestmark = pytest.mark.usefixtures("toys_registered")
 
 
-def test_every_module_of_the_zoo_is_a_schedule() -> None:
+def test_every_module_of_the_zoo_is_a_schedule():
     modules = {path.stem for path in Path(zoo.__path__[0]).glob("*.py")} - {"__init__"}
     assert len(modules) == len(names()) - len(TOYS)
     years = [definition(name).year for name in names() if definition(name) not in TOYS]
@@ -59,7 +59,7 @@ def test_every_module_of_the_zoo_is_a_schedule() -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_the_formulas_are_those_of_the_table(name: str) -> None:
+def test_the_formulas_are_those_of_the_table(name):
     """Bubble with a flush, the rank's own without, and peak stash, of the executed table."""
     schedule, covered = definition(name), 0
     for size in existing(name, **SIZES):
@@ -84,7 +84,7 @@ def test_the_formulas_are_those_of_the_table(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in names() if definition(name).published])
-def test_the_published_bubble_memory_and_messages_are_those_of_the_table(name: str) -> None:
+def test_the_published_bubble_memory_and_messages_are_those_of_the_table(name):
     """Over 1F1B's, at equal times: the messages exactly, bubble and memory up to a pass and one microbatch."""
     schedule = definition(name)
     assert schedule.published is not None
@@ -104,7 +104,7 @@ def sent(table: Schedule) -> int:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_every_table_is_complete_and_runs_in_both_modes(name: str) -> None:
+def test_every_table_is_complete_and_runs_in_both_modes(name):
     """In the order of the messages, in groups that meet one like group, and nobody waits but for what it needs."""
     for size in existing(name, **SIZES):
         table = build(*size)
@@ -128,7 +128,7 @@ def test_every_table_is_complete_and_runs_in_both_modes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in names() if definition(name).period is not None])
-def test_a_longer_batch_is_a_shorter_one_and_periods(name: str) -> None:
+def test_a_longer_batch_is_a_shorter_one_and_periods(name):
     """So the simulator may execute the short one; `test_executor.py` compares with the stepped result."""
     period = definition(name).period
     assert period is not None
@@ -138,7 +138,7 @@ def test_a_longer_batch_is_a_shorter_one_and_periods(name: str) -> None:
         assert flush(name, p, m, v, costs).executed < m
 
 
-def test_stages_of_one_rank_exchange_no_message() -> None:
+def test_stages_of_one_rank_exchange_no_message():
     """A V of p = 2: stages 1 and 2 are on rank 1, so that four of its six ways between stages are messages."""
     table = build(V.name, 2, 4, 2)
     for mode in MODES:
@@ -150,7 +150,7 @@ def test_stages_of_one_rank_exchange_no_message() -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_the_simulator_takes_every_schedule(name: str) -> None:
+def test_the_simulator_takes_every_schedule(name):
     v, cluster = definition(name).chunks[0], load_cluster("selene")
     config = TrainingConfig(ModelConfig(16, 4096, 32), ParallelConfig(p=4, t=8, v=v, B=8, schedule=name))
     estimate = simulate(config, cluster, timeline=True)

@@ -56,11 +56,11 @@ def instructions(program: Program, rank: int) -> list[str]:
 # --- tables -----------------------------------------------------------------------------------------------
 
 
-def test_gpipe_runs_all_forwards_then_all_backwards() -> None:
+def test_gpipe_runs_all_forwards_then_all_backwards():
     assert texts(build("gpipe", 2, 3)) == ["0F0 0F1 0F2 0B0 0B1 0B2", "1F0 1F1 1F2 1B0 1B1 1B2"]
 
 
-def test_1f1b_warms_up_one_less_on_every_rank() -> None:
+def test_1f1b_warms_up_one_less_on_every_rank():
     assert texts(build("1f1b", 3, 4)) == [
         "0F0 0F1 0F2 0B0 0F3 0B1 0B2 0B3",
         "1F0 1F1 1B0 1F2 1B1 1F3 1B2 1B3",
@@ -68,11 +68,11 @@ def test_1f1b_warms_up_one_less_on_every_rank() -> None:
     ]
 
 
-def test_1f1b_with_fewer_microbatches_than_ranks_has_no_steady_state_on_the_first() -> None:
+def test_1f1b_with_fewer_microbatches_than_ranks_has_no_steady_state_on_the_first():
     assert texts(build("1f1b", 4, 2)) == ["0F0 0F1 0B0 0B1", "1F0 1F1 1B0 1B1", "2F0 2F1 2B0 2B1", "3F0 3B0 3F1 3B1"]
 
 
-def test_interleaved_matches_the_papers_figure() -> None:
+def test_interleaved_matches_the_papers_figure():
     """Figure 4, bottom: p = 4, m = 8, v = 2; its devices 1 and 4 up to the second backward pass."""
     first, *_, last = (text.split() for text in texts(build("interleaved", 4, 8, 2)))
     assert first[:10] == ["0F0", "0F1", "0F2", "0F3", "4F0", "4F1", "4F2", "4F3", "0F4", "0F5"]
@@ -82,16 +82,16 @@ def test_interleaved_matches_the_papers_figure() -> None:
 
 @pytest.mark.parametrize("p", [2, 3, 4, 8])
 @pytest.mark.parametrize("v", [2, 3])
-def test_interleaved_with_m_equal_p_runs_all_forwards_first(p: int, v: int) -> None:
+def test_interleaved_with_m_equal_p_runs_all_forwards_first(p, v):
     for actions in build("interleaved", p, p, v).ranks:
         assert "".join(action.kind for action in actions) == "F" * (p * v) + "B" * (p * v)
 
 
-def test_build_returns_the_same_object() -> None:
+def test_build_returns_the_same_object():
     assert build("1f1b", 4, 8) is build("1f1b", 4, 8)
 
 
-def test_stages_live_on_rank_stage_mod_p() -> None:
+def test_stages_live_on_rank_stage_mod_p():
     schedule = build("interleaved", 4, 8, 3)
     placement = schedule.placement
     assert schedule.stages == 12
@@ -100,7 +100,7 @@ def test_stages_live_on_rank_stage_mod_p() -> None:
     assert looped(1, 1).tied_ranks is None
 
 
-def test_a_wave_goes_down_the_ranks_and_up_again() -> None:
+def test_a_wave_goes_down_the_ranks_and_up_again():
     placement = wave(3, 3)
     assert placement.stages == ((0, 5, 6), (1, 4, 7), (2, 3, 8))
     assert placement.boundaries == ((0, 1), (1, 2), (2, 2), (2, 1), (1, 0), (0, 0), (0, 1), (1, 2))
@@ -119,7 +119,7 @@ def test_a_wave_goes_down_the_ranks_and_up_again() -> None:
         (((0,), (2,)), r"stage=1 is on no rank"),
     ],
 )
-def test_impossible_placements_are_refused(stages: tuple[tuple[int, ...], ...], message: str) -> None:
+def test_impossible_placements_are_refused(stages, message):
     with pytest.raises(ValueError, match=message):
         StagePlacement(stages)
 
@@ -129,7 +129,7 @@ def test_impossible_placements_are_refused(stages: tuple[tuple[int, ...], ...], 
 
 @pytest.mark.parametrize("t", COSTS)
 @pytest.mark.parametrize("name", ["gpipe", "1f1b"])
-def test_bubble_is_p_minus_1_over_m(name: str, t: tuple[int | Fraction, int | Fraction]) -> None:
+def test_bubble_is_p_minus_1_over_m(name, t):
     for p, m in FLAT:
         schedule = build(name, p, m)
         assert bubble_fraction(schedule, *t) == Fraction(p - 1, m)
@@ -138,7 +138,7 @@ def test_bubble_is_p_minus_1_over_m(name: str, t: tuple[int | Fraction, int | Fr
 
 
 @pytest.mark.parametrize("t", COSTS)
-def test_interleaved_bubble_is_v_times_smaller(t: tuple[int | Fraction, int | Fraction]) -> None:
+def test_interleaved_bubble_is_v_times_smaller(t):
     for p, m, v in CHUNKED:
         schedule = build("interleaved", p, m, v)
         assert bubble_fraction(schedule, *t) == Fraction(p - 1, v * m)
@@ -146,12 +146,12 @@ def test_interleaved_bubble_is_v_times_smaller(t: tuple[int | Fraction, int | Fr
             assert bubble_fraction(lower(schedule, mode), *t) == Fraction(p - 1, v * m), (p, m, v, mode)
 
 
-def test_overlapped_program_runs_as_the_table() -> None:
+def test_overlapped_program_runs_as_the_table():
     for schedule in (build("1f1b", 4, 7), build("gpipe", 3, 5), build("interleaved", 4, 8, 3)):
         assert execute_program(lower(schedule, "overlapped"), 2, 3) == execute(schedule, 2, 3)
 
 
-def test_spans_do_not_overlap_and_respect_every_dependency() -> None:
+def test_spans_do_not_overlap_and_respect_every_dependency():
     schedule = build("interleaved", 3, 6, 2)
     timeline = execute(schedule, 2, 5)
     ends = {span.action: span.end for spans in timeline for span in spans}
@@ -166,17 +166,17 @@ def test_spans_do_not_overlap_and_respect_every_dependency() -> None:
         assert kind == "F" or start >= ends[Action("F", stage, microbatch)]
 
 
-def test_peak_stash_of_gpipe_is_m() -> None:
+def test_peak_stash_of_gpipe_is_m():
     for p, m in FLAT:
         assert peak_stash(build("gpipe", p, m)) == [m] * p
 
 
-def test_peak_stash_of_1f1b_is_at_most_the_pipeline_depth() -> None:
+def test_peak_stash_of_1f1b_is_at_most_the_pipeline_depth():
     for p, m in FLAT:
         assert peak_stash(build("1f1b", p, m)) == [min(m, p - r) for r in range(p)]
 
 
-def test_peak_stash_of_interleaved() -> None:
+def test_peak_stash_of_interleaved():
     for p, m, v in CHUNKED:
         first = Fraction(peak_stash(build("interleaved", p, m, v))[0], v)
         assert first == (m if m == p else p * (1 + Fraction(p - 1, p * v))), (p, m, v)
@@ -185,7 +185,7 @@ def test_peak_stash_of_interleaved() -> None:
 # --- lowering ---------------------------------------------------------------------------------------------
 
 
-def test_blocking_1f1b_joins_send_forward_with_receive_backward() -> None:
+def test_blocking_1f1b_joins_send_forward_with_receive_backward():
     program = lower(build("1f1b", 3, 3), "blocking")
     assert instructions(program, 1) == [
         "receive 0F0 (rank 0 to 1)",
@@ -206,7 +206,7 @@ def test_blocking_1f1b_joins_send_forward_with_receive_backward() -> None:
     ]
 
 
-def test_blocking_interleaved_exchanges_four_ways_once_per_pair() -> None:
+def test_blocking_interleaved_exchanges_four_ways_once_per_pair():
     program = lower(build("interleaved", 4, 8, 2), "blocking")
     exchanges = [i for i in program.ranks[1] if isinstance(i, Exchange)]
     assert max(len(e.sends) for e in exchanges) == max(len(e.receives) for e in exchanges) == 2
@@ -218,7 +218,7 @@ def test_blocking_interleaved_exchanges_four_ways_once_per_pair() -> None:
     assert not [message for message in sends if message.kind == "F" and message.stage == 7]
 
 
-def test_overlapped_posts_receives_one_action_ahead_and_sends_right_after() -> None:
+def test_overlapped_posts_receives_one_action_ahead_and_sends_right_after():
     program = lower(build("1f1b", 2, 3), "overlapped")
     assert instructions(program, 1) == [
         "receive 0F0 (rank 0 to 1)",
@@ -238,7 +238,7 @@ def test_overlapped_posts_receives_one_action_ahead_and_sends_right_after() -> N
 
 @given(schedules())
 @settings(max_examples=60, deadline=None)
-def test_overlapped_needs_two_receive_buffers_per_direction(schedule: Schedule) -> None:
+def test_overlapped_needs_two_receive_buffers_per_direction(schedule):
     """Two for each chunk where what several stages send comes from one rank, and is used in another order."""
     most = 2 * schedule.v if schedule.exchanges == "derived" else 2
     for row in lower(schedule, "overlapped").ranks:
@@ -255,7 +255,7 @@ def test_overlapped_needs_two_receive_buffers_per_direction(schedule: Schedule) 
 
 
 @pytest.mark.parametrize(("p", "m", "v"), [case for case in CHUNKED if case[1] > case[0]])
-def test_blocking_interleaved_groups_meet_on_one_diagonal(p: int, m: int, v: int) -> None:
+def test_blocking_interleaved_groups_meet_on_one_diagonal(p, m, v):
     """The reason why just-in-time receives cannot deadlock: sender and receiver agree on (slots done) +
     rank."""
     sent: dict[Message, int] = {}
@@ -273,7 +273,7 @@ def test_blocking_interleaved_groups_meet_on_one_diagonal(p: int, m: int, v: int
     assert sent == received
 
 
-def test_one_rank_exchanges_nothing() -> None:
+def test_one_rank_exchanges_nothing():
     for name in ("gpipe", "1f1b"):
         for mode in MODES:
             assert all(isinstance(i, Compute) for i in lower(build(name, 1, 4), mode).ranks[0])
@@ -284,7 +284,7 @@ def test_one_rank_exchanges_nothing() -> None:
 
 @given(schedules(), st.sampled_from(MODES))
 @settings(max_examples=150, deadline=None)
-def test_every_schedule_is_complete_ordered_and_runs(schedule: Schedule, mode: str) -> None:
+def test_every_schedule_is_complete_ordered_and_runs(schedule, mode):
     check_complete(schedule)
     program = lower(schedule, mode)
     check_order(program)
@@ -297,12 +297,12 @@ def test_every_schedule_is_complete_ordered_and_runs(schedule: Schedule, mode: s
 
 @given(schedules())
 @settings(max_examples=60, deadline=None)
-def test_csv_round_trip(schedule: Schedule) -> None:
+def test_csv_round_trip(schedule):
     assert Schedule.from_csv(schedule.to_csv(), schedule.name) == schedule
 
 
 @given(st.sampled_from("FBIW"), st.integers(0, 999), st.integers(0, 9999))
-def test_action_text_round_trip(kind: str, stage: int, microbatch: int) -> None:
+def test_action_text_round_trip(kind, stage, microbatch):
     assert Action.parse(str(Action(kind, stage, microbatch))) == Action(kind, stage, microbatch)
 
 
@@ -324,12 +324,12 @@ def mutate(program: Program, rank: int, row: list[Instruction]) -> Program:
     return replace(program, ranks=(*program.ranks[:rank], tuple(row), *program.ranks[rank + 1 :]))
 
 
-def test_backward_before_its_forward_is_caught() -> None:
+def test_backward_before_its_forward_is_caught():
     with pytest.raises(ValueError, match=r"action=1B0 at rank 1, position 0, comes before.*try 1F0 first"):
         check_complete(swap_actions(build("1f1b", 2, 2), 1, 0, 1))
 
 
-def test_missing_repeated_misplaced_and_foreign_actions_are_caught() -> None:
+def test_missing_repeated_misplaced_and_foreign_actions_are_caught():
     schedule = build("interleaved", 2, 4, 2)
     row = list(schedule.ranks[1])
     with pytest.raises(ValueError, match=rf"action={row[-1]} is missing from rank 1"):
@@ -345,7 +345,7 @@ def test_missing_repeated_misplaced_and_foreign_actions_are_caught() -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("case", [("gpipe", 3, 4, 1), ("interleaved", 2, 4, 2), ("interleaved", 4, 8, 2)])
-def test_two_receives_swapped_are_caught_by_order(case: tuple[str, int, int, int], mode: str) -> None:
+def test_two_receives_swapped_are_caught_by_order(case, mode):
     """The silent bug: two messages of one pair of ranks, received in the other order."""
     program = lower(build(*case), mode)
     row = list(program.ranks[1])
@@ -362,7 +362,7 @@ def test_two_receives_swapped_are_caught_by_order(case: tuple[str, int, int, int
     assert str(b.receives[0]) in str(caught.value)
 
 
-def test_p2_group_with_receives_in_the_other_order_is_caught() -> None:
+def test_p2_group_with_receives_in_the_other_order_is_caught():
     """With p = 2 an activation and a gradient come from the same rank in one group: their order in it
     counts."""
     program = lower(build("interleaved", 2, 4, 2), "blocking")
@@ -373,7 +373,7 @@ def test_p2_group_with_receives_in_the_other_order_is_caught() -> None:
         check_order(mutate(program, 0, row))
 
 
-def test_group_that_meets_two_is_caught() -> None:
+def test_group_that_meets_two_is_caught():
     """Both orders agree and nothing deadlocks, but one rank's group is two groups on the other."""
     program = lower(build("gpipe", 2, 2), "blocking")
     check_groups(program)
@@ -390,7 +390,7 @@ def test_group_that_meets_two_is_caught() -> None:
         check_groups(joined)
 
 
-def test_missing_receive_is_caught_by_order_and_by_progress() -> None:
+def test_missing_receive_is_caught_by_order_and_by_progress():
     program = lower(build("1f1b", 2, 2), "blocking")
     broken = mutate(program, 1, list(program.ranks[1][1:]))
     with pytest.raises(ValueError, match=r"ranks=0->1 disagree on message 0: sent 0F0 .*received 0F1"):
@@ -400,7 +400,7 @@ def test_missing_receive_is_caught_by_order_and_by_progress() -> None:
 
 
 @pytest.mark.parametrize("rank", [0, 1], ids=["not sent", "not received"])
-def test_a_last_message_of_one_side_only_is_caught(rank: int) -> None:
+def test_a_last_message_of_one_side_only_is_caught(rank):
     """All messages before it agree, so that only the lengths differ."""
     program = lower(build("1f1b", 2, 2), "blocking")
     row = list(program.ranks[rank])
@@ -414,7 +414,7 @@ def test_a_last_message_of_one_side_only_is_caught(rank: int) -> None:
         check_order(mutate(program, rank, row))
 
 
-def test_deadlock_names_the_stuck_instructions() -> None:
+def test_deadlock_names_the_stuck_instructions():
     """Send and receive of a group taken apart, both ranks sending first: the classic deadlock of blocking
     sends."""
     program = lower(build("1f1b", 2, 3), "blocking")
@@ -433,7 +433,7 @@ def test_deadlock_names_the_stuck_instructions() -> None:
         check_progress(broken)
 
 
-def test_sending_before_computing_is_caught() -> None:
+def test_sending_before_computing_is_caught():
     program = lower(build("gpipe", 2, 1), "overlapped")
     row = list(program.ranks[0])
     i = next(i for i, x in enumerate(row) if isinstance(x, Exchange) and x.sends)
@@ -442,7 +442,7 @@ def test_sending_before_computing_is_caught() -> None:
         check_progress(mutate(program, 0, row))
 
 
-def test_an_order_that_cannot_run_is_caught_by_execution() -> None:
+def test_an_order_that_cannot_run_is_caught_by_execution():
     swapped = swap_actions(build("1f1b", 2, 2), 0, 0, 2)
     with pytest.raises(ValueError, match=r"stuck=2 ranks.*rank 0 at 0B0; rank 1 at 1F0"):
         execute(swapped, 1, 1)
@@ -462,7 +462,7 @@ def objection(schedule: Schedule, mode: str) -> str:
 
 @given(schedules(), st.data())
 @settings(max_examples=80, deadline=None)
-def test_any_two_actions_swapped_are_noticed_or_harmless(schedule: Schedule, data: st.DataObject) -> None:
+def test_any_two_actions_swapped_are_noticed_or_harmless(schedule, data):
     """Either a check objects, in the form of all our errors, or the table still runs."""
     rank = data.draw(st.integers(0, schedule.p - 1))
     position = st.integers(0, len(schedule.ranks[rank]) - 1)
@@ -480,7 +480,7 @@ def test_any_two_actions_swapped_are_noticed_or_harmless(schedule: Schedule, dat
 
 
 @pytest.mark.parametrize("text", ["", "F0", "2U0", "2F", "2F0x", "0SEND_F1", "(0F0;1B0)OVERLAP_F_B", "²F0"])
-def test_parse_rejects_what_is_no_compute_action(text: str) -> None:
+def test_parse_rejects_what_is_no_compute_action(text):
     with pytest.raises(ValueError, match=r"is not a compute action; needs .*; try '2F0'"):
         Action.parse(text)
 
@@ -495,7 +495,7 @@ def test_parse_rejects_what_is_no_compute_action(text: str) -> None:
         ("0F0,0B0\n1F0,2F0,1B0,2B0\n", r"stages=\[1, 2\] by rank; needs as many on every rank"),
     ],
 )
-def test_from_csv_rejects(text: str, message: str) -> None:
+def test_from_csv_rejects(text, message):
     with pytest.raises(ValueError, match=message):
         Schedule.from_csv(text, "file")
 
@@ -511,12 +511,12 @@ def test_from_csv_rejects(text: str, message: str) -> None:
         (("zigzag", 2, 2), "schedule='zigzag' is unknown"),
     ],
 )
-def test_build_rejects(arguments: tuple[str, int, int, int], message: str) -> None:
+def test_build_rejects(arguments, message):
     with pytest.raises(ValueError, match=message):
         build(*arguments)
 
 
-def test_lower_and_schedule_reject() -> None:
+def test_lower_and_schedule_reject():
     with pytest.raises(ValueError, match=r"mode='eager' is unknown; needs one of blocking, overlapped; try"):
         lower(build("1f1b", 2, 2), "eager")
     with pytest.raises(ValueError, match=r"ranks=1 action lists for p=2; needs .*; try p=1"):

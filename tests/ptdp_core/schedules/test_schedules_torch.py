@@ -2,7 +2,6 @@
 ways."""
 
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -42,12 +41,12 @@ def table(order: dict[int, list[Any]]) -> tuple[tuple[Action, ...], ...]:
 
 @pytest.mark.parametrize("k", [2, 4])
 @pytest.mark.parametrize(("p", "v"), CASES)
-def test_interleaved_equals_torch(p: int, v: int, k: int) -> None:
+def test_interleaved_equals_torch(p, v, k):
     assert build("interleaved", p, k * p, v).ranks == table(torch_interleaved(p, k * p, v).pipeline_order)
 
 
 @pytest.mark.parametrize(("p", "v"), CASES)
-def test_m_equal_p_differs_from_torch_only_in_running_all_forwards_first(p: int, v: int) -> None:
+def test_m_equal_p_differs_from_torch_only_in_running_all_forwards_first(p, v):
     """The authors' code has a branch of its own for m = p; torch keeps the general rule. Each kind's order is
     equal."""
     ours, theirs = build("interleaved", p, p, v).ranks, table(torch_interleaved(p, p, v).pipeline_order)
@@ -60,7 +59,7 @@ def test_m_equal_p_differs_from_torch_only_in_running_all_forwards_first(p: int,
 
 
 @pytest.mark.parametrize(("p", "m"), [(1, 3), (2, 4), (3, 7), (4, 8), (8, 16)])
-def test_gpipe_equals_torch(p: int, m: int) -> None:
+def test_gpipe_equals_torch(p, m):
     theirs = SimpleNamespace(_num_stages=p, _n_microbatches=m)
     order = torch_schedules.ScheduleGPipe._get_pipeline_order(theirs)
     compute = {r: [a for a in row if a is None or a.is_compute_op] for r, row in order.items()}
@@ -68,7 +67,7 @@ def test_gpipe_equals_torch(p: int, m: int) -> None:
 
 
 @pytest.mark.parametrize(("p", "m", "v"), [(2, 4, 2), (2, 2, 2), (4, 8, 3), (3, 12, 2)])
-def test_torch_loads_our_csv(p: int, m: int, v: int, tmp_path: Path) -> None:
+def test_torch_loads_our_csv(p, m, v, tmp_path):
     """torch validates the order and places sends and receives in it; nothing may be lost."""
     schedule = build("interleaved", p, m, v)
     path = tmp_path / "schedule.csv"
@@ -83,7 +82,7 @@ def test_torch_loads_our_csv(p: int, m: int, v: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["gpipe", "1f1b"])
 @pytest.mark.parametrize(("p", "m"), [(2, 4), (4, 8), (4, 2)])
-def test_torch_loads_our_csv_of_one_stage_per_rank(name: str, p: int, m: int, tmp_path: Path) -> None:
+def test_torch_loads_our_csv_of_one_stage_per_rank(name, p, m, tmp_path):
     schedule = build(name, p, m)
     path = tmp_path / "schedule.csv"
     path.write_text(schedule.to_csv())
@@ -93,7 +92,7 @@ def test_torch_loads_our_csv_of_one_stage_per_rank(name: str, p: int, m: int, tm
 
 
 @pytest.mark.parametrize(("p", "m", "v"), [(2, 4, 2), (4, 8, 3), (3, 12, 2)])
-def test_we_load_torchs_csv(p: int, m: int, v: int, tmp_path: Path) -> None:
+def test_we_load_torchs_csv(p, m, v, tmp_path):
     path = tmp_path / "schedule.csv"
     torch_interleaved(p, m, v)._dump_csv(str(path), format="compute_only")
     text = path.read_bytes().decode()
@@ -103,7 +102,7 @@ def test_we_load_torchs_csv(p: int, m: int, v: int, tmp_path: Path) -> None:
     assert loaded == build("interleaved", p, m, v)
 
 
-def test_torchs_lowered_csv_is_refused(tmp_path: Path) -> None:
+def test_torchs_lowered_csv_is_refused(tmp_path):
     path = tmp_path / "schedule.csv"
     torch_interleaved(2, 4, 2)._dump_csv(str(path), format="compute_comms")
     with pytest.raises(ValueError, match=r"cell='.*' at rank 0.*try exporting with format=\"compute_only\""):
@@ -111,7 +110,7 @@ def test_torchs_lowered_csv_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("p", "m"), [(2, 4), (3, 7), (4, 4), (4, 16), (8, 16)])
-def test_zb_h1_equals_torchs_generator_given_1f1bs_warm_up(p: int, m: int) -> None:
+def test_zb_h1_equals_torchs_generator_given_1f1bs_warm_up(p, m):
     """torch has no ZB-H1 with one stage per rank: its zero-bubble generator, with the warm-up that 1F1B has."""
     for rank in range(p):
         warmup, here = p - rank - 1, partial(lambda rank, _: rank, rank)
@@ -122,7 +121,7 @@ def test_zb_h1_equals_torchs_generator_given_1f1bs_warm_up(p: int, m: int) -> No
 
 
 @pytest.mark.parametrize(("p", "m", "v"), [(3, 6, 2), (4, 8, 2), (4, 8, 3)])
-def test_torchs_interleaved_zero_bubble_table_loads_and_runs(p: int, m: int, v: int, tmp_path: Path) -> None:
+def test_torchs_interleaved_zero_bubble_table_loads_and_runs(p, m, v, tmp_path):
     """Split backward passes from elsewhere: read, checked, executed, and faster than the same without the split."""
     path = tmp_path / "schedule.csv"
     torch_schedules.ScheduleInterleavedZeroBubble(stages(p, v), m)._dump_csv(str(path), format="compute_only")
@@ -135,7 +134,7 @@ def test_torchs_interleaved_zero_bubble_table_loads_and_runs(p: int, m: int, v: 
     assert bubble_fraction(loaded, 1, 2, 1) < bubble_fraction(build("interleaved", p, m, v), 1, 2)
 
 
-def test_torch_loads_our_split_csv(tmp_path: Path) -> None:
+def test_torch_loads_our_split_csv(tmp_path):
     schedule = build("zb-h1", 4, 8)
     path = tmp_path / "schedule.csv"
     path.write_text(schedule.to_csv())
@@ -147,13 +146,13 @@ def test_torch_loads_our_split_csv(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("p", "m", "v"), [(2, 4, 2), (3, 8, 3), (4, 6, 2), (4, 12, 3)])
-def test_split_interleaving_equals_torch(p: int, m: int, v: int) -> None:
+def test_split_interleaving_equals_torch(p, m, v):
     theirs = torch_schedules.ScheduleInterleavedZeroBubble(stages(p, v), m).pipeline_order
     assert build("interleaved-zb", p, m, v).ranks == table(theirs)
 
 
 @pytest.mark.parametrize(("p", "m", "v"), [(2, 3, 2), (4, 5, 3)])
-def test_breadth_first_differs_from_torch_only_in_the_order_of_microbatches_backward(p: int, m: int, v: int) -> None:
+def test_breadth_first_differs_from_torch_only_in_the_order_of_microbatches_backward(p, m, v):
     """torch runs the backward passes of a chunk in reverse."""
     theirs = table(torch_schedules.ScheduleLoopedBFS(stages(p, v), m).pipeline_order)
     for ours, row in zip(build("breadth-first", p, m, v).ranks, theirs, strict=True):

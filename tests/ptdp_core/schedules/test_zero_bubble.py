@@ -50,7 +50,7 @@ def with_row(schedule: Schedule, rank: int, row: tuple[Action, ...]) -> Schedule
     return replace(schedule, ranks=(*schedule.ranks[:rank], row, *schedule.ranks[rank + 1 :]))
 
 
-def test_order() -> None:
+def test_order():
     """Rank r's W follow its I at a distance of r microbatches."""
     assert texts(build("zb-h1", 3, 4)) == [
         "0F0 0F1 0F2 0I0 0W0 0F3 0I1 0W1 0I2 0W2 0I3 0W3",
@@ -59,14 +59,14 @@ def test_order() -> None:
     ]
 
 
-def test_without_its_w_it_is_1f1b() -> None:
+def test_without_its_w_it_is_1f1b():
     for p, m in SIZES:
         kept = tuple(tuple(action.output for action in row if action.kind != "W") for row in build("zb-h1", p, m).ranks)
         assert kept == build("1f1b", p, m).ranks
 
 
 @pytest.mark.parametrize("times", TIMES)
-def test_bubble_is_qi_et_als_exactly_in_every_mode(times: tuple[Time, Time, Time]) -> None:
+def test_bubble_is_qi_et_als_exactly_in_every_mode(times):
     """(p-1)(t_f + t_i - t_w) for m >= p; smaller than 1F1B's (p-1)(t_f + t_b) by 2 t_w a rank."""
     t_f, t_b, t_w = times
     for p, m in SIZES:
@@ -82,39 +82,39 @@ def test_bubble_is_qi_et_als_exactly_in_every_mode(times: tuple[Time, Time, Time
             assert makespan(execute(build("1f1b", p, m), t_f, t_b)) - ideal - bubble == 2 * (p - 1) * t_w
 
 
-def test_one_third_of_1f1bs_bubble_with_equal_passes() -> None:
+def test_one_third_of_1f1bs_bubble_with_equal_passes():
     assert bubble_fraction(build("1f1b", 4, 8), 1, 2) == 3 * bubble_fraction(build("zb-h1", 4, 8), 1, 2, 1)
     assert bubble_fraction(build("zb-h1", 4, 8), 1, 2) == Fraction(1, 8)  # half of t_b is t_w if not given
 
 
 @pytest.mark.parametrize("times", [(1, 4, 2), (2, 4, 3)])
-def test_weights_longer_than_the_other_passes_leave_a_larger_bubble(times: tuple[int, int, int]) -> None:
+def test_weights_longer_than_the_other_passes_leave_a_larger_bubble(times):
     assert makespan(execute(build("zb-h1", 4, 8), *times)) > 8 * (times[0] + times[1]) + zb_h1_bubble(4, 8, *times)
 
 
-def test_one_microbatch_has_nothing_to_fill_its_bubble_with() -> None:
+def test_one_microbatch_has_nothing_to_fill_its_bubble_with():
     assert zb_h1_bubble(4, 1, 1, 2, 1) == makespan(execute(build("zb-h1", 4, 1), 1, 2, 1)) - 3 == 6
 
 
-def test_peak_stash_is_1f1bs_peak_on_every_rank() -> None:
+def test_peak_stash_is_1f1bs_peak_on_every_rank():
     for p, m in SIZES:
         assert peak_stash(build("zb-h1", p, m)) == [min(m, p)] * p
         assert max(peak_stash(build("1f1b", p, m))) == min(m, p)
 
 
-def test_stash_fronts() -> None:
+def test_stash_fronts():
     """After an F, rank r stashes p - r and owes r W; after the I that follows, one less and one more."""
     assert stash_fronts(build("zb-h1", 4, 9)) == [[(4 - r, r), (3 - r, r + 1)] for r in range(4)]
     assert stash_fronts(build("1f1b", 4, 9)) == [[(4 - r, 0)] for r in range(4)]
 
 
-def test_config_takes_it_without_chunks_only() -> None:
+def test_config_takes_it_without_chunks_only():
     assert ParallelConfig(p=4, B=8, schedule="zb-h1").m == 8
     with pytest.raises(ValueError, match=r"v=2 with schedule='zb-h1'; needs v=1"):
         ParallelConfig(p=4, v=2, B=8, schedule="zb-h1")
 
 
-def test_blocking_groups_come_after_the_w_between_their_messages() -> None:
+def test_blocking_groups_come_after_the_w_between_their_messages():
     row = [str(i) for i in lower(build("zb-h1", 3, 5), "blocking").ranks[1]]
     assert row[10:15] == [
         "compute 1I1",
@@ -135,7 +135,7 @@ def test_blocking_groups_come_after_the_w_between_their_messages() -> None:
     ]
 
 
-def test_w_needs_no_message_and_i_sends_the_gradient() -> None:
+def test_w_needs_no_message_and_i_sends_the_gradient():
     for mode in MODES:
         for split, whole in zip(
             lower(build("zb-h1", 4, 6), mode).ranks, lower(build("1f1b", 4, 6), mode).ranks, strict=True
@@ -147,7 +147,7 @@ def test_w_needs_no_message_and_i_sends_the_gradient() -> None:
             assert sorted(kept) == sorted(plain)
 
 
-def test_mutations_of_split_passes_are_caught() -> None:
+def test_mutations_of_split_passes_are_caught():
     schedule = build("zb-h1", 2, 2)
     first, i, second, *rest = schedule.ranks[1]  # 1F0 1I0 1F1 1I1 1W0 1W1
     w = Action("W", 1, 0)
@@ -169,7 +169,7 @@ def test_mutations_of_split_passes_are_caught() -> None:
         execute(with_row(schedule, 1, (first, w, i, second, *(a for a in rest if a != w))), 1, 2)
 
 
-def test_whole_and_split_backward_passes_may_mix() -> None:
+def test_whole_and_split_backward_passes_may_mix():
     """Rank 0 may as well run its I and W as one: its gradient goes nowhere."""
     schedule = build("zb-h1", 3, 4)
     whole = tuple(a.output for a in schedule.ranks[0] if a.kind != "W")
@@ -179,7 +179,7 @@ def test_whole_and_split_backward_passes_may_mix() -> None:
     assert makespan(execute_program(lower(mixed, "blocking"), 1, 2, 1)) == makespan(execute(schedule, 1, 2, 1))
 
 
-def test_chunks_and_split_passes_are_placed_in_blocking_groups() -> None:
+def test_chunks_and_split_passes_are_placed_in_blocking_groups():
     split = Schedule.from_csv("0F0,1F0,1I0,1W0,0I0,0W0", "file")
     check_complete(split)
     for mode in MODES:

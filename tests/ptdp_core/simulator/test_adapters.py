@@ -23,7 +23,7 @@ LLAMA = ModelConfig(
 
 def configured(model: ModelConfig = LLAMA, **parallel: object) -> TrainingConfig:
     chosen = {"B": 8, "recompute": "none", "attention": "sdpa", "lora_rank": 16} | parallel
-    return TrainingConfig(model, ParallelConfig(**chosen))  # type: ignore[arg-type]
+    return TrainingConfig(model, ParallelConfig(**chosen))
 
 
 def products(config: TrainingConfig, backward: bool) -> int:
@@ -32,7 +32,7 @@ def products(config: TrainingConfig, backward: bool) -> int:
     return sum(2 * m * n * k * count for m, n, k, count in work.gemms)
 
 
-def test_no_weight_s_gradient_is_computed_but_the_adapters() -> None:
+def test_no_weight_s_gradient_is_computed_but_the_adapters():
     tokens, r = LLAMA.seq, 16
     linears = ((4096, 6144), (4096, 4096), (4096, 28672), (14336, 4096))
     adapters = sum(2 * tokens * r * (inputs + outputs) for inputs, outputs in linears)
@@ -42,7 +42,7 @@ def test_no_weight_s_gradient_is_computed_but_the_adapters() -> None:
     assert products(configured(lora_rank=0), True) == 2 * frozen
 
 
-def test_states_are_the_adapters_and_the_weights_stay() -> None:
+def test_states_are_the_adapters_and_the_weights_stay():
     whole, few = (simulate(configured(lora_rank=r, d=2), H100) for r in (0, 16))
     assert few.memory_bytes["weights"] == whole.memory_bytes["weights"]
     share = 16 * (4096 + 6144 + 8192 + 4096 + 28672 + 14336 + 4096) / (4096 * (6144 + 4096 + 3 * 14336) + 2 * 4096)
@@ -52,7 +52,7 @@ def test_states_are_the_adapters_and_the_weights_stay() -> None:
     assert 0.6 < few.iteration_time / whole.iteration_time < 0.85
 
 
-def test_experts_and_the_output_are_frozen_without_adapters() -> None:
+def test_experts_and_the_output_are_frozen_without_adapters():
     model = replace(LLAMA, experts=8, experts_per_token=2, expert_ffn_hidden=14336)
     whole, few = (simulate(configured(model, lora_rank=r, e=2, d=2), H100) for r in (0, 8))
     assert few.iteration_time < 0.8 * whole.iteration_time

@@ -30,11 +30,11 @@ MODEL = ModelConfig(
 
 def configured(model: ModelConfig = MODEL, **parallel: object) -> TrainingConfig:
     chosen = {"d": 2, "B": 16, "recompute": "none", "attention": "sdpa", "sharded_optimizer": True} | parallel
-    return TrainingConfig(model, ParallelConfig(**chosen))  # type: ignore[arg-type]
+    return TrainingConfig(model, ParallelConfig(**chosen))
 
 
 @pytest.mark.parametrize("exchange", EXCHANGES)
-def test_with_one_context_rank_the_exchange_changes_nothing(exchange: str) -> None:
+def test_with_one_context_rank_the_exchange_changes_nothing(exchange):
     plain, named = configured(), configured(context_exchange=exchange)
     assert replace(simulate(named, H100), config=plain) == simulate(plain, H100)
     assert configured(c=1).to_plain() == plain.to_plain()
@@ -42,7 +42,7 @@ def test_with_one_context_rank_the_exchange_changes_nothing(exchange: str) -> No
 
 @pytest.mark.parametrize("c", [2, 4, 8])
 @pytest.mark.parametrize("exchange", EXCHANGES)
-def test_attention_and_linears_are_1_over_c_of_a_whole_sequence_s(exchange: str, c: int) -> None:
+def test_attention_and_linears_are_1_over_c_of_a_whole_sequence_s(exchange, c):
     """Of fused attention the products under the causal mask, which the first and the last chunk balance."""
     config = configured(c=c, context_exchange=exchange)
     whole = layer(MODEL, 1, 1, scores=False).forward
@@ -52,7 +52,7 @@ def test_attention_and_linears_are_1_over_c_of_a_whole_sequence_s(exchange: str,
 
 
 @pytest.mark.parametrize("c", [2, 4])
-def test_written_scores_are_those_of_a_rank_s_chunks(c: int) -> None:
+def test_written_scores_are_those_of_a_rank_s_chunks(c):
     """Counted query by query: each chunk of queries has all keys up to its own end, on every rank as many scores."""
     s, chunk = 64, 64 // (2 * c)
     by_rank = [sum((number + 1) * chunk * chunk for number in (rank, 2 * c - 1 - rank)) for rank in range(c)]
@@ -63,11 +63,11 @@ def test_written_scores_are_those_of_a_rank_s_chunks(c: int) -> None:
 
 
 @pytest.mark.parametrize(("t", "c", "nodes"), [(2, 4, 1), (1, 8, 1), (4, 4, 2), (8, 2, 2), (1, 16, 2)])
-def test_the_exchange_stays_in_a_node_as_long_as_t_times_c_gpus_fit_there(t: int, c: int, nodes: int) -> None:
+def test_the_exchange_stays_in_a_node_as_long_as_t_times_c_gpus_fit_there(t, c, nodes):
     assert data_group(t, c, H100.gpus_per_node).nodes == nodes
 
 
-def test_gathered_keys_and_values_take_one_gather_forward_and_a_gather_and_a_scatter_backward() -> None:
+def test_gathered_keys_and_values_take_one_gather_forward_and_a_gather_and_a_scatter_backward():
     config, network = configured(c=4), NetworkModel(H100)
     whole = 2 * MODEL.seq * 2 * MODEL.query_groups * MODEL.head_size  # bytes of all keys and values
     one = network.one_way(data_group(1, 4, H100.gpus_per_node), whole)
@@ -76,7 +76,7 @@ def test_gathered_keys_and_values_take_one_gather_forward_and_a_gather_and_a_sca
     assert CostModel(H100).context_waits(recomputed) == CostModel(H100).context_waits(config)
 
 
-def test_around_a_ring_messages_hide_under_attention_as_long_as_it_lasts() -> None:
+def test_around_a_ring_messages_hide_under_attention_as_long_as_it_lasts():
     c = 4
     config = configured(c=c, context_exchange="ring", recompute="full")
     whole = layer(config.local_model, 1, 1, scores=False, context=Context(c, "ring")).forward
@@ -90,7 +90,7 @@ def test_around_a_ring_messages_hide_under_attention_as_long_as_it_lasts() -> No
     assert forward < backward < 2 * (c - 1) * step  # with the gradients' messages, under a longer pass
 
 
-def test_an_all_to_all_sends_all_but_a_rank_s_own_part() -> None:
+def test_an_all_to_all_sends_all_but_a_rank_s_own_part():
     network, size = NetworkModel(H100), 1 << 30
     inside = network.all_to_all(Group(8, 8), size)
     assert inside == pytest.approx(7 / 8 * size / H100.nvlink_bandwidth_8 + H100.nvlink_latency_8 / 2)
@@ -98,7 +98,7 @@ def test_an_all_to_all_sends_all_but_a_rank_s_own_part() -> None:
     assert network.all_to_all(Group(1, 1), size) == 0
 
 
-def test_activations_are_1_over_c_and_optimizer_states_1_over_dc() -> None:
+def test_activations_are_1_over_c_and_optimizer_states_1_over_dc():
     alone, shared = configured(), configured(c=4)
     assert layer_bytes(alone).input == 4 * layer_bytes(shared).input
     assert layer_bytes(alone).intermediate == 4 * layer_bytes(shared).intermediate
@@ -108,7 +108,7 @@ def test_activations_are_1_over_c_and_optimizer_states_1_over_dc() -> None:
 
 
 @pytest.mark.parametrize("exchange", EXCHANGES)
-def test_the_exchange_s_memory_is_that_of_its_tensors(exchange: str) -> None:
+def test_the_exchange_s_memory_is_that_of_its_tensors(exchange):
     config = configured(c=4, t=2, context_exchange=exchange)
     kv = 2 * 2 * MODEL.seq * MODEL.query_groups * MODEL.head_size // 2  # bytes of all keys and values on a tensor rank
     own = 2 * MODEL.seq // 4 * (MODEL.qkv_width + MODEL.hidden) // 2
@@ -117,7 +117,7 @@ def test_the_exchange_s_memory_is_that_of_its_tensors(exchange: str) -> None:
 
 @pytest.mark.parametrize("exchange", EXCHANGES)
 @pytest.mark.parametrize("recompute", ["none", "full"])
-def test_traffic_is_that_of_the_layout_s_collectives(exchange: str, recompute: str) -> None:
+def test_traffic_is_that_of_the_layout_s_collectives(exchange, recompute):
     config = configured(c=4, p=2, context_exchange=exchange, recompute=recompute)
     passes = stage_passes(config, 0)
     calls = [call for part in passes for call in part if call.group == "cp"]
@@ -130,13 +130,13 @@ def test_traffic_is_that_of_the_layout_s_collectives(exchange: str, recompute: s
 
 @pytest.mark.parametrize("exchange", EXCHANGES)
 @pytest.mark.parametrize("parallel", [{"c": 2, "p": 2}, {"c": 4, "t": 2, "sequence_parallel": True}, {"c": 8, "v": 1}])
-def test_the_bound_of_a_search_is_below_the_simulated_time(exchange: str, parallel: dict[str, object]) -> None:
+def test_the_bound_of_a_search_is_below_the_simulated_time(exchange, parallel):
     config = configured(context_exchange=exchange, **parallel)
     least, time = least_time(config, CostModel(H100)), simulate(config, H100).iteration_time
     assert 0.8 * time < least <= time
 
 
-def test_sequences_too_long_for_a_gpu_fit_when_they_are_shared() -> None:
+def test_sequences_too_long_for_a_gpu_fit_when_they_are_shared():
     alone, shared = (simulate(configured(d=16 // c, c=c), H100) for c in (1, 8))
     assert not alone.fits
     assert shared.fits

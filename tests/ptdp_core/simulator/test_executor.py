@@ -20,9 +20,7 @@ def free_messages(stages: int, forward: list[int], backward: list[int], weights:
 
 @given(sizes(range(1, 7)), st.integers(1, 9), st.integers(1, 9), st.integers(0, 4))
 @settings(deadline=None, max_examples=60)
-def test_free_messages_give_the_reference_execution(
-    case: tuple[str, int, int, int], t_f: int, t_i: int, t_w: int
-) -> None:
+def test_free_messages_give_the_reference_execution(case, t_f, t_i, t_w):
     name, p, m, v = case
     t_b = t_i + t_w
     program = lower(build(name, p, m, v), "blocking")
@@ -30,7 +28,7 @@ def test_free_messages_give_the_reference_execution(
     assert steady_state.pipeline_timeline(name, p, m, v, free) == execute_program(program, t_f, t_b, t_w)
 
 
-def test_message_times_by_hand() -> None:
+def test_message_times_by_hand():
     """p = 2, m = 1: forward 10, message 3 (+ 1 on the host, + 2 to gather), forward 20, backward 30, message, 40."""
     events = compile_blocking(build("1f1b", 2, 1))
     costs = Costs([10, 20], [40, 30], ([3, 99], [99, 99]), gather=2, exchange=1)
@@ -40,7 +38,7 @@ def test_message_times_by_hand() -> None:
     assert [arrived[steps[-1]] for steps in events.ranks] == ends
 
 
-def test_two_messages_the_same_way_take_the_shared_time() -> None:
+def test_two_messages_the_same_way_take_the_shared_time():
     """In the steady state of the interleaved schedule a rank sends both ways at once (p > 2)."""
     p, m, v = 4, 8, 2
     slow = Costs([10] * 8, [20] * 8, ([1] * p * v, [5] * p * v), 0, 0)
@@ -79,7 +77,7 @@ def long_runs(draw: st.DrawFn) -> tuple[str, int, int, int, Costs]:
 
 @given(long_runs())
 @settings(deadline=None, max_examples=60)
-def test_periodic_steady_state_equals_the_stepped_result(case: tuple[str, int, int, int, Costs]) -> None:
+def test_periodic_steady_state_equals_the_stepped_result(case):
     name, p, m, v, costs = case
     short = steady_state.flush(name, p, m, v, costs)
     events = steady_state.compiled_schedule(name, p, m, v).events
@@ -94,7 +92,7 @@ def test_periodic_steady_state_equals_the_stepped_result(case: tuple[str, int, i
     assert short.hidden == (sum(forward for forward, _ in saved), sum(backward for _, backward in saved))
 
 
-def test_a_trillion_parameter_row_is_not_stepped_through() -> None:
+def test_a_trillion_parameter_row_is_not_stepped_through():
     """Table 1's last row has 64 stages and 512 microbatches; its steady state shows on far fewer."""
     p = 64
     costs = Costs([40] * p, [121] * (p - 1) + [130], ([1] * p, [2] * p), 0, 0, [40] * p)
@@ -102,7 +100,7 @@ def test_a_trillion_parameter_row_is_not_stepped_through() -> None:
     assert steady_state.flush("zb-h1", p, 512, 1, costs).executed < 150
 
 
-def test_a_program_that_cannot_run_is_refused() -> None:
+def test_a_program_that_cannot_run_is_refused():
     schedule = build("1f1b", 2, 2)
     first, second = schedule.ranks
     swapped = replace(schedule, ranks=(first, second[1::-1] + second[2:]))

@@ -37,7 +37,7 @@ EXPERT = 3 * 2048 * 1024  # elements: gate, up and down
 
 def configured(model: ModelConfig = MODEL, **parallel: object) -> TrainingConfig:
     chosen = {"d": 8, "B": 64, "recompute": "none", "attention": "sdpa", "sharded_optimizer": True} | parallel
-    return TrainingConfig(model, ParallelConfig(**chosen))  # type: ignore[arg-type]
+    return TrainingConfig(model, ParallelConfig(**chosen))
 
 
 def experts_of(config: TrainingConfig) -> list[Part]:
@@ -56,7 +56,7 @@ def flops(work: Work) -> float:
 
 @pytest.mark.parametrize("model", [MODEL, SHARED])
 @pytest.mark.parametrize("e", [1, 4, 8, 32])
-def test_a_layer_s_products_are_those_of_the_weights_that_a_token_goes_through(model: ModelConfig, e: int) -> None:
+def test_a_layer_s_products_are_those_of_the_weights_that_a_token_goes_through(model, e):
     """Wherever the experts are; the backward pass has twice the products of the forward pass."""
     config = configured(model, d=32, e=e)
     forward, backward = layer_of(config).forward, layer_of(config).backward
@@ -65,7 +65,7 @@ def test_a_layer_s_products_are_those_of_the_weights_that_a_token_goes_through(m
 
 
 @pytest.mark.parametrize(("t", "etp", "share"), [(1, 0, 1), (4, 4, 4), (4, 1, 4)])
-def test_tensor_ranks_share_the_products_of_experts_by_width_or_by_token(t: int, etp: int, share: int) -> None:
+def test_tensor_ranks_share_the_products_of_experts_by_width_or_by_token(t, etp, share):
     whole = configured(d=16)
     config = configured(d=16, t=t, etp=etp, sequence_parallel=t > 1, e=4)
 
@@ -84,7 +84,7 @@ def test_tensor_ranks_share_the_products_of_experts_by_width_or_by_token(t: int,
         {"d": 4, "e": 2, "c": 2, "p": 2},
     ],
 )
-def test_every_gpu_s_experts_are_all_of_them_as_often_as_there_are_replicas(sizes: dict[str, int]) -> None:
+def test_every_gpu_s_experts_are_all_of_them_as_often_as_there_are_replicas(sizes):
     parallel = configured(**sizes).parallel
     held = expert_elements(configured(**sizes))
     gpus = parallel.d * parallel.c * parallel.t
@@ -93,7 +93,7 @@ def test_every_gpu_s_experts_are_all_of_them_as_often_as_there_are_replicas(size
 
 
 @pytest.mark.parametrize("recompute", ["none", "full"])
-def test_all_to_all_carries_k_rows_of_every_token_but_those_of_the_rank_s_own_experts(recompute: str) -> None:
+def test_all_to_all_carries_k_rows_of_every_token_but_those_of_the_rank_s_own_experts(recompute):
     """Dispatch and combine, forward and backward, and forward once more if layers are computed again."""
     config = configured(e=8, recompute=recompute)
     exchanges = 6 if recompute == "full" else 4
@@ -102,18 +102,18 @@ def test_all_to_all_carries_k_rows_of_every_token_but_those_of_the_rank_s_own_ex
 
 
 @pytest.mark.parametrize("etp", [1, 4])
-def test_whole_experts_of_tensor_ranks_are_sent_a_part_of_the_tokens(etp: int) -> None:
+def test_whole_experts_of_tensor_ranks_are_sent_a_part_of_the_tokens(etp):
     alone = simulate(configured(e=4), H100).traffic["experts"]
     sent = simulate(configured(t=4, etp=etp, e=4, sequence_parallel=True), H100).traffic["experts"]
     assert sent * (4 if etp == 1 else 1) == alone
 
 
-def test_without_expert_parallelism_nothing_is_sent_to_experts() -> None:
+def test_without_expert_parallelism_nothing_is_sent_to_experts():
     assert "experts" not in simulate(configured(), H100).traffic
     assert CostModel(H100).expert_exchange(configured()) == 0.0
 
 
-def test_across_nodes_the_exchange_takes_the_nodes_links() -> None:
+def test_across_nodes_the_exchange_takes_the_nodes_links():
     """Of 16 GPUs on two nodes half of what each sends leaves its node, 8 GPUs' worth over the node's links."""
     model, size = CostModel(H100), 2 * 4096 * 4 * 2048
     inside, across = (model.expert_exchange(configured(d=e, e=e)) / 2 for e in (8, 16))
@@ -121,7 +121,7 @@ def test_across_nodes_the_exchange_takes_the_nodes_links() -> None:
     assert across > 8 * 8 / 16 * size / node > inside
 
 
-def test_a_sharded_optimizer_shards_experts_over_the_ranks_that_hold_the_same() -> None:
+def test_a_sharded_optimizer_shards_experts_over_the_ranks_that_hold_the_same():
     """Of E experts a GPU holds E/e, and updates 1/(d/e) of them; of all else it updates 1/d. fp16: 2, 12 bytes."""
     config = configured(d=8, e=4)
     memory = simulate(config, H100).memory_bytes
@@ -132,7 +132,7 @@ def test_a_sharded_optimizer_shards_experts_over_the_ranks_that_hold_the_same() 
     assert memory["optimizer"] == states * (others // 8 + of_experts // 2)
 
 
-def test_experts_of_tensor_ranks_are_reduced_where_nothing_else_has_replicas() -> None:
+def test_experts_of_tensor_ranks_are_reduced_where_nothing_else_has_replicas():
     """t = 4, e = 2: two tensor ranks have the same whole experts."""
     two, four = (configured(d=1, t=4, e=e, etp=1, sequence_parallel=True) for e in (2, 4))
     assert (two.parallel.expert_replicas, four.parallel.expert_replicas) == (2, 1)
@@ -142,7 +142,7 @@ def test_experts_of_tensor_ranks_are_reduced_where_nothing_else_has_replicas() -
     assert model.weight_gather(two, of_experts, of_experts) > 0
 
 
-def test_time_and_activations_grow_smoothly_with_imbalance() -> None:
+def test_time_and_activations_grow_smoothly_with_imbalance():
     """A product's rows are filled up to whole loads, so that no number of tokens is slower than the next larger one.
 
     An expert with 3% more tokens may need one more row of tiles than before.
@@ -155,7 +155,7 @@ def test_time_and_activations_grow_smoothly_with_imbalance() -> None:
     assert max(after / before for before, after in pairwise(times)) < 1.06
 
 
-def test_a_capacity_bounds_what_the_busiest_rank_computes_and_receives() -> None:
+def test_a_capacity_bounds_what_the_busiest_rank_computes_and_receives():
     balanced, bounded, free = (
         simulate(configured(e=8, **more), H100).iteration_time
         for more in ({}, {"expert_imbalance": 1.3, "capacity_factor": 1.0}, {"expert_imbalance": 1.3})
@@ -167,7 +167,7 @@ def fused(how: str = "-overlap", **parallel: object) -> TrainingConfig:
     return configured(schedule=f"dualpipev{how}", **{"p": 2, "v": 2, "d": 16, "B": 256, **parallel})
 
 
-def test_a_fused_pair_hides_what_the_other_pass_computes_meanwhile() -> None:
+def test_a_fused_pair_hides_what_the_other_pass_computes_meanwhile():
     """By hand: exchanges of 3 seconds beside computations of 4 and 9, of 2 and 1; recomputation doubles a B's."""
     stage = StageTimes(0.0, 4.0 + 3.0, 0.0, 9.0 + 3.0, exchange=3.0)
     assert hidden_in_pair(stage, stage) == (3.0, 3.0)
@@ -181,7 +181,7 @@ def test_a_fused_pair_hides_what_the_other_pass_computes_meanwhile() -> None:
 
 
 @pytest.mark.parametrize("recompute", ["none", "full"])
-def test_fused_pairs_take_forward_and_backward_less_what_is_hidden_in_pair(recompute: str) -> None:
+def test_fused_pairs_take_forward_and_backward_less_what_is_hidden_in_pair(recompute):
     config = fused(e=16, recompute=recompute)
     estimate, one_after_the_other = (
         simulate(each, H100, timeline=True) for each in (config, fused("", e=16, recompute=recompute))
@@ -206,27 +206,27 @@ def test_fused_pairs_take_forward_and_backward_less_what_is_hidden_in_pair(recom
     assert estimate.peak_memory == one_after_the_other.peak_memory
 
 
-def test_without_expert_parallelism_a_fused_pair_hides_nothing() -> None:
+def test_without_expert_parallelism_a_fused_pair_hides_nothing():
     estimate = simulate(fused(), H100)
     others = simulate(fused(""), H100)
     assert all(estimate.phase_times[phase] == others.phase_times[phase] for phase in ("forward", "backward"))
 
 
-def test_the_bubble_of_fused_passes_has_its_causes() -> None:
+def test_the_bubble_of_fused_passes_has_its_causes():
     estimate = simulate(fused(e=16), H100, bubble_times=True)
     assert sum(estimate.bubble_times.values()) == pytest.approx(estimate.phase_times["bubble"])
     assert estimate.bubble_times["fill_and_drain"] > 0
 
 
 @pytest.mark.parametrize("sizes", [{"e": 16}, {}, {"e": 16, "recompute": "full"}, {"e": 4, "B": 4096}])
-def test_bounds_stay_below_fused_passes(sizes: dict[str, object]) -> None:
+def test_bounds_stay_below_fused_passes(sizes):
     config = fused(**sizes)
     assert least_time(config, CostModel(H100)) <= simulate(config, H100).iteration_time
 
 
 @pytest.mark.parametrize("model", [MODEL, SHARED])
 @pytest.mark.parametrize("sizes", [{"e": 8}, {"e": 4, "p": 2, "d": 4}, {"e": 2, "t": 4, "etp": 1}])
-def test_bounds_of_the_search_stay_below(model: ModelConfig, sizes: dict[str, int]) -> None:
+def test_bounds_of_the_search_stay_below(model, sizes):
     config = configured(model, **sizes, sequence_parallel=sizes.get("t", 1) > 1)
     costs, estimate = CostModel(H100), simulate(config, H100)
     assert family_least_time(config, costs) <= estimate.iteration_time
@@ -234,14 +234,14 @@ def test_bounds_of_the_search_stay_below(model: ModelConfig, sizes: dict[str, in
     assert family_least_memory(config, costs) <= sum(estimate.memory_bytes.values())
 
 
-def test_experts_do_not_show_in_a_dense_model_s_values() -> None:
+def test_experts_do_not_show_in_a_dense_model_s_values():
     dense = replace(MODEL, experts=0, experts_per_token=0, expert_ffn_hidden=0)
     shown = configured(dense).to_plain()
     assert not {"experts", "e", "etp", "head_dim", "capacity_factor", "expert_imbalance"} & shown.keys()
 
 
 @pytest.mark.parametrize(("recipe", "wide"), [("none", 2), ("delayed", 1)])
-def test_of_every_row_the_linears_inputs_and_the_first_one_s_output_are_kept(recipe: str, wide: int) -> None:
+def test_of_every_row_the_linears_inputs_and_the_first_one_s_output_are_kept(recipe, wide):
     """Outputs are summed as they come, so that none are kept."""
     config = configured(e=8, b=2, fp8_recipe=recipe)
     tokens, rows = 2 * 4096, 2 * 4096 * 4
@@ -253,7 +253,7 @@ def test_of_every_row_the_linears_inputs_and_the_first_one_s_output_are_kept(rec
     assert layer_bytes(dense).intermediate - without == mlp - (2 - wide) * tokens * 2048
 
 
-def test_what_is_put_off_are_inputs_and_output_gradients_of_the_rows() -> None:
+def test_what_is_put_off_are_inputs_and_output_gradients_of_the_rows():
     config = configured(p=2, d=4, e=4, schedule="zb-h1")
     rows = 4096 * 4
     of_experts = 2 * rows * (2048 + 2 * 1024 + 1024 + 2048)
@@ -263,7 +263,7 @@ def test_what_is_put_off_are_inputs_and_output_gradients_of_the_rows() -> None:
     )
 
 
-def test_layers_without_a_common_mlp_cast_two_linears_to_fp8() -> None:
+def test_layers_without_a_common_mlp_cast_two_linears_to_fp8():
     """The delayed recipe reads 2 bytes of an element and writes 2, in a kernel for each tensor."""
     for model, linears, width in ((MODEL, 2, 2048 + 2048), (SHARED, 4, 2048 + 2048 + 2048 + 2048)):
         works = [

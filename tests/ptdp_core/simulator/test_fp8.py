@@ -19,10 +19,10 @@ LLAMA = ModelConfig(
 
 def configured(recipe: str = "none", **parallel: object) -> TrainingConfig:
     sizes = {"t": 2, "d": 4, "B": 64, "recompute": "none", "attention": "sdpa", "fp8_recipe": recipe} | parallel
-    return TrainingConfig(LLAMA, ParallelConfig(**sizes))  # type: ignore[arg-type]
+    return TrainingConfig(LLAMA, ParallelConfig(**sizes))
 
 
-def test_every_recipe_of_a_configuration_is_known() -> None:
+def test_every_recipe_of_a_configuration_is_known():
     (field,) = (item for item in fields(ParallelConfig) if item.name == "fp8_recipe")
     assert field.metadata["choices"] == ("none", *RECIPES)
 
@@ -39,8 +39,8 @@ def test_every_recipe_of_a_configuration_is_known() -> None:
 )
 @pytest.mark.parametrize("sequence_parallel", [False, True])
 def test_casting_reads_and_writes_the_inputs_and_gradients_of_four_linears(
-    recipe: str, per_element: float, launches: int, sequence_parallel: bool
-) -> None:
+    recipe, per_element, launches, sequence_parallel
+):
     config = configured(recipe, sequence_parallel=sequence_parallel)
     tokens, h, between = 4096, 4096, 4096 // (2 if sequence_parallel else 1)
     plain, cast = layer_of(configured(sequence_parallel=sequence_parallel)), layer_of(config)
@@ -54,7 +54,7 @@ def test_casting_reads_and_writes_the_inputs_and_gradients_of_four_linears(
         assert getattr(cast, name).kernels - getattr(plain, name).kernels == launches
 
 
-def test_the_linears_products_are_in_fp8_and_no_others() -> None:
+def test_the_linears_products_are_in_fp8_and_no_others():
     for attention in ("operators", "sdpa"):
         plain, cast = (layer_of(configured(name, attention=attention)) for name in ("none", "delayed"))
         for name, count in (("forward", 4), ("backward", 8), ("weights", 4)):
@@ -67,7 +67,7 @@ def test_the_linears_products_are_in_fp8_and_no_others() -> None:
             assert all(batch == 16 for *_, batch in after.gemms)  # of the attention's heads
 
 
-def test_a_large_product_takes_as_long_as_measured() -> None:
+def test_a_large_product_takes_as_long_as_measured():
     """Azure AI-benchmarking-guide, long runs of random data at 8192, FP8: 1290 TFLOP/s on H100, 2877 on GB200."""
     for name, measured in (("h100", 1290e12), ("gb200", 2877e12)):
         assert 2 * 8192**3 / narrow_kernels(load_cluster(name), "fp8").gemm(8192, 8192, 8192) == pytest.approx(
@@ -75,7 +75,7 @@ def test_a_large_product_takes_as_long_as_measured() -> None:
         )
 
 
-def test_fp8_is_faster_but_less_than_twice_and_its_recipes_differ_by_their_casting() -> None:
+def test_fp8_is_faster_but_less_than_twice_and_its_recipes_differ_by_their_casting():
     times = {
         name: simulate(configured(name, b=4), H100).iteration_time for name in ("none", *RECIPES) if name != "nvfp4"
     }
@@ -91,13 +91,13 @@ LONG_RUNS = [("gb200", "fp8", 2807), ("gb200", "fp4", 6616), ("gb300", "fp8", 33
 
 
 @pytest.mark.parametrize(("name", "elements", "measured"), LONG_RUNS)
-def test_large_products_are_as_fast_as_each_machine_s_own_long_runs(name: str, elements: str, measured: int) -> None:
+def test_large_products_are_as_fast_as_each_machine_s_own_long_runs(name, elements, measured):
     cluster, size = load_cluster(name), 16384
     seconds = narrow_kernels(cluster, elements).gemm(size, size, size) - cluster.kernel_gap
     assert 2e-12 * size**3 / seconds == pytest.approx(measured, rel=0.04)
 
 
-def test_a_step_with_products_of_four_bits_is_faster_than_one_with_sixteen() -> None:
+def test_a_step_with_products_of_four_bits_is_faster_than_one_with_sixteen():
     cluster = load_cluster("gb200")
     large = {"b": 4, "B": 64, "sequence_parallel": True}
     by_recipe = {
@@ -106,14 +106,14 @@ def test_a_step_with_products_of_four_bits_is_faster_than_one_with_sixteen() -> 
     assert by_recipe["nvfp4"] < by_recipe["none"]
 
 
-def test_overlapped_collectives_hide_behind_products_of_fp8() -> None:
+def test_overlapped_collectives_hide_behind_products_of_fp8():
     model, tensor_parallel = CostModel(H100), configured("delayed", t=8, sequence_parallel=True)
     stages = model.stages(tensor_parallel)
     assert stages[0].layers_backward < model.stages(configured(t=8, sequence_parallel=True))[0].layers_backward
 
 
 @pytest.mark.parametrize(("recipe", "kept"), [("delayed", 1), ("mxfp8", 33 / 32)])
-def test_fp8_keeps_inputs_of_linears_in_one_byte(recipe: str, kept: float) -> None:
+def test_fp8_keeps_inputs_of_linears_in_one_byte(recipe, kept):
     before, after = (layer_bytes(configured(name)).intermediate for name in ("none", recipe))
     tokens, h, f = 4096, 4096, 14336
     assert before - after == pytest.approx(tokens * ((2 - kept) * (2 * h + f / 2) - kept * h / 2), abs=1)

@@ -26,27 +26,27 @@ def communication(config: TrainingConfig, software: Software) -> float:
 
 @pytest.mark.parametrize("m", [1, 4])
 @pytest.mark.parametrize("recompute", ["none", "full"])
-def test_a_microbatch_gathers_twice_and_reduces_once_in_fp32(m: int, recompute: str) -> None:
+def test_a_microbatch_gathers_twice_and_reduces_once_in_fp32(m, recompute):
     run = config(m=m, recompute=recompute)
     sent = simulate(run, H100, FSDP).traffic["data"]
     assert sent == round(m * (2 * 2 + 4) * rank_elements(run)[0] * 7 / 8)
 
 
-def test_gathering_late_costs_what_prefetching_hides() -> None:
+def test_gathering_late_costs_what_prefetching_hides():
     run, late = config(), replace(FSDP, backward_post=True)
     assert communication(run, late) > 1.5 * communication(run, FSDP)
     bytes_in_turn = (2 + 4) * rank_elements(run)[0] * 7 / 8
     assert communication(run, late) > bytes_in_turn / H100.nvlink_bandwidth_8
 
 
-def test_communication_grows_with_microbatches_and_with_nodes() -> None:
+def test_communication_grows_with_microbatches_and_with_nodes():
     late = replace(FSDP, backward_post=True)
     assert communication(config(m=4), late) == pytest.approx(4 * communication(config(), late))
     times = [communication(config(d=d), late) for d in (8, 64, 512)]
     assert times == sorted(times)
 
 
-def test_tensor_parallelism_divides_what_is_gathered_and_what_is_kept() -> None:
+def test_tensor_parallelism_divides_what_is_gathered_and_what_is_kept():
     shared = config(t=8, sequence_parallel=True)
     (held,) = rank_elements(shared)
     assert held < rank_elements(config())[0] / 7.9
@@ -55,7 +55,7 @@ def test_tensor_parallelism_divides_what_is_gathered_and_what_is_kept() -> None:
     assert estimate.memory_bytes["gradients"] + estimate.memory_bytes["optimizer"] == pytest.approx(12 * held / 8)
 
 
-def test_hybrid_sharding_gathers_inside_of_nodes_and_reduces_across() -> None:
+def test_hybrid_sharding_gathers_inside_of_nodes_and_reduces_across():
     """Two nodes of 8: each has a copy of the states, whose gradients are all-reduced once, an eighth by each GPU."""
     whole, hybrid = config(d=16), config(d=16, zero3_shards=8)
     two, one = simulate(whole, H100, FSDP), simulate(hybrid, H100, FSDP)
@@ -67,7 +67,7 @@ def test_hybrid_sharding_gathers_inside_of_nodes_and_reduces_across() -> None:
     assert communication(hybrid, late) == pytest.approx(inside + across, rel=1e-9)
 
 
-def test_experts_are_sharded_over_those_that_hold_the_same() -> None:
+def test_experts_are_sharded_over_those_that_hold_the_same():
     """Of 8 experts each GPU has one: nothing of it is gathered, and its states are not sharded."""
     model = ModelConfig(4, 1024, 16, experts=8, experts_per_token=2)
     run = TrainingConfig(model, ParallelConfig(d=8, e=8, B=8, data_parallel="zero3", recompute="none"))
@@ -77,12 +77,12 @@ def test_experts_are_sharded_over_those_that_hold_the_same() -> None:
     assert estimate.memory_bytes["gradients"] == round(4 * ((held - of_experts) / 8 + of_experts))
 
 
-def test_a_pipeline_gathers_the_layers_of_each_stage_for_every_microbatch() -> None:
+def test_a_pipeline_gathers_the_layers_of_each_stage_for_every_microbatch():
     staged = config(d=4, m=8, p=2)
     assert simulate(staged, H100, FSDP).traffic["data"] == round(8 * 8 * max(rank_elements(staged)) * 3 / 4)
 
 
-def test_a_fused_loss_keeps_six_bytes_a_logit_less() -> None:
+def test_a_fused_loss_keeps_six_bytes_a_logit_less():
     run = TrainingConfig(ModelConfig(2, 1024, 16, vocab=512000), config().parallel)
     plain, fused = (
         simulate(run, H100, replace(FSDP, fused_cross_entropy=on)).memory_bytes["working_activations"]

@@ -37,7 +37,7 @@ def tflops(model: KernelModel, M: int, N: int, K: int, batch: int) -> float:
     return 2 * M * N * K * batch / model.gemm(M, N, K, batch) / 1e12
 
 
-def test_gemm_model_against_public_timings() -> None:
+def test_gemm_model_against_public_timings():
     model = KernelModel(A100_40GB)
     errors = [tflops(model, M, N, K, batch) / rate - 1 for M, N, K, batch, rate in PUBLIC_GEMMS]
     assert sum(map(abs, errors)) / len(errors) < 0.06
@@ -45,7 +45,7 @@ def test_gemm_model_against_public_timings() -> None:
 
 
 @given(st.sampled_from([128, 512, 2048, 8192]), st.integers(1, 96), st.integers(1, 96))
-def test_gemm_never_beats_the_plateau_nor_the_memory(M: int, n: int, k: int) -> None:
+def test_gemm_never_beats_the_plateau_nor_the_memory(M, n, k):
     N, K = 128 * n, 128 * k
     seconds = KernelModel(SELENE).gemm(M, N, K)
     assert seconds >= 2 * M * N * K / (SELENE.gemm_plateau * SELENE.peak_flops)
@@ -53,13 +53,13 @@ def test_gemm_never_beats_the_plateau_nor_the_memory(M: int, n: int, k: int) -> 
 
 
 @given(st.integers(1, 40), st.integers(1, 40))
-def test_more_of_a_gemm_takes_no_less_time(n: int, k: int) -> None:
+def test_more_of_a_gemm_takes_no_less_time(n, k):
     model = KernelModel(SELENE)
     assert model.gemm(2048, 128 * n, 128 * k) <= model.gemm(2048, 128 * (n + 1), 128 * k)
     assert model.gemm(2048, 128 * n, 128 * k) < model.gemm(2048, 128 * n, 128 * (k + 1)) + 1e-12
 
 
-def test_a_ring_inside_a_node() -> None:
+def test_a_ring_inside_a_node():
     network = NetworkModel(SELENE)
     size = 50e6
     expected = SELENE.nvlink_latency_8 + 2 * 7 / 8 * size / SELENE.nvlink_bandwidth_8
@@ -69,7 +69,7 @@ def test_a_ring_inside_a_node() -> None:
 
 
 @pytest.mark.parametrize(("low", "between", "high"), [(2, 3, 4), (4, 6, 8)])
-def test_sizes_between_the_measured_ones_lie_between(low: int, between: int, high: int) -> None:
+def test_sizes_between_the_measured_ones_lie_between(low, between, high):
     network = NetworkModel(SELENE)
     times = [network.all_reduce(Group(size, size), 50e6) for size in (low, between, high)]
     assert times == sorted(times)
@@ -84,7 +84,7 @@ def test_sizes_between_the_measured_ones_lie_between(low: int, between: int, hig
         (1, 0.5),  # two GPUs on a switch choose the same HCA
     ],
 )
-def test_groups_side_by_side_on_a_node_share_its_hcas(gpus_on_a_node: int, hcas: float) -> None:
+def test_groups_side_by_side_on_a_node_share_its_hcas(gpus_on_a_node, hcas):
     network = NetworkModel(replace(SELENE, tree_hop_latency=1.0))
     group = Group(4 * gpus_on_a_node, gpus_on_a_node)
     seconds = network.gradient_all_reduce(group, 1e10)
@@ -92,7 +92,7 @@ def test_groups_side_by_side_on_a_node_share_its_hcas(gpus_on_a_node: int, hcas:
     assert seconds == pytest.approx(2 * share * 1e10 / (hcas * SELENE.allreduce_hca_bandwidth), rel=1e-2)
 
 
-def test_hcas_that_gpus_share_by_wiring() -> None:
+def test_hcas_that_gpus_share_by_wiring():
     half = NetworkModel(replace(SELENE, gpus_per_hca=2))
     whole = NetworkModel(SELENE)
     alone, side_by_side = Group(32, 8), Group(4, 1)
@@ -102,7 +102,7 @@ def test_hcas_that_gpus_share_by_wiring() -> None:
     assert half.message(1e8, between_nodes=True, concurrent=1) == pytest.approx(2e8 / SELENE.hca_bandwidth)
 
 
-def test_small_reductions_over_many_nodes_go_by_a_tree() -> None:
+def test_small_reductions_over_many_nodes_go_by_a_tree():
     """Its latency grows with the logarithm of the nodes, a ring's with their number."""
     tree, ring = NetworkModel(SELENE), NetworkModel(replace(SELENE, tree_hop_latency=1.0))
     for nodes in (4, 16, 64):
@@ -112,13 +112,13 @@ def test_small_reductions_over_many_nodes_go_by_a_tree() -> None:
         assert tree.all_reduce(group, 1e3) < ring.all_reduce(group, 1e3)
 
 
-def test_inside_a_node_there_is_no_tree() -> None:
+def test_inside_a_node_there_is_no_tree():
     free_hops = NetworkModel(replace(SELENE, tree_hop_latency=1e-12))
     assert free_hops.all_reduce(Group(8, 8), 1e3) == NetworkModel(SELENE).all_reduce(Group(8, 8), 1e3)
 
 
 @pytest.mark.parametrize("gpus", [16, 72])
-def test_larger_nvlink_domains(gpus: int) -> None:
+def test_larger_nvlink_domains(gpus):
     """Latency goes on growing with the logarithm of the GPUs; the switch gives each its bandwidth."""
     network = NetworkModel(SELENE)
     latency = SELENE.nvlink_latency_8 + log2(gpus / 8) * (SELENE.nvlink_latency_8 - SELENE.nvlink_latency_4)
@@ -126,7 +126,7 @@ def test_larger_nvlink_domains(gpus: int) -> None:
     assert network.all_reduce(Group(gpus, gpus), 1e8) == pytest.approx(expected)
 
 
-def test_rows_that_no_tensor_core_kernel_can_load_are_slow() -> None:
+def test_rows_that_no_tensor_core_kernel_can_load_are_slow():
     """A head dimension of 108 is 216 bytes, no multiple of 16."""
     model = KernelModel(SELENE)
     aligned, unaligned = model.gemm(2048, 2048, 112, 64), model.gemm(2048, 2048, 108, 64)
@@ -134,7 +134,7 @@ def test_rows_that_no_tensor_core_kernel_can_load_are_slow() -> None:
     assert unaligned > 5 * aligned
 
 
-def test_placement_is_tensor_then_data_then_pipeline() -> None:
+def test_placement_is_tensor_then_data_then_pipeline():
     assert tensor_group(8, 8).nodes == 1
     assert tensor_group(16, 8).nodes == 2
     assert data_group(t=8, d=4, gpus_per_node=8) == Group(4, 1)
@@ -144,7 +144,7 @@ def test_placement_is_tensor_then_data_then_pipeline() -> None:
     assert [leaves_node(2, pp, (pp + 1) % 8, 8) for pp in range(8)] == [False, False, False, True] * 2
 
 
-def test_messages_share_the_hca() -> None:
+def test_messages_share_the_hca():
     network = NetworkModel(SELENE)
     assert network.message(1e8, between_nodes=True, concurrent=1) == pytest.approx(1e8 / SELENE.p2p_bandwidth)
     assert network.message(1e8, between_nodes=True, concurrent=2) == pytest.approx(2e8 / SELENE.hca_bandwidth)

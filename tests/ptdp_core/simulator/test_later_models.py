@@ -24,7 +24,7 @@ FLASH = {"attention": "sdpa"}
 
 
 def llama(**parallel: object) -> TrainingConfig:
-    return TrainingConfig(LLAMA, ParallelConfig(**{"p": 4, "t": 2, "B": 8} | parallel))  # type: ignore[arg-type]
+    return TrainingConfig(LLAMA, ParallelConfig(**{"p": 4, "t": 2, "B": 8} | parallel))
 
 
 def products(work: Work) -> float:
@@ -34,7 +34,7 @@ def products(work: Work) -> float:
 @pytest.mark.parametrize("model", [LLAMA, GPT3, replace(GPT3, kv_heads=8, activation="swiglu", ffn_hidden=4096)])
 @pytest.mark.parametrize("t", [1, 8])
 @pytest.mark.parametrize("scores", [True, False])
-def test_the_products_of_the_table_are_the_formulas(model: ModelConfig, t: int, scores: bool) -> None:
+def test_the_products_of_the_table_are_the_formulas(model, t, scores):
     b = 2
     forward = formulas.layer_forward_flops(model, b)
     assert products(layer(model, b, t, scores=scores).forward) * t == forward
@@ -45,7 +45,7 @@ def test_the_products_of_the_table_are_the_formulas(model: ModelConfig, t: int, 
     assert products(layer(model, b, t).weights) * t == (2 * b * model.seq * formulas.layer_weights(model))
 
 
-def test_a_layer_without_biases_moves_no_byte_for_them() -> None:
+def test_a_layer_without_biases_moves_no_byte_for_them():
     """Llama's forward pass at t = 1, b = 1, in bytes a token of width h = 4096; no scores are written."""
     h, kv, f = 4096, 1024, 14336
     norms, adds = 2 * (2 + 2) * h, 2 * (2 + 2 + 2) * h
@@ -58,7 +58,7 @@ def test_a_layer_without_biases_moves_no_byte_for_them() -> None:
     assert with_scores.traffic_bytes - work.traffic_bytes == 3 * scores + copies
 
 
-def test_operators_of_later_models_apart() -> None:
+def test_operators_of_later_models_apart():
     """Llama's additional bytes and kernels without fusion, at t = 1, b = 1; no scores are written."""
     h, kv, f = 4096, 1024, 14336
     transposes = (2 + 2) * (h + 2 * kv)  # query, key, value
@@ -71,7 +71,7 @@ def test_operators_of_later_models_apart() -> None:
 
 
 @pytest.mark.parametrize("t", [1, 2, 8])
-def test_activations_of_a_layer_are_the_tensors_that_its_backward_pass_reads(t: int) -> None:
+def test_activations_of_a_layer_are_the_tensors_that_its_backward_pass_reads(t):
     tokens, h, kv, f, a = LLAMA.seq, 4096, 1024, 14336, 32
     inputs_of_norms_and_linears = 2 * 2 * h + 2 * 2 * h
     sharded = 2 * (h + 2 * kv) + 2 * h + 2 * 2 * f + 2 * f  # queries, keys, values; context; gate and up; product
@@ -89,7 +89,7 @@ def test_activations_of_a_layer_are_the_tensors_that_its_backward_pass_reads(t: 
     )
 
 
-def test_fused_attention_takes_less_time_and_memory_and_the_less_the_longer_the_sequence() -> None:
+def test_fused_attention_takes_less_time_and_memory_and_the_less_the_longer_the_sequence():
     gains = []
     for seq in (2048, 8192):
         model = replace(LLAMA, seq=seq)
@@ -108,7 +108,7 @@ def test_fused_attention_takes_less_time_and_memory_and_the_less_the_longer_the_
     assert kept[0] == kept[1]
 
 
-def test_an_output_layer_of_its_own_is_on_the_last_stage_and_is_not_reduced_with_the_embedding() -> None:
+def test_an_output_layer_of_its_own_is_on_the_last_stage_and_is_not_reduced_with_the_embedding():
     own, tied = llama(d=2), TrainingConfig(replace(LLAMA, tied_embeddings=True), llama(d=2).parallel)
     assert rank_elements(own) == rank_elements(tied)  # a tied table has two copies
     assert sum(rank_elements(own)) * 2 > formulas.parameters(LLAMA)  # t = 2, norms are on both ranks
@@ -121,7 +121,7 @@ def test_an_output_layer_of_its_own_is_on_the_last_stage_and_is_not_reduced_with
     ]
 
 
-def test_a_layer_has_six_parameters_and_two_all_reduces_each_way() -> None:
+def test_a_layer_has_six_parameters_and_two_all_reduces_each_way():
     assert len(layer_parameters(LLAMA, 0)) == 6
     assert len(layer(LLAMA, 1, 2).forward.all_reduce_bytes) == 2
     assert len(layer(LLAMA, 1, 2).backward.all_reduce_bytes) == 2
@@ -132,7 +132,7 @@ def test_a_layer_has_six_parameters_and_two_all_reduces_each_way() -> None:
     st.sampled_from(["full", "none"]), st.sampled_from(["operators", "sdpa"]), st.booleans(),
 )  # fmt: skip
 @settings(deadline=None, max_examples=25)
-def test_phases_add_up_and_bounds_hold(name: str, p: int, t: int, recompute: str, attention: str, fused: bool) -> None:
+def test_phases_add_up_and_bounds_hold(name, p, t, recompute, attention, fused):
     parallel = ParallelConfig(p=p, t=t, d=2, B=16, recompute=recompute, attention=attention, fused=fused)
     config = TrainingConfig(models()[name], parallel)
     estimate = simulate(config, SELENE)

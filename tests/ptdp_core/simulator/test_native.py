@@ -49,14 +49,14 @@ def drawn(random: Random, stages: int, most: int) -> Costs:
 
 @given(sizes(range(1, 9)), st.integers(0, 2**32), st.sampled_from([9, 1000, 10**13]))
 @settings(deadline=None, max_examples=150)
-def test_compiled_and_python_agree_on_every_schedule(case: tuple[str, int, int, int], seed: int, most: int) -> None:
+def test_compiled_and_python_agree_on_every_schedule(case, seed, most):
     name, p, m, v = case
     compiled, python = both(name, p, m, v, drawn(Random(seed), p * v, most))
     assert compiled == python
 
 
 @pytest.mark.parametrize("name", names())
-def test_they_agree_on_long_batches_of_many_ranks(name: str) -> None:
+def test_they_agree_on_long_batches_of_many_ranks(name):
     """Far beyond what settles first, and where messages are shared, derived and gathered."""
     random = Random(name)
     for p, m, v in ((12, 96, 1), (12, 96, 2), (7, 140, 2), (8, 64, 4), (1, 300, 1)):
@@ -65,7 +65,7 @@ def test_they_agree_on_long_batches_of_many_ranks(name: str) -> None:
             assert compiled == python
 
 
-def test_whole_estimates_agree() -> None:
+def test_whole_estimates_agree():
     configurations = [config for config in random_points(12, seed=7) if config.parallel.p <= 16]
     model = ModelConfig(layers=16, hidden=2048, heads=16)
     for name in names():
@@ -82,7 +82,7 @@ def test_whole_estimates_agree() -> None:
         assert estimates() == compiled
 
 
-def test_times_that_do_not_fit_into_64_bits_are_exact() -> None:
+def test_times_that_do_not_fit_into_64_bits_are_exact():
     year = 10**12 * 31_557_600
     costs = Costs([year] * 4, [year + 1] * 4, ([1] * 4, [1] * 4), 0, 0, [0] * 4)
     compiled, python = both("1f1b", 4, 300, 1, costs)
@@ -93,7 +93,7 @@ def test_times_that_do_not_fit_into_64_bits_are_exact() -> None:
     assert compiled == python
 
 
-def test_a_table_that_cannot_run_is_refused_by_both() -> None:
+def test_a_table_that_cannot_run_is_refused_by_both():
     table = build("1f1b", 2, 2)
     first, second = table.ranks
     name = register_table(type(table)("stuck", table.placement, 2, (first, second[1::-1] + second[2:]))).name

@@ -18,7 +18,7 @@ H100 = load_cluster("h100")
 
 def configured(offload: str = "", model: ModelConfig = LLAMA, **parallel: object) -> TrainingConfig:
     chosen = {"B": 8, "attention": "sdpa", "recompute": "none", "offload": offload} | parallel
-    return TrainingConfig(model, ParallelConfig(**chosen))  # type: ignore[arg-type]
+    return TrainingConfig(model, ParallelConfig(**chosen))
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def configured(offload: str = "", model: ModelConfig = LLAMA, **parallel: object
         (LATENT, "core_attn", LATENT.qkv_width + 2 * 16),
     ],
 )
-def test_what_a_module_reads_leaves_the_gpu(model: ModelConfig, modules: str, elements: int) -> None:
+def test_what_a_module_reads_leaves_the_gpu(model, modules, elements):
     before, after = layer_bytes(configured(model=model)), layer_bytes(configured(modules, model))
     assert after.moved == 2 * S * elements
     assert without_moved(after) == before
@@ -47,7 +47,7 @@ def without_moved(layer):
     return layer._replace(moved=0, working=layer.working - 2 * layer.moved)
 
 
-def test_whole_layers_leave_nothing_and_what_is_recomputed_need_not_move() -> None:
+def test_whole_layers_leave_nothing_and_what_is_recomputed_need_not_move():
     for modules in ({}, {"recompute": "selective", "recompute_modules": "mlp,layernorm"}):
         layer = layer_bytes(configured("layers", MIXTURE if not modules else LLAMA, **modules))
         assert layer.moved == layer.kept > 0
@@ -55,7 +55,7 @@ def test_whole_layers_leave_nothing_and_what_is_recomputed_need_not_move() -> No
 
 
 @pytest.mark.parametrize(("offload", "layers"), [("layers", 0), ("layers", 1), ("core_attn,mlp_norm", 2)])
-def test_a_pass_waits_for_what_its_copies_take_longer(offload: str, layers: int) -> None:
+def test_a_pass_waits_for_what_its_copies_take_longer(offload, layers):
     config = configured(offload, MIXTURE, offload_layers=layers)
     (none,) = CostModel(H100).stages(configured(model=MIXTURE))
     (fast,) = CostModel(replace(H100, host_bandwidth=1e15)).stages(config)
@@ -71,7 +71,7 @@ def test_a_pass_waits_for_what_its_copies_take_longer(offload: str, layers: int)
     assert slow.recompute + slow.layers_backward == pytest.approx((layers or 4) * layer_bytes(again).moved / bandwidth)
 
 
-def test_memory_and_time_of_a_pipeline() -> None:
+def test_memory_and_time_of_a_pipeline():
     kept, moved = (simulate(configured(offload, p=2, d=2), H100) for offload in ("", "layers"))
     assert moved.iteration_time >= kept.iteration_time
     assert moved.memory_bytes["stashed_activations"] == 0 < kept.memory_bytes["stashed_activations"]
@@ -83,7 +83,7 @@ def test_memory_and_time_of_a_pipeline() -> None:
 
 
 @pytest.mark.parametrize(("schedule", "v"), [("gpipe", 1), ("interleaved", 2), ("zb-h1", 1), ("zb-v", 2)])
-def test_bounds_of_time_and_memory_hold_in_any_schedule(schedule: str, v: int) -> None:
+def test_bounds_of_time_and_memory_hold_in_any_schedule(schedule, v):
     """Split passes keep what their linears read until W, which was brought back for I."""
     model = replace(MIXTURE, layers=8)
     kept, moved = (
@@ -97,7 +97,7 @@ def test_bounds_of_time_and_memory_hold_in_any_schedule(schedule: str, v: int) -
 
 
 @pytest.mark.parametrize("how", [{"p": 2}, {"d": 4, "sharded_optimizer": True}, {"d": 4, "data_parallel": "zero3"}])
-def test_the_optimizer_s_states_come_and_go_during_its_step(how: dict[str, object]) -> None:
+def test_the_optimizer_s_states_come_and_go_during_its_step(how):
     here, there = (simulate(configured(offload, **how), H100) for offload in ("", "optimizer"))
     states = here.memory_bytes["optimizer"]
     assert there.memory_bytes == here.memory_bytes | {"optimizer": 0}
@@ -106,6 +106,6 @@ def test_the_optimizer_s_states_come_and_go_during_its_step(how: dict[str, objec
     assert quick.phase_times == here.phase_times
 
 
-def test_auto_recomputes_no_whole_layers_that_are_offloaded() -> None:
+def test_auto_recomputes_no_whole_layers_that_are_offloaded():
     config = configured("layers", recompute="auto")
     assert simulate(config, replace(H100, memory_bytes=6e9)).config.parallel.recompute == "none"

@@ -16,7 +16,7 @@ from reproduce.planning.what_if import evaluate
 H100 = load_cluster("h100")
 
 
-def test_every_choice_has_a_row() -> None:
+def test_every_choice_has_a_row():
     assert tuple(OPTIMIZERS) == choices(ParallelConfig)["optimizer_states"]
 
 
@@ -24,12 +24,12 @@ def test_every_choice_has_a_row() -> None:
     ("name", "expected"),
     [("adam", 18), ("adam_bf16_moments", 14), ("adam_bf16", 10), ("adam_fp8", 8), ("adam_no_master", 8), ("muon", 14)],
 )
-def test_bytes_of_a_parameter(name: str, expected: int) -> None:
+def test_bytes_of_a_parameter(name, expected):
     assert sum(OPTIMIZERS[name].bytes(2, Software(fp32_gradients=True))) == expected
     assert OPTIMIZERS["adam"].bytes(4, PAPER) == (4, 4, 8)
 
 
-def test_optimizer_precision() -> None:
+def test_optimizer_precision():
     """NVIDIA-NeMo/Automodel#3962: 10 bytes of each of DeepSeek-V3's parameters are 117 GB on each of 64 GPUs."""
     point = {"model": "deepseek-v3", "d": 64, "e": 64, "B": 64, "data_parallel": "zero3", "attention": "sdpa"}
     shared = evaluate(point | {"optimizer_states": "adam_bf16"}, 1, "h100")["memory_bytes"]
@@ -47,14 +47,14 @@ def config(**parallel) -> TrainingConfig:
     return TrainingConfig(ModelConfig(8, 4096, 32), ParallelConfig(**sizes))
 
 
-def test_narrower_states_are_faster_to_step_and_to_reduce() -> None:
+def test_narrower_states_are_faster_to_step_and_to_reduce():
     usual, narrow = (simulate(config(optimizer_states=name), H100) for name in ("adam", "adam_bf16"))
     assert narrow.phase_times["optimizer"] == pytest.approx(usual.phase_times["optimizer"] * 10 / 18)
     assert narrow.phase_times["data_parallel"] < usual.phase_times["data_parallel"]
     assert narrow.traffic["data"] == pytest.approx(usual.traffic["data"] * (2 + 2) / (4 + 2), rel=1e-6)
 
 
-def test_muon_takes_its_products_and_a_gather() -> None:
+def test_muon_takes_its_products_and_a_gather():
     """Products of 15 mn min(m, n) + 5 min(m, n)^3 multiplications, twice as many FLOPs, shared out over replicas."""
     products = orthogonalisation(16384, 4096)
     assert sum(m * n * k for m, n, k, _ in products) == 5 * (2 * 4096**2 * 16384 + 4096**3)

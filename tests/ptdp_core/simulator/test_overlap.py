@@ -21,7 +21,7 @@ def overlapping(switch: str, on: bool = True):
     return replace(H100, software=replace(H100.software, **{switch: on}))
 
 
-def test_an_exchange_slows_down_what_it_hides_under() -> None:
+def test_an_exchange_slows_down_what_it_hides_under():
     """By hand: 4 s of exchange beside 9 s of computation and a quarter of the multiprocessors cost it 1 s."""
     long, short = (StageTimes(0.0, seconds + 4.0, 0.0, seconds + 4.0, exchange=4.0) for seconds in (9.0, 2.0))
     assert hidden_in_pair(long, long, 0.25) == (3.0, 3.0)
@@ -29,7 +29,7 @@ def test_an_exchange_slows_down_what_it_hides_under() -> None:
 
 
 @pytest.mark.parametrize(("p", "v", "first"), [(1, 1, 1), (4, 1, 2.5), (4, 2, 8)])
-def test_only_passes_with_another_microbatch_s_beside_them_hide_anything(p: int, v: int, first: float) -> None:
+def test_only_passes_with_another_microbatch_s_beside_them_hide_anything(p, v, first):
     config = TrainingConfig.from_plain(MIXTURE | {"p": p, "v": v, "d": 16, "e": 16, "B": 512})
     off, on = (CostModel(overlapping("overlapped_exchange", on)).stages(config) for on in (False, True))
     share = 1 - first / (config.parallel.m * v)
@@ -41,7 +41,7 @@ def test_only_passes_with_another_microbatch_s_beside_them_hide_anything(p: int,
         assert after.overlapped_exchange == pytest.approx(sum(hidden))
 
 
-def test_overlap_under_full_recomputation_gains_about_what_megatron_measured() -> None:
+def test_overlap_under_full_recomputation_gains_about_what_megatron_measured():
     """NVIDIA/Megatron-LM issue 6311: 184.2 and 198.5 TFLOP/s, 1.08 times as fast; hiding everything was 1.41."""
     point = {"model": "deepseek-v3", "layers": 14, "seq": 2048, "p": 4, "v": 2, "d": 16, "e": 16, "B": 256}
     point |= {"attention": "sdpa", "sharded_optimizer": True, "mtp_layers": 1, "dense_layers": 3}
@@ -52,7 +52,7 @@ def test_overlap_under_full_recomputation_gains_about_what_megatron_measured() -
 
 
 @pytest.mark.parametrize("d", [8, 64])
-def test_all_but_a_bucket_hides_under_one_backward_and_one_forward_pass(d: int) -> None:
+def test_all_but_a_bucket_hides_under_one_backward_and_one_forward_pass(d):
     config = TrainingConfig.from_plain(
         {"layers": 8, "hidden": 4096, "heads": 32, "d": d, "B": 4 * d, "sharded_optimizer": True, "attention": "sdpa"}
     )
@@ -69,7 +69,7 @@ def test_all_but_a_bucket_hides_under_one_backward_and_one_forward_pass(d: int) 
 
 
 @pytest.mark.parametrize("t", [2, 8])
-def test_of_a_product_and_a_collective_in_pieces_all_but_one_hides(t: int) -> None:
+def test_of_a_product_and_a_collective_in_pieces_all_but_one_hides(t):
     """Four linears of a layer, each with a gather before it or a scatter behind it, by hand."""
     point = {"layers": 8, "hidden": 8192, "heads": 64, "t": t, "B": 8, "attention": "sdpa", "recompute": "none"}
     config = TrainingConfig.from_plain(point | {"sequence_parallel": True})

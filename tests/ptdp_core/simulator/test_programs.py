@@ -15,7 +15,7 @@ GPT = TrainingConfig.from_plain(
 
 
 @pytest.mark.parametrize("name", program_names())
-def test_every_program_says_what_it_is_and_names_fields_and_numbers_that_there_are(name: str) -> None:
+def test_every_program_says_what_it_is_and_names_fields_and_numbers_that_there_are(name):
     program = load_program(name)
     assert program.title
     assert len(program.source) > 20
@@ -24,7 +24,7 @@ def test_every_program_says_what_it_is_and_names_fields_and_numbers_that_there_a
     assert simulate(GPT, with_program(load_cluster("h100"), name)).iteration_time > 0
 
 
-def test_the_default_is_the_cluster_files_and_the_paper_s_is_that_of_2021() -> None:
+def test_the_default_is_the_cluster_files_and_the_paper_s_is_that_of_2021():
     assert load_cluster("selene").program == "paper-2021"
     assert load_program("paper-2021").software == PAPER
     h100 = load_cluster("h100")
@@ -34,12 +34,12 @@ def test_the_default_is_the_cluster_files_and_the_paper_s_is_that_of_2021() -> N
     assert simulate(GPT, named).iteration_time == simulate(GPT, h100).iteration_time
 
 
-def test_a_program_that_reduces_in_16_bits_sends_half_of_one_that_reduces_in_32() -> None:
+def test_a_program_that_reduces_in_16_bits_sends_half_of_one_that_reduces_in_32():
     wide, narrow = (with_program(load_cluster("h100"), name) for name in ("megatron-core", "nemo"))
     assert (wide.gradient_bytes, narrow.gradient_bytes) == (4, 2)
 
 
-def test_a_release_has_what_it_had() -> None:
+def test_a_release_has_what_it_had():
     old, new = load_program("megatron-bridge@25.11"), load_program("megatron-bridge")
     assert new.software.deduplicated_dispatch
     assert not old.software.deduplicated_dispatch
@@ -47,7 +47,7 @@ def test_a_release_has_what_it_had() -> None:
     assert "attention_kernels" not in load_program("megatron-bridge@26.06").defaults
 
 
-def test_an_unknown_program_and_one_without_the_technique_are_one_line() -> None:
+def test_an_unknown_program_and_one_without_the_technique_are_one_line():
     with pytest.raises(ConfigurationError, match=r"program='nemoo' is unknown; needs one of deepspeed, .*; try nemo$"):
         load_program("nemoo")
     pipelined = TrainingConfig.from_plain(GPT.to_plain() | {"p": 2})
@@ -56,7 +56,7 @@ def test_an_unknown_program_and_one_without_the_technique_are_one_line() -> None
     load_program("llm-foundry").check(GPT)
 
 
-def test_our_engine_s_host_takes_what_was_measured_for_a_layer_and_microbatch() -> None:
+def test_our_engine_s_host_takes_what_was_measured_for_a_layer_and_microbatch():
     """One H100 machine at b=1: 0.808 s, of which the GPU works half (results/reference/gpu/first_run.json)."""
     seconds = simulate(GPT, with_program(load_cluster("h100"), "ptdp")).iteration_time
     assert seconds == pytest.approx(0.808, rel=0.1)

@@ -23,7 +23,7 @@ def choice(memory: float, **parallel: Any) -> str:
     return chosen.parallel.recompute
 
 
-def test_the_choice_changes_at_the_byte_that_the_formulas_say() -> None:
+def test_the_choice_changes_at_the_byte_that_the_formulas_say():
     """16 bytes a parameter, what l layers keep of one microbatch, and 10 bytes a logit, more than any layer's."""
     s, b, h, a, l, V = 128, 2, 64, 4, 4, 51200  # noqa: E741 - the paper's letters
     (parameters,) = rank_elements(TrainingConfig(MODEL, ParallelConfig()))
@@ -38,7 +38,7 @@ def test_the_choice_changes_at_the_byte_that_the_formulas_say() -> None:
     assert choice(sdpa - 1, attention="sdpa") == "full"
 
 
-def test_whole_layers_are_recomputed_where_their_inputs_are_to_be_distributed() -> None:
+def test_whole_layers_are_recomputed_where_their_inputs_are_to_be_distributed():
     assert choice(1e12, t=2, distribute_checkpointed_activations=True) == "full"
     assert choice(1e12, t=2) == "none"
 
@@ -54,7 +54,7 @@ def test_whole_layers_are_recomputed_where_their_inputs_are_to_be_distributed() 
     ],
     ids=str,
 )
-def test_a_simulation_is_that_of_the_choice(parallel: dict[str, Any]) -> None:
+def test_a_simulation_is_that_of_the_choice(parallel):
     """The fullest GPU decides, whatever the schedule stashes there."""
 
     def estimate(recompute: str, memory: float) -> Any:
@@ -73,7 +73,7 @@ def test_a_simulation_is_that_of_the_choice(parallel: dict[str, Any]) -> None:
     assert not estimate("auto", least - 1).fits
 
 
-def test_states_by_precision() -> None:
+def test_states_by_precision():
     fp32_sums = Software(fp32_gradients=True)
     assert [state_bytes(width, PAPER) for width in (2, 4, 8)] == [(2, 2, 12), (4, 4, 8), (8, 8, 16)]
     assert [state_bytes(width, fp32_sums) for width in (2, 4, 8)] == [(2, 4, 12), (4, 4, 8), (8, 8, 16)]

@@ -32,7 +32,7 @@ LATENT = replace(LLAMA, kv_heads=0, kv_latent=512, query_latent=1024, rotary_dim
 def configured(model: ModelConfig = LLAMA, modules: str = "", **parallel: object) -> TrainingConfig:
     how = {"recompute": "selective", "recompute_modules": modules} if modules else {"recompute": "none"}
     chosen = {"B": 8, "attention": "sdpa"} | how | parallel
-    return TrainingConfig(model, ParallelConfig(**chosen))  # type: ignore[arg-type]
+    return TrainingConfig(model, ParallelConfig(**chosen))
 
 
 @pytest.mark.parametrize(
@@ -49,13 +49,13 @@ def configured(model: ModelConfig = LLAMA, modules: str = "", **parallel: object
         (LATENT, "mla_up_proj", 2 * LATENT.qkv_width + 2 * (1024 + 512)),
     ],
 )
-def test_a_recomputed_module_keeps_nothing_but_its_input(model: ModelConfig, modules: str, saved: int) -> None:
+def test_a_recomputed_module_keeps_nothing_but_its_input(model, modules, saved):
     before, after = layer_bytes(configured(model)), layer_bytes(configured(model, modules))
     assert before.kept - after.kept == S * saved
     assert before.intermediate == after.intermediate
 
 
-def test_with_written_scores_the_core_is_the_usual_choice() -> None:
+def test_with_written_scores_the_core_is_the_usual_choice():
     usual = TrainingConfig(LLAMA, ParallelConfig(B=8, recompute="selective"))
     named = configured(modules="core_attn", attention="operators")
     assert simulate(usual, H100) == simulate(named, H100)
@@ -64,7 +64,7 @@ def test_with_written_scores_the_core_is_the_usual_choice() -> None:
 
 
 @pytest.mark.parametrize(("model", "modules"), [(LLAMA, "mlp"), (LLAMA, "layernorm"), (MIXTURE, "moe_act")])
-def test_what_runs_again_is_the_module_s_forward_pass(model: ModelConfig, modules: str) -> None:
+def test_what_runs_again_is_the_module_s_forward_pass(model, modules):
     device = CostModel(replace(H100, host_per_call=0.0, expert_launch_time=0.0))
     (none,), (again,) = (device.stages(configured(model, each)) for each in ("", modules))
     work = modules_of(layer_of(configured(model)), (modules,)).forward
@@ -78,7 +78,7 @@ def test_what_runs_again_is_the_module_s_forward_pass(model: ModelConfig, module
     assert again.forward - none.forward == pytest.approx(4 * RECOMPUTATION_FORWARD.calls)
 
 
-def test_collectives_of_a_recomputed_module_are_sent_again() -> None:
+def test_collectives_of_a_recomputed_module_are_sent_again():
     """Of an MLP g forward, one of eight all-reduces more; of experts dispatch and combine."""
     none, mlp = (simulate(configured(modules=each, t=4), H100).traffic["tensor"] for each in ("", "mlp"))
     assert mlp * 4 == none * 5
@@ -87,7 +87,7 @@ def test_collectives_of_a_recomputed_module_are_sent_again() -> None:
 
 
 @pytest.mark.parametrize("modules", ["mlp", "layernorm", "operators", "core_attn,mlp,layernorm"])
-def test_time_and_memory_lie_between_nothing_and_everything(modules: str) -> None:
+def test_time_and_memory_lie_between_nothing_and_everything(modules):
     none, some = (simulate(configured(modules=each, attention="operators", p=2), H100) for each in ("", modules))
     full = simulate(configured(recompute="full", attention="operators", p=2), H100)
     assert none.iteration_time < some.iteration_time < full.iteration_time
@@ -95,5 +95,5 @@ def test_time_and_memory_lie_between_nothing_and_everything(modules: str) -> Non
     assert least_time(some.config, CostModel(H100)) <= some.iteration_time
 
 
-def test_the_engine_recomputes_modules_too() -> None:
+def test_the_engine_recomputes_modules_too():
     check(Settings(LLAMA, configured(modules="core_attn,mlp", attention="operators").parallel))

@@ -29,12 +29,12 @@ MODELS = [
 def config(recompute: str, model: int = 1, t: int = 8, **parallel: object) -> TrainingConfig:
     layers, hidden, heads, p, v, b, B = MODELS[model]
     sizes = {"p": p, "t": t, "v": v, "b": b, "B": B, "recompute": recompute} | parallel
-    return TrainingConfig(ModelConfig(layers, hidden, heads), ParallelConfig(**sizes))  # type: ignore[arg-type]
+    return TrainingConfig(ModelConfig(layers, hidden, heads), ParallelConfig(**sizes))
 
 
 @pytest.mark.parametrize("model", range(len(MODELS)))
 @pytest.mark.parametrize("t", [1, 8])
-def test_a_layer_keeps_what_the_formulas_say(model: int, t: int) -> None:
+def test_a_layer_keeps_what_the_formulas_say(model, t):
     """sbh(10 + 24/t + 5as/(ht)) bytes, selective sbh(10 + 24/t), full 2sbh (Korthikanti et al. 2022).
 
     With sequence parallelism selective keeps 34sbh/t.
@@ -52,7 +52,7 @@ def test_a_layer_keeps_what_the_formulas_say(model: int, t: int) -> None:
     assert stash_bytes(both, DENSE, 1, layer_bytes(both)) == 34 * sbh / t
 
 
-def test_the_core_being_recomputed_counts_while_it_is_there() -> None:
+def test_the_core_being_recomputed_counts_while_it_is_there():
     """In the attention's backward pass: 5as/(ht) of the core, 2as/(ht) of a gradient of the scores, no MLP."""
     _, h, a, _, _, b, _ = MODELS[0]
     sbh, scores = 2048 * b * h, b * a * 2048**2 / 8
@@ -61,7 +61,7 @@ def test_the_core_being_recomputed_counts_while_it_is_there() -> None:
     assert working_bytes(config("selective", 0), False, layer_bytes(config("selective", 0))) == attention
 
 
-def test_what_runs_again_is_the_attention_core() -> None:
+def test_what_runs_again_is_the_attention_core():
     """Two GEMMs of 2bs^2h/t FLOPs each, softmax and dropout: 8 bytes of each of the bas^2/t scores."""
     core = part(layer(ModelConfig(*MODELS[1][:3]), 1, 8), "attention.core").forward
     assert sum(2 * m * n * k * batch for m, n, k, batch in core.gemms) == 4 * 2048**2 * 12288 // 8
@@ -73,7 +73,7 @@ def test_what_runs_again_is_the_attention_core() -> None:
     assert none == selective._replace(recompute=0.0)
 
 
-def test_unfused_operators_run_again_unfused() -> None:
+def test_unfused_operators_run_again_unfused():
     model = CostModel(DEVICE)
     fused, unfused = (model.stages(config("selective", fused=on))[1].recompute for on in (True, False))
     more = model.kernels.memory_bound(33 * 96 * 2048**2 / 8, 4)  # to fp32, scale, mask, softmax, to fp16
@@ -82,7 +82,7 @@ def test_unfused_operators_run_again_unfused() -> None:
     assert part(whole, "attention.core").unfused[0].kernels < apart(whole).kernels
 
 
-def test_where_the_host_is_the_limit_its_calls_count() -> None:
+def test_where_the_host_is_the_limit_its_calls_count():
     """The host issues the core's calls and the checkpoint function's, in the midst of the layer's backward pass."""
     slow = CostModel(replace(SELENE, host_per_call=1.0))
     core = part(layer(config("none").model, 1, 8), "attention.core").forward
@@ -93,7 +93,7 @@ def test_where_the_host_is_the_limit_its_calls_count() -> None:
 
 
 @pytest.mark.parametrize("model", range(len(MODELS)))
-def test_time_memory_and_traffic_lie_where_they_should(model: int) -> None:
+def test_time_memory_and_traffic_lie_where_they_should(model):
     none, selective, full = (simulate(config(name, model), SELENE) for name in ("none", "selective", "full"))
     assert none.iteration_time < selective.iteration_time < full.iteration_time
     assert none.peak_memory > selective.peak_memory > full.peak_memory
@@ -102,7 +102,7 @@ def test_time_memory_and_traffic_lie_where_they_should(model: int) -> None:
     assert least_time(selective.config, CostModel(SELENE)) <= selective.iteration_time
 
 
-def test_flops_of_the_model_and_of_the_hardware() -> None:
+def test_flops_of_the_model_and_of_the_hardware():
     model, B = ModelConfig(*MODELS[1][:3]), 64
     executed = {name: formulas.hardware_flops_per_iteration(model, B, name) for name in ("none", "selective", "full")}
     assert executed["none"] == formulas.model_flops_per_iteration(model, B)

@@ -24,11 +24,11 @@ RATE = SELENE.memory_bandwidth * SELENE.memory_efficiency
 
 def configured(on: bool, **parallel: object) -> TrainingConfig:
     chosen = {"p": 4, "t": 8, "d": 2, "B": 64, "sequence_parallel": on} | parallel
-    return TrainingConfig(MODEL, ParallelConfig(**chosen))  # type: ignore[arg-type]
+    return TrainingConfig(MODEL, ParallelConfig(**chosen))
 
 
 @pytest.mark.parametrize(("t", "b"), [(2, 1), (4, 2), (8, 1), (8, 4)])
-def test_a_layer_keeps_what_korthikanti_et_al_count(t: int, b: int) -> None:
+def test_a_layer_keeps_what_korthikanti_et_al_count(t, b):
     """Their eq. 2 without it, eq. 4 with it; where everything is recomputed, 2sbh and 2sbh/t."""
     s, h, a = MODEL.seq, MODEL.hidden, MODEL.heads
     off, on = (configured(on, t=t, b=b) for on in (False, True))
@@ -39,7 +39,7 @@ def test_a_layer_keeps_what_korthikanti_et_al_count(t: int, b: int) -> None:
     assert stash_bytes(on, SELENE, 4, layer_bytes(on)) == 4 * 2 * s * b * h / t
 
 
-def test_stashed_inputs_and_boundary_tensors_are_1_over_t() -> None:
+def test_stashed_inputs_and_boundary_tensors_are_1_over_t():
     in_backward = Software(fp32_gradients=True)  # without unscaled gradients the peak is not in the optimizer step
     off, on = (simulate(configured(on), SELENE, in_backward).memory_bytes for on in (False, True))
     for use in ("stashed_activations", "boundary_buffers"):
@@ -48,7 +48,7 @@ def test_stashed_inputs_and_boundary_tensors_are_1_over_t() -> None:
         assert off[use] == on[use]
 
 
-def test_inside_a_node_a_gather_and_a_scatter_take_as_long_as_an_all_reduce() -> None:
+def test_inside_a_node_a_gather_and_a_scatter_take_as_long_as_an_all_reduce():
     network = NetworkModel(SELENE)
     for t in (2, 4, 8):
         group = tensor_group(t, SELENE.gpus_per_node)
@@ -56,7 +56,7 @@ def test_inside_a_node_a_gather_and_a_scatter_take_as_long_as_an_all_reduce() ->
     assert network.one_way(tensor_group(1, 8), 2 * N) == 0
 
 
-def test_a_layer_saves_1_minus_1_over_t_of_layer_norms_and_dropout_and_gathers_two_inputs_again() -> None:
+def test_a_layer_saves_1_minus_1_over_t_of_layer_norms_and_dropout_and_gathers_two_inputs_again():
     model = CostModel(DEVICE)
     off, on = (model.stages(configured(on))[1] for on in (False, True))
     layers, saved = 4, (N - N / 8) / RATE
@@ -68,7 +68,7 @@ def test_a_layer_saves_1_minus_1_over_t_of_layer_norms_and_dropout_and_gathers_t
     assert off.weight_gradient == on.weight_gradient
 
 
-def test_the_ends_save_their_layer_norm_positions_and_dropout() -> None:
+def test_the_ends_save_their_layer_norm_positions_and_dropout():
     model = CostModel(DEVICE)
     off, on = (model.stages(configured(on)) for on in (False, True))
     saved, one_way = (N - N / 8) / RATE, model.network.one_way(tensor_group(8, 8), 2 * N)
@@ -79,7 +79,7 @@ def test_the_ends_save_their_layer_norm_positions_and_dropout() -> None:
     assert off[-1].extra_backward - on[-1].extra_backward == pytest.approx(10 * saved)
 
 
-def test_the_gather_of_inputs_and_the_scatter_of_gradients_hide_under_gemms() -> None:
+def test_the_gather_of_inputs_and_the_scatter_of_gradients_hide_under_gemms():
     config, overlapped = configured(True), Software(overlapped_all_reduce=True)
     model = CostModel(DEVICE)
     one_way = model.network.one_way(tensor_group(8, 8), 2 * N)
@@ -91,7 +91,7 @@ def test_the_gather_of_inputs_and_the_scatter_of_gradients_hide_under_gemms() ->
     assert before.backward - after.backward == pytest.approx(4 * hidden)
 
 
-def test_a_host_call_is_counted_for_every_collective() -> None:
+def test_a_host_call_is_counted_for_every_collective():
     off, on = (layer(MODEL, 1, 8, sequence_parallel=on).forward for on in (False, True))
     assert (len(off.all_reduce_bytes), len(off.one_way_bytes)) == (2, 0)
     assert (len(on.all_reduce_bytes), len(on.one_way_bytes)) == (0, 4)
@@ -101,7 +101,7 @@ def test_a_host_call_is_counted_for_every_collective() -> None:
     assert unfused[0].traffic_bytes - unfused[1].traffic_bytes == 16 * (N - N / 8)
 
 
-def test_scatter_gather_is_void() -> None:
+def test_scatter_gather_is_void():
     """Boundary tensors are 1/t by themselves, and nobody gathers them."""
     on, without = (simulate(configured(True, scatter_gather=asked), SELENE) for asked in (True, False))
     assert replace(without, config=on.config) == on
@@ -110,7 +110,7 @@ def test_scatter_gather_is_void() -> None:
 
 
 @pytest.mark.parametrize("recompute", ["full", "none"])
-def test_bytes_are_those_of_four_passes_and_of_the_sum_of_gradients(recompute: str) -> None:
+def test_bytes_are_those_of_four_passes_and_of_the_sum_of_gradients(recompute):
     config = configured(True, recompute=recompute)
     m, layers, share = config.parallel.m, 4, 7 / 8
     one_ways = 4 + 6 + (4 if recompute == "full" else 0)
@@ -119,7 +119,7 @@ def test_bytes_are_those_of_four_passes_and_of_the_sum_of_gradients(recompute: s
     assert simulate(config, SELENE).traffic["tensor"] == round(passes + summed)
 
 
-def test_gradients_of_whole_parameters_are_summed_after_the_flush() -> None:
+def test_gradients_of_whole_parameters_are_summed_after_the_flush():
     config = configured(True, d=1, B=32)
     estimate, model = simulate(config, SELENE), CostModel(SELENE)
     sums = [model.sequence_reduction(config, elements) for elements in whole_elements(config)]
@@ -128,13 +128,13 @@ def test_gradients_of_whole_parameters_are_summed_after_the_flush() -> None:
     assert estimate.phase_times["data_parallel"] == pytest.approx((sum(sums) + embedding) / 4)
 
 
-def test_without_tensor_parallelism_nothing_changes() -> None:
+def test_without_tensor_parallelism_nothing_changes():
     off, on = (simulate(configured(on, t=1), SELENE) for on in (False, True))
     assert replace(on, config=off.config) == off
 
 
 @pytest.mark.parametrize("parallel", [{}, {"v": 2}, {"recompute": "none"}, {"schedule": "zb-h1"}, {"p": 2, "t": 16}])
-def test_bounds_hold_and_phases_add_up(parallel: dict[str, object]) -> None:
+def test_bounds_hold_and_phases_add_up(parallel):
     estimate = simulate(configured(True, **parallel), SELENE)
     assert sum(estimate.phase_times.values()) == pytest.approx(estimate.iteration_time)
     assert least_time(estimate.config, CostModel(SELENE)) <= estimate.iteration_time
@@ -143,7 +143,7 @@ def test_bounds_hold_and_phases_add_up(parallel: dict[str, object]) -> None:
     assert estimate.peak_memory <= simulate(configured(False, **parallel), SELENE).peak_memory
 
 
-def test_without_the_attention_core_34_sbh_over_t_are_kept() -> None:
+def test_without_the_attention_core_34_sbh_over_t_are_kept():
     """Korthikanti et al.'s eq. 6: selective recomputation and sequence parallelism."""
     config, dense = configured(True, recompute="selective"), replace(SELENE, allocator_efficiency=1.0)
     assert stash_bytes(config, dense, 3, layer_bytes(config)) == 3 * 34 * N / 8

@@ -4,7 +4,6 @@ import json
 import re
 from dataclasses import MISSING, replace
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -34,7 +33,7 @@ PUBLISHED = json.loads((ROOT / "reproduce" / "papers" / "sc21" / "published.json
 
 
 def gpt3(**parallel: object) -> TrainingConfig:
-    return TrainingConfig(GPT3, ParallelConfig(**{"p": 12, "t": 8, "B": 48} | parallel))  # type: ignore[arg-type]
+    return TrainingConfig(GPT3, ParallelConfig(**{"p": 12, "t": 8, "B": 48} | parallel))
 
 
 @st.composite
@@ -60,7 +59,7 @@ def configurations(draw: st.DrawFn) -> TrainingConfig:
 
 @given(configurations())
 @settings(deadline=None, max_examples=80)
-def test_phases_add_up_and_nothing_is_negative(config: TrainingConfig) -> None:
+def test_phases_add_up_and_nothing_is_negative(config):
     estimate = simulate(config, SELENE)
     assert tuple(estimate.phase_times) == PHASES
     assert sum(estimate.phase_times.values()) == pytest.approx(estimate.iteration_time)
@@ -71,7 +70,7 @@ def test_phases_add_up_and_nothing_is_negative(config: TrainingConfig) -> None:
 
 @given(configurations())
 @settings(deadline=None, max_examples=40)
-def test_the_timeline_agrees_with_the_phases(config: TrainingConfig) -> None:
+def test_the_timeline_agrees_with_the_phases(config):
     estimate = simulate(config, SELENE, timeline=True)
     totals = {"forward": 0.0, "exchange": 0.0}
     for events in estimate.timeline:
@@ -88,7 +87,7 @@ def test_the_timeline_agrees_with_the_phases(config: TrainingConfig) -> None:
 
 @given(configurations())
 @settings(deadline=None, max_examples=60)
-def test_bytes_are_the_papers_volumes(config: TrainingConfig) -> None:
+def test_bytes_are_the_papers_volumes(config):
     model, parallel = config.model, config.parallel
     sent = simulate(config, SELENE).traffic
     t, b, m = parallel.t, parallel.b, parallel.m
@@ -110,19 +109,19 @@ def test_bytes_are_the_papers_volumes(config: TrainingConfig) -> None:
     assert sent["pipeline"] == pytest.approx(2 * elements * max(messages), abs=1)
 
 
-def test_interleaving_multiplies_pipeline_communication_by_v_and_scatter_gather_divides_it_by_t() -> None:
+def test_interleaving_multiplies_pipeline_communication_by_v_and_scatter_gather_divides_it_by_t():
     plain = simulate(gpt3(), SELENE).traffic["pipeline"]
     assert simulate(gpt3(v=4), SELENE).traffic["pipeline"] == 4 * plain  # Section 2.2.2
     assert simulate(gpt3(scatter_gather=False), SELENE).traffic["pipeline"] == 8 * plain  # Section 4.1
 
 
-def test_the_tied_tables_are_summed_by_both_ends_alone() -> None:
+def test_the_tied_tables_are_summed_by_both_ends_alone():
     """Two ranks each send one copy of the table's gradients on a ring, V*h/t of them."""
     assert simulate(gpt3(), SELENE).traffic["embedding"] == SELENE.gradient_bytes * 51200 * 12288 / 8
     assert simulate(gpt3(p=1, t=8), SELENE).traffic["embedding"] == 0
 
 
-def test_an_ideal_cluster_leaves_the_bubble_of_the_formula() -> None:
+def test_an_ideal_cluster_leaves_the_bubble_of_the_formula():
     """Free communication and no embedding or logits to speak of: the executed bubble is (p-1)/(vm)."""
     ideal = replace(
         SELENE, p2p_bandwidth=1e20, hca_bandwidth=1e20, nvlink_bandwidth_8=1e20, nvlink_latency_8=1e-12,
@@ -135,7 +134,7 @@ def test_an_ideal_cluster_leaves_the_bubble_of_the_formula() -> None:
 
 
 @pytest.mark.parametrize("v", [1, 4])
-def test_the_bubble_of_equal_stages_and_free_messages_is_fill_and_drain(v: int) -> None:
+def test_the_bubble_of_equal_stages_and_free_messages_is_fill_and_drain(v):
     """(p-1)/(vm) of a rank's passes (Section 2.2), whatever the stages and messages of the estimate itself are."""
     config = gpt3(v=v)
     estimate, (p, m) = simulate(config, SELENE, bubble_times=True), (config.parallel.p, config.parallel.m)
@@ -147,7 +146,7 @@ def test_the_bubble_of_equal_stages_and_free_messages_is_fill_and_drain(v: int) 
     assert simulate(config, SELENE).bubble_times == {}
 
 
-def test_where_nothing_takes_time_but_equal_stages_the_whole_bubble_is_fill_and_drain() -> None:
+def test_where_nothing_takes_time_but_equal_stages_the_whole_bubble_is_fill_and_drain():
     config = gpt3()
     p, m = config.parallel.p, config.parallel.m
     free = Costs([5] * p, [11] * p, ([0] * p, [0] * p), gather=0, exchange=0, weight_gradient=[4] * p)
@@ -158,7 +157,7 @@ def test_where_nothing_takes_time_but_equal_stages_the_whole_bubble_is_fill_and_
 
 @given(sizes(range(1, 7), range(1, 25)), st.integers(0, 6), st.sampled_from([1, 2, 4, 8]), st.sampled_from([1, 4]))
 @settings(deadline=None, max_examples=40)
-def test_the_causes_of_the_bubble_add_up_to_it(size: tuple[str, int, int, int], more: int, t: int, d: int) -> None:
+def test_the_causes_of_the_bubble_add_up_to_it(size, more, t, d):
     name, p, m, v = size
     layers = p * v + more  # stages may differ by a layer
     parallel = ParallelConfig(p=p, t=t, d=d, v=v, b=2, B=2 * d * m, schedule=name)
@@ -178,13 +177,13 @@ def test_the_causes_of_the_bubble_add_up_to_it(size: tuple[str, int, int, int], 
         assert causes == {"fill_and_drain": 0.0, "stage_imbalance": pytest.approx(0, abs=1e-9), "message_waiting": 0.0}
 
 
-def test_gpipe_takes_as_long_as_1f1b_and_needs_more_memory() -> None:
+def test_gpipe_takes_as_long_as_1f1b_and_needs_more_memory():
     gpipe, flush = (simulate(gpt3(b=4, B=192, schedule=name), SELENE) for name in ("gpipe", "1f1b"))
     assert gpipe.iteration_time == pytest.approx(flush.iteration_time, rel=0.02)
     assert gpipe.memory_bytes["stashed_activations"] == 4 * flush.memory_bytes["stashed_activations"]  # m = 48, p = 12
 
 
-def test_split_backward_passes_are_whole_ones_in_two_parts() -> None:
+def test_split_backward_passes_are_whole_ones_in_two_parts():
     """ZB-H1 does the same work as 1F1B, sends the same bytes, and waits less: by (p-1) times two W, nearly."""
     flush, split = (simulate(gpt3(schedule=name), SELENE, timeline=True) for name in ("1f1b", "zb-h1"))
     for phase in ("forward", "recompute", "backward", "embedding_and_logits", "data_parallel", "optimizer", "host"):
@@ -202,7 +201,7 @@ def test_split_backward_passes_are_whole_ones_in_two_parts() -> None:
     assert middle["W"] == pytest.approx(weights)
 
 
-def test_weight_gradients_are_half_of_the_linears_backward_gemms_and_the_accumulation() -> None:
+def test_weight_gradients_are_half_of_the_linears_backward_gemms_and_the_accumulation():
     whole, weights = layer(GPT3, 2, 8).backward, layer(GPT3, 2, 8).weights
     linears = [gemm for gemm in whole.gemms if gemm[3] == 1]
     assert len(linears) == 2 * len(weights.gemms) == 8
@@ -219,7 +218,7 @@ def test_weight_gradients_are_half_of_the_linears_backward_gemms_and_the_accumul
     assert flops / SELENE.peak_flops < last.weight_gradient - inner.weight_gradient < 2 * flops / SELENE.peak_flops
 
 
-def test_split_backward_passes_need_1f1bs_memory_without_recomputation_and_more_with_it() -> None:
+def test_split_backward_passes_need_1f1bs_memory_without_recomputation_and_more_with_it():
     """Qi et al. compare without recomputation. With it, what I has recomputed waits for W, and outweighs the stash."""
     for recompute, most in (("none", 1.0), ("full", 2.0)):
         flush, split = (simulate(gpt3(schedule=name, recompute=recompute), SELENE) for name in ("1f1b", "zb-h1"))
@@ -231,7 +230,7 @@ def test_split_backward_passes_need_1f1bs_memory_without_recomputation_and_more_
     assert split.memory_bytes["stashed_activations"] == pytest.approx(last)
 
 
-def test_nothing_overlaps_with_the_last_weight_gradients() -> None:
+def test_nothing_overlaps_with_the_last_weight_gradients():
     flush, split = (
         simulate(gpt3(p=2, d=4, schedule=name, data_parallel="torch"), SELENE) for name in ("1f1b", "zb-h1")
     )
@@ -239,7 +238,7 @@ def test_nothing_overlaps_with_the_last_weight_gradients() -> None:
     assert flush.phase_times["data_parallel"] < split.phase_times["data_parallel"] == local.phase_times["data_parallel"]
 
 
-def test_recomputation_trades_time_for_memory() -> None:
+def test_recomputation_trades_time_for_memory():
     full, none = (simulate(gpt3(b=4, B=192, recompute=name), SELENE) for name in ("full", "none"))
     assert none.iteration_time < full.iteration_time
     assert none.memory_bytes["stashed_activations"] > 5 * full.memory_bytes["stashed_activations"]
@@ -248,9 +247,7 @@ def test_recomputation_trades_time_for_memory() -> None:
 
 @pytest.mark.parametrize(("layers", "p", "v", "schedule"), [(70, 12, 1, ""), (126, 16, 1, "zb-h1"), (70, 6, 2, "")])
 @pytest.mark.parametrize("recompute", ["full", "none"])
-def test_uneven_stages_lie_between_their_even_neighbours(
-    layers: int, p: int, v: int, schedule: str, recompute: str
-) -> None:
+def test_uneven_stages_lie_between_their_even_neighbours(layers, p, v, schedule, recompute):
     """BLOOM's and Llama 3's numbers of layers; the longest stages are as long as those of the next even model."""
     parallel = ParallelConfig(p=p, t=8, v=v, B=4 * p, schedule=schedule, recompute=recompute)
     even = -(-layers // (p * v)) * p * v
@@ -272,7 +269,7 @@ def test_uneven_stages_lie_between_their_even_neighbours(
 @pytest.mark.parametrize(
     ("layers", "p", "v", "even"), [(126, 16, 1, "Et*7|(t*8|)*14t*7L"), (96, 6, 2, "E(t*8|)*11t*8L")]
 )
-def test_an_even_layout_written_out_changes_nothing(layers: int, p: int, v: int, even: str) -> None:
+def test_an_even_layout_written_out_changes_nothing(layers, p, v, even):
     model, parallel = ModelConfig(layers, 8192, 64), ParallelConfig(p=p, t=8, v=v, B=4 * p, recompute="none")
     plain, written = (
         simulate(TrainingConfig(model, replace(parallel, pipeline_layout=text)), SELENE, timeline=True)
@@ -281,7 +278,7 @@ def test_an_even_layout_written_out_changes_nothing(layers: int, p: int, v: int,
     assert replace(written, config=plain.config) == plain
 
 
-def test_a_stage_takes_its_layers_and_the_end_of_the_model_that_it_holds() -> None:
+def test_a_stage_takes_its_layers_and_the_end_of_the_model_that_it_holds():
     model = ModelConfig(10, 8192, 64)
     even = CostModel(SELENE).stages(TrainingConfig(model, ParallelConfig(p=5, t=8, B=8)))
     parallel = ParallelConfig(p=5, t=8, B=8, pipeline_layout="E|t*2|t*5|t*3|L")
@@ -294,7 +291,7 @@ def test_a_stage_takes_its_layers_and_the_end_of_the_model_that_it_holds() -> No
 
 
 @pytest.mark.parametrize("name", names())
-def test_every_schedule_executes_chunks_without_a_layer(name: str) -> None:
+def test_every_schedule_executes_chunks_without_a_layer(name):
     """Zero Bubble's models of l layers for l + 2 stages: the first and the last stage are the model's ends alone."""
     p, v = 4, definition(name).chunks[0]
     model, m = ModelConfig(6 * p * v - 12, 4096, 32), 3 * p
@@ -311,7 +308,7 @@ def test_every_schedule_executes_chunks_without_a_layer(name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["local", "torch"])
-def test_a_sharded_optimizer_keeps_the_traffic_and_divides_states_and_step(kind: str) -> None:
+def test_a_sharded_optimizer_keeps_the_traffic_and_divides_states_and_step(kind):
     """ZeRO-1: a reduce-scatter and an all-gather are what a ring's all-reduce is, in two halves."""
     plain, sharded = (
         simulate(gpt3(d=8, B=384, data_parallel=kind, sharded_optimizer=on), SELENE, timeline=True)
@@ -330,9 +327,7 @@ def test_a_sharded_optimizer_keeps_the_traffic_and_divides_states_and_step(kind:
 
 
 @pytest.mark.parametrize(("p", "t", "recompute"), [(1, 1, "full"), (4, 8, "none")])
-def test_zero_2_keeps_a_share_of_the_gradients_and_sends_those_of_each_microbatch(
-    p: int, t: int, recompute: str
-) -> None:
+def test_zero_2_keeps_a_share_of_the_gradients_and_sends_those_of_each_microbatch(p, t, recompute):
     """Rajbhandari et al. 2020, Section 5.2: 2P + (2 + 12)P/d bytes; d - 1 d-ths of P once for each, and to gather."""
     parallel = ParallelConfig(p=p, t=t, d=8, B=64, sharded_optimizer=True, data_parallel="torch", recompute=recompute)
     model, m = ModelConfig(4, 4096, 32), 8
@@ -349,7 +344,7 @@ def test_zero_2_keeps_a_share_of_the_gradients_and_sends_those_of_each_microbatc
     assert two.phase_times["forward"] == one.phase_times["forward"]
 
 
-def test_zero_2_hides_a_reduction_behind_the_backward_pass_of_its_microbatch() -> None:
+def test_zero_2_hides_a_reduction_behind_the_backward_pass_of_its_microbatch():
     cost = CostModel(SELENE)
     config = gpt3(d=4, B=192, sharded_optimizer=True, data_parallel="zero2")
     alone = cost.data_parallel(gpt3(d=4, B=192, sharded_optimizer=True), 1e9, 0.0)  # after the flush, once
@@ -360,7 +355,7 @@ def test_zero_2_hides_a_reduction_behind_the_backward_pass_of_its_microbatch() -
 
 
 @pytest.mark.parametrize(("every", "whole"), [(1, 0), (4, 2 / 3), (8, 1)])
-def test_zero_2_reduces_after_a_round_and_has_two_chunks_gradients_whole_meanwhile(every: int, whole: float) -> None:
+def test_zero_2_reduces_after_a_round_and_has_two_chunks_gradients_whole_meanwhile(every, whole):
     """By hand: 16 microbatches on 4 stages in 3 chunks; rounds longer than p fill all chunks."""
     sizes = ModelConfig(12, 1024, 16), {"p": 4, "v": 3, "d": 2, "B": 32, "sharded_optimizer": True}
     parallel = ParallelConfig(**sizes[1], data_parallel="zero2", reduce_every=every)
@@ -376,7 +371,7 @@ def test_zero_2_reduces_after_a_round_and_has_two_chunks_gradients_whole_meanwhi
     assert exposed == pytest.approx(max(rounds * alone * max(0, 1 - every / 10), alone / 3 if every > 1 else 0))
 
 
-def test_outputs_that_are_freed_leave_only_messages_on_their_way() -> None:
+def test_outputs_that_are_freed_leave_only_messages_on_their_way():
     config = gpt3(B=192, recompute="none")
     kept, freed = (
         simulate(config, replace(SELENE, software=replace(SELENE.software, freed_outputs=on))) for on in (False, True)
@@ -386,7 +381,7 @@ def test_outputs_that_are_freed_leave_only_messages_on_their_way() -> None:
     assert kept.iteration_time == freed.iteration_time
 
 
-def test_a_sum_in_fp32_by_itself_moves_ten_bytes_a_parameter_where_one_in_16_bits_moves_six() -> None:
+def test_a_sum_in_fp32_by_itself_moves_ten_bytes_a_parameter_where_one_in_16_bits_moves_six():
     narrow, wide = (
         CostModel(replace(SELENE, software=replace(SELENE.software, fp32_accumulation=on))) for on in (False, True)
     )
@@ -395,7 +390,7 @@ def test_a_sum_in_fp32_by_itself_moves_ten_bytes_a_parameter_where_one_in_16_bit
     assert [work.wide_bytes for work in works] == [0, 8000]
 
 
-def test_what_does_not_fit_says_so() -> None:
+def test_what_does_not_fit_says_so():
     whole = TrainingConfig(GPT3, ParallelConfig(t=8, B=1))
     assert not simulate(whole, SELENE).fits
     assert simulate(gpt3(), SELENE).fits
@@ -405,7 +400,7 @@ def scored(config: TrainingConfig, published: float) -> float:
     return simulate(config, SELENE).throughput_per_gpu / (published * 1e12) - 1
 
 
-def test_figure_12_is_predicted() -> None:
+def test_figure_12_is_predicted():
     rows = PUBLISHED["fig_interleaved"]["rows"]
     errors = [scored(gpt3(v=row["v"], B=row["B"]), row["throughput_per_gpu"]) for row in rows]
     assert len(errors) == 10
@@ -413,7 +408,7 @@ def test_figure_12_is_predicted() -> None:
     assert max(map(abs, errors)) <= 0.08
 
 
-def test_table_1_is_predicted() -> None:
+def test_table_1_is_predicted():
     errors = []
     for row in PUBLISHED["table_weak_scaling"]["rows"]:
         p, t, b, v, B = (row[key] for key in ("p", "t", "b", "v", "B"))
@@ -424,7 +419,7 @@ def test_table_1_is_predicted() -> None:
     assert max(map(abs, errors)) <= 0.10
 
 
-def test_every_parameter_of_selene_has_unit_range_and_source() -> None:
+def test_every_parameter_of_selene_has_unit_range_and_source():
     parameters = read_parameters("selene")
     needed = {name for name, field in NUMBERS.items() if field.default is MISSING}
     assert needed <= set(parameters) <= NUMBERS.keys()
@@ -434,7 +429,7 @@ def test_every_parameter_of_selene_has_unit_range_and_source() -> None:
         assert parameter.unit in UNITS
 
 
-def test_cluster_files_of_ones_own(tmp_path: Path) -> None:
+def test_cluster_files_of_ones_own(tmp_path):
     text = cluster_path("selene").read_text()
     mine = tmp_path / "mine.toml"
     mine.write_text(text.replace("value = 8\n", "value = 4\n", 1).replace("range = [8, 8]", "range = [4, 16]", 1))
@@ -453,7 +448,7 @@ def test_cluster_files_of_ones_own(tmp_path: Path) -> None:
         load_cluster("selen")
 
 
-def test_distributed_inputs_of_blocks_cost_a_gather_per_block_and_keep_1_over_t() -> None:
+def test_distributed_inputs_of_blocks_cost_a_gather_per_block_and_keep_1_over_t():
     whole, distributed = (gpt3(distribute_checkpointed_activations=distribute) for distribute in (False, True))
     before, after = simulate(whole, SELENE), simulate(distributed, SELENE)
     layers, m, t, bsh = 96 // 12, 48, 8, 2048 * 12288

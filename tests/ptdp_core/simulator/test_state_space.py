@@ -32,7 +32,7 @@ STATES = States(heads=16, head=64, groups=8, state=128)
 
 def configured(model: ModelConfig, **parallel: object) -> TrainingConfig:
     chosen = {"B": 8, "recompute": "none", "attention": "sdpa"} | parallel
-    return TrainingConfig(model, ParallelConfig(**chosen))  # type: ignore[arg-type]
+    return TrainingConfig(model, ParallelConfig(**chosen))
 
 
 def flops(gemms) -> int:
@@ -45,13 +45,13 @@ def flops(gemms) -> int:
     # prediction; arXiv:2504.03624); active ones with the embedding.
     [("nano", 31.6, 3.6), ("super", 120.6, 12.7), ("ultra", 550, 55), ("nemotron-h-8b", 8.1, 8.1)],
 )
-def test_hybrid_models_have_the_parameters_of_their_reports(name: str, billions: float, active: float) -> None:
+def test_hybrid_models_have_the_parameters_of_their_reports(name, billions, active):
     model = replace(named(name if "-" in name else f"nemotron-3-{name}"), mtp_layers=0)
     assert formulas.parameters(model) / 1e9 == pytest.approx(billions, rel=0.005)
     assert formulas.active_parameters(model) / 1e9 == pytest.approx(active, rel=0.02)
 
 
-def test_the_scan_is_the_recurrence_and_its_products_are_those_that_are_counted() -> None:
+def test_the_scan_is_the_recurrence_and_its_products_are_those_that_are_counted():
     """In chunks, with one product where `scan` has one, against the recurrence token by token."""
     rng, tokens = np.random.default_rng(0), 3 * CHUNK
     H, P, G, N = 4, 6, 2, 5
@@ -86,7 +86,7 @@ def test_the_scan_is_the_recurrence_and_its_products_are_those_that_are_counted(
     assert counted == flops(scan(GpuShare(tokens, 1), small).forward.gemms) == small.scan_flops(tokens)
 
 
-def test_the_backward_scan_has_two_products_for_each_forward_one_and_computes_scores_and_states_again() -> None:
+def test_the_backward_scan_has_two_products_for_each_forward_one_and_computes_scores_and_states_again():
     """But scores, which a product of matrices makes of C and B for a group, are needed by two gradients of a head."""
     part, Q, N, P = scan(GpuShare(1024, 2), STATES), CHUNK, 128, 64
     chunks = 2 * 1024 // CHUNK
@@ -97,7 +97,7 @@ def test_the_backward_scan_has_two_products_for_each_forward_one_and_computes_sc
 
 
 @pytest.mark.parametrize("t", [1, 2, 8])
-def test_tensor_ranks_share_heads_and_groups_and_all_that_is_kept(t: int) -> None:
+def test_tensor_ranks_share_heads_and_groups_and_all_that_is_kept(t):
     one, shared = (layer_of(configured(HYBRID, t=ranks), HYBRID.layer_kind(0)) for ranks in (1, t))
     assert flops(shared.forward.gemms) * t == flops(one.forward.gemms)
     tokens, inner, projected = 1024, 16 * 64, 2 * 16 * 64 + 2 * 8 * 128 + 16
@@ -109,7 +109,7 @@ def test_tensor_ranks_share_heads_and_groups_and_all_that_is_kept(t: int) -> Non
     assert [call.operation for call in shared.collectives.forward] == ["all_reduce"] * (t > 1)
 
 
-def test_attention_and_an_mlp_by_themselves_add_up_to_a_layer_of_both() -> None:
+def test_attention_and_an_mlp_by_themselves_add_up_to_a_layer_of_both():
     model, run = replace(PLAIN, layer_pattern="*-d"), LayerRun.of(configured(PLAIN, t=2).parallel)
     attention, mlp, both = (block(model, run, model.layer_kind(layer)) for layer in range(3))
     assert attention.parts + mlp.parts == both.parts
@@ -120,7 +120,7 @@ def test_attention_and_an_mlp_by_themselves_add_up_to_a_layer_of_both() -> None:
     "layout",
     [{}, {"p": 2, "t": 2}, {"d": 2, "sharded_optimizer": True}, {"c": 2, "t": 2}, {"d": 4, "data_parallel": "zero3"}],
 )
-def test_a_pattern_of_whole_layers_is_the_model_without_it(layout: dict[str, object]) -> None:
+def test_a_pattern_of_whole_layers_is_the_model_without_it(layout):
     plain, pattern = (
         simulate(configured(model, **layout), H100) for model in (PLAIN, replace(PLAIN, layer_pattern="d"))
     )
@@ -129,7 +129,7 @@ def test_a_pattern_of_whole_layers_is_the_model_without_it(layout: dict[str, obj
     assert plain.traffic == pattern.traffic
 
 
-def test_stages_have_the_layers_of_the_pattern() -> None:
+def test_stages_have_the_layers_of_the_pattern():
     costs, config = CostModel(H100), configured(HYBRID, p=4)
     mamba, mlp, attention = (costs._layer_times(config, HYBRID.layer_kind(layer)) for layer in (0, 1, 3))
     stages = costs.stages(config)
@@ -141,13 +141,13 @@ def test_stages_have_the_layers_of_the_pattern() -> None:
     assert sum(time_shares(estimate, H100).values()) == pytest.approx(estimate.iteration_time)
 
 
-def test_a_pattern_s_layers_keep_what_they_keep_in_the_mean() -> None:
+def test_a_pattern_s_layers_keep_what_they_keep_in_the_mean():
     config = configured(HYBRID)
     kept = [layer_of(config, HYBRID.layer_kind(layer)).kept_bytes for layer in range(8)]
     assert layer_bytes(config).kept == round(sum(kept) / 8)
 
 
-def test_experts_behind_a_latent_exchange_and_compute_that() -> None:
+def test_experts_behind_a_latent_exchange_and_compute_that():
     latent = replace(LATENT, expert_latent=128)
     plain, behind = (layer_of(configured(model, d=4, e=4), model.usual_kind) for model in (LATENT, latent))
     sizes = [[call.elements for call in layer.collectives.forward] for layer in (plain, behind)]
@@ -157,14 +157,14 @@ def test_experts_behind_a_latent_exchange_and_compute_that() -> None:
     assert simulate(configured(latent, d=4, e=4), H100).iteration_time > 0
 
 
-def test_a_state_space_layer_with_an_mlp_is_both_alone_one_after_the_other() -> None:
+def test_a_state_space_layer_with_an_mlp_is_both_alone_one_after_the_other():
     together, apart = replace(HYBRID, layers=2, layer_pattern="md"), replace(HYBRID, layers=4, layer_pattern="M-*-")
     assert formulas.parameters(together) == formulas.parameters(apart)
     one, other = (simulate(configured(model), H100) for model in (together, apart))
     assert one.iteration_time == pytest.approx(other.iteration_time, rel=0.02)
 
 
-def test_a_config_json_of_nemotron_h_is_read_whichever_way_it_names_its_layers(tmp_path) -> None:
+def test_a_config_json_of_nemotron_h_is_read_whichever_way_it_names_its_layers(tmp_path):
     keys = {
         "model_type": "nemotron_h",
         "num_hidden_layers": 4,
@@ -191,7 +191,7 @@ def test_a_config_json_of_nemotron_h_is_read_whichever_way_it_names_its_layers(t
     assert other.unmodelled() == "chunk_size=256 (counted as 128)"
 
 
-def test_plan_tries_what_a_model_with_state_space_layers_can_be() -> None:
+def test_plan_tries_what_a_model_with_state_space_layers_can_be():
     """Long sequences are not shared, and tensor ranks share its groups out: every layout that is tried is legal."""
     long = replace(HYBRID, seq=32768, kv_heads=8, heads=8, mamba_groups=4)
     tried = grids(TrainingJob(long, 64, 64), 8)

@@ -28,17 +28,17 @@ WINDOWED = replace(FULL, window=512)
 
 def configured(model: ModelConfig, **parallel: object) -> TrainingConfig:
     chosen = {"B": 8, "recompute": "none", "attention": "sdpa"} | parallel
-    return TrainingConfig(model, ParallelConfig(**chosen))  # type: ignore[arg-type]
+    return TrainingConfig(model, ParallelConfig(**chosen))
 
 
 @pytest.mark.parametrize(("s", "window"), [(7, 0), (7, 1), (7, 3), (7, 6), (64, 16)])
-def test_pairs_of_a_window_are_those_that_each_query_sees(s: int, window: int) -> None:
+def test_pairs_of_a_window_are_those_that_each_query_sees(s, window):
     """Twice what the mask leaves, less the diagonal once, as s^2 is of all where each query sees all before it."""
     visible = sum(min(query + 1, window or s) for query in range(s))
     assert attended(s, window) == 2 * visible - (window or s)
 
 
-def test_only_layers_of_the_pattern_have_the_window() -> None:
+def test_only_layers_of_the_pattern_have_the_window():
     model = replace(WINDOWED, window_layers="wwf")
     assert [model.layer_kind(layer).window for layer in range(8)] == [512, 512, 0, 512, 512, 0, 512, 512]
     assert model.layer_kinds == (LayerKind(window=512), LayerKind())
@@ -47,7 +47,7 @@ def test_only_layers_of_the_pattern_have_the_window() -> None:
 
 @pytest.mark.parametrize("t", [1, 4])
 @pytest.mark.parametrize("c", [1, 2])
-def test_attention_s_products_shrink_to_the_window_s_and_nothing_else_does(t: int, c: int) -> None:
+def test_attention_s_products_shrink_to_the_window_s_and_nothing_else_does(t, c):
     full, windowed = (layer_of(configured(model, t=t, c=c)) for model in (FULL, WINDOWED))
     for name in ("forward", "backward"):
         before, after = getattr(full, name), getattr(windowed, name)
@@ -58,7 +58,7 @@ def test_attention_s_products_shrink_to_the_window_s_and_nothing_else_does(t: in
     assert full.kept_bytes == windowed.kept_bytes
 
 
-def test_a_stage_takes_as_long_as_its_layers_of_both_kinds() -> None:
+def test_a_stage_takes_as_long_as_its_layers_of_both_kinds():
     """Four stages of two layers: with the pattern 'wwff' every stage has layers of one kind."""
     costs, pattern = CostModel(H100), replace(WINDOWED, window_layers="wwff")
     full, windowed, both = (costs.stages(configured(model, p=4)) for model in (FULL, WINDOWED, pattern))
@@ -71,7 +71,7 @@ def test_a_stage_takes_as_long_as_its_layers_of_both_kinds() -> None:
     assert least_time(estimate.config, CostModel(H100)) <= estimate.iteration_time
 
 
-def test_flops_are_those_of_what_is_seen() -> None:
+def test_flops_are_those_of_what_is_seen():
     core = formulas.attention_core_flops(FULL, 1)
     saved = 1 - attended(8192, 512) / 8192**2
     alternating = replace(WINDOWED, window_layers="wf")
@@ -79,7 +79,7 @@ def test_flops_are_those_of_what_is_seen() -> None:
     assert less == pytest.approx(4 * core * saved, rel=1e-12)
 
 
-def test_sinks_and_further_norms_are_parameters_of_every_layer() -> None:
+def test_sinks_and_further_norms_are_parameters_of_every_layer():
     more = replace(FULL, sinks=True, post_norms=True)
     assert formulas.parameters(more) - formulas.parameters(FULL) == 8 * (16 + 2 * 2048)
     assert sum(rank_elements(configured(more, p=2, t=4))) - sum(rank_elements(configured(FULL, p=2, t=4))) == 8 * (
@@ -91,13 +91,13 @@ def test_sinks_and_further_norms_are_parameters_of_every_layer() -> None:
     assert layer_of(configured(more)).kept_bytes - layer_of(configured(FULL)).kept_bytes == 2 * 2 * 8192 * 2048
 
 
-def test_gated_gelu_costs_what_swiglu_costs() -> None:
+def test_gated_gelu_costs_what_swiglu_costs():
     assert simulate(configured(replace(FULL, activation="geglu")), H100).iteration_time == (
         simulate(configured(FULL), H100).iteration_time
     )
 
 
-def test_a_kind_of_attention_without_a_fused_kernel_is_built_of_operators() -> None:
+def test_a_kind_of_attention_without_a_fused_kernel_is_built_of_operators():
     """In layers with the window alone, or in all of a model with sinks; other models do not notice."""
     pattern = replace(WINDOWED, window_layers="wf")
     windows = configured(pattern, attention_kernels="windows=none")
@@ -117,7 +117,7 @@ def test_a_kind_of_attention_without_a_fused_kernel_is_built_of_operators() -> N
 
 
 @pytest.mark.parametrize("kernel", ["flash_attention_1", "flash_attention_2"])
-def test_an_earlier_kernel_takes_as_much_longer_as_the_cluster_says(kernel: str) -> None:
+def test_an_earlier_kernel_takes_as_much_longer_as_the_cluster_says(kernel):
     usual, earlier = (configured(WINDOWED, attention_kernels=each) for each in ("", f"windows={kernel}"))
     costs = CostModel(replace(H100, host_per_call=0.0))
     for name in ("forward", "backward"):

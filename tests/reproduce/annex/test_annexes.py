@@ -30,7 +30,7 @@ OTHERS = (
 
 
 @pytest.mark.parametrize("annex", ANNEXES)
-def test_without_an_annex_the_rest_runs_and_its_commands_say_so(annex: str, tmp_path: Path) -> None:
+def test_without_an_annex_the_rest_runs_and_its_commands_say_so(annex, tmp_path):
     for package in PACKAGES:
         shutil.copytree(
             ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True

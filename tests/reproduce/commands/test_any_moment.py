@@ -80,7 +80,7 @@ def wrong(run: Program, folder: Path, code: int, moment: Moment) -> list[str]:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_any_moment(name: str, tmp_path: Path) -> None:
+def test_any_moment(name, tmp_path):
     from reproduce.annex.emulation import requirements
 
     if missing := requirements():

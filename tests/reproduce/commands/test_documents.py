@@ -3,7 +3,6 @@
 import json
 import shutil
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,13 +40,7 @@ FILES = sorted(SCHEMAS.glob("*.schema.json"))
 
 
 @pytest.mark.parametrize("name", PRINTED)
-def test_a_command_prints_a_document_of_its_schema(
-    name: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
-) -> None:
+def test_a_command_prints_a_document_of_its_schema(name, tmp_path, capsys, monkeypatch, request):
     if name in ("run", "dry-run", "verify"):
         request.getfixturevalue("load_small")
     monkeypatch.setattr("reproduce.annex.emulation.machine.requirements", lambda: ("no network namespaces",))
@@ -64,7 +57,7 @@ def test_a_command_prints_a_document_of_its_schema(
         assert [point["status"] for point in document["points"]] == ["ok", "oom", "invalid"]
 
 
-def test_a_body_that_is_not_what_the_schema_describes_is_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_body_that_is_not_what_the_schema_describes_is_not_printed(capsys):
     with pytest.raises(RecordError, match="/benchmarks/0/section: found nothing; needs this key"):
         print_document("benchmarks-list", 1, {"benchmarks": [{"name": "gemm", "title": "products"}]})
     assert capsys.readouterr().out == ""
@@ -82,7 +75,7 @@ def _properties(schema: Any, place: str = "") -> Iterator[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name.removesuffix(".schema.json"))
-def test_a_schema_is_valid_and_explains_every_property(file: Path) -> None:
+def test_a_schema_is_valid_and_explains_every_property(file):
     schema = json.loads(file.read_text(encoding="utf-8"))
     name = file.name.removesuffix(".schema.json")
     Draft202012Validator.check_schema(schema)
@@ -93,6 +86,6 @@ def test_a_schema_is_valid_and_explains_every_property(file: Path) -> None:
     assert list(validator(name).iter_errors([])) or name == "common-1"
 
 
-def test_every_schema_of_a_document_is_printed_by_some_command() -> None:
+def test_every_schema_of_a_document_is_printed_by_some_command():
     names = {file.name.removesuffix("-1.schema.json") for file in FILES}
     assert names - {"record", "record-2.schema.json", "common"} == PRINTED.keys() | ELSEWHERE

@@ -98,9 +98,7 @@ def refused(capsys: pytest.CaptureFixture[str], code: int, words: list[str]) -> 
 
 @pytest.mark.parametrize("harm", HARMS)
 @pytest.mark.parametrize("reader", READERS)
-def test_what_is_no_file_to_read_is_refused(
-    reader: str, harm: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_no_file_to_read_is_refused(reader, harm, folder, capsys):
     words, code = READERS[reader]
     if "R" in words:
         words = [str(ROOT / "results/reference") if word == "R" else word for word in words]
@@ -112,9 +110,7 @@ def test_what_is_no_file_to_read_is_refused(
 
 
 @pytest.mark.parametrize("values", ["/dev/zero", "pipe", "link.csv", "../outside.csv", "/etc/hostname"])
-def test_a_papers_values_are_a_file_of_its_folder(
-    values: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_papers_values_are_a_file_of_its_folder(values, folder, capsys):
     own = folder / "papers" / "mine"
     own.mkdir(parents=True)
     (folder / "papers" / "outside.csv").write_text("n,time\n1,2\n")
@@ -127,7 +123,7 @@ def test_a_papers_values_are_a_file_of_its_folder(
 
 
 @pytest.mark.parametrize("harm", ["pipe", "endless"])
-def test_a_papers_own_files_are_regular(harm: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_papers_own_files_are_regular(harm, folder, capsys):
     own = folder / "papers" / "mine"
     own.mkdir(parents=True)
     harmful(own / "paper.toml", harm)
@@ -136,18 +132,18 @@ def test_a_papers_own_files_are_regular(harm: str, folder: Path, capsys: pytest.
     assert "paper.toml" in capsys.readouterr().err
 
 
-def test_a_small_trace_does_not_become_a_large_one(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_small_trace_does_not_become_a_large_one(folder, capsys):
     (folder / "trace.json.gz").write_bytes(gzip.compress(b'{"traceEvents": [' + b"{}," * 30_000_000 + b"{}]}"))
     assert "has more than 16 MiB" in refused(capsys, USAGE, ["explain", "trace", "trace.json.gz"])
 
 
-def test_lists_within_lists_have_an_end(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lists_within_lists_have_an_end(folder, capsys):
     (folder / "points.json").write_text("[" * 100_000)
     assert "cannot be read as JSON" in refused(capsys, USAGE, ["simulate", "points.json"])
 
 
 @pytest.mark.parametrize("content", ["m,n,k,us\n" + "8,8,1e-320,1\n" * 3, "m,n,k,us\n" + "8,8,8,1e-320\n" * 3])
-def test_a_product_out_of_range(content: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_product_out_of_range(content, folder, capsys):
     (folder / "g.csv").write_text(content)
     assert "line 2" in refused(capsys, USAGE, ["calibrate", "--out", "my.toml", "--gemm", "g.csv"])
 
@@ -165,12 +161,12 @@ def nccl(rows: int, time: str = "") -> str:
 
 
 @pytest.mark.parametrize("time", ["1" + 400 * "0", "1e400", "0.0001", "0"])
-def test_a_collectives_time_out_of_range(time: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_collectives_time_out_of_range(time, folder, capsys):
     (folder / "n.txt").write_text(nccl(5, time))
     assert "0 lines" in refused(capsys, USAGE, ["calibrate", "--out", "my.toml", "--collectives", "n.txt"])
 
 
-def test_many_sizes_of_a_collective_take_no_longer_than_they_should(folder: Path) -> None:
+def test_many_sizes_of_a_collective_take_no_longer_than_they_should(folder):
     """Lines are tried once for all rows, through at most 128 of them: the work grows as the rows."""
     from reproduce.annex.calibrate import lines
 
@@ -183,13 +179,13 @@ def test_many_sizes_of_a_collective_take_no_longer_than_they_should(folder: Path
 @pytest.mark.parametrize(
     "words", [["plan", "--model"], ["simulate"], ["explain"], ["explain", "trace"], ["schedule"], ["verify"]]
 )
-def test_a_name_of_three_hundred_letters(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_name_of_three_hundred_letters(words, capsys):
     further = ["--gpus", "8", "--batch", "8"] if "plan" in words else ["--seconds", "1"] if words == ["explain"] else []
     refused(capsys, USAGE, [*words, 300 * "a", *further])
 
 
 @pytest.mark.parametrize("harm", ["1" + 400 * "0", "-1" + 400 * "0"])
-def test_a_record_with_a_number_out_of_range(harm: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_record_with_a_number_out_of_range(harm, folder, capsys):
     text = RECORD.read_text()
     changed = re.sub(r'("value": )[-\d.e]+', lambda found: found[1] + harm, text, count=1)
     assert changed != text
@@ -213,7 +209,7 @@ def spoiled(folder: Path, harm: str) -> Path:
 
 
 @pytest.mark.parametrize("harm", ["\x1b[2J", "\x07", "\0", "\x9b2J", "\u202e"])
-def test_control_characters_are_spelled_out(harm: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_are_spelled_out(harm, folder, capsys):
     results = str(spoiled(folder, harm))
     reference = str(ROOT / "results/reference/fig_interleaved/simulated")
     for words in (
@@ -229,7 +225,7 @@ def test_control_characters_are_spelled_out(harm: str, folder: Path, capsys: pyt
     assert harm[0] not in (folder / "report.html").read_text()
 
 
-def test_labels_and_names_reach_the_terminal_spelled_out(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_labels_and_names_reach_the_terminal_spelled_out(folder, capsys):
     (folder / "labelled.json").write_text(json.dumps([POINT | {"label": "\x1b]0;owned\x07"}]))
     assert main(["simulate", "labelled.json"]) == 0
     assert main(["simulate", "\x1b[2J.json"]) == USAGE
@@ -239,7 +235,7 @@ def test_labels_and_names_reach_the_terminal_spelled_out(folder: Path, capsys: p
 
 
 @pytest.mark.parametrize("cell", ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1"])
-def test_no_cell_of_a_csv_file_is_a_formula(cell: str) -> None:
+def test_no_cell_of_a_csv_file_is_a_formula(cell):
     from reproduce.output.tables import csv_text
 
     record = read_record(ROOT / "results/reference/fig_interleaved/simulated/record.json")
@@ -250,7 +246,7 @@ def test_no_cell_of_a_csv_file_is_a_formula(cell: str) -> None:
     assert "-1" in rows[1]  # a number stays one
 
 
-def test_the_page_serves_no_file_with_a_zero_in_its_name(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_page_serves_no_file_with_a_zero_in_its_name(folder, capfd):
     with served(folder) as where:
         for name in ("%00", "a%00b", 5000 * "a"):
             with pytest.raises(urllib.error.HTTPError, match="404"):

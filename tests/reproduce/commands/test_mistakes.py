@@ -6,16 +6,14 @@ import pytest
 
 from reproduce.cli import main
 from results import ROOT
-from tests.mistakes import Mistake, check, mistakes
+from tests.mistakes import check, mistakes
 
 RECORD = Path("fig_interleaved") / "simulated" / "record.json"
 
 
 @pytest.mark.usefixtures("own_registry")
 @pytest.mark.parametrize("mistake", mistakes(Path(__file__).with_name("mistakes.txt")))
-def test_a_mistake_is_one_line(
-    mistake: Mistake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_mistake_is_one_line(mistake, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)

@@ -64,14 +64,14 @@ def simulated(value: float, **changes: Any) -> Record:
     return record(point(value=value, origin="simulated"), fidelity="simulated", **changes)
 
 
-def test_a_difference_says_point_metric_and_how_much() -> None:
+def test_a_difference_says_point_metric_and_how_much():
     compared = pair(record(point(value=2.0), point("x2")), record(point(value=3.0), point("x2")))
     (difference,) = compared.differences
     assert (difference.point, difference.metric, difference.relative) == ("x1", "time", 0.5)
     assert (compared.points, compared.values, compared.obstacles) == (2, 2, ())
 
 
-def test_timelines_of_one_origin_are_compared_and_others_are_missing() -> None:
+def test_timelines_of_one_origin_are_compared_and_others_are_missing():
     def timelines(end: float, *origins: str, **changes: Any) -> Record:
         rank = (RecordedEvent("F", 0, 0, 0.0, end),)
         return record(point(timelines=tuple(RecordedTimeline(origin, (rank, ())) for origin in origins), **changes))
@@ -86,7 +86,7 @@ def test_timelines_of_one_origin_are_compared_and_others_are_missing() -> None:
     assert pair(timelines(1.0, "emulated"), timelines(1.0, "emulated")).changes == ()
 
 
-def test_a_negative_and_a_zero_value_have_their_own_relative_change() -> None:
+def test_a_negative_and_a_zero_value_have_their_own_relative_change():
     (difference,) = pair(record(point(value=-2.0)), record(point(value=-3.0))).differences
     assert difference.relative == -0.5
     (difference,) = pair(record(point(value=0.0)), record(point(value=3.0))).differences
@@ -96,7 +96,7 @@ def test_a_negative_and_a_zero_value_have_their_own_relative_change() -> None:
 @pytest.mark.parametrize(
     ("a", "b", "apart"), [((1.0, 1.2), (1.1, 1.3), False), ((1.0, 1.2), (1.3, 1.4), True), ((3.0,), (1.0, 2.0), True)]
 )
-def test_samples_overlap_or_are_apart(a: tuple[float, ...], b: tuple[float, ...], apart: bool) -> None:
+def test_samples_overlap_or_are_apart(a, b, apart):
     (difference,) = pair(record(point(value=a[0], samples=a)), record(point(value=b[0], samples=b))).differences
     assert difference.samples_apart is apart
 
@@ -111,19 +111,19 @@ def test_samples_overlap_or_are_apart(a: tuple[float, ...], b: tuple[float, ...]
     ],
 )
 @pytest.mark.parametrize("fidelity", ["measured", "emulated"])
-def test_time_does_not_compare_over_classes_of_hosts(field: str, value: Any, says: str, fidelity: str) -> None:
+def test_time_does_not_compare_over_classes_of_hosts(field, value, says, fidelity):
     other = replace(HOST, **{field: value})
     compared = pair(record(point(), fidelity=fidelity), record(point(value=2.0), fidelity=fidelity, host=other))
     assert compared.obstacles == (says,)
     assert compared.differences == ()
 
 
-def test_another_kernel_or_memory_is_the_same_class_of_host() -> None:
+def test_another_kernel_or_memory_is_the_same_class_of_host():
     other = replace(HOST, os="Linux 5.4", memory_bytes=1)
     assert pair(record(point()), record(point(), host=other)).obstacles == ()
 
 
-def test_simulated_results_compare_over_hosts() -> None:
+def test_simulated_results_compare_over_hosts():
     compared = pair(simulated(1.0), simulated(1.1, host=Host("Darwin", "arm64", "M3", 8, 2**34)))
     assert compared.obstacles == ()
     assert len(compared.differences) == 1
@@ -140,16 +140,16 @@ def test_simulated_results_compare_over_hosts() -> None:
         (None, "cluster: selene in A, none in B"),
     ],
 )
-def test_another_cluster_is_another_experiment(cluster: ClusterRef | None, says: str) -> None:
+def test_another_cluster_is_another_experiment(cluster, says):
     assert pair(simulated(1.0), simulated(1.0, cluster=cluster)).obstacles == (says,)
 
 
-def test_another_specification_of_a_point_is_another_experiment() -> None:
+def test_another_specification_of_a_point_is_another_experiment():
     compared = pair(record(point()), record(point(parameters={"p": 4, "t": 2})))
     assert compared.obstacles == ("specification of x1: p=2 in A, 4 in B", "specification of x1: t=None in A, 2 in B")
 
 
-def test_units_must_agree() -> None:
+def test_units_must_agree():
     assert pair(record(point()), record(point(unit="B"))).obstacles == ("unit of time of x1: s in A, B in B",)
 
 
@@ -160,23 +160,23 @@ def test_units_must_agree() -> None:
         ({"scale": "quick"}, "scale: A is measured at scale full, B is measured at scale quick"),
     ],
 )
-def test_another_fidelity_or_scale_is_said(changes: dict[str, str], says: str) -> None:
+def test_another_fidelity_or_scale_is_said(changes, says):
     assert pair(record(point()), record(point(), **changes)).obstacles == (says,)
 
 
-def test_a_status_a_verdict_and_what_one_side_lacks_are_said() -> None:
+def test_a_status_a_verdict_and_what_one_side_lacks_are_said():
     failed = point(value=None, status="oom", reason="needs 99 GB", metrics={})
     compared = pair(record(point(), point("old")), record(failed, point("new")))
     assert compared.changes == (StatedChange("status of x1", "ok", "oom"),)
     assert (compared.only_in_a, compared.only_in_b) == (("point old",), ("point new",))
 
 
-def test_equal_fingerprints_with_other_simulated_values_are_noticed() -> None:
+def test_equal_fingerprints_with_other_simulated_values_are_noticed():
     assert any("same fingerprint" in note for note in pair(simulated(1.0), simulated(2.0)).notes)
     assert not any("same fingerprint" in note for note in pair(record(point()), record(point(value=2.0))).notes)
 
 
-def test_measured_sessions_are_no_regression_test() -> None:
+def test_measured_sessions_are_no_regression_test():
     assert any("reproduce gate decides" in note for note in pair(record(point()), record(point(value=2.0))).notes)
 
 
@@ -189,18 +189,18 @@ def test_measured_sessions_are_no_regression_test() -> None:
         (0.0, 0.1, ["time of x1 differs by more than 0.05: from 0"]),
     ],
 )
-def test_a_difference_fails_just_outside_the_limit(a: float, b: float, fails: list[str]) -> None:
+def test_a_difference_fails_just_outside_the_limit(a, b, fails):
     assert pair(simulated(a), simulated(b)).failures(0.05, claims=True) == fails
     assert pair(simulated(a), simulated(b)).failures(None, claims=True) == []
 
 
-def test_measured_values_fail_only_where_samples_are_apart() -> None:
+def test_measured_values_fail_only_where_samples_are_apart():
     a, b = record(point(value=1.0, samples=(1.0, 1.6))), record(point(value=1.5, samples=(1.5, 1.7)))
     assert pair(a, b).failures(0.05, claims=False) == []
     assert pair(record(point(value=1.0)), b).failures(0.05, claims=False) != []
 
 
-def test_what_b_lacks_and_what_is_no_longer_ok_fails_and_what_is_new_does_not() -> None:
+def test_what_b_lacks_and_what_is_no_longer_ok_fails_and_what_is_new_does_not():
     failed = point(value=None, status="oom", reason="needs 99 GB", metrics={})
     compared = pair(record(point(), point("old")), record(failed, point("new")))
     assert compared.failures(0.5, claims=False) == ["status of x1: ok -> oom", "only in A: point old"]
@@ -218,19 +218,19 @@ def test_what_b_lacks_and_what_is_no_longer_ok_fails_and_what_is_new_does_not() 
         ("inconclusive", "holds", False),
     ],
 )
-def test_a_verdict_fails_if_it_is_worse(old: str, new: str, fails: bool) -> None:
+def test_a_verdict_fails_if_it_is_worse(old, new, fails):
     compared = pair(record(point(), claims=(claim(old),)), record(point(), claims=(claim(new),)))
     assert bool(compared.failures(None, claims=True)) is fails
     assert compared.failures(0.1, claims=False) == []
 
 
-def test_a_claim_that_b_does_not_judge_fails() -> None:
+def test_a_claim_that_b_does_not_judge_fails():
     compared = pair(record(point(), claims=(claim("holds"),)), record(point()))
     assert compared.failures(0.1, claims=True) == ["only in A: claim c1"]
     assert compared.failures(0.1, claims=False) == []
 
 
-def test_across_hosts_there_are_numbers_and_environments_and_no_verdict() -> None:
+def test_across_hosts_there_are_numbers_and_environments_and_no_verdict():
     a, b = record(point()), record(point(value=2.0), host=replace(HOST, cpu="Xeon"))
     b = replace(b, provenance=replace(b.provenance, environment={"cpu_governor": "powersave", "cpu_mhz": "800"}))
     compared = pair(a, b, across_hosts=True)
@@ -252,7 +252,7 @@ def sets(tmp_path: Path) -> Callable[[Record, Record], list[str]]:
     return write
 
 
-def test_differences_are_a_result(sets: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+def test_differences_are_a_result(sets, capsys):
     assert main(sets(record(point(value=1.0)), record(point(value=1.5)))) == errors.DONE
     out = capsys.readouterr().out
     assert "gemm (measured, scale full): 1 of 1 values differ" in out
@@ -260,7 +260,7 @@ def test_differences_are_a_result(sets: Callable[..., list[str]], capsys: pytest
     assert "1 experiment in both: 0 the same, 1 differ" in out
 
 
-def test_fail_on_exits_6_and_says_why(sets: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+def test_fail_on_exits_6_and_says_why(sets, capsys):
     arguments = sets(record(point(value=1.0)), record(point(value=1.5)))
     assert main([*arguments, "--fail-on", "60%"]) == errors.DONE
     assert "fails" not in capsys.readouterr().out
@@ -270,16 +270,14 @@ def test_fail_on_exits_6_and_says_why(sets: Callable[..., list[str]], capsys: py
     assert main([*arguments, "--fail-on", "0.05"]) == errors.USAGE
 
 
-def test_a_record_that_b_lacks_fails(sets: Callable[..., list[str]], tmp_path: Path) -> None:
+def test_a_record_that_b_lacks_fails(sets, tmp_path):
     arguments = sets(record(point()), record(point()))
     write_record(record(point(), id="p2p"), tmp_path / "a" / "p2p" / "record.json")
     assert main(arguments) == errors.DONE
     assert main([*arguments, "--fail-on", "5%"]) == errors.REGRESSED
 
 
-def test_several_sets_stand_side_by_side(
-    sets: Callable[..., list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_several_sets_stand_side_by_side(sets, tmp_path, capsys):
     arguments = sets(record(point(value=1.0), point("x2")), record(point(value=1.5), point("x2")))
     write_record(record(point(value=1.0), point("x2", value=0.5)), tmp_path / "c" / "record.json")
     assert main([*arguments, str(tmp_path / "c")]) == errors.DONE
@@ -292,7 +290,7 @@ def test_several_sets_stand_side_by_side(
     assert [other["b"][-2:] for other in document["others"]] == ["/c"]
 
 
-def test_json_has_everything(sets: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_everything(sets, capsys):
     arguments = sets(record(point(value=1.0)), record(point(value=1.5, samples=(0.5, 2.0))))
     assert main([*arguments, "--json"]) == errors.DONE
     (compared,) = json.loads(capsys.readouterr().out)["pairs"]
@@ -311,9 +309,7 @@ def test_json_has_everything(sets: Callable[..., list[str]], capsys: pytest.Capt
     ]
 
 
-def test_what_cannot_be_compared_exits_8_and_says_why(
-    sets: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_compared_exits_8_and_says_why(sets, capsys):
     arguments = sets(record(point()), record(point(value=2.0), host=replace(HOST, cpu="Xeon")))
     assert main(arguments) == errors.INVALID_RESULTS
     out = capsys.readouterr().out
@@ -322,28 +318,26 @@ def test_what_cannot_be_compared_exits_8_and_says_why(
     assert "2 s" not in out
 
 
-def test_nothing_in_common_exits_9(sets: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_in_common_exits_9(sets, capsys):
     assert main(sets(record(point()), record(point(), id="p2p"))) == errors.NOTHING_SELECTED
     assert capsys.readouterr().err == "reproduce: nothing in common: A has gemm, B has p2p\n"
 
 
-def test_a_file_that_is_no_record_exits_8(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_is_no_record_exits_8(tmp_path, capsys):
     (tmp_path / "record.json").write_text("{}")
     assert main(["compare", str(tmp_path), str(tmp_path)]) == errors.INVALID_RESULTS
     (line,) = capsys.readouterr().err.splitlines()
     assert "record.json: /schema: found nothing" in line
 
 
-def test_two_records_of_one_experiment_are_ambiguous(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_records_of_one_experiment_are_ambiguous(tmp_path, capsys):
     for folder in ("one", "two"):
         write_record(record(point()), tmp_path / folder / "record.json")
     assert main(["compare", str(tmp_path), str(tmp_path)]) == errors.INVALID_RESULTS
     assert "are both gemm (measured, scale full)" in capsys.readouterr().err
 
 
-def test_records_that_only_their_folder_tells_apart_meet_by_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_records_that_only_their_folder_tells_apart_meet_by_it(tmp_path, capsys):
     """Such as trials of the gate on other projects, beside those on ours."""
     for side, folders in (("a", ("measured", "tomli", "networkx")), ("b", ("measured", "tomli"))):
         for value, folder in enumerate(folders):
@@ -359,14 +353,14 @@ def test_records_that_only_their_folder_tells_apart_meet_by_it(
 
 
 @pytest.mark.parametrize(("make", "code"), [(False, errors.USAGE), (True, errors.NOTHING_SELECTED)])
-def test_a_folder_that_is_not_there_or_empty(tmp_path: Path, make: bool, code: int) -> None:
+def test_a_folder_that_is_not_there_or_empty(tmp_path, make, code):
     if make:
         (tmp_path / "empty").mkdir()
     assert main(["compare", str(tmp_path / "empty"), str(tmp_path)]) == code
 
 
 @pytest.mark.slow
-def test_the_committed_results_are_the_same_as_themselves(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_committed_results_are_the_same_as_themselves(capsys):
     folder = str(ROOT / "results" / "reference")
     assert main(["compare", folder, folder]) == errors.DONE
     out = capsys.readouterr().out

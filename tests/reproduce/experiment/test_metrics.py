@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -74,7 +73,7 @@ def test_a_toy_metric_is_in_every_answer(toy, tmp_path, capsys):
     assert {"heading": "GPU time per token (us)", "name": toy.name}.items() <= bridge.start()["metrics"][-1].items()
 
 
-def test_the_schema_of_an_estimate_has_the_answers_metrics() -> None:
+def test_the_schema_of_an_estimate_has_the_answers_metrics():
     schema = json.loads((validation.SCHEMAS / "common-1.schema.json").read_text(encoding="utf-8"))
     properties = schema["$defs"]["estimate"]["properties"]
     numbers = {name for name, property in properties.items() if property["type"] == "number"}
@@ -82,13 +81,13 @@ def test_the_schema_of_an_estimate_has_the_answers_metrics() -> None:
     assert numbers == {metric.name for metric in answers()} - own
 
 
-def test_the_glossary_has_the_line_of_every_row() -> None:
+def test_the_glossary_has_the_line_of_every_row():
     page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8").splitlines()
     lines = [f"| `{metric.name}` | {metric.unit} | {metric.meaning} |" for metric in METRICS.values()]
     assert [line for line in lines if line not in page] == []
 
 
-def test_every_row_has_a_unit_of_the_records_and_every_number_of_an_estimate_a_row() -> None:
+def test_every_row_has_a_unit_of_the_records_and_every_number_of_an_estimate_a_row():
     assert {metric.unit for metric in METRICS.values()} <= set(UNITS)
     cluster = load_cluster()
     config = TrainingConfig(ModelConfig(8, 1024, 8), ParallelConfig(p=2, b=1, B=4))
@@ -100,7 +99,7 @@ def test_every_row_has_a_unit_of_the_records_and_every_number_of_an_estimate_a_r
 
 
 @pytest.mark.parametrize("path", SIMULATED, ids=lambda path: "-".join(path.parts[-3:-1]))
-def test_the_committed_records_have_todays_metrics(path: Path) -> None:
+def test_the_committed_records_have_todays_metrics(path):
     record = read_record(path)
     kept = of_every_point(catalog.load(record.id).quantities)
     for point in record.points:

@@ -8,7 +8,6 @@ from reproduce.experiment import catalog
 from reproduce.experiment.claims import OURS
 from reproduce.output.answer import answer, claims_of
 from reproduce.output.verdicts import VERDICT_LOOKS, told
-from reproduce.running.runner import Run
 from results.records import VERDICTS, ClaimResult
 
 ALL_12 = len(catalog.load("fig_interleaved").claims)  # of Figure 12
@@ -18,7 +17,7 @@ def result(id: str, verdict: str) -> ClaimResult:
     return ClaimResult(id, "The best size is $b$.", "Section 1", "simulated", None, verdict, "best: b=2", {})
 
 
-def test_every_claim_of_the_catalogue_counts_once_whether_judged_or_not(figure_12: Run) -> None:
+def test_every_claim_of_the_catalogue_counts_once_whether_judged_or_not(figure_12):
     everything = sum(claim.place != OURS for id in catalog.ids("sc21") for claim in catalog.load(id).claims)
     counted = answer(
         claims_of([figure_12.record, replace(figure_12.record, fidelity="emulated", scale="laptop")]), paper="sc21"
@@ -34,12 +33,12 @@ def test_every_claim_of_the_catalogue_counts_once_whether_judged_or_not(figure_1
     )
 
 
-def test_what_is_partial_or_no_claim_of_the_artifact_does_not_count(figure_12: Run) -> None:
+def test_what_is_partial_or_no_claim_of_the_artifact_does_not_count(figure_12):
     assert claims_of([replace(figure_12.record, state="partial")]) == {}
     assert answer({"fig_interleaved": [result("unheard_of", "holds")]}, ["fig_interleaved"]).unjudged == ALL_12
 
 
-def test_a_contradiction_says_by_how_much_and_if_the_papers_points_agree_with_it() -> None:
+def test_a_contradiction_says_by_how_much_and_if_the_papers_points_agree_with_it():
     sentence = "up_to_33_percent_lower"
     claims = [result(sentence, "contradicted"), result(f"{sentence}_in_the_paper", "paper inconsistent")]
     counted = answer({"fig_recomputation": claims}, ["fig_recomputation"])
@@ -52,14 +51,14 @@ def test_a_contradiction_says_by_how_much_and_if_the_papers_points_agree_with_it
 
 
 @pytest.mark.parametrize("verdict", VERDICTS)
-def test_every_verdict_has_its_words(verdict: str) -> None:
+def test_every_verdict_has_its_words(verdict):
     counted = answer({"fig_interleaved": [result("gap_closes", verdict)]}, ["fig_interleaved"])
     assert VERDICT_LOOKS[verdict].singular.format(n=1) in counted.headline.replace(
         f"1 of {ALL_12} sentences holds", "1 holds"
     )
 
 
-def test_the_answer_in_words() -> None:
+def test_the_answer_in_words():
     claims = [result(id, verdict) for id, verdict in zip(KEPT, VERDICTS, strict=False)]
     counted = answer({"fig_interleaved": claims}, ["fig_interleaved"])
     assert counted.headline == (
@@ -71,7 +70,7 @@ def test_the_answer_in_words() -> None:
 KEPT = ("improves_throughput", "comparable_memory", "interleaved_higher", "gap_closes", "reason_a_bubble")
 
 
-def test_a_verdict_is_told_with_by_what() -> None:
+def test_a_verdict_is_told_with_by_what():
     assert told(replace(result("a", "inconclusive"), by="simulated")) == "too near to call (simulated)"
     assert told(replace(result("a", "contradicted"), by="simulated")) == "contradicted (simulated, beyond its margin)"
     assert told(replace(result("a", "holds"), by="counted")) == "holds (counted)"
@@ -79,7 +78,7 @@ def test_a_verdict_is_told_with_by_what() -> None:
     assert told(result("a", "holds")) == "holds"  # of a record of an earlier version
 
 
-def test_sentences_are_counted_by_what_they_were_judged() -> None:
+def test_sentences_are_counted_by_what_they_were_judged():
     """Decided and open apart; what nothing judged is not in any column."""
     by = dict(zip(KEPT, ("derived", "simulated", "simulated", None, "paper"), strict=True))
     claims = [replace(result(id, verdict), by=by[id]) for id, verdict in zip(KEPT, VERDICTS, strict=False)]

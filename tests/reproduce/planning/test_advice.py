@@ -1,7 +1,6 @@
 """What is said to someone whose configuration does not fit: each change is tried, and no cheaper one is missed."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +15,7 @@ QWEN3 = {"model": "qwen3-235b-a22b", "seq": 4096, "t": 4, "p": 4, "etp": 1, "seq
 QWEN3 |= {"recompute": "full", "attention": "sdpa", "sharded_optimizer": True}
 
 
-def test_changes_fit_are_what_simulate_says_and_the_fastest_of_their_number() -> None:
+def test_changes_fit_are_what_simulate_says_and_the_fastest_of_their_number():
     config, cluster = configuration(LLAMA, "h100")
     estimate = simulate(config, cluster)
     assert not estimate.fits
@@ -36,7 +35,7 @@ def test_changes_fit_are_what_simulate_says_and_the_fastest_of_their_number() ->
     assert found[0].estimate.iteration_time <= min(times)
 
 
-def test_several_changes_where_one_does_not_do() -> None:
+def test_several_changes_where_one_does_not_do():
     point = {"model": "llama-3-70b", "seq": 8192, "d": 8, "t": 8, "B": 64, "recompute": "none", "attention": "sdpa"}
     answer = evaluate(point, 1, "h100", sensitivity=True)
     assert answer["status"] == "oom"
@@ -45,7 +44,7 @@ def test_several_changes_where_one_does_not_do() -> None:
     assert answer["elasticities"]
 
 
-def test_what_nearly_fits_is_too_close_to_say() -> None:
+def test_what_nearly_fits_is_too_close_to_say():
     """Llama 3's 16 stages of 8 chunks ran on 16,384 GPUs; simulated they need 3% more than there is."""
     point = {"model": "llama-3.1-405b", "seq": 8192, "t": 8, "p": 16, "d": 128, "B": 2048, "v": 8, "recompute": "none"}
     point |= {"attention": "sdpa", "sequence_parallel": True, "data_parallel": "zero2", "sharded_optimizer": True}
@@ -55,7 +54,7 @@ def test_what_nearly_fits_is_too_close_to_say() -> None:
     assert "too close" not in evaluate(point | {"p": 2, "d": 1024, "v": 1}, 1, "h100")["reason"]
 
 
-def test_nothing_helps_says_so() -> None:
+def test_nothing_helps_says_so():
     answer = evaluate({"layers": 64, "hidden": 65536, "heads": 64, "B": 1}, 1, "h100")
     assert answer["reason"].endswith("no three changes on these GPUs make it fit; try more GPUs")
     assert answer["advice"] == []
@@ -64,7 +63,7 @@ def test_nothing_helps_says_so() -> None:
 @pytest.mark.parametrize(
     ("sizes", "billions", "status"), [({"d": 4, "e": 16}, 66.1, "ok"), ({"d": 2, "e": 8}, 132, "oom")]
 )
-def test_qwen3_235b_static_memory(sizes: dict[str, int], billions: float, status: str) -> None:
+def test_qwen3_235b_static_memory(sizes, billions, status):
     """THUDM/slime#280: 18 bytes a parameter on 64 GPUs fit, on 32 not without the optimizer on the host."""
     answer = evaluate(QWEN3 | sizes, 1, "h100")
     assert answer["status"] == status
@@ -75,13 +74,13 @@ def test_qwen3_235b_static_memory(sizes: dict[str, int], billions: float, status
 
 
 @pytest.mark.slow
-def test_a_plan_that_fits_nothing_says_what_is_not_searched_and_would(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_that_fits_nothing_says_what_is_not_searched_and_would(capsys):
     words = ["--model", "qwen3-235b-a22b", "--seq", "4096", "--gpus", "32", "--batch", "64", "--cluster", "h100"]
     assert main(["plan", *words]) == 9
     assert "or what is not searched: offload=optimizer: " in capsys.readouterr().err
 
 
-def test_the_schema_has_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_schema_has_it(tmp_path, capsys):
     file = tmp_path / "points.json"
     file.write_text(json.dumps([LLAMA]))
     assert main(["simulate", str(file), "--cluster", "h100", "--json"]) == 0

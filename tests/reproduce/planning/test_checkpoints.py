@@ -11,9 +11,7 @@ from reproduce.planning.models import named
 from reproduce.planning.what_if import configuration
 
 
-def test_six_minutes_for_a_checkpoint_of_8_billion_are_its_96_gb_at_a_quarter_of_a_gb_a_second(
-    tmp_path, capsys
-) -> None:
+def test_six_minutes_for_a_checkpoint_of_8_billion_are_its_96_gb_at_a_quarter_of_a_gb_a_second(tmp_path, capsys):
     file = tmp_path / "points.json"
     file.write_text(json.dumps([{"model": "llama-3-8b", "d": 8, "B": 8, "data_parallel": "zero3"}, {"b": 0}]))
     assert main(["simulate", str(file), "--cluster", "h100", "--checkpoint-rate", "0.27", "--json"]) == 4
@@ -33,7 +31,7 @@ def test_six_minutes_for_a_checkpoint_of_8_billion_are_its_96_gb_at_a_quarter_of
 
 
 @pytest.mark.parametrize("rate", ["0", "-1", "fast", "nan"])
-def test_a_rate_that_is_none_is_one_line(rate, tmp_path, capsys) -> None:
+def test_a_rate_that_is_none_is_one_line(rate, tmp_path, capsys):
     assert main(["simulate", str(tmp_path / "x.json"), f"--checkpoint-rate={rate}"]) == 2
     assert f"argument --checkpoint-rate: '{rate}' is out of range; needs a number above 0" in capsys.readouterr().err
 
@@ -48,7 +46,7 @@ def test_a_rate_that_is_none_is_one_line(rate, tmp_path, capsys) -> None:
         ({"model": "qwen3-30b-a3b", "d": 16, "e": 8, "B": 16}, 8),
     ],
 )
-def test_the_shares_of_those_that_write_are_the_whole_checkpoint(layout, writers) -> None:
+def test_the_shares_of_those_that_write_are_the_whole_checkpoint(layout, writers):
     found = document(*configuration(layout, "h100"), rate=1e9)
     assert found["gpus_that_write"] == writers
     dense = 1.0 if "e" not in layout or "sharded_optimizer" in layout else 1.5  # one of them writes all but experts
@@ -61,7 +59,7 @@ def test_the_shares_of_those_that_write_are_the_whole_checkpoint(layout, writers
     ("optimizer", "states", "both"),
     [("adam", 12, 14), ("adam_bf16", 8, 8), ("adam_fp8", 6, 6), ("adam_no_master", 6, 6), ("muon", 8, 10)],
 )
-def test_other_optimizers_and_adapters_save_what_they_keep(optimizer, states, both) -> None:
+def test_other_optimizers_and_adapters_save_what_they_keep(optimizer, states, both):
     point = {"model": "llama-3-8b", "d": 8, "B": 8, "sharded_optimizer": True, "optimizer_states": optimizer}
     found, total = document(*configuration(point, "h100"), rate=1e9), parameters(named("llama-3-8b"))
     assert (found["bytes"]["states"], found["bytes"]["states_and_weights"]) == (states * total, both * total)

@@ -1,7 +1,6 @@
 """Several numbers of GPUs: each row is what a plan on it finds, and the smallest that meets a limit is named."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -22,17 +21,17 @@ JOB = [*WORDS, "--batch", "32", "--cluster", "h100", "--forbid", "split"]
     ("text", "numbers"),
     [("64", [64]), ("8..64", [8, 16, 32, 64]), ("8,24,16", [8, 16, 24]), ("1..3,12", [1, 2, 12]), ("6..6", [6])],
 )
-def test_numbers_of_gpus(text: str, numbers: list[int]) -> None:
+def test_numbers_of_gpus(text, numbers):
     assert counts(text) == numbers
 
 
 @pytest.mark.parametrize("text", ["", "many", "0", "64..8", "8..", "-8", "8,,9", "1..1000001"])
-def test_what_is_no_number_of_gpus(text: str) -> None:
+def test_what_is_no_number_of_gpus(text):
     with pytest.raises(UsageError, match="is out of range; needs 1 to 1000000, a number, several"):
         counts(text)
 
 
-def test_each_is_the_plan_s_best_and_the_fewest_that_do_are_found() -> None:
+def test_each_is_the_plan_s_best_and_the_fewest_that_do_are_found():
     cluster, run = load_cluster("h100"), TrainingRun(1e11, price=2.0)
     name, job = request({**MODEL, "gpus": 1, "batch": 32})
     used, techniques = may_use(cluster, job.model, (), ("split",))
@@ -50,7 +49,7 @@ def test_each_is_the_plan_s_best_and_the_fewest_that_do_are_found() -> None:
     assert smallest(found, Limits(budget=max(costs))) == found[0]
 
 
-def test_the_command_draws_and_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_draws_and_says_it(tmp_path, capsys):
     picture = tmp_path / "days.svg"
     asked = ["--tokens", "100B", "--price", "2", "--deadline", "10d", "--gpus", "4,5,8", "--plot", str(picture)]
     assert main(["plan", *JOB, *asked]) == 0
@@ -74,7 +73,7 @@ def test_the_command_draws_and_says_it(tmp_path: Path, capsys: pytest.CaptureFix
         (["--gpus", "0..8"], "gpus=0..8 is out of range"),
     ],
 )
-def test_mistakes_are_one_line(asked: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_are_one_line(asked, message, capsys):
     assert main(["plan", *JOB, *asked]) == 2
     error = capsys.readouterr().err
     assert message in error

@@ -32,14 +32,12 @@ MIXTURES = {
 
 
 @pytest.mark.parametrize(("name", "billions"), BILLIONS.items())
-def test_a_model_has_the_parameters_of_its_name(name: str, billions: float) -> None:
+def test_a_model_has_the_parameters_of_its_name(name, billions):
     assert parameters(named(name)) / 1e9 == pytest.approx(billions, rel=0.05)
 
 
 @pytest.mark.parametrize(("name", "billions"), MIXTURES.items())
-def test_a_mixture_has_the_parameters_of_its_report_and_a_token_passes_through_some(
-    name: str, billions: tuple[float, float]
-) -> None:
+def test_a_mixture_has_the_parameters_of_its_report_and_a_token_passes_through_some(name, billions):
     model = named(name)
     embedding = model.vocab * model.hidden if name.startswith("gpt-oss") else 0
     counts = parameters(model), active_parameters(model) - embedding
@@ -59,12 +57,12 @@ def test_a_mixture_has_the_parameters_of_its_report_and_a_token_passes_through_s
         ("175B", "175b"),
     ],
 )
-def test_a_name_on_the_hub_is_a_name_here(name: str, same: str) -> None:
+def test_a_name_on_the_hub_is_a_name_here(name, same):
     assert find(name).name == same
     assert named(name) == named(same)
 
 
-def test_what_is_not_modelled_is_said_in_one_sentence() -> None:
+def test_what_is_not_modelled_is_said_in_one_sentence():
     assert find("llama-3-405b").unmodelled() == ""
     assert find("mixtral-8x7b").unmodelled() == find("qwen3-30b-a3b").unmodelled() == ""
     assert find("deepseek-v3").unmodelled() == find("kimi-k2").unmodelled() == ""
@@ -116,7 +114,7 @@ SLIDING = {"layer_types": ["sliding_attention", "full_attention"] * 4, "sliding_
     ],
     ids=lambda value: ",".join(value) if isinstance(value, dict) else "",
 )
-def test_whatever_a_config_json_has_and_the_model_has_not_is_named(keys, named, tmp_path) -> None:
+def test_whatever_a_config_json_has_and_the_model_has_not_is_named(keys, named, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(LLAMA | USUAL | keys))
     point = {"model": str(tmp_path), "seq": 32768, "t": 2, "d": 4, "B": 4, "attention": "sdpa"}
     assert find(str(tmp_path)).model.layers == 8
@@ -127,7 +125,7 @@ PUBLISHED = json.loads(Path(__file__).with_name("configs.json").read_text())
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_a_published_config_json_is_the_nearest_model_with_all_that_it_lacks(name, tmp_path) -> None:
+def test_a_published_config_json_is_the_nearest_model_with_all_that_it_lacks(name, tmp_path):
     entry, path = PUBLISHED[name], tmp_path / "config.json"
     path.write_text(json.dumps(entry["config"]))
     found = find(str(path))
@@ -151,14 +149,14 @@ def test_a_published_config_json_is_the_nearest_model_with_all_that_it_lacks(nam
         ({"model_type": "step3", "moe_layers_enum": "4,5,6,7"}, 4, ""),
     ],
 )
-def test_layers_with_experts_are_those_of_the_configuration(keys, dense, pattern, tmp_path) -> None:
+def test_layers_with_experts_are_those_of_the_configuration(keys, dense, pattern, tmp_path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(LLAMA | QWEN_3 | keys))
     model = find(str(path)).model
     assert (model.dense_layers, model.layer_pattern) == (dense, pattern)
 
 
-def test_a_model_that_is_mostly_unknown_is_refused_with_its_share(tmp_path, capsys) -> None:
+def test_a_model_that_is_mostly_unknown_is_refused_with_its_share(tmp_path, capsys):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(LLAMA | {"hidden_size_per_layer_input": 256, "vocab_size_per_layer_input": 262144}))
     assert main(["plan", "--model", str(path), "--gpus", "8", "--batch", "64"]) == 2
@@ -167,7 +165,7 @@ def test_a_model_that_is_mostly_unknown_is_refused_with_its_share(tmp_path, caps
     assert "needs at most 33%" in line
 
 
-def test_what_has_no_effect_is_not_named(tmp_path) -> None:
+def test_what_has_no_effect_is_not_named(tmp_path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(LLAMA | USUAL))
     assert find(str(path)).missing == ()
@@ -191,7 +189,7 @@ GEMMA_3 = {"model_type": "gemma3_text", "hidden_activation": "gelu_pytorch_tanh"
         (GEMMA_3, 512, "wwwwwf"),
     ],
 )
-def test_windows_by_layer_are_read(keys, window, layers, tmp_path) -> None:
+def test_windows_by_layer_are_read(keys, window, layers, tmp_path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(LLAMA | USUAL | keys))
     model = find(str(path)).model
@@ -199,7 +197,7 @@ def test_windows_by_layer_are_read(keys, window, layers, tmp_path) -> None:
     assert not any("window" in item.text or "tokens" in item.text for item in find(str(path)).missing)
 
 
-def test_mistral_gpt_oss_and_gemma_3_are_described_by_their_config_json(tmp_path) -> None:
+def test_mistral_gpt_oss_and_gemma_3_are_described_by_their_config_json(tmp_path):
     mistral, gpt_oss = find("mistralai/Mistral-7B-v0.1").model, find("openai/gpt-oss-120b").model
     assert (mistral.window, mistral.window_layers) == (4096, "w")
     assert find("mistralai/Mistral-7B-Instruct-v0.3").model.window == 0
@@ -212,7 +210,7 @@ def test_mistral_gpt_oss_and_gemma_3_are_described_by_their_config_json(tmp_path
     assert missing == ()
 
 
-def test_it_is_said_wherever_the_model_is_used(tmp_path, capsys) -> None:
+def test_it_is_said_wherever_the_model_is_used(tmp_path, capsys):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(LLAMA | {"model_type": "mistral", "sliding_window": 4096, "attention_bias": True}))
     point = {"model": str(path), "seq": 16384, "t": 2, "d": 4, "B": 4, "attention": "sdpa"}
@@ -230,7 +228,7 @@ def test_it_is_said_wherever_the_model_is_used(tmp_path, capsys) -> None:
     assert said in evaluate(point | {"B": 512, "b": 128}, 1, "h100")["reason"]  # does not fit
 
 
-def test_a_config_json_is_read_as_the_weights_beside_it_are(tmp_path) -> None:
+def test_a_config_json_is_read_as_the_weights_beside_it_are(tmp_path):
     """Qwen3-MoE with layers that have no experts, and query and key norms: the same parameters for plan and weights."""
     hugging_face = pytest.importorskip("reproduce.annex.weights.hugging_face")
     sizes = {"layers": 4, "hidden": 64, "heads": 4, "vocab": 128, "seq": 64, "ffn_hidden": 192, "head_dim": 32}
@@ -245,7 +243,7 @@ def test_a_config_json_is_read_as_the_weights_beside_it_are(tmp_path) -> None:
         assert parameters(found.model) == parameters(model)
 
 
-def test_a_config_json_is_a_model(tmp_path, capsys) -> None:
+def test_a_config_json_is_a_model(tmp_path, capsys):
     folder = tmp_path / "My-Model"
     folder.mkdir()
     config = {
@@ -276,7 +274,7 @@ def test_a_config_json_is_a_model(tmp_path, capsys) -> None:
         (json.dumps({**LLAMA, "block_configs": [{}] * 8}), "38% of it is unknown here, block_configs, by layer"),
     ],
 )
-def test_a_config_json_that_is_none_is_one_line(text, message, tmp_path, capsys) -> None:
+def test_a_config_json_that_is_none_is_one_line(text, message, tmp_path, capsys):
     path = tmp_path / "config.json"
     path.write_text(text)
     assert main(["plan", "--model", str(path), "--gpus", "8", "--batch", "64"]) == 2
@@ -285,7 +283,7 @@ def test_a_config_json_that_is_none_is_one_line(text, message, tmp_path, capsys)
     assert len(error.splitlines()) == 1
 
 
-def test_a_file_that_is_not_there_and_a_name_that_is_near() -> None:
+def test_a_file_that_is_not_there_and_a_name_that_is_near():
     with pytest.raises(UsageError, match=r"cannot read nowhere/config\.json: No such file"):
         find("nowhere/config.json")
     with pytest.raises(UsageError, match="did you mean 'llama-3-70b'"):
@@ -293,18 +291,18 @@ def test_a_file_that_is_not_there_and_a_name_that_is_near() -> None:
 
 
 @pytest.mark.parametrize("name", ["LLAMA3_70B", "llama3.1-70b", "meta-llama/Llama-3.1-70B-Instruct", "Llama-3-70B"])
-def test_a_model_is_known_by_the_names_it_goes_by(name: str) -> None:
+def test_a_model_is_known_by_the_names_it_goes_by(name):
     assert find(name).name == "llama-3-70b"
 
 
 @pytest.mark.parametrize("name", ["H100", "h100", "H100-4HCA", "GB200"])
-def test_a_cluster_is_known_in_any_case(name: str) -> None:
+def test_a_cluster_is_known_in_any_case(name):
     assert cluster_path(name).stem == name.lower()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("gpus_per_node", "gpus"), [(4, 144), (72, 144)])
-def test_nodes_of_4_and_of_72_gpus_are_planned_for(gpus_per_node, gpus, tmp_path, capsys) -> None:
+def test_nodes_of_4_and_of_72_gpus_are_planned_for(gpus_per_node, gpus, tmp_path, capsys):
     path = tmp_path / "mine.toml"
     path.write_text(f'name = "mine"\ndescription = "mine"\nbase = "gb200"\ngpus_per_node = {gpus_per_node}\n')
     job = ("--model", "llama-3-8b", "--gpus", str(gpus), "--batch", "288", "--cluster", str(path))

@@ -13,7 +13,7 @@ from reproduce.planning.what_if import described, evaluate
 POINT = {"model": "llama-3-8b", "seq": 8192, "d": 8, "B": 64, "recompute": "none", "attention": "sdpa"}
 
 
-def test_packing_loses_nothing_and_fills_no_sequence_beyond_its_end() -> None:
+def test_packing_loses_nothing_and_fills_no_sequence_beyond_its_end():
     lengths = [Random(7).randint(1, 4000) for _ in range(500)]
     rows = packed(lengths, 4096)
     assert sum(row.tokens for row in rows) == sum(lengths)
@@ -22,21 +22,21 @@ def test_packing_loses_nothing_and_fills_no_sequence_beyond_its_end() -> None:
     assert len(rows) <= -(-sum(lengths) // 4096) * 1.05
 
 
-def test_samples_as_long_as_sequences_change_nothing() -> None:
+def test_samples_as_long_as_sequences_change_nothing():
     plain, whole = evaluate(POINT, 1, "h100"), evaluate(POINT | {"lengths": [[8192, 10]]}, 1, "h100")
     assert whole["iteration_time"] == plain["iteration_time"]
     assert "packed into B=64 sequences, 100% of them filled (100% padded each alone)" in whole["reason"]
 
 
 @pytest.mark.parametrize("length", [4096, 1024, 64])
-def test_attention_is_that_of_the_samples(length: int) -> None:
+def test_attention_is_that_of_the_samples(length):
     (config, *_), (plain, *_) = (described(POINT | more, "h100") for more in ({"lengths": [[length, 1024]]}, {}))
     assert config.parallel.B in (8, 64 * length // 8192)
     shorter = attention_core_flops(config.model, 1), attention_core_flops(plain.model, 1) * length / 8192
     assert shorter[0] == pytest.approx(shorter[1], rel=2 / length)
 
 
-def test_the_slowest_of_more_replicas_has_more_attention() -> None:
+def test_the_slowest_of_more_replicas_has_more_attention():
     mixed = [[8192, 10], [512, 800]]
     found = [described(POINT | {"d": d, "B": 64 * d, "lengths": mixed}, "h100")[0].model.window for d in (1, 8, 64)]
     assert found == sorted(set(found))
@@ -44,7 +44,7 @@ def test_the_slowest_of_more_replicas_has_more_attention() -> None:
     assert alike[0] == alike[1]
 
 
-def test_supervised_fine_tuning_is_priced_by_the_lengths_of_its_samples(tmp_path, capsys) -> None:
+def test_supervised_fine_tuning_is_priced_by_the_lengths_of_its_samples(tmp_path, capsys):
     """NVIDIA-NeMo/RL#966: 512 samples packed to 32,768 tokens took 35 s; whole sequences are simulated as 102 s."""
     point = {"model": "qwen3-30b-a3b", "seq": 32768, "t": 2, "d": 16, "e": 8, "etp": 1, "B": 512, "attention": "sdpa"}
     point |= {"sequence_parallel": True, "sharded_optimizer": True}
@@ -71,12 +71,12 @@ def test_supervised_fine_tuning_is_priced_by_the_lengths_of_its_samples(tmp_path
         ("/nowhere/lengths", "cannot read lengths /nowhere/lengths"),
     ],
 )
-def test_lengths_that_are_none_are_one_line(given, message) -> None:
+def test_lengths_that_are_none_are_one_line(given, message):
     answer = evaluate(POINT | {"lengths": given}, 1, "h100")
     assert answer["status"] == "invalid"
     assert message in answer["reason"]
     assert "\n" not in answer["reason"]
 
 
-def test_a_list_may_say_how_many_have_a_length() -> None:
+def test_a_list_may_say_how_many_have_a_length():
     assert read([3, [5, 2]]) == [3, 5, 5]

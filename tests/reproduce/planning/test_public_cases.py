@@ -47,7 +47,7 @@ def plan_of(cluster: str, program: str, allow: Sequence[str] = (), **asked: Any)
     return make_plan(name, job, loaded, reference.name, 3, allow=allow)
 
 
-def test_ds16b_fsdp_experts() -> None:
+def test_ds16b_fsdp_experts():
     """pytorch/torchtitan#1789: 73.3 GiB with FSDP and e=8, where its configuration recomputes operators; +15% at most.
 
     Without recomputation it is out of memory, and just that is told to try.
@@ -60,7 +60,7 @@ def test_ds16b_fsdp_experts() -> None:
     assert any(operators.items() <= each["fields"].items() for each in kept["advice"])
 
 
-def test_qwen3_235b_256_h100() -> None:
+def test_qwen3_235b_256_h100():
     """Megatron-MoE-ModelZoo: 19.7 s with e=32 and deduplicated dispatch, 24.2 with e=8 and all-to-alls."""
     e8 = {"p": 32, "v": 3, "d": 4, "e": 8, "recompute": "selective", "pipeline_layout": "E|(t|)*94L"}
     switches = ["overlapped_all_reduce", "fused_accumulation", "fp32_gradients", "fused_cross_entropy"]
@@ -74,14 +74,14 @@ def test_qwen3_235b_256_h100() -> None:
 
 
 @pytest.mark.slow
-def test_qwen3_235b_is_planned_with_more_than_8_expert_ranks() -> None:
+def test_qwen3_235b_is_planned_with_more_than_8_expert_ranks():
     plan = plan_of("h100", "megatron-core", model="qwen3-235b-a22b", seq=4096, gpus=256, batch=2048)
     assert plan.best.config.parallel.e > 8
     assert plan.cluster.software.deduplicated_dispatch
 
 
 @pytest.mark.slow
-def test_deepseek_v3_on_2048_h800_is_planned_as_fast_as_it_ran() -> None:
+def test_deepseek_v3_on_2048_h800_is_planned_as_fast_as_it_ran():
     """2.788 million GPU hours for 14.8 trillion tokens (2412.19437) are 1,543 tokens a second and GPU: within 10%.
 
     It trained in FP8 with scales for 128 elements, deduplicated dispatch and overlapped exchanges.
@@ -93,7 +93,7 @@ def test_deepseek_v3_on_2048_h800_is_planned_as_fast_as_it_ran() -> None:
 
 
 @pytest.mark.slow
-def test_llama_405b_on_16384_h100() -> None:
+def test_llama_405b_on_16384_h100():
     """38 to 43% of the peak (Llama 3, Table 4): inside of the interval of the best that is found."""
     plan = plan_of("h100", "megatron-core", model="llama-3.1-405b", seq=8192, gpus=16384, batch=2048)
     plain = plan.best.config.to_plain()

@@ -31,7 +31,7 @@ def cluster() -> Cluster:
     return load_cluster()
 
 
-def test_a_run_is_as_many_iterations_as_its_tokens(estimate: Estimate, cluster: Cluster) -> None:
+def test_a_run_is_as_many_iterations_as_its_tokens(estimate, cluster):
     found = run_cost.values(estimate, cluster, TrainingRun(1e9, price=2.5, power=1000, pue=1.2))
     seconds = 1e9 / (64 * 2048) * estimate.iteration_time
     assert found["run_time"] * 86400 == pytest.approx(seconds)
@@ -40,13 +40,13 @@ def test_a_run_is_as_many_iterations_as_its_tokens(estimate: Estimate, cluster: 
     assert found["energy"] == pytest.approx(8 * seconds * 1200)
 
 
-def test_the_days_are_the_models_flops_over_its_throughput(estimate: Estimate, cluster: Cluster) -> None:
+def test_the_days_are_the_models_flops_over_its_throughput(estimate, cluster):
     flops = model_flops_per_iteration(estimate.config.model, 64) / (64 * 2048) * 1e9
     days = flops / (8 * estimate.model_flops_utilization * cluster.peak_flops) / 86400
     assert run_cost.values(estimate, cluster, TrainingRun(1e9))["run_time"] == pytest.approx(days)
 
 
-def test_a_gpu_takes_less_power_in_the_bubble(estimate: Estimate, cluster: Cluster) -> None:
+def test_a_gpu_takes_less_power_in_the_bubble(estimate, cluster):
     mean = run_cost.mean_power(estimate, cluster, TrainingRun(1.0, pue=1.0))
     assert mean is not None
     waits = (estimate.phase_times["bubble"] + estimate.phase_times["host"]) / estimate.iteration_time
@@ -56,7 +56,7 @@ def test_a_gpu_takes_less_power_in_the_bubble(estimate: Estimate, cluster: Clust
     assert "energy" not in run_cost.values(estimate, unknown, TrainingRun(1.0))
 
 
-def test_the_intervals_are_those_of_the_iteration(estimate: Estimate, cluster: Cluster) -> None:
+def test_the_intervals_are_those_of_the_iteration(estimate, cluster):
     metrics = run_cost.run_metrics(estimate, cluster, TrainingRun(1e9, price=2.0))
     assert {metric.origin for metric in metrics.values()} == {"derived"}
     for metric in metrics.values():
@@ -65,7 +65,7 @@ def test_the_intervals_are_those_of_the_iteration(estimate: Estimate, cluster: C
         assert metric.interval.high / metric.value == pytest.approx(1.072, abs=1e-3)
 
 
-def test_failures_and_stragglers_make_a_run_longer(estimate: Estimate, cluster: Cluster) -> None:
+def test_failures_and_stragglers_make_a_run_longer(estimate, cluster):
     plain = run_cost.values(estimate, cluster, TrainingRun(1e9))["run_time"]
     failing = run_cost.document(estimate, cluster, TrainingRun(1e9, gpu_mtbf=8e4, checkpoint=30, restart=300))
     assert failing["failures"]["mtbf"] == 1e4
@@ -75,12 +75,12 @@ def test_failures_and_stragglers_make_a_run_longer(estimate: Estimate, cluster: 
     assert slow["run_time"] == pytest.approx(plain * (1 + slow["straggler_slowdown"]))
 
 
-def test_a_run_that_gets_nowhere_is_an_error_and_not_a_hang(estimate: Estimate, cluster: Cluster) -> None:
+def test_a_run_that_gets_nowhere_is_an_error_and_not_a_hang(estimate, cluster):
     with pytest.raises(UsageError, match="gets nowhere"):
         run_cost.document(estimate, cluster, TrainingRun(1e9, gpu_mtbf=8.0, checkpoint=30, restart=300))
 
 
-def test_every_elasticity_is_a_simulation_with_that_change(estimate: Estimate, cluster: Cluster) -> None:
+def test_every_elasticity_is_a_simulation_with_that_change(estimate, cluster):
     rows = {row["change"]: row for row in elasticities.elasticities(estimate, cluster)}
     nvlink = {name: 2 * getattr(cluster, name) for name in elasticities.NVLINK}
     assert rows["NVLink x2"]["iteration_time"] == simulate(estimate.config, replace(cluster, **nvlink)).iteration_time
@@ -97,7 +97,7 @@ def test_every_elasticity_is_a_simulation_with_that_change(estimate: Estimate, c
     assert {"1 more microbatch", "b=2", "v=2", "zb-h1, v=1"} <= rows.keys()
 
 
-def test_amounts_are_read_as_people_write_them() -> None:
+def test_amounts_are_read_as_people_write_them():
     assert [amount(text) for text in ("1T", "300B", "1.5t", "7", "2e9", "4M")] == [1e12, 3e11, 1.5e12, 7, 2e9, 4e6]
     assert (sequences("512", 8192), sequences("4M", 8192), sequences("1.5M", 2048)) == (512, 512, 768)
     for text in ("abc", "-1T", "0", "", "1 T T", "1Q", "nan", "inf"):
@@ -107,7 +107,7 @@ def test_amounts_are_read_as_people_write_them() -> None:
         sequences("3.2M", 2048)
 
 
-def test_a_point_has_its_run_and_its_elasticities_in_text_and_json(tmp_path, capsys) -> None:
+def test_a_point_has_its_run_and_its_elasticities_in_text_and_json(tmp_path, capsys):
     points = tmp_path / "points.json"
     points.write_text(json.dumps([GPT, {**GPT, "B": "128K"}, {**GPT, "heads": 7}]))
     options = ("--tokens", "300B", "--price", "2.5", "--sensitivity")
@@ -125,7 +125,7 @@ def test_a_point_has_its_run_and_its_elasticities_in_text_and_json(tmp_path, cap
 
 
 @pytest.mark.slow
-def test_the_chart_of_what_limits_it_has_a_bar_for_each_change(tmp_path, monkeypatch) -> None:
+def test_the_chart_of_what_limits_it_has_a_bar_for_each_change(tmp_path, monkeypatch):
     points, file = tmp_path / "points.json", tmp_path / "gains.svg"
     points.write_text(json.dumps([GPT]))
     drawn = []
@@ -137,7 +137,7 @@ def test_the_chart_of_what_limits_it_has_a_bar_for_each_change(tmp_path, monkeyp
     assert [bar.get_width() for bar in axes.patches] == [pytest.approx(100 * row["faster_by"]) for row in rows]
 
 
-def test_a_plan_has_its_run_in_text_json_and_record(tmp_path, capsys) -> None:
+def test_a_plan_has_its_run_in_text_json_and_record(tmp_path, capsys):
     run = ("--tokens", "1B", "--price", "2", "--mtbf", "1000", "--checkpoint-seconds", "5", "--restart-seconds", "60")
     options = (*run, "--sensitivity", "--results", str(tmp_path))
     assert main([*PLAN, *options, "--json"]) == 0
@@ -155,7 +155,7 @@ def test_a_plan_has_its_run_in_text_json_and_record(tmp_path, capsys) -> None:
     assert "rank 2: " in printed
 
 
-def test_the_proof_of_the_search_is_in_words_and_in_json(tmp_path, capsys) -> None:
+def test_the_proof_of_the_search_is_in_words_and_in_json(tmp_path, capsys):
     job = ("plan", "--layers", "24", "--hidden", "2304", "--heads", "24", "--gpus", "32", "--batch", "512")
     assert main([*job, "--results", str(tmp_path), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)

@@ -21,9 +21,7 @@ PASSES = ("forward", "recompute", "backward")
 @pytest.mark.parametrize("overlapped", [False, True])
 @pytest.mark.parametrize("dense", [0, 5, 31, 32])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_only_layers_with_experts_exchange_tokens(
-    dense: int, layout: dict[str, object], overlapped: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_layers_with_experts_exchange_tokens(dense, layout, overlapped, monkeypatch):
     h100 = load_cluster("h100")
     cluster, free = (replace(h100, software=replace(h100.software, overlapped_exchange=overlapped)) for _ in range(2))
     config = TrainingConfig.from_plain(MIXTURE | layout | {"dense_layers": dense})
@@ -39,7 +37,7 @@ def test_only_layers_with_experts_exchange_tokens(
 
 
 @pytest.mark.parametrize("dense", [0, 31, 32])
-def test_tensor_parallelism_of_a_mixture_is_what_it_would_cost_nothing_without(dense: int) -> None:
+def test_tensor_parallelism_of_a_mixture_is_what_it_would_cost_nothing_without(dense):
     cluster = replace(load_cluster("selene"), host_per_call=0.0)  # neither its program nor its host hides any of it
     config = TrainingConfig.from_plain(MIXTURE | {"t": 2, "d": 4, "dense_layers": dense})
     free = replace(cluster, nvlink_bandwidth_2=1e30, nvlink_latency_2=1e-30)

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import asdict, replace
-from pathlib import Path
 
 import pytest
 
@@ -37,7 +36,7 @@ def planned(cluster: str, *names: str, forbid: tuple[str, ...] = (), **asked: ob
     ("model", "seq", "gpus", "seconds"),
     [("llama-3-8b", 8192, 16, 0.765), pytest.param("qwen2.5-32b", 4096, 8, 1.949, marks=pytest.mark.slow)],
 )
-def test_zero_3_is_found_where_simulate_says_that_it_is_faster(model: str, seq: int, gpus: int, seconds: float) -> None:
+def test_zero_3_is_found_where_simulate_says_that_it_is_faster(model, seq, gpus, seconds):
     """`plan_misses_fsdp`: no configuration that `simulate` takes is faster than rank 1 beyond what the plan says."""
     plan = planned("h100", model=model, seq=seq, gpus=gpus, batch=gpus)
     known = {"model": model, "seq": seq, "d": gpus, "B": gpus, "data_parallel": "zero3", "attention": "sdpa"}
@@ -53,7 +52,7 @@ def test_zero_3_is_found_where_simulate_says_that_it_is_faster(model: str, seq: 
     assert "forbidden, or not what the program has: zero3" in sentence(without.untried, without.techniques)
 
 
-def test_what_may_be_used_is_said_by_name() -> None:
+def test_what_may_be_used_is_said_by_name():
     h100, selene = load_cluster("h100"), load_cluster("selene")
     dense, mixture = ModelConfig(8, 1024, 8), ModelConfig(8, 1024, 8, experts=8, experts_per_token=2)
     cluster, techniques = may_use(h100, mixture)
@@ -68,7 +67,7 @@ def test_what_may_be_used_is_said_by_name() -> None:
 
 
 @pytest.mark.slow
-def test_offloading_is_searched_where_it_is_allowed() -> None:
+def test_offloading_is_searched_where_it_is_allowed():
     """32 H100s have no room for Qwen3-235B, but for its optimizer in the host's memory."""
     plan = planned("h100", "offload_optimizer", model="qwen3-235b-a22b", seq=4096, gpus=32, batch=64)
     assert plan.best.config.parallel.offload == "optimizer"
@@ -80,7 +79,7 @@ def test_offloading_is_searched_where_it_is_allowed() -> None:
 
 
 @pytest.mark.slow
-def test_pruning_changes_nothing_with_experts_recipes_and_offloading() -> None:
+def test_pruning_changes_nothing_with_experts_recipes_and_offloading():
     cluster, techniques = may_use(load_cluster("h100"), JOB.model, ["mxfp8", "offload_layers", "offload_optimizer"])
     names = [name for name in techniques if name not in ("split", "layouts", "interleaving", "tensor")]
     whole = search(JOB, cluster, 5, names, prune=False)
@@ -97,7 +96,7 @@ LATENT = replace(LATENT, kv_latent=128, query_latent=256, rotary_dim=32)
 
 
 @pytest.mark.parametrize("model", [LATENT, LONG], ids=["latent", "long"])
-def test_pruning_changes_nothing_with_all_that_is_searched_by_default(model: ModelConfig) -> None:
+def test_pruning_changes_nothing_with_all_that_is_searched_by_default(model):
     """FSDP with experts and inside of nodes, modules, latents' dense layers, context parallelism, split schedules."""
     cluster, techniques = may_use(load_cluster("h100"), model)
     job = TrainingJob(model, 4, 4)
@@ -108,7 +107,7 @@ def test_pruning_changes_nothing_with_all_that_is_searched_by_default(model: Mod
     assert {("zero3", "selective"), ("zero2", "full"), ("local", "none")} <= kinds
 
 
-def test_what_the_program_lacks_is_not_searched() -> None:
+def test_what_the_program_lacks_is_not_searched():
     """transformers has no pipeline and no context parallelism; llm-foundry no tensor parallelism either."""
     h100, model = load_cluster("h100"), ModelConfig(8, 1024, 8)
     for program, missing in (("hf", {"pipeline", "context"}), ("llm-foundry", {"pipeline", "tensor", "context"})):
@@ -128,12 +127,12 @@ def test_what_the_program_lacks_is_not_searched() -> None:
         ("selene", ["fp8"], "--allow fp8 on selene, whose GPU has none; needs another cluster; try h100"),
     ],
 )
-def test_what_a_gpu_cannot_do_is_refused(cluster: str, names: list[str], message: str) -> None:
+def test_what_a_gpu_cannot_do_is_refused(cluster, names, message):
     with pytest.raises(UsageError, match=message):
         may_use(load_cluster(cluster), ModelConfig(8, 1024, 8), names)
 
 
-def test_every_change_is_what_simulate_says_of_it_and_no_gaining_switch_is_left_out() -> None:
+def test_every_change_is_what_simulate_says_of_it_and_no_gaining_switch_is_left_out():
     plan = planned("h800", forbid=DISPATCH, **MIXTURE, gpus=64, batch=64)
     base = asdict(plan.best.config.model) | asdict(plan.best.config.parallel)
     on = [name for name, value in vars(plan.cluster.software).items() if value]
@@ -149,7 +148,7 @@ def test_every_change_is_what_simulate_says_of_it_and_no_gaining_switch_is_left_
         assert (f"--allow {name}" in names) == (name not in on and gain >= LEAST_GAIN)
 
 
-def test_an_allowed_recipe_is_searched_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_allowed_recipe_is_searched_and_said(tmp_path, capsys):
     words = ["--model", "llama-3-8b", "--gpus", "8", "--batch", "16", "--cluster", "h100", "--results", str(tmp_path)]
     assert main(["plan", *words]) == 0
     printed = " ".join(capsys.readouterr().out.split())

@@ -38,7 +38,7 @@ def guessed(monkeypatch, small):
     return replace(small, sweeps={"paper tiny": small.sweeps["paper"]})
 
 
-def test_the_rows_are_the_schema_s_fidelities_and_their_modules_are_there() -> None:
+def test_the_rows_are_the_schema_s_fidelities_and_their_modules_are_there():
     assert set(FIDELITIES) == set(records.FIDELITIES), (
         "a row of reproduce/experiment/fidelity.py needs its name in FIDELITIES of results/records/record.py, "
         "and in 'fidelity' and 'origin' of results/schema/record-2.schema.json"
@@ -49,7 +49,7 @@ def test_the_rows_are_the_schema_s_fidelities_and_their_modules_are_there() -> N
         assert callable(module.digest)
 
 
-def test_a_toy_fidelity_is_a_row_and_a_module(guessed, tmp_path) -> None:
+def test_a_toy_fidelity_is_a_row_and_a_module(guessed, tmp_path):
     plan = runner.plan(guessed, tmp_path, "guessed", "tiny")
     assert plan.folder == tmp_path / "fig_squares" / "guessed-tiny"
     assert folder_name("guessed", "paper") == "guessed"
@@ -61,12 +61,12 @@ def test_a_toy_fidelity_is_a_row_and_a_module(guessed, tmp_path) -> None:
     assert judge(guessed.claims[0], Results(points, "guessed")).verdict == "contradicted"
 
 
-def test_a_better_fidelity_tests_what_a_lesser_one_tests(guessed) -> None:
+def test_a_better_fidelity_tests_what_a_lesser_one_tests(guessed):
     assert fidelity.tests("guessed", "measured")
     assert not fidelity.tests("simulated", "emulated")
 
 
-def test_the_wording_names_the_cluster_where_it_decides_the_numbers(figure_12) -> None:
+def test_the_wording_names_the_cluster_where_it_decides_the_numbers(figure_12):
     record: Record = figure_12.record
     assert origin_of(record) == "simulated on selene"
     assert FIDELITIES["measured"].wording("selene") == "measured"

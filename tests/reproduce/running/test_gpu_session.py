@@ -31,7 +31,7 @@ def python(name: str, text: str, *words: str, seconds: float = 60.0, needs: tupl
     return SessionStep(name, f"the {name} step", (sys.executable, "-c", text, *words), seconds, needs)
 
 
-def test_steps_run_in_order_and_what_has_passed_is_not_run_again(tmp_path: Path) -> None:
+def test_steps_run_in_order_and_what_has_passed_is_not_run_again(tmp_path):
     mark, told = tmp_path / "mark", list[str]()
     cured = tmp_path / "cured"
     fails = f"import pathlib, sys; sys.exit(0 if pathlib.Path({str(cured)!r}).exists() else 'no such thing')"
@@ -64,7 +64,7 @@ def test_steps_run_in_order_and_what_has_passed_is_not_run_again(tmp_path: Path)
     assert mark.read_text() == "xx"
 
 
-def test_it_stops_in_time_and_goes_on_with_what_was_not_tried(tmp_path: Path) -> None:
+def test_it_stops_in_time_and_goes_on_with_what_was_not_tried(tmp_path):
     child = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(600)'])"
     steps = [
         python("bad", "raise SystemExit('wrong')", seconds=1),
@@ -85,7 +85,7 @@ def test_it_stops_in_time_and_goes_on_with_what_was_not_tried(tmp_path: Path) ->
     assert again["bad"].status == "failed"  # what was seen is kept where there was no time to see it again
 
 
-def test_every_step_of_a_real_session_is_on_the_gpu(tmp_path: Path) -> None:
+def test_every_step_of_a_real_session_is_on_the_gpu(tmp_path):
     for step in gpu_session.steps(tmp_path, toy=False)[1:]:
         words = " ".join(step.command)
         if step.name == "trace":
@@ -103,17 +103,17 @@ def parsed(results: Path, **options: object) -> Namespace:
     )
 
 
-def test_a_step_that_is_none(tmp_path: Path) -> None:
+def test_a_step_that_is_none(tmp_path):
     with pytest.raises(UsageError, match=r"unknown step 'peeks'; did you mean 'peaks'\?; there are doctor, toys"):
         bench.run_session(parsed(tmp_path, step=["peeks"]))
 
 
-def test_the_plan_of_a_session(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_plan_of_a_session(tmp_path, capsys):
     assert bench.run_session(parsed(tmp_path, toy=False, list=True)) == DONE
     assert capsys.readouterr().out.count("--device cuda") >= 4
 
 
-def test_the_order_is_that_of_worth(tmp_path: Path) -> None:
+def test_the_order_is_that_of_worth(tmp_path):
     names = [step.name for step in gpu_session.steps(tmp_path, toy=False)]
     worth = ["doctor", "tests", "gpt-sdpa", "small-b8", "gpt-sdpa/plain-compiled", "operators", "table_fused_operators"]
     places = [names.index(name) for name in (*worth, "calibrate", "trace")]
@@ -122,7 +122,7 @@ def test_the_order_is_that_of_worth(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("table", gpu_session.TABLES)
-def test_every_step_calls_what_there_is(table: str, tmp_path: Path) -> None:
+def test_every_step_calls_what_there_is(table, tmp_path):
     known = {*COMMANDS, *catalog.ids()}
     for step in gpu_session.steps(tmp_path, toy=False, table=table):
         words = list(step.command)
@@ -133,7 +133,7 @@ def test_every_step_calls_what_there_is(table: str, tmp_path: Path) -> None:
                     assert name.startswith("--") or find(name)
 
 
-def test_the_first_runs_cases_are_the_same_and_all_are_predicted() -> None:
+def test_the_first_runs_cases_are_the_same_and_all_are_predicted():
     run = json.loads((ROOT / "results/reference/gpu/first_run.json").read_text(encoding="utf-8"))["cases"]
     for case in CASES[: len(run)]:
         model = ModelConfig(**run[case.name]["model"], trained_with_dropout=case.model.trained_with_dropout)
@@ -150,7 +150,7 @@ def test_the_first_runs_cases_are_the_same_and_all_are_predicted() -> None:
     [((7, 5), "bf16", False, "no bf16"), ((7, 5), "fp16", False, None), ((8, 0), "bf16", True, "no FP8"),
      ((8, 9), "bf16", True, None)],
 )  # fmt: skip
-def test_what_a_gpu_has_not(capability: tuple[int, int], dtype: str, fp8: bool, line: str | None) -> None:
+def test_what_a_gpu_has_not(capability, dtype, fp8, line):
     why = unsupported(capability, dtype, fp8)
     assert why is None if line is None else line in str(why)
 
@@ -177,7 +177,7 @@ def session(folder: Path, seconds: dict[str, float]) -> Path:
     return folder.with_suffix(".zip")
 
 
-def test_an_archive_becomes_records_and_scores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_archive_becomes_records_and_scores(tmp_path, capsys):
     predicted = {p.key: float(p.metrics["time"].value or 0) for p in read_record(gpu_archive.SEALED).points}
     archive = session(tmp_path / "gpu", {"small": predicted["small"] / 1.1, "gpt-b1": predicted["gpt-b1"] / 0.7})
     with zipfile.ZipFile(archive) as held:
@@ -192,7 +192,7 @@ def test_an_archive_becomes_records_and_scores(tmp_path: Path, capsys: pytest.Ca
     assert {point.label for point in record.points} == {"small", "gpt-b1"}
 
 
-def test_a_toys_time_is_not_scored(tmp_path: Path) -> None:
+def test_a_toys_time_is_not_scored(tmp_path):
     with zipfile.ZipFile(session(tmp_path / "gpu", {"small": 1.0})) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
     toy = [record | {"scale": "quick"} for record in json.loads(files["records.json"])]
@@ -237,7 +237,7 @@ def harmed(files: dict[str, bytes], harm: str) -> bytes:
     ["a path", "a bomb", "nested", "no steps", "odd seconds", "an id that is a path", "no record",
      "records that are none", "cut off", "a smaller size than it has", "no archive"],
 )  # fmt: skip
-def test_a_hostile_archive_is_refused_in_a_line(harm: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_hostile_archive_is_refused_in_a_line(harm, tmp_path, capsys):
     with zipfile.ZipFile(session(tmp_path / "gpu", {"small": 1.0})) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
     (tmp_path / "bad.zip").write_bytes(harmed(files, harm))
@@ -248,7 +248,7 @@ def test_a_hostile_archive_is_refused_in_a_line(harm: str, tmp_path: Path, capsy
     assert not there.exists()
 
 
-def test_an_archive_of_another_commit_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_archive_of_another_commit_says_so(tmp_path, capsys):
     with zipfile.ZipFile(session(tmp_path / "gpu", {"small": 1.0})) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
     files["session.json"] = json.dumps(json.loads(files["session.json"]) | {"sources": "others"}).encode()
@@ -258,14 +258,14 @@ def test_an_archive_of_another_commit_says_so(tmp_path: Path, capsys: pytest.Cap
 
 
 @pytest.mark.slow
-def test_the_whole_session_runs_on_a_cpu_at_toy_sizes(tmp_path: Path) -> None:
+def test_the_whole_session_runs_on_a_cpu_at_toy_sizes(tmp_path):
     assert bench.run_session(parsed(tmp_path)) == DONE, (tmp_path / "gpu-toy" / "session.json").read_text()
     assert (tmp_path / "gpu-toy.zip").stat().st_size < gpu_archive.MOST
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("step", ["tensor-2", "pipeline-2", "data-2", "ring-2", "experts-2", "grid-4"])
-def test_several_ranks_agree_with_one(step: str, tmp_path: Path) -> None:
+def test_several_ranks_agree_with_one(step, tmp_path):
     assert bench.run_session(parsed(tmp_path, step=[step], table="gpus")) == DONE
     outcomes, _ = gpu_session.outcomes_of(tmp_path / "gpus-toy")
     assert outcomes[step].status == "passed", outcomes

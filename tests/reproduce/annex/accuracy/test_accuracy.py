@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from pandas import DataFrame
@@ -245,6 +244,6 @@ def test_figures_are_byte_stable(assessment):
 
 
 @pytest.mark.slow
-def test_the_whole_paper_is_assessed(tmp_path: Path, capsys):
+def test_the_whole_paper_is_assessed(tmp_path, capsys):
     assert main(["accuracy", "--json", "--results", str(tmp_path)]) == errors.DONE
     assert json.loads(capsys.readouterr().out)["overall"]["score"]["n"] > 50

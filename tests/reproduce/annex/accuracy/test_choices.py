@@ -9,7 +9,7 @@ from reproduce.annex.accuracy.ledger import studies
 
 
 @pytest.mark.slow
-def test_of_public_sweeps_our_first_is_mostly_the_best() -> None:
+def test_of_public_sweeps_our_first_is_mostly_the_best():
     lines = sweeps()
     assert len(lines) >= 30
     assert all(1 <= line["rank"] <= line["layouts"] and line["loss"] >= 0 for line in lines)

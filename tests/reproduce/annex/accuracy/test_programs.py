@@ -22,11 +22,11 @@ def approximately(found):
     return pytest.approx(found) if isinstance(found, float) else found
 
 
-def test_the_committed_intervals_follow_from_the_open_rows() -> None:
+def test_the_committed_intervals_follow_from_the_open_rows():
     assert approximately(json.loads(json.dumps(intervals.classes()))) == COMMITTED
 
 
-def test_runs_of_a_program_are_inside_the_interval_made_of_the_others_as_often_as_said() -> None:
+def test_runs_of_a_program_are_inside_the_interval_made_of_the_others_as_often_as_said():
     dense, experts = COMMITTED[open_rows.DENSE], COMMITTED[open_rows.EXPERTS]
     assert 0.85 <= dense["other"]["tested"] <= 0.95
     assert experts["other"]["tested"] >= 0.8  # of one program: each model by the others
@@ -35,7 +35,7 @@ def test_runs_of_a_program_are_inside_the_interval_made_of_the_others_as_often_a
     assert 0.85 <= sum(of["tested"] * of["n"] for of in both) / sum(of["n"] for of in both) <= 0.95
 
 
-def test_a_run_of_an_unnamed_program_is_inside_the_spread_over_programs() -> None:
+def test_a_run_of_an_unnamed_program_is_inside_the_spread_over_programs():
     unnamed = evaluate(SMOLLM_3, 1, "h100")["intervals"]["tokens_per_s_per_gpu"]
     assert unnamed["low"] < PUBLISHED < unnamed["high"]
     named = evaluate(SMOLLM_3, 1, "h100", program="megatron-core")["intervals"]["tokens_per_s_per_gpu"]
@@ -53,7 +53,7 @@ def test_a_run_of_an_unnamed_program_is_inside_the_spread_over_programs() -> Non
         ({"software": ["fp32_gradients"]}, None, ""),
     ],
 )
-def test_each_program_has_the_interval_of_its_own_runs_if_it_has_enough(changes, program, used) -> None:
+def test_each_program_has_the_interval_of_its_own_runs_if_it_has_enough(changes, program, used):
     answer = evaluate(SMOLLM_3 | changes, 1, "h100", program=program)
     of = COMMITTED[open_rows.DENSE]
     expected = of["programs"][used] if used else of["other"]
@@ -63,7 +63,7 @@ def test_each_program_has_the_interval_of_its_own_runs_if_it_has_enough(changes,
     assert (rate / rates["high"], rate / rates["low"]) == pytest.approx((expected["low"], expected["high"]))
 
 
-def test_a_sentence_says_which_program_was_taken_and_how_to_name_another() -> None:
+def test_a_sentence_says_which_program_was_taken_and_how_to_name_another():
     line = margins.program_line("h100", None)
     assert line.startswith("simulated as Megatron-Core (megatron-core), the program of h100, as none is named (--prog")
     assert margins.program_line("h100", "nemo").startswith("simulated as NVIDIA's NeMo (nemo); nine in ten of 152 open")

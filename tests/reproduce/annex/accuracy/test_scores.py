@@ -35,7 +35,7 @@ def test_score():
 
 
 @pytest.mark.parametrize("worst", range(3))
-def test_the_worst_error_is_found_wherever_it_stands(worst: int):
+def test_the_worst_error_is_found_wherever_it_stands(worst):
     result = score(pairs(*((str(place), 1.1 if place != worst else 0.5, 1.0) for place in range(3))))
     assert result.worst_point == str(worst)
     assert result.worst == pytest.approx(-0.5)
@@ -98,7 +98,7 @@ def values(*points: Point, metric: str = "throughput_per_gpu", unit: str = "FLOP
         id="fig_x", label="Figure 0", main=quantity, fidelities=("simulated",), scales=("paper",)
     )
     artifact.points = lambda scale: points
-    return published_points([artifact])  # type: ignore[list-item]
+    return published_points([artifact])
 
 
 def test_a_configuration_in_two_figures_counts_once():

@@ -52,9 +52,7 @@ def nccl_output(path: Path, ranks: int, latency: float, bandwidth: float, name: 
     return path
 
 
-def test_numbers_are_recovered_from_the_tables_of_a_known_cluster(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_numbers_are_recovered_from_the_tables_of_a_known_cluster(tmp_path, capsys):
     out = tmp_path / "mine.toml"
     given = ["--gemm", str(gemm_table(tmp_path / "g.csv")), "--attention", str(attention_table(tmp_path / "a.csv"))]
     given += ["--collectives", str(nccl_output(tmp_path / "n.txt", 8, 40e-6, 350e9))]
@@ -70,7 +68,7 @@ def test_numbers_are_recovered_from_the_tables_of_a_known_cluster(
     assert made.nvlink_bandwidth_4 == TRUE.nvlink_bandwidth_4  # what no table says is the base's
 
 
-def test_a_gather_and_a_scatter_take_the_place_of_an_all_reduce(tmp_path: Path) -> None:
+def test_a_gather_and_a_scatter_take_the_place_of_an_all_reduce(tmp_path):
     out = tmp_path / "mine.toml"
     gather = nccl_output(tmp_path / "gather", 4, 30e-6, 300e9, "all_gather")
     scatter = nccl_output(tmp_path / "scatter", 4, 20e-6, 600e9, "reduce_scatter")
@@ -93,9 +91,7 @@ def test_a_gather_and_a_scatter_take_the_place_of_an_all_reduce(tmp_path: Path) 
         (["broadcast"], "bus over algorithm bandwidth is 0.438 on 8 GPUs"),
     ],
 )
-def test_collectives_that_do_not_make_an_all_reduce_are_refused(
-    names: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_collectives_that_do_not_make_an_all_reduce_are_refused(names, message, tmp_path, capsys):
     given = [f"--collectives={nccl_output(tmp_path / name, 8, 40e-6, 350e9, name)}" for name in names]
     assert cli.main(["calibrate", "--out", str(tmp_path / "m.toml"), *given]) == 2
     error = capsys.readouterr().err
@@ -105,22 +101,20 @@ def test_collectives_that_do_not_make_an_all_reduce_are_refused(
 
 
 @pytest.mark.parametrize("bus", [200.0, 1000.0])
-def test_bandwidths_that_no_number_of_gpus_has_are_refused(
-    bus: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bandwidths_that_no_number_of_gpus_has_are_refused(bus, tmp_path, capsys):
     lines = [f" {size} {size // 4} float sum -1 10.0 100.0 {bus} 0 10.0 100.0 {bus} 0" for size in (1024, 2048, 4096)]
     (tmp_path / "odd").write_text("\n".join(lines))
     assert cli.main(["calibrate", "--out", str(tmp_path / "m.toml"), f"--collectives={tmp_path / 'odd'}"]) == 2
     assert "bus over algorithm bandwidth is" in capsys.readouterr().err
 
 
-def test_tables_and_measuring_do_not_mix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables_and_measuring_do_not_mix(tmp_path, capsys):
     table = gemm_table(tmp_path / "g.csv")
     assert cli.main(["calibrate", "--out", str(tmp_path / "m.toml"), "--gemm", str(table), "--check"]) == 2
     assert "--check has no part" in capsys.readouterr().err
 
 
-def test_collectives_over_several_nodes_make_a_network_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_collectives_over_several_nodes_make_a_network_file(tmp_path, capsys):
     """Four nodes of 8: a ring's bytes are those of a node's eight adapters, whatever the library took."""
     out = tmp_path / "fabric.toml"
     given = ["--base", "h100", "--collectives", str(nccl_output(tmp_path / "n.txt", 32, 160e-6, 320e9))]
@@ -141,9 +135,7 @@ def test_collectives_over_several_nodes_make_a_network_file(tmp_path: Path, caps
 
 
 @pytest.mark.parametrize(("bus", "adapter"), [(320e9, 40.0), (480e9, 46.0), (800e9, 53.3)])
-def test_over_two_nodes_what_an_adapter_sends_is_between_a_tree_s_and_a_ring_s(
-    bus: float, adapter: float, tmp_path: Path
-) -> None:
+def test_over_two_nodes_what_an_adapter_sends_is_between_a_tree_s_and_a_ring_s(bus, adapter, tmp_path):
     """NCCL's tree sends each byte once over two nodes, a ring 15/8 of it: h100's 46 GB/s where both allow that."""
     out = tmp_path / "fabric.toml"
     given = ["--base", "h100", "--collectives", str(nccl_output(tmp_path / "n.txt", 16, 100e-6, bus))]
@@ -153,7 +145,7 @@ def test_over_two_nodes_what_an_adapter_sends_is_between_a_tree_s_and_a_ring_s(
     assert made.allreduce_hca_bandwidth == pytest.approx(bus / 8, rel=1e-3)
 
 
-def test_both_inside_a_node_and_between_nodes_make_a_cluster(tmp_path: Path) -> None:
+def test_both_inside_a_node_and_between_nodes_make_a_cluster(tmp_path):
     out = tmp_path / "mine.toml"
     files = [nccl_output(tmp_path / "a", 8, 40e-6, 350e9), nccl_output(tmp_path / "b", 32, 160e-6, 320e9)]
     assert cli.main(["calibrate", "--out", str(out), "--base", "h100", "--collectives", *map(str, files)]) == DONE
@@ -170,9 +162,7 @@ def test_both_inside_a_node_and_between_nodes_make_a_cluster(tmp_path: Path) -> 
         ((16, 32), "", "collectives over several nodes are of 16 and 32 GPUs; needs one number"),
     ],
 )
-def test_collectives_of_other_nodes_are_refused_in_one_line(
-    ranks: tuple[int, ...], hosts: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_collectives_of_other_nodes_are_refused_in_one_line(ranks, hosts, message, tmp_path, capsys):
     given = []
     for number in ranks:
         path = nccl_output(tmp_path / str(number), number, 100e-6, 300e9)

@@ -19,7 +19,7 @@ RANKS = 4
 
 
 def config(model: ModelConfig = SMALL, **parallel: object) -> TrainingConfig:
-    return TrainingConfig(model, ParallelConfig(**parallel))  # type: ignore[arg-type]
+    return TrainingConfig(model, ParallelConfig(**parallel))
 
 
 def lasting() -> int:

@@ -35,7 +35,7 @@ def values() -> dict[str, set[Any]]:
 
 
 @pytest.mark.parametrize("part", [ModelConfig, ParallelConfig, EngineSettings])
-def test_every_field_of_a_configuration_changes_a_case(part: type) -> None:
+def test_every_field_of_a_configuration_changes_a_case(part):
     found = values()
     same = [item.name for item in fields(part) if len(found[item.name]) < 2 and item.name not in EXEMPT]
     assert not same, f"no exact case has another {same[0]}: add one to AXES of engine.py or simulated.py"
@@ -44,13 +44,13 @@ def test_every_field_of_a_configuration_changes_a_case(part: type) -> None:
         assert item.name in EXEMPT or not lacking, f"no case of reproduce/annex/exact has {item.name}={lacking[0]!r}"
 
 
-def test_every_way_to_share_the_vocabulary_is_a_case() -> None:
+def test_every_way_to_share_the_vocabulary_is_a_case():
     trained = {engine.settings(case).parallel.vocabulary for cases in engine.CASES.values() for case in cases}
     simulated_ways = {case.parallel.vocabulary for case in simulated.configurations().values()}
     assert trained == simulated_ways == {"", *METHODS}
 
 
-def test_what_came_after_the_paper_is_trained_at_two_sizes() -> None:
+def test_what_came_after_the_paper_is_trained_at_two_sizes():
     trained = [engine.settings(case).training for case in engine.AXES]
     for exchange in ("ring", "all_gather", "all_to_all"):
         assert {x.parallel.c for x in trained if x.parallel.context_exchange == exchange} >= {2, 4}

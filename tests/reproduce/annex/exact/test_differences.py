@@ -7,25 +7,25 @@ from reproduce.annex.exact.quantities import Entry
 from reproduce.annex.exact.wording import body, headline, moved
 
 
-def test_equal_values_differ_in_nothing() -> None:
+def test_equal_values_differ_in_nothing():
     quantities = {"memory": {"peak stash": [2, 1]}, "order": {"table": ["0F0", "1F0"]}}
     assert compare("engine", {"a": quantities}, {"a": Entry(quantities)}) == []
 
 
-def test_a_value_counts_by_rank_and_also_where_it_is_missing() -> None:
+def test_a_value_counts_by_rank_and_also_where_it_is_missing():
     old = {"communication": {"calls": [1, 2], "gone": 3}}
     new = Entry({"communication": {"calls": [1, 4], "new": [0, 1]}})
     changes = [(c.name, c.rank, c.old, c.new) for c in compare("engine", {"a": old}, {"a": new})]
     assert changes == [("calls", 1, 2, 4), ("gone", None, 3, None), ("new", 0, None, 0), ("new", 1, None, 1)]
 
 
-def test_zero_tolerance_goes_down_to_the_type() -> None:
+def test_zero_tolerance_goes_down_to_the_type():
     """A count that became a float, and the last bit of one."""
     for old, new in ((1, 1.0), (0.1, 0.1 + 2**-56), (10**18, 10**18 + 1)):
         assert len(compare("s", {"a": {"time": {"x": old}}}, {"a": Entry({"time": {"x": new}})})) == 1
 
 
-def test_an_entry_that_is_new_or_gone_is_one_change() -> None:
+def test_an_entry_that_is_new_or_gone_is_one_change():
     quantities = {"time": {"x": 1, "y": 2}}
     changes = compare("simulated", {"old": quantities}, {"new": Entry(quantities)})
     (message,) = explain(changes)
@@ -39,13 +39,13 @@ def change(kind: str, entry: str = "a", section: str = "engine", schedule: str =
     return Change(section, entry, kind, f"some {kind}", None, 1, 2, schedule)
 
 
-def test_a_later_kind_goes_with_an_earlier_one_of_its_entry_only() -> None:
+def test_a_later_kind_goes_with_an_earlier_one_of_its_entry_only():
     calls, time, other = change("communication"), change("time"), change("time", entry="b")
     messages = explain([time, other, calls])
     assert [(m.changes, m.with_it) for m in messages] == [([calls], [time]), ([other], [])]
 
 
-def test_an_order_explains_every_section_that_runs_such_a_schedule() -> None:
+def test_an_order_explains_every_section_that_runs_such_a_schedule():
     table = change("order", "1f1b p=2 m=4 v=1", "schedules", "1f1b p=2 m=4 v=1")
     slower = change("time", "Table 1", "simulated", "1f1b p=8 m=64 v=1")
     interleaved = change("time", "Figure 12", "simulated", "interleaved p=12 m=12 v=4")
@@ -53,22 +53,22 @@ def test_an_order_explains_every_section_that_runs_such_a_schedule() -> None:
     assert [(m.changes, m.with_it) for m in messages] == [([table], [slower]), ([interleaved], [])]
 
 
-def test_independent_causes_are_messages_of_their_own() -> None:
+def test_independent_causes_are_messages_of_their_own():
     messages = explain([change("work", "a"), change("communication", "b"), change("work", "c", "simulated")])
     assert len(messages) == 3
 
 
-def test_two_swapped_actions_are_named() -> None:
+def test_two_swapped_actions_are_named():
     assert moved("0F0 0F1 0B0 0B1", "0F0 0B0 0F1 0B1") == "0F1 and 0B0 swapped (positions 1 and 2)"
 
 
-def test_a_lost_an_added_and_another_action_are_named() -> None:
+def test_a_lost_an_added_and_another_action_are_named():
     assert moved("0F0 0F1 0B0", "0F0 0B0") == "position 1: 0F1 -> nothing"
     assert moved("0F0 0B0", "0F0 0F1 0B0") == "position 1: nothing -> 0F1"
     assert moved("0F0 0F1 0B0", "0F0 0F2 0B0") == "position 1: 0F1 -> 0F2"
 
 
-def test_a_message_says_old_new_and_the_relative_change() -> None:
+def test_a_message_says_old_new_and_the_relative_change():
     changes = [
         Change("simulated", f"point {i}", "time", "iteration ns", None, 1000, 1000 + 10 * i) for i in range(1, 6)
     ]
@@ -83,7 +83,7 @@ def test_a_message_says_old_new_and_the_relative_change() -> None:
     ]
 
 
-def test_scatter_gather_is_named_only_where_every_tensor_grew_by_t() -> None:
+def test_scatter_gather_is_named_only_where_every_tensor_grew_by_t():
     def sizes(*pairs: tuple[int, int]) -> list[Change]:
         return [
             Change("engine", f"case {i}", "communication", "message bytes", 0, old, new, "", 2)
@@ -95,14 +95,14 @@ def test_scatter_gather_is_named_only_where_every_tensor_grew_by_t() -> None:
     assert "scatter/gather" not in headline(explain(sizes((100, 200), (50, 99)))[0])
 
 
-def test_ranks_with_the_same_change_stand_together() -> None:
+def test_ranks_with_the_same_change_stand_together():
     changes = [Change("engine", "a", "communication", "tp all_reduce calls", rank, 5, 6) for rank in range(3)]
     changes.append(Change("engine", "a", "communication", "tp all_reduce calls", 3, 7, 9))
     (message,) = explain(changes)
     assert "  a: rank 0, 1, 2: 5 -> 6 (+20%); rank 3: 7 -> 9 (+28.6%)" in body(message)
 
 
-def test_texts_are_compared_by_what_they_count_and_hold_for_all_ranks() -> None:
+def test_texts_are_compared_by_what_they_count_and_hold_for_all_ranks():
     old = {"operators": {"model.f": "4 clone bf16, 12 mm bf16", "model.g": ["2 mm fp32", ""]}}
     new = Entry({"operators": {"model.f": ["4 clone bf16, 12 mm bf16", "6 clone bf16"], "model.g": ["2 mm fp32", ""]}})
     changes = compare("counts", {"a": old}, {"a": new})
@@ -114,20 +114,20 @@ def test_texts_are_compared_by_what_they_count_and_hold_for_all_ranks() -> None:
     assert headline(message) == "operators (counts): model.f: +2 clone bf16, -12 mm bf16 (in 1 entry)"
 
 
-def test_a_host_synchronisation_is_named_first() -> None:
+def test_a_host_synchronisation_is_named_first():
     wait = "host synchronisation .item()"
     counts = {"model.f: mm bf16": 99, "model.g: mm bf16": 9, f"model.g: {wait}": 1}
     (message,) = explain([Change("counts", "a", "operators", name, 0, 0, n) for name, n in counts.items()])
     assert headline(message).startswith(f"operators (counts): model.g: +1 {wait}, +9 mm bf16; model.f")
 
 
-def test_a_hang_and_a_failure_are_called_so() -> None:
+def test_a_hang_and_a_failure_are_called_so():
     for why, title in (("rank 1 hangs: it is in g", "hangs"), ("rank 0 failed: ValueError: no", "cannot run")):
         (message,) = explain([Change("engine", e, "order", "cannot run", None, None, why) for e in ("a", "b")])
         assert headline(message) == f"{title} (engine): {why} (in 2 entries)"
 
 
-def test_growth_names_the_power() -> None:
+def test_growth_names_the_power():
     (message,) = explain([Change("growth", "compile step", "growth", "executor.compile", None, 1, 2)])
     assert headline(message) == "growth (growth): executor.compile linear -> quadratic in compile step"
 
@@ -140,7 +140,7 @@ def extracted(**changed: object) -> Entry:
         "memory": {"peak bytes": [96, 96]},
         "calls": {"model": "4 f, 2 g"},
     }
-    return Entry(quantities | changed)  # type: ignore[arg-type]
+    return Entry(quantities | changed)
 
 
 WHOLE = {
@@ -151,7 +151,7 @@ WHOLE = {
 }
 
 
-def test_an_extracted_method_is_said_to_be_one() -> None:
+def test_an_extracted_method_is_said_to_be_one():
     """Over ranks that differ, with the new function alike on all of them."""
     (message,) = explain(compare("counts", {"a": WHOLE, "b": WHOLE}, {"a": extracted(), "b": extracted()}))
     assert headline(message) == (
@@ -173,13 +173,13 @@ def test_an_extracted_method_is_said_to_be_one() -> None:
         {"work": {"GEMM FLOPs": 1}},
     ],
 )
-def test_a_method_that_also_does_more_was_not_merely_moved(more: dict[str, object]) -> None:
+def test_a_method_that_also_does_more_was_not_merely_moved(more):
     """One operator more, more bytes, work on another rank, a higher peak, another call, a wait, and other work."""
     for message in explain(compare("counts", {"a": WHOLE}, {"a": extracted(**more)})):
         assert message.kind != "moved"
 
 
-def test_a_move_in_one_entry_does_not_hide_a_regression_in_another() -> None:
+def test_a_move_in_one_entry_does_not_hide_a_regression_in_another():
     worse = extracted(memory={"peak bytes": [96, 128]})
     kinds = [
         message.kind for message in explain(compare("counts", {"a": WHOLE, "b": WHOLE}, {"a": worse, "b": extracted()}))
@@ -187,7 +187,7 @@ def test_a_move_in_one_entry_does_not_hide_a_regression_in_another() -> None:
     assert kinds == ["operators", "moved"]
 
 
-def test_calls_and_lines_count_as_moved_only_where_work_moved_to_the_function() -> None:
+def test_calls_and_lines_count_as_moved_only_where_work_moved_to_the_function():
     def and_calls(function: str) -> list[str]:
         entries = {"a": Entry(WHOLE), "b": Entry({"calls": {"model": "4 f"}})}
         reference = {name: entry.quantities for name, entry in entries.items()}
@@ -202,7 +202,7 @@ def test_calls_and_lines_count_as_moved_only_where_work_moved_to_the_function() 
     assert moved.startswith("moved (counts): ")
 
 
-def test_a_function_that_was_never_called_may_be_an_extracted_one() -> None:
+def test_a_function_that_was_never_called_may_be_an_extracted_one():
     (message,) = explain([Change("counts", "a", "calls", "model: g", None, 0, 2)])
     assert headline(message) == (
         "Python calls (counts): model: +2 g (in 1 entry); not called before, so lines moved there, or Python does more"

@@ -14,14 +14,14 @@ from reproduce.annex.exact import check, counts, engine
 from results.records.errors import UnavailableError
 
 
-def test_a_program_that_would_hang_is_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_would_hang_is_not_started(monkeypatch):
     monkeypatch.setattr(engine, "problem", lambda program: "stuck=2 ranks wait for each other")
     monkeypatch.setattr(engine, "launch", lambda *args, **options: pytest.fail("started"))
     section = engine.collect()
     assert {entry.problem for entry in section.values()} == {"stuck=2 ranks wait for each other"}
 
 
-def test_a_rank_that_fails_says_so_in_one_line_and_is_not_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_that_fails_says_so_in_one_line_and_is_not_accepted(monkeypatch):
     def launch(*args: Any, **options: Any) -> list[Any]:
         raise RankError(1, 1, "failed: ValueError: no\nTraceback")
 
@@ -31,13 +31,13 @@ def test_a_rank_that_fails_says_so_in_one_line_and_is_not_accepted(monkeypatch: 
         check.accept(["engine"])
 
 
-def test_without_torch_the_section_is_unavailable_not_green(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_torch_the_section_is_unavailable_not_green(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UnavailableError, match="need torch"):
         engine.collect()
 
 
-def test_the_cases_cover_what_the_engine_can_do() -> None:
+def test_the_cases_cover_what_the_engine_can_do():
     cases = [engine.settings(case) for cases in engine.CASES.values() for case in cases]
     schedules = {case.parallel.schedule.partition(SEPARATOR)[0] for case in cases}
     assert schedules == set(names()), "CASES of reproduce/annex/exact/engine.py"

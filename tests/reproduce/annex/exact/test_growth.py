@@ -8,14 +8,14 @@ from ptdp_core.schedules import build, check_complete, names
 from reproduce.annex.exact import growth, reference
 
 
-def powers(monkeypatch: pytest.MonkeyPatch, *functions) -> dict[str, int]:  # type: ignore[no-untyped-def]
+def powers(monkeypatch: pytest.MonkeyPatch, *functions) -> dict[str, int]:
     """The power of each function of the size, without the names around its own."""
     monkeypatch.setattr(growth, "OURS", (__file__,))
     found = growth.of(lambda n: lambda: [function(n) for function in functions], growth.SIZES)
-    return {name.rsplit(".", 1)[-1]: power for name, power in found.items()}  # type: ignore[misc]
+    return {name.rsplit(".", 1)[-1]: power for name, power in found.items()}
 
 
-def test_a_scan_in_a_loop_is_power_2(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scan_in_a_loop_is_power_2(monkeypatch):
     def scan(n: int) -> None:
         for i in range(n):
             any(i == n for _ in range(n))
@@ -27,7 +27,7 @@ def test_a_scan_in_a_loop_is_power_2(monkeypatch: pytest.MonkeyPatch) -> None:
     assert powers(monkeypatch, loop, scan) == {"loop": 1, "scan": 2}
 
 
-def test_a_short_scan_in_a_long_loop_is_power_2_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_scan_in_a_long_loop_is_power_2_too(monkeypatch):
     """Of all lines together it would be less, as the linear ones are many."""
 
     def long(n: int) -> None:
@@ -43,7 +43,7 @@ def test_a_short_scan_in_a_long_loop_is_power_2_too(monkeypatch: pytest.MonkeyPa
     assert powers(monkeypatch, long) == {"long": 2}
 
 
-def test_lines_of_the_project_are_counted_and_tracing_ends() -> None:
+def test_lines_of_the_project_are_counted_and_tracing_ends():
     import sys
 
     before = sys.gettrace()
@@ -52,11 +52,11 @@ def test_lines_of_the_project_are_counted_and_tracing_ends() -> None:
     assert sys.gettrace() is before
 
 
-def test_every_schedule_is_measured_in_m_and_p() -> None:
+def test_every_schedule_is_measured_in_m_and_p():
     assert {f"{size} of {name}" for size in "mp" for name in names()} <= reference.read("growth").keys()
 
 
-def test_a_cost_model_that_computes_the_passes_again_is_called_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cost_model_that_computes_the_passes_again_is_called_more(monkeypatch):
     simulate = import_module("ptdp_core.simulator.simulate")  # the package has a function of that name
     first, second = growth._calls_of_iterations().values()
     assert "1 costs.CostModel._stage_times" in str(first["calls"]["costs.CostModel.stages"])

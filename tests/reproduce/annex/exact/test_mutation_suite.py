@@ -12,7 +12,7 @@ from results.records import errors
 MOST = 10
 
 
-def test_every_mutation_changes_one_place_of_todays_sources() -> None:
+def test_every_mutation_changes_one_place_of_todays_sources():
     listed = mutations.read()
     assert len(listed) >= 93
     for mutation in listed.values():
@@ -22,13 +22,13 @@ def test_every_mutation_changes_one_place_of_todays_sources() -> None:
         assert set(mutation.sections) <= set(SECTIONS)
 
 
-def test_a_headline_must_hold_every_text() -> None:
+def test_a_headline_must_hold_every_text():
     mutation = mutations.Mutation("m", ["counts"], "f", "a", "b", ["model.f", "clone"])
     assert mutations.naming(mutation, ["model.f: +1 mm", "model.f: +1 clone"]) == "model.f: +1 clone"
     assert mutations.naming(mutation, ["model.f: +1 mm", "model.g: +1 clone"]) == ""
 
 
-def test_a_refactoring_must_be_the_only_headline() -> None:
+def test_a_refactoring_must_be_the_only_headline():
     mutation = mutations.Mutation("m", ["counts"], "f", "a", "b", ["moved"], alone=True)
     assert mutations.naming(mutation, ["moved (counts): ..."]) == "moved (counts): ..."
     assert mutations.naming(mutation, ["operators (counts): ...", "moved (counts): ..."]) == ""
@@ -44,6 +44,6 @@ def parts() -> list[list[str]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("names", parts(), ids=lambda names: names[0])
-def test_every_mutation_is_named(names: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_mutation_is_named(names, capsys):
     code = mutations.main(names)
     assert code == errors.DONE, capsys.readouterr().out

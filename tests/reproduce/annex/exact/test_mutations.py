@@ -78,7 +78,7 @@ def names_scatter_gather(difference: dict[str, Any]) -> bool:
 
 
 @pytest.mark.slow
-def test_an_added_all_reduce_and_a_lost_scatter_gather(mutant: Mutant) -> None:
+def test_an_added_all_reduce_and_a_lost_scatter_gather(mutant):
     """Both at once, to start ranks once: alone, below."""
     (difference,) = mutant("engine", ALL_REDUCE, NO_SCATTER_GATHER)
     assert names_the_all_reduce(difference)
@@ -86,7 +86,7 @@ def test_an_added_all_reduce_and_a_lost_scatter_gather(mutant: Mutant) -> None:
 
 
 @pytest.mark.slow
-def test_an_added_all_reduce(mutant: Mutant) -> None:
+def test_an_added_all_reduce(mutant):
     (difference,) = mutant("engine", ALL_REDUCE)
     assert names_the_all_reduce(difference)
     assert {c["name"] for c in difference["changes"]} == {"tp all_reduce calls", "tp all_reduce bytes"}
@@ -94,13 +94,13 @@ def test_an_added_all_reduce(mutant: Mutant) -> None:
 
 
 @pytest.mark.slow
-def test_a_lost_scatter_gather(mutant: Mutant) -> None:
+def test_a_lost_scatter_gather(mutant):
     (difference,) = mutant("engine", NO_SCATTER_GATHER)
     assert names_scatter_gather(difference)
     assert not changed(difference, "tp all_reduce calls")
 
 
-def test_a_lost_scatter_gather_in_the_simulator(mutant: Mutant) -> None:
+def test_a_lost_scatter_gather_in_the_simulator(mutant):
     (difference,) = mutant("simulated", NO_SCATTER_GATHER)
     assert difference["headline"].startswith("communication (simulated): scatter/gather lost")
     sizes = changed(difference, "pipeline bytes")
@@ -110,7 +110,7 @@ def test_a_lost_scatter_gather_in_the_simulator(mutant: Mutant) -> None:
 
 
 @pytest.mark.slow
-def test_one_swapped_action(mutant: Mutant) -> None:
+def test_one_swapped_action(mutant):
     """On the last rank the second forward pass goes before the first backward pass."""
     edit = (
         "ptdp_core/schedules/zoo/one_f_one_b.py",
@@ -130,7 +130,7 @@ def test_one_swapped_action(mutant: Mutant) -> None:
 
 
 @pytest.mark.slow
-def test_a_swapped_action_that_deadlocks(mutant: Mutant) -> None:
+def test_a_swapped_action_that_deadlocks(mutant):
     """Such a program is not run; the message still names the action."""
     edit = (
         "ptdp_core/schedules/zoo/interleaved.py",
@@ -147,7 +147,7 @@ def test_a_swapped_action_that_deadlocks(mutant: Mutant) -> None:
 
 
 @pytest.mark.slow
-def test_an_all_reduce_in_the_simulator(mutant: Mutant) -> None:
+def test_an_all_reduce_in_the_simulator(mutant):
     edit = (
         "ptdp_core/layers/techniques.py",
         "(*forward, *(reduce,) * part.g)",
@@ -160,7 +160,7 @@ def test_an_all_reduce_in_the_simulator(mutant: Mutant) -> None:
 
 
 @pytest.mark.slow
-def test_a_parameter_of_the_cluster_is_one_message(mutant: Mutant) -> None:
+def test_a_parameter_of_the_cluster_is_one_message(mutant):
     edit = ("ptdp_core/simulator/clusters/selene.toml", "value = 0.77", "value = 0.76")
     (difference,) = mutant("simulated", edit)
     assert difference["headline"] == "cluster parameters (simulated): gemm_plateau 0.77 -> 0.76"

@@ -3,7 +3,6 @@
 import builtins
 import json
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,17 +25,17 @@ SLOW = (
 
 
 @pytest.mark.parametrize("section", [pytest.param(s, marks=[pytest.mark.slow] if s in SLOW else []) for s in SECTIONS])
-def test_nothing_differs_from_the_committed_reference(section: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_differs_from_the_committed_reference(section, capsys):
     code = main(["gate", "exact", section])
     assert (code, capsys.readouterr().out.startswith("exact: the same as the reference")) == (errors.DONE, True)
 
 
-def test_every_point_of_the_paper_is_checked() -> None:
+def test_every_point_of_the_paper_is_checked():
     points = json.loads(simulated.PAPER_POINTS.read_text())
     assert {point["label"] for point in points} <= reference.read("simulated").keys()
 
 
-def test_times_do_not_depend_on_how_floats_are_summed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_times_do_not_depend_on_how_floats_are_summed(monkeypatch):
     """From Python 3.12 on `sum` compensates; `fsum` is the most that it could differ."""
     from ptdp_core.simulator.simulate import _cost_model
 
@@ -67,9 +66,7 @@ def test_times_do_not_depend_on_how_floats_are_summed(monkeypatch: pytest.Monkey
         ),
     ],
 )
-def test_without_a_valid_reference_nothing_is_green(
-    text: str | None, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_valid_reference_nothing_is_green(text, why, tmp_path, monkeypatch, capsys):
     if text is not None:
         (tmp_path / "schedules.json").write_text(text)
     monkeypatch.setattr("reproduce.annex.exact.reference.FOLDER", tmp_path)
@@ -79,7 +76,7 @@ def test_without_a_valid_reference_nothing_is_green(
     assert "reproduce gate exact --accept" in line
 
 
-def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+def test_what_is_written_is_read_back(tmp_path):
     quantities = {
         "order": {"table": ["0F0 0B0", "1F0 1B0"]},
         "memory": {"peak stash": [2, 1], "bytes": 2**60},
@@ -91,9 +88,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     assert ' "table": ["0F0 0B0", "1F0 1B0"]' in path.read_text()
 
 
-def test_accept_writes_what_the_next_check_finds_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_accept_writes_what_the_next_check_finds_the_same(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("reproduce.annex.exact.reference.FOLDER", tmp_path)
     assert main(["gate", "exact", "simulated", "--accept"]) == errors.DONE
     document = json.loads((tmp_path / "simulated.json").read_text())

@@ -34,15 +34,13 @@ def exchange(p2p: P2PCommunicator) -> Sends:
     return counted
 
 
-def test_a_tensor_is_released_as_soon_as_the_engine_next_looks(p2p: P2PCommunicator) -> None:
+def test_a_tensor_is_released_as_soon_as_the_engine_next_looks(p2p):
     counted = exchange(p2p)
     assert counted.released == {"p2p.P2PCommunicator._free_sent": {"sent tensors released": MESSAGES}}
     assert counted.most == 1
 
 
-def test_tensors_kept_until_the_flush_are_all_alive_at_once(
-    p2p: P2PCommunicator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tensors_kept_until_the_flush_are_all_alive_at_once(p2p, monkeypatch):
     monkeypatch.setattr(P2PCommunicator, "_free_sent", lambda self: None)
     counted = exchange(p2p)
     assert "p2p.P2PCommunicator._free_sent" not in counted.released

@@ -10,18 +10,18 @@ from reproduce.annex.exact import reference, startup
 from reproduce.commands import COMMANDS
 
 
-def test_the_help_of_every_command_is_checked() -> None:
+def test_the_help_of_every_command_is_checked():
     assert {f"reproduce {command} --help" for command in COMMANDS} <= reference.read("startup").keys()
 
 
-def test_a_package_counts_for_the_module_that_imports_it() -> None:
+def test_a_package_counts_for_the_module_that_imports_it():
     command_line = "ptdp_core.launch.command_line"
     packages = {"torch": command_line, "numpy": command_line, "rich": "reproduce.cli"}
     listed = startup._imports(0, ["json", "reproduce.cli"], packages)["imports"]
     assert listed == {"modules": "1 reproduce.cli", command_line: "1 numpy, 1 torch", "reproduce.cli": "1 rich"}
 
 
-def test_a_help_that_fails_is_an_entry_that_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_help_that_fails_is_an_entry_that_cannot_run(monkeypatch):
     def run(*args: Any, **options: Any) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess([], 1, "", "Traceback\nImportError: no\n")
 
@@ -31,9 +31,7 @@ def test_a_help_that_fails_is_an_entry_that_cannot_run(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("home", ["empty", "of nobody"])
-def test_a_fresh_runner_starts_what_the_reference_says(
-    home: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_fresh_runner_starts_what_the_reference_says(home, monkeypatch, tmp_path):
     """Without matplotlib's list of fonts, which it makes with programs, and where it can keep none."""
     kept = tmp_path if home == "empty" else Path("/proc/none")
     for name in ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "MPLCONFIGDIR"):

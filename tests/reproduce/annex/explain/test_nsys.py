@@ -59,7 +59,7 @@ def unlinked(rank: int, ranges: bool, autograd: bool = True) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("ranges", [True, False])
-def test_the_same_events_have_the_same_phases(ranges: bool, tmp_path: Path) -> None:
+def test_the_same_events_have_the_same_phases(ranges, tmp_path):
     traces = [unlinked(rank, ranges) for rank in (0, 1)]
     theirs, ours = profile_step([exported(tmp_path / "both.sqlite", *traces)]), profile_step(written(tmp_path, *traces))
     assert (theirs.step, theirs.ranks, theirs.world) == (7, 2, 2)
@@ -67,7 +67,7 @@ def test_the_same_events_have_the_same_phases(ranges: bool, tmp_path: Path) -> N
     assert [len(row) for row in theirs.timeline.rows] == [4, 4]
 
 
-def test_without_autograd_s_ranges_its_thread_tells_and_that_is_said(tmp_path: Path) -> None:
+def test_without_autograd_s_ranges_its_thread_tells_and_that_is_said(tmp_path):
     named, bare = ([unlinked(rank, False, autograd) for rank in (0, 1)] for autograd in (True, False))
     expected = profile_step([exported(tmp_path / "named.sqlite", *named)])
     profile = profile_step([exported(tmp_path / "bare.sqlite", *bare)])
@@ -76,7 +76,7 @@ def test_without_autograd_s_ranges_its_thread_tells_and_that_is_said(tmp_path: P
     assert nsys.NO_AUTOGRAD not in expected.notes
 
 
-def test_a_file_of_one_process_is_of_the_rank_in_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_of_one_process_is_of_the_rank_in_its_name(tmp_path, capsys):
     paths = [exported(tmp_path / f"run_rank{rank}.sqlite", unlinked(rank, True)) for rank in (1, 0)]
     assert main(["explain", "trace", *map(str, paths), "--json", "--results", str(tmp_path)]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -92,7 +92,7 @@ def test_a_file_of_one_process_is_of_the_rank_in_its_name(tmp_path: Path, capsys
         (f"{TABLES}; INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES ('x', 1, 1, 1, 1)", "is no trace: unsupported"),
     ],
 )
-def test_a_database_that_is_no_trace_is_one_line(script: str, message: str, tmp_path: Path) -> None:
+def test_a_database_that_is_no_trace_is_one_line(script, message, tmp_path):
     path = tmp_path / "x.sqlite"
     with closing(sqlite3.connect(path)) as database, database:
         database.executescript(f"CREATE TABLE other (x INT); {script}")

@@ -27,7 +27,7 @@ BUBBLE = (30 + 31) / (60 + 60)  # of the trace that `gpu_trace` makes
 
 
 @pytest.mark.parametrize("ranges", [True, False])
-def test_the_numbers_of_a_known_trace(ranges: bool, tmp_path: Path) -> None:
+def test_the_numbers_of_a_known_trace(ranges, tmp_path):
     profile = profile_step(written(tmp_path, *(gpu_trace(rank, ranges) for rank in (1, 0))))
     assert (profile.step, profile.ranks, profile.world, profile.counted) == (7, 2, 2, not ranges)
     assert profile.bubble_fraction == pytest.approx(BUBBLE)
@@ -40,7 +40,7 @@ def test_the_numbers_of_a_known_trace(ranges: bool, tmp_path: Path) -> None:
     assert shown == ["0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1"]
 
 
-def test_an_optimizer_that_waits_for_nobody_is_no_bubble(tmp_path: Path) -> None:
+def test_an_optimizer_that_waits_for_nobody_is_no_bubble(tmp_path):
     """Rank 1 steps while rank 0 is in its last backward pass, and has no all-reduce to wait for."""
     early = (*KERNELS[1][:-2], ("Optimizer.step#AdamW.step", 75, 80))
     profile = profile_step(written(tmp_path, gpu_trace(0, ranges=True), gpu_trace(1, ranges=True, kernels=early)))
@@ -49,7 +49,7 @@ def test_an_optimizer_that_waits_for_nobody_is_no_bubble(tmp_path: Path) -> None
     assert sum(profile.phases[name] for name in PHASES) == pytest.approx(profile.seconds)
 
 
-def test_a_configuration_names_the_passes_and_its_own_must_be_there(tmp_path: Path) -> None:
+def test_a_configuration_names_the_passes_and_its_own_must_be_there(tmp_path):
     paths = written(tmp_path, *(gpu_trace(rank, ranges=False) for rank in (0, 1)))
     plain = {"layers": 4, "hidden": 512, "heads": 8, "p": 2, "B": 2}
     profile = profile_step(paths, TrainingConfig.from_plain(plain).parallel)
@@ -91,9 +91,7 @@ FORWARD, BACKWARD = (10, 15), (30, 35)  # where the passes of `gemms_around` hav
         ("ncclKernel_AllReduce(x)", "nccl:all_reduce", {}, TENSOR),  # nothing says it, and the forward pass has one
     ],
 )
-def test_communication_of_passes_is_for_what_its_names_say(
-    name: str, range: str, args: dict[str, str], phase: str, tmp_path: Path
-) -> None:
+def test_communication_of_passes_is_for_what_its_names_say(name, range, args, phase, tmp_path):
     """5 ms exposed in a forward and in a backward pass: what is data-parallel is no part of the passes."""
     talks = [Kernel(name, "F", *FORWARD, range, args), Kernel(name, "B", *BACKWARD, range, args)]
     profile = profile_step(written(tmp_path, step_of(gemms_around(*talks))))
@@ -111,9 +109,7 @@ def test_communication_of_passes_is_for_what_its_names_say(
     )
 
 
-def test_what_only_backward_passes_reduce_are_gradients_and_that_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_only_backward_passes_reduce_are_gradients_and_that_is_said(tmp_path, capsys):
     """Data parallelism of one's own, in a trace that says nothing of groups, nor which pass belongs to which."""
     talks = Kernel("ncclKernel_AllReduce(x)", "B", *BACKWARD, "nccl:all_reduce")
     norm = Kernel("ncclKernel_AllReduce(x)", "", 40, 41, "nccl:all_reduce")  # after the passes, for the log
@@ -130,7 +126,7 @@ def test_what_only_backward_passes_reduce_are_gradients_and_that_is_said(
     assert json.loads(capsys.readouterr().out)["notes"] == list(profile.notes)
 
 
-def test_messages_that_only_their_kernel_names_are_the_pipeline_s_unless_there_is_none(tmp_path: Path) -> None:
+def test_messages_that_only_their_kernel_names_are_the_pipeline_s_unless_there_is_none(tmp_path):
     """A ring over ranks that share a sequence sends and receives, too: the configuration tells."""
     ring = Kernel("ncclDevKernel_SendRecv(x)", "F", *FORWARD)
     paths = written(tmp_path, step_of(gemms_around(ring)))
@@ -146,7 +142,7 @@ def test_messages_that_only_their_kernel_names_are_the_pipeline_s_unless_there_i
     assert said in pipeline[0].notes
 
 
-def test_what_is_sent_in_the_midst_of_a_named_pass_is_a_ring_and_no_pipeline(tmp_path: Path) -> None:
+def test_what_is_sent_in_the_midst_of_a_named_pass_is_a_ring_and_no_pipeline(tmp_path):
     ring = (("PP:0F0", 0, 10), ("SendRecv", 10, 15), ("PP:0F0", 15, 20), ("PP:0B0", 20, 40))
     profile = profile_step(written(tmp_path, *(gpu_trace(rank, True, ring) for rank in (0, 1))))
     assert 1000 * profile.phases[EXCHANGE] == pytest.approx(5)
@@ -154,7 +150,7 @@ def test_what_is_sent_in_the_midst_of_a_named_pass_is_a_ring_and_no_pipeline(tmp
     assert profile.timeline.placement.p == 1
 
 
-def test_waiting_for_the_host_is_told_from_waiting_for_a_message(tmp_path: Path) -> None:
+def test_waiting_for_the_host_is_told_from_waiting_for_a_message(tmp_path):
     """One rank, two microbatches, a pause of 5 before the second, in which there is nothing to wait for."""
     trace = gpu_trace(0, ranges=True)
     names = {"PP:0F0": (0, 10), "PP:0B0": (10, 30), "PP:0F1": (35, 45), "PP:0B1": (45, 65)}
@@ -185,14 +181,14 @@ def own_bubble(rows: Sequence[Sequence[TimelineEvent[float]]]) -> float:
     return (len(rows) * (end - start) - computing - transfers) / computing
 
 
-def test_a_trace_of_the_engine_has_the_bubble_that_the_engine_timed() -> None:
+def test_a_trace_of_the_engine_has_the_bubble_that_the_engine_timed():
     """Two ranks, interleaved, with ranges and without; what the engine timed stands beside the traces."""
     paths, timed = sorted(TRACES.glob("rank*.json.gz")), json.loads((TRACES / "timed.json").read_text())
     assert profile_step(paths).bubble_fraction == pytest.approx(timed["bubble_fraction"], abs=POINTS)
     assert profile_step(paths).timeline.v == 2
 
 
-def test_passes_without_ranges_are_those_with(tmp_path: Path) -> None:
+def test_passes_without_ranges_are_those_with(tmp_path):
     paths = sorted(TRACES.glob("rank*.json.gz"))
     traces = [json.loads(gzip.decompress(path.read_bytes())) for path in paths]
     for trace in traces:
@@ -207,13 +203,13 @@ def test_passes_without_ranges_are_those_with(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [{}, {"v": 2, "schedule": "interleaved"}])
-def test_a_new_trace_of_the_engine_has_the_bubble_that_the_engine_timed(more: dict[str, Any], tmp_path: Path) -> None:
+def test_a_new_trace_of_the_engine_has_the_bubble_that_the_engine_timed(more, tmp_path):
     plain = {"layers": 4, "hidden": 512, "heads": 8, "seq": 128, "vocab": 1024, "p": 2, "b": 2, "B": 16}
     rows = launch(traced_step, 2, ({**plain, **more, "recompute": "none"}, "blocking", str(tmp_path)), timeout=200)
     assert profile_step(sorted(tmp_path.iterdir())).bubble_fraction == pytest.approx(own_bubble(rows), abs=POINTS)
 
 
-def test_the_simulated_phases_are_those_of_the_estimate() -> None:
+def test_the_simulated_phases_are_those_of_the_estimate():
     plain = {"model": "175b", "layers": 96, "hidden": 12288, "heads": 96, "p": 12, "t": 8, "d": 2, "B": 96}
     del plain["model"]
     cluster = load_cluster("selene")
@@ -224,7 +220,7 @@ def test_the_simulated_phases_are_those_of_the_estimate() -> None:
     assert 0 < phases[TENSOR] < phases["forward"] + phases["backward"]
 
 
-def test_the_command_prints_both_and_draws_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_both_and_draws_them(tmp_path, capsys):
     paths = written(tmp_path, *(gpu_trace(rank, ranges=True) for rank in (0, 1)))
     point = tmp_path / "point.json"
     point.write_text('[{"layers": 4, "hidden": 1024, "heads": 8, "p": 2, "B": 2}]', encoding="utf-8")
@@ -257,9 +253,7 @@ def test_the_command_prints_both_and_draws_them(tmp_path: Path, capsys: pytest.C
         ([gpu_trace(0, ranges=True)] * 2, "are both of rank 0"),
     ],
 )
-def test_what_is_no_trace_of_a_step(
-    traces: list[Any], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_no_trace_of_a_step(traces, words, tmp_path, capsys):
     assert main(["explain", "trace", *map(str, written(tmp_path, *traces))]) == errors.USAGE
     said = capsys.readouterr().err
     assert words in said
@@ -269,7 +263,7 @@ def test_what_is_no_trace_of_a_step(
 @pytest.mark.parametrize(
     "data", [b"", b"no trace", gzip.compress(b"{}", mtime=0)[:12], b"\x1f\x8bnothing", b"[1, 2]", b"[" * 10**5]
 )
-def test_a_file_that_holds_no_trace(data: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_holds_no_trace(data, tmp_path, capsys):
     path = tmp_path / "trace.json"
     path.write_bytes(data)
     assert main(["explain", "trace", str(path)]) == errors.USAGE

@@ -11,7 +11,7 @@ from reproduce.annex.gate.counts import counted
 from results import ROOT
 
 
-def test_bytes_read_and_written_are_those_of_the_step(tmp_path: Path) -> None:
+def test_bytes_read_and_written_are_those_of_the_step(tmp_path):
     source, target = tmp_path / "source", tmp_path / "target"
     source.write_bytes(b"x" * 12345)
 
@@ -27,7 +27,7 @@ def test_bytes_read_and_written_are_those_of_the_step(tmp_path: Path) -> None:
     }
 
 
-def test_what_a_step_keeps_is_told_from_what_it_needs_meanwhile(tmp_path: Path) -> None:
+def test_what_a_step_keeps_is_told_from_what_it_needs_meanwhile(tmp_path):
     kept: list[bytes] = []
     leaks = counted(lambda: kept.append(bytes(50_000)), tmp_path, [])
     returns = counted(lambda: len(bytes(50_000)), tmp_path, [])
@@ -35,7 +35,7 @@ def test_what_a_step_keeps_is_told_from_what_it_needs_meanwhile(tmp_path: Path) 
     assert returns["16 KiB allocated at the peak"] == 3
 
 
-def test_operators_of_torch_their_bytes_and_what_waits_are_counted(tmp_path: Path) -> None:
+def test_operators_of_torch_their_bytes_and_what_waits_are_counted(tmp_path):
     torch = pytest.importorskip("torch")
     numbers = torch.ones(10)
 
@@ -87,7 +87,7 @@ def interpreter(version: str) -> str | None:
 
 
 @pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
-def test_calls_are_counted_alike_by_the_profile_hook_and_by_sys_monitoring(version: str, tmp_path: Path) -> None:
+def test_calls_are_counted_alike_by_the_profile_hook_and_by_sys_monitoring(version, tmp_path):
     """`sys.monitoring` is there from Python 3.12 on."""
     if not (python := interpreter(version)):
         pytest.skip(f"there is no Python {version} here")
@@ -108,7 +108,7 @@ def test_calls_are_counted_alike_by_the_profile_hook_and_by_sys_monitoring(versi
     }
 
 
-def test_modules_of_the_tree_and_of_the_language_are_no_imports(tmp_path: Path) -> None:
+def test_modules_of_the_tree_and_of_the_language_are_no_imports(tmp_path):
     """A module that is split is no regression, and `from __future__ import annotations` neither."""
     assert "imported json" in counted(lambda: None, tmp_path, ["json"])
     assert not [w for w in counted(lambda: None, tmp_path, ["__future__"]) if w.startswith("imported")]

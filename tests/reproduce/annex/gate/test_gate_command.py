@@ -67,15 +67,7 @@ def changed(commit: Commit) -> str:
     ("factor", "code", "verdict"),
     by_default([(1.0, 0, "ok"), (1.15, 6, "regressed"), (0.85, 0, "improved")], (1.15, 6, "regressed")),
 )
-def test_verdicts_in_all_forms(
-    machine: type[Fake],
-    changed: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    factor: float,
-    code: int,
-    verdict: str,
-) -> None:
+def test_verdicts_in_all_forms(machine, changed, tmp_path, capsys, factor, code, verdict):
     machine.factor = factor
     summary = tmp_path / "summary.md"
     summary.write_text("before\n")
@@ -119,32 +111,26 @@ def error_of(capsys: pytest.CaptureFixture[str]) -> str:
         (("--base", "first", "--head", "HEAD~1"), 9, "are the same commit"),
     ],
 )
-def test_what_cannot_be_checked(
-    changed: str, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], code: int, message: str
-) -> None:
+def test_what_cannot_be_checked(changed, capsys, arguments, code, message):
     assert reproduce(*arguments) == code
     assert message in error_of(capsys)
 
 
-def test_a_dirty_tree_is_refused_unless_head_is_named(
-    repository: Path, changed: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dirty_tree_is_refused_unless_head_is_named(repository, changed, capsys):
     (repository / "ptdp_core/new.py").write_text("x = 2\n")
     assert reproduce("--base", "first") == 2
     assert "changes that no commit holds" in error_of(capsys)
     assert reproduce("--base", "first", "--head", "HEAD") == 0
 
 
-def test_a_base_that_does_not_build(commit: Commit, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_base_that_does_not_build(commit, capsys):
     commit("pyproject.toml", "[project\n")
     commit("pyproject.toml", PYPROJECT)
     assert reproduce("--base", "HEAD~1") == 3
     assert "does not build" in error_of(capsys)
 
 
-def test_what_base_cannot_run_is_not_compared_and_no_failure(
-    machine: type[Fake], changed: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_what_base_cannot_run_is_not_compared_and_no_failure(machine, changed, capsys, tmp_path):
     machine.lacks = {"simulator": "base lacks it"}
     assert reproduce("--base", "first") == 0
     out = capsys.readouterr().out
@@ -162,22 +148,18 @@ def test_what_base_cannot_run_is_not_compared_and_no_failure(
     assert [(point.status, point.reason) for point in points] == [("skipped", "base lacks it")] * 2
 
 
-def test_a_loaded_machine_is_inconclusive(
-    changed: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_loaded_machine_is_inconclusive(changed, capsys, monkeypatch):
     monkeypatch.setattr(run, "canary", lambda: Reading(0.01, 2.0))
     assert reproduce("--base", "first") == 7
     assert "the machine is too loaded" in capsys.readouterr().out
 
 
-def test_a_budget_too_short_for_anything_measures_nothing(
-    changed: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_budget_too_short_for_anything_measures_nothing(changed, capsys, monkeypatch):
     assert reproduce("--base", "first", "--budget", "0.001s") == 9
     assert "is exhausted after 0 of 12 pairs" in capsys.readouterr().out
 
 
-def test_exact_checks_of_head_come_first(commit: Commit, repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exact_checks_of_head_come_first(commit, repository, capsys):
     (repository / "reproduce").mkdir()
     commit("pyproject.toml", PYPROJECT + 'exact = "reproduce gate exact"\n')
     script = "import sys\nprint('exact: %s')\nsys.exit(%d)\n"
@@ -194,14 +176,12 @@ def test_exact_checks_of_head_come_first(commit: Commit, repository: Path, capsy
 
 
 @pytest.mark.parametrize("platform", ["darwin", "win32"])
-def test_another_system_exits_3_with_the_reason(
-    platform: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_system_exits_3_with_the_reason(platform, monkeypatch, capsys):
     monkeypatch.setattr("reproduce.annex.gate.trees.sys.platform", platform)
     assert reproduce("--base", "first") == 3
     assert f"needs Linux, and this is {platform}" in error_of(capsys)
 
 
-def test_nothing_is_left_behind(repository: Path, changed: str) -> None:
+def test_nothing_is_left_behind(repository, changed):
     assert reproduce("--base", "first") == 0
     assert git(repository, "status", "--porcelain") == ""

@@ -64,7 +64,7 @@ def pytest_in(root: Path, *options: str, xdist: bool = False) -> "subprocess.Com
 GATE = ("--gate", "--gate-budget", "3s")  # the plugin is an entry point of the installed project
 
 
-def test_more_work_fails_its_test_and_no_other(suite: Path, tmp_path: Path) -> None:
+def test_more_work_fails_its_test_and_no_other(suite, tmp_path):
     (suite / "pkg.py").write_text(READS)
     git(suite, "commit", "--quiet", "--all", "--message", "more")
     junit, document = tmp_path / "junit.xml", tmp_path / "gate.json"
@@ -80,7 +80,7 @@ def test_more_work_fails_its_test_and_no_other(suite: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("package", "counts"), [(HELPER, "true"), (READS, "false")], ids=["calls", "counts = false"])
-def test_more_calls_or_what_nobody_wants_counted_fails_no_test(suite: Path, package: str, counts: str) -> None:
+def test_more_calls_or_what_nobody_wants_counted_fails_no_test(suite, package, counts):
     (suite / "pyproject.toml").write_text(f"[tool.ptdp.gate]\ncounts = {counts}\n")
     git(suite, "add", "--all")
     git(suite, "commit", "--quiet", "--message", "base")
@@ -93,7 +93,7 @@ def test_more_calls_or_what_nobody_wants_counted_fails_no_test(suite: Path, pack
     assert said in done.stdout
 
 
-def test_the_same_work_is_skipped_where_the_budget_does_not_tell(suite: Path) -> None:
+def test_the_same_work_is_skipped_where_the_budget_does_not_tell(suite):
     (suite / "conftest.py").write_text("# a comment\n")
     git(suite, "commit", "--quiet", "--all", "--message", "comment")
     done = pytest_in(suite, *GATE, "--base", "first")
@@ -101,7 +101,7 @@ def test_the_same_work_is_skipped_where_the_budget_does_not_tell(suite: Path) ->
     assert "1 passed, 2 skipped" in done.stdout
 
 
-def test_a_project_may_have_our_names_options_of_other_plugins_and_tests_that_are_skipped(suite: Path) -> None:
+def test_a_project_may_have_our_names_options_of_other_plugins_and_tests_that_are_skipped(suite):
     (suite / "benchmarks").mkdir()
     for module in ("__init__", "own"):
         (suite / f"benchmarks/{module}.py").touch()
@@ -119,7 +119,7 @@ def test_a_project_may_have_our_names_options_of_other_plugins_and_tests_that_ar
     assert "1 passed, 3 skipped" in done.stdout
 
 
-def test_a_test_that_fails_on_head_says_why(suite: Path) -> None:
+def test_a_test_that_fails_on_head_says_why(suite):
     (suite / "test_speed.py").write_text(TESTS.replace("yield 300", "raise LookupError('no size')"))
     git(suite, "commit", "--quiet", "--all", "--message", "broken")
     done = pytest_in(suite, *GATE, "--base", "first")
@@ -158,9 +158,7 @@ OWN_VERSION = "from importlib.metadata import version\n\nversion('of-nobody')\n"
     ],
     ids=["a name without its parameter", "a file", "the version of a package that is not there"],
 )
-def test_a_name_of_several_tests_runs_all_of_them(
-    suite: Path, tests: str, asked: str, code: tuple[int, ...], said: list[str]
-) -> None:
+def test_a_name_of_several_tests_runs_all_of_them(suite, tests, asked, code, said):
     """The first of several was once measured under the name of all."""
     (suite / "test_speed.py").write_text(tests)
     for side in ("base", "head"):
@@ -183,14 +181,14 @@ def test_a_name_of_several_tests_runs_all_of_them(
         ((*GATE, "--base", "first"), 9, "are the same commit"),
     ],
 )
-def test_what_cannot_be_compared_is_one_line(suite: Path, options: tuple[str, ...], code: int, said: str) -> None:
+def test_what_cannot_be_compared_is_one_line(suite, options, code, said):
     done = pytest_in(suite, *options)
     assert done.returncode == code
     assert said in done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
 
 
-def test_unless_asked_the_plugin_imports_nothing_and_changes_nothing(suite: Path) -> None:
+def test_unless_asked_the_plugin_imports_nothing_and_changes_nothing(suite):
     (suite / "test_speed.py").write_text("import sys\n\n\ndef test_a():\n    assert 'benchmarks' not in sys.modules\n")
     done = pytest_in(suite)
     assert done.returncode == 0, done.stdout

@@ -35,7 +35,7 @@ def simulate(noise: Noise, slowdown: float, trials: int, all_slow: bool = False)
 
 
 @pytest.mark.parametrize("noise", [MODERATE, HEAVY])
-def test_noise_is_anchored_at_what_single_runs_do(noise: Noise) -> None:
+def test_noise_is_anchored_at_what_single_runs_do(noise):
     differences = noise.differences(50_000, 1, 0.0, np.random.default_rng(0), rounds=1)
     assert np.mean(differences > np.log(1.10)) == pytest.approx(noise.single_run_false_alarms, abs=0.02)
 
@@ -43,7 +43,7 @@ def test_noise_is_anchored_at_what_single_runs_do(noise: Noise) -> None:
 @pytest.mark.parametrize("trials", [100, pytest.param(2000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("slowdown", by_default([0.0, 0.03, 0.10], 0.0))
 @pytest.mark.parametrize("noise", [MODERATE, HEAVY], ids=["moderate", "heavy"])
-def test_wrong_verdicts_are_rare_and_a_quiet_change_is_told(noise: Noise, slowdown: float, trials: int) -> None:
+def test_wrong_verdicts_are_rare_and_a_quiet_change_is_told(noise, slowdown, trials):
     counts = simulate(noise, slowdown, trials, all_slow=True)
     if slowdown <= 0.03:
         assert counts[f"suite {REGRESSED}"] <= 0.01
@@ -57,5 +57,5 @@ def test_wrong_verdicts_are_rare_and_a_quiet_change_is_told(noise: Noise, slowdo
 @pytest.mark.parametrize(
     ("noise", "power"), by_default([(MODERATE, 0.95), (HEAVY, 0.90)], (MODERATE, 0.95)), ids=["moderate", "heavy"]
 )
-def test_a_regression_of_one_benchmark_is_found(noise: Noise, power: float, trials: int) -> None:
+def test_a_regression_of_one_benchmark_is_found(noise, power, trials):
     assert simulate(noise, 0.15, trials)[REGRESSED] >= power

@@ -89,7 +89,7 @@ def sides(root: Path, folder: Path) -> dict[str, Tree]:
     return trees.build(root, {BASE: "first", HEAD: "HEAD"}, folder / "trees")
 
 
-def test_a_project_names_functions_commands_and_tests(foreign: Path) -> None:
+def test_a_project_names_functions_commands_and_tests(foreign):
     found = project.read(foreign)
     assert found.suite == ("made", "itself", "random_result", "cli")
     assert found.workloads["made"] == {"kind": "function", "function": "bench:made", "packages": []}
@@ -97,7 +97,7 @@ def test_a_project_names_functions_commands_and_tests(foreign: Path) -> None:
     assert (found.exact, found.slowed, found.counts) == ("", "", True)
 
 
-def test_this_project_is_a_client_of_the_same_interface() -> None:
+def test_this_project_is_a_client_of_the_same_interface():
     own = project.read(ROOT)
     assert own.suite == ("pipeline_step", "simulator")
     assert {each["adapter"] for each in own.workloads.values()} == {"benchmarks.gated.adapter benchmarks.gate.adapter"}
@@ -130,14 +130,14 @@ def test_this_project_is_a_client_of_the_same_interface() -> None:
         ("[tool", "cannot be read"),
     ],
 )
-def test_what_a_table_may_not_say_is_one_line(tmp_path: Path, text: str, said: str) -> None:
+def test_what_a_table_may_not_say_is_one_line(tmp_path, text, said):
     (tmp_path / "pyproject.toml").write_text(text)
     with pytest.raises(UsageError, match=said) as error:
         project.read(tmp_path)
     assert "\n" not in str(error.value)
 
 
-def test_every_kind_of_workload_is_measured_on_both_sides(foreign: Path, tmp_path: Path) -> None:
+def test_every_kind_of_workload_is_measured_on_both_sides(foreign, tmp_path):
     change(foreign, "src/pkg/__init__.py", PACKAGE + "\nX = 1\n")
     benchmarks = project.of(foreign, ()).workloads
     started = ProcessLauncher(sides(foreign, tmp_path), benchmarks)
@@ -149,7 +149,7 @@ def test_every_kind_of_workload_is_measured_on_both_sides(foreign: Path, tmp_pat
         started.stop()
 
 
-def test_counts_of_a_step_are_compared_and_what_varies_is_left_out(foreign: Path, tmp_path: Path) -> None:
+def test_counts_of_a_step_are_compared_and_what_varies_is_left_out(foreign, tmp_path):
     twice = PACKAGE.replace("sum(square(i) for", "sum(square(i) + 0 * square(i) for")
     change(foreign, "src/pkg/__init__.py", twice)
     built, benchmarks = sides(foreign, tmp_path), project.of(foreign, ["made", "itself"]).workloads
@@ -163,7 +163,7 @@ def test_counts_of_a_step_are_compared_and_what_varies_is_left_out(foreign: Path
     assert (same.changes, same.failed, same.status) == ({"made": [], "itself": []}, False, "same")
 
 
-def test_what_grows_faster_with_the_size_is_named(foreign: Path, tmp_path: Path) -> None:
+def test_what_grows_faster_with_the_size_is_named(foreign, tmp_path):
     """Head does less at the first size, and its work is quadratic."""
     sized = PACKAGE + "\n\ndef work(n):\n    return lambda: total({}) and None\n"
     table = '[tool.ptdp.gate.workloads]\nwork = {function = "pkg:work", sizes = [10, 20]}\n'
@@ -196,9 +196,7 @@ READS = PACKAGE.replace("return i * i", "return i * i + len(open(__file__).read(
     ],
     ids=["a helper", "twice", "grows faster", "reads files"],
 )
-def test_more_calls_are_a_note_and_more_of_anything_else_fails(
-    package: str, fails: bool, named: str, foreign: Path, tmp_path: Path
-) -> None:
+def test_more_calls_are_a_note_and_more_of_anything_else_fails(package, fails, named, foreign, tmp_path):
     """A maintainer's first refactoring does not fail; what it does beside calls, or for each pair of items, does."""
     sized = "\n\ndef work(n):\n    return lambda: total(n) and None\n"
     table = '[tool.ptdp.gate.workloads]\nwork = {function = "pkg:work", sizes = [10, 20]}\n'
@@ -213,7 +211,7 @@ def test_more_calls_are_a_note_and_more_of_anything_else_fails(
     assert note is not fails
 
 
-def test_a_project_s_table_counts_for_tests_too(foreign: Path) -> None:
+def test_a_project_s_table_counts_for_tests_too(foreign):
     (foreign / "pyproject.toml").write_text('[tool.ptdp.gate]\ncounts = false\nsources = ["src"]\n')
     tests = project.of(foreign, ["test_speed.py::test_total"])
     assert (tests.counts, tests.sources, tests.suite) == (False, ("src",), ("test_speed.py::test_total",))
@@ -224,7 +222,7 @@ def test_a_project_s_table_counts_for_tests_too(foreign: Path) -> None:
         project.of(foreign, ["test_speed.py::test_total"])
 
 
-def test_what_varies_between_two_runs_of_head_is_left_out_by_name(foreign: Path, tmp_path: Path) -> None:
+def test_what_varies_between_two_runs_of_head_is_left_out_by_name(foreign, tmp_path):
     varies = "import os\n\n\ndef made():\n    return lambda: open(f'/tmp/../proc/{os.getpid()}/stat').close()\n"
     change(foreign, "bench.py", varies)
     git(foreign, "tag", "--force", "first")
@@ -235,7 +233,7 @@ def test_what_varies_between_two_runs_of_head_is_left_out_by_name(foreign: Path,
     assert not found.failed, found.text
 
 
-def test_a_tree_with_changes_anywhere_is_refused(foreign: Path) -> None:
+def test_a_tree_with_changes_anywhere_is_refused(foreign):
     (foreign / "bench.py").write_text(BENCH + "# a change\n")
     with pytest.raises(UsageError, match="changes that no commit holds"):
         trees.require_different(foreign, project.read(foreign).sources, "first", None)
@@ -248,9 +246,7 @@ def test_a_tree_with_changes_anywhere_is_refused(foreign: Path) -> None:
         (BENCH.replace("def made", "def other"), None),
     ],
 )
-def test_other_work_and_what_base_lacks_are_not_compared(
-    foreign: Path, tmp_path: Path, bench: str, why: str | None
-) -> None:
+def test_other_work_and_what_base_lacks_are_not_compared(foreign, tmp_path, bench, why):
     change(foreign, "bench.py", bench)
     built, benchmark = sides(foreign, tmp_path), project.of(foreign, ["made"]).workloads
     if why:
@@ -278,9 +274,7 @@ def test_other_work_and_what_base_lacks_are_not_compared(
         ({"kind": "pytest", "test": "bench.py::nothing"}, "gives its benchmark fixture no function"),
     ],
 )
-def test_what_does_not_run_says_why(
-    foreign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workload: dict[str, str], said: str
-) -> None:
+def test_what_does_not_run_says_why(foreign, tmp_path, monkeypatch, workload, said):
     monkeypatch.setattr(launcher, "ANSWER_LIMIT_S", 1.0 if "hangs" in str(workload) else 60.0)
     (foreign / "bad.py").write_text(BAD)
     git(foreign, "add", "bad.py")
@@ -290,7 +284,7 @@ def test_what_does_not_run_says_why(
         ProcessLauncher({HEAD: built[HEAD]}, {"a": workload}).lacking()
 
 
-def test_a_tree_is_built_by_the_project_s_command(foreign: Path, tmp_path: Path) -> None:
+def test_a_tree_is_built_by_the_project_s_command(foreign, tmp_path):
     """What it builds is measured, and what asks for the project's own version gets the tree's."""
     asks = "from importlib.metadata import version\nfrom pkg.built import X\n\n\ndef made():\n"
     asks += "    return lambda: (version('of-nobody'), X)[1]\n"
@@ -308,7 +302,7 @@ def test_a_tree_is_built_by_the_project_s_command(foreign: Path, tmp_path: Path)
         pass
 
 
-def test_allocations_alone_are_a_verdict_without_times(foreign: Path, tmp_path: Path) -> None:
+def test_allocations_alone_are_a_verdict_without_times(foreign, tmp_path):
     frees = PACKAGE.replace("square(i) for", "square(i) + 0 * square(len(bytes(4000))) for")
     keeps = PACKAGE.replace(
         "sum(square(i) for i in range(n))", "sum(map(square, range(n))) + 0 * len([bytes(9000) for i in range(n)])"
@@ -329,7 +323,7 @@ def bash(script: str, folder: Path, further: dict[str, str]) -> "subprocess.Comp
     )
 
 
-def test_the_page_for_other_projects_runs_as_it_stands(tmp_path: Path) -> None:
+def test_the_page_for_other_projects_runs_as_it_stands(tmp_path):
     """With shorter budgets, one trial, and a test in the toy for `pytest --gate`."""
     page = (ROOT / "docs/gate.md").read_text(encoding="utf-8")
     block, tests = (part.split("```")[0] for part in page.split("```sh\n")[1:])
@@ -356,7 +350,7 @@ def test_the_page_for_other_projects_runs_as_it_stands(tmp_path: Path) -> None:
     assert (tmp_path / "gate_trials/measured/badge.json").exists()
 
 
-def test_the_reusable_workflow_hands_every_input_to_the_action() -> None:
+def test_the_reusable_workflow_hands_every_input_to_the_action():
     action = (ROOT / "action.yml").read_text(encoding="utf-8").partition("outputs:")[0]
     workflow = (ROOT / ".github/workflows/project-gate.yml").read_text(encoding="utf-8")
     inputs = re.findall(r"^  (\w+):$", action, re.MULTILINE)
@@ -365,7 +359,7 @@ def test_the_reusable_workflow_hands_every_input_to_the_action() -> None:
     assert inputs == re.findall(r"^          (\w+): \$\{\{ inputs\.\1\b", workflow, re.MULTILINE)
 
 
-def test_the_action_s_step_writes_verdict_and_summary(foreign: Path, tmp_path: Path) -> None:
+def test_the_action_s_step_writes_verdict_and_summary(foreign, tmp_path):
     change(foreign, "src/pkg/__init__.py", PACKAGE.replace("i * i", "int(i) * i"))
     script = dedent((ROOT / "action.yml").read_text(encoding="utf-8").rpartition("run: |\n")[2])
     (tmp_path / "ptdp-gate/bin").mkdir(parents=True)

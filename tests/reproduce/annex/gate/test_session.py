@@ -59,7 +59,7 @@ def session(machine: Machine, budget_s: float = 1e6, seed: int = 0) -> Session:
     return Session(procedure, machine, machine.canary, seed, budget_s, machine.clock)
 
 
-def test_a_regression_and_none_on_a_quiet_machine() -> None:
+def test_a_regression_and_none_on_a_quiet_machine():
     machine = Machine({"slow": 1.15, "same": 1.0})
     outcome = session(machine).run()
     slow, same = outcome.findings
@@ -74,7 +74,7 @@ def test_a_regression_and_none_on_a_quiet_machine() -> None:
     assert machine.stopped == 1
 
 
-def test_orders_are_random_balanced_in_blocks_of_two_and_the_seeds() -> None:
+def test_orders_are_random_balanced_in_blocks_of_two_and_the_seeds():
     orders = []
     for seed in (1, 1, 2):
         machine = Machine({"same": 1.0})
@@ -88,7 +88,7 @@ def test_orders_are_random_balanced_in_blocks_of_two_and_the_seeds() -> None:
     assert {BASE, HEAD} == set(orders[0][::2])
 
 
-def test_benchmarks_and_sides_take_turns() -> None:
+def test_benchmarks_and_sides_take_turns():
     """So that a phase of the machine, however it falls, is seen by all."""
     machine = Machine({"a": 1.0, "b": 1.0})
     session(machine).run()
@@ -98,13 +98,13 @@ def test_benchmarks_and_sides_take_turns() -> None:
         assert (one, other) == (third, fourth)
 
 
-def test_a_round_says_how_much_slower_head_is_in_neighbouring_slices() -> None:
+def test_a_round_says_how_much_slower_head_is_in_neighbouring_slices():
     phases = np.array([1.0, 2.0, 1.0, 2.0, 2.0])
     times = RoundTimes.of(phases * [1, 1, 1, 1, 5], phases * [1.1, 1.1, 1.1, 7, 1.1])
     assert times == pytest.approx((2.0, 2.2, np.log(1.1)))
 
 
-def test_a_decided_benchmark_is_measured_no_longer() -> None:
+def test_a_decided_benchmark_is_measured_no_longer():
     machine = Machine({"same": 1.0, "between": 1.065}, noise=0.06)
     session(machine).run()
     assert ("between",) in machine.measured
@@ -112,7 +112,7 @@ def test_a_decided_benchmark_is_measured_no_longer() -> None:
 
 
 @pytest.mark.parametrize("reading", [Reading(0.0111, 1.0), Reading(0.010, 1.2)], ids=["slow", "waited for a core"])
-def test_a_round_is_redone_if_all_its_canaries_are_disturbed(reading: Reading) -> None:
+def test_a_round_is_redone_if_all_its_canaries_are_disturbed(reading):
     machine = Machine({"same": 1.0})
     for i in range(CANARIES):
         machine.slow_canaries[FIRST_READINGS + i] = reading
@@ -123,14 +123,14 @@ def test_a_round_is_redone_if_all_its_canaries_are_disturbed(reading: Reading) -
     assert outcome.findings[0].verdict == OK
 
 
-def test_a_disturbance_that_does_not_last_does_not_matter() -> None:
+def test_a_disturbance_that_does_not_last_does_not_matter():
     machine = Machine({"same": 1.0})
     for i in range(CANARIES - 1):
         machine.slow_canaries[FIRST_READINGS + i] = Reading(0.020, 1.0)
     assert session(machine).run().redone == 0
 
 
-def test_rounds_that_only_later_turn_out_to_be_disturbed_are_redone() -> None:
+def test_rounds_that_only_later_turn_out_to_be_disturbed_are_redone():
     """The machine was busy at the start, so that its slow canaries were all there was to compare with."""
     machine = Machine({"same": 1.0})
     for i in range(FIRST_READINGS + CANARIES * ROUNDS):
@@ -140,7 +140,7 @@ def test_rounds_that_only_later_turn_out_to_be_disturbed_are_redone() -> None:
     assert outcome.findings[0].verdict == OK
 
 
-def test_a_canary_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_canary_computes(monkeypatch):
     products = []
     multiply = np.matmul
     monkeypatch.setattr(guard.np, "matmul", lambda *args, **options: products.append(multiply(*args, **options)))
@@ -150,7 +150,7 @@ def test_a_canary_computes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert reading.waited > 0
 
 
-def test_the_guard_never_sees_the_times() -> None:
+def test_the_guard_never_sees_the_times():
     quiet, noisy = Machine({"a": 1.0}), Machine({"a": 1.0}, noise=0.5)
     for machine in (quiet, noisy):
         assert session(machine).run().redone == 0
@@ -158,7 +158,7 @@ def test_the_guard_never_sees_the_times() -> None:
 
 
 @pytest.mark.parametrize("waited", [1.0, 1.8], ids=["canaries vary", "canaries wait"])
-def test_a_machine_under_full_load_is_inconclusive_and_never_ok(waited: float) -> None:
+def test_a_machine_under_full_load_is_inconclusive_and_never_ok(waited):
     machine = Machine({"same": 1.0, "slow": 1.15})
     rng = random.Random(0)
     for i in range(ALWAYS):
@@ -173,7 +173,7 @@ def test_a_machine_under_full_load_is_inconclusive_and_never_ok(waited: float) -
 
 
 @pytest.mark.parametrize(("budget_s", "pairs"), [(15.0, 1), (20.0, 1), (100.0, 8), (160.0, 13)])
-def test_a_budget_that_ends_before_a_verdict_is_inconclusive(budget_s: float, pairs: int) -> None:
+def test_a_budget_that_ends_before_a_verdict_is_inconclusive(budget_s, pairs):
     """20 s end inside the second pair, whose rounds do not count."""
     machine = Machine({"between": 1.065}, noise=0.05)
     outcome = session(machine, budget_s).run()
@@ -185,7 +185,7 @@ def test_a_budget_that_ends_before_a_verdict_is_inconclusive(budget_s: float, pa
     assert (finding.interval is not None) == (pairs >= 12)
 
 
-def test_the_budget_runs_from_before_the_session() -> None:
+def test_the_budget_runs_from_before_the_session():
     machine = Machine({"a": 1.0})
     machine.now = 50.0
     outcome = Session(Procedure(("a",), swap_tables(0)), machine, machine.canary, 0, 40.0, machine.clock, 0.0).run()
@@ -193,10 +193,10 @@ def test_the_budget_runs_from_before_the_session() -> None:
     assert outcome.findings[0].rounds == ()
 
 
-def test_processes_are_stopped_whatever_happens() -> None:
+def test_processes_are_stopped_whatever_happens():
     machine = Machine({})
     machine.factors["a"] = 1.0
-    machine.run = lambda side, name: (_ for _ in ()).throw(KeyboardInterrupt)  # type: ignore[method-assign]
+    machine.run = lambda side, name: (_ for _ in ()).throw(KeyboardInterrupt)
     with pytest.raises(KeyboardInterrupt):
         session(machine).run()
     assert machine.stopped == 1

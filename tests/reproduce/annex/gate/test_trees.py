@@ -28,9 +28,7 @@ def build(repository: Path, tmp_path: Path, base: str, head: str) -> dict[str, T
     return trees.build(repository, {BASE: base, HEAD: head}, tmp_path / "trees")
 
 
-def test_a_tree_holds_its_commit_and_the_repository_stays_as_it_is(
-    repository: Path, commit: Commit, tmp_path: Path
-) -> None:
+def test_a_tree_holds_its_commit_and_the_repository_stays_as_it_is(repository, commit, tmp_path):
     head = commit("ptdp_core/new.py", "x = 1\n")
     built = build(repository, tmp_path, "first", "main")
     assert (built[HEAD].commit, built[HEAD].folder.name) == (head, HEAD)
@@ -40,14 +38,12 @@ def test_a_tree_holds_its_commit_and_the_repository_stays_as_it_is(
     assert git(repository, "status", "--porcelain") == ""
 
 
-def test_a_tree_holds_what_archives_leave_out(repository: Path, commit: Commit, tmp_path: Path) -> None:
+def test_a_tree_holds_what_archives_leave_out(repository, commit, tmp_path):
     commit(".gitattributes", "kernels export-ignore\n")
     assert (build(repository, tmp_path, "first", "HEAD")[HEAD].folder / "kernels").is_dir()
 
 
-def test_a_part_of_a_repository_is_a_project_which_an_older_base_may_lack(
-    repository: Path, commit: Commit, tmp_path: Path
-) -> None:
+def test_a_part_of_a_repository_is_a_project_which_an_older_base_may_lack(repository, commit, tmp_path):
     (repository / "part").mkdir()
     commit("part/bench.py", "def step():\n    pass\n")
     built = build(repository / "part", tmp_path, "first", "HEAD")
@@ -57,25 +53,25 @@ def test_a_part_of_a_repository_is_a_project_which_an_older_base_may_lack(
 
 
 @pytest.mark.parametrize("ref", ["nope", "--help", "first:pyproject.toml", ""])
-def test_a_ref_that_is_no_commit(repository: Path, ref: str) -> None:
+def test_a_ref_that_is_no_commit(repository, ref):
     with pytest.raises(UsageError, match="names no commit here"):
         trees.resolve(repository, ref)
 
 
-def test_a_shallow_clone_is_named_with_the_cure(repository: Path, commit: Commit, tmp_path: Path) -> None:
+def test_a_shallow_clone_is_named_with_the_cure(repository, commit, tmp_path):
     commit("ptdp_core/new.py", "x = 1\n")
     git(tmp_path, "clone", "--quiet", "--depth", "1", f"file://{repository}", "shallow")
     with pytest.raises(UsageError, match="try git fetch --unshallow, as this clone is shallow"):
         trees.resolve(tmp_path / "shallow", "HEAD~1")
 
 
-def test_a_folder_that_is_no_checkout(tmp_path: Path) -> None:
+def test_a_folder_that_is_no_checkout(tmp_path):
     with pytest.raises(UnavailableError, match="is not a git checkout"):
         trees.resolve(tmp_path, "HEAD")
 
 
 @pytest.mark.parametrize("name", ["ptdp_core/config.py", "ptdp_core/new.py"], ids=["changed", "untracked"])
-def test_a_dirty_tree_is_refused(repository: Path, name: str) -> None:
+def test_a_dirty_tree_is_refused(repository, name):
     git(repository, "commit", "--quiet", "--allow-empty", "--message", "second")
     trees.require_different(repository, ["."], "first", None)
     with open(repository / name, "a") as file:
@@ -87,23 +83,19 @@ def test_a_dirty_tree_is_refused(repository: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["[project", "project = 3\n"])
-def test_a_base_whose_pyproject_cannot_be_used_does_not_build(
-    repository: Path, commit: Commit, tmp_path: Path, text: str
-) -> None:
+def test_a_base_whose_pyproject_cannot_be_used_does_not_build(repository, commit, tmp_path, text):
     commit("pyproject.toml", text)
     with pytest.raises(UnavailableError, match=r"^base HEAD .* does not build: its pyproject.toml"):
         build(repository, tmp_path, "HEAD", "first")
 
 
-def test_different_dependencies_need_environments_of_their_own(
-    repository: Path, commit: Commit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_different_dependencies_need_environments_of_their_own(repository, commit, tmp_path, monkeypatch):
     commit("pyproject.toml", '[project]\nname = "x"\ndependencies = ["this is no requirement"]\n')
     commands: list[list[str]] = []
 
     def run(command: list[str], **options: object) -> "subprocess.CompletedProcess[bytes]":
         if command[0] == "git":
-            return real(command, **options)  # type: ignore[call-overload, no-any-return]
+            return real(command, **options)
         commands.append(command)
         failed = "this is no requirement" in command
         return subprocess.CompletedProcess(command, failed, b"", b"trying\nERROR: Invalid requirement\n\n")
@@ -116,7 +108,7 @@ def test_different_dependencies_need_environments_of_their_own(
     assert commands[1][-1] == "numpy>=1"
 
 
-def test_both_sides_measure_in_turn(built: dict[str, Tree]) -> None:
+def test_both_sides_measure_in_turn(built):
     launcher = ProcessLauncher(built, SIMULATOR)
     assert launcher.lacking() == {}
     launcher.start(["simulator"])
@@ -127,7 +119,7 @@ def test_both_sides_measure_in_turn(built: dict[str, Tree]) -> None:
     assert all(seconds > 0 for seconds in slices)
 
 
-def test_what_a_tree_lacks_is_said(repository: Path, commit: Commit, tmp_path: Path) -> None:
+def test_what_a_tree_lacks_is_said(repository, commit, tmp_path):
     git(repository, "rm", "-r", "--quiet", "ptdp_core/simulator")
     commit("README.md", "no simulator\n")
     launcher = ProcessLauncher(build(repository, tmp_path, "HEAD", "first"), SIMULATOR)
@@ -139,9 +131,7 @@ def test_what_a_tree_lacks_is_said(repository: Path, commit: Commit, tmp_path: P
 @pytest.mark.parametrize(
     ("text", "message"), [("def broken(:\n", "SyntaxError"), ("import surely_not_installed\n", "surely_not_installed")]
 )
-def test_why_a_base_does_not_run_is_said(
-    repository: Path, commit: Commit, tmp_path: Path, text: str, message: str
-) -> None:
+def test_why_a_base_does_not_run_is_said(repository, commit, tmp_path, text, message):
     commit("ptdp_core/config.py", text)
     launcher = ProcessLauncher(build(repository, tmp_path, "HEAD", "first"), SIMULATOR)
     (why,) = launcher.lacking().values()
@@ -149,9 +139,7 @@ def test_why_a_base_does_not_run_is_said(
     assert message in why
 
 
-def test_packages_from_elsewhere_are_refused(
-    built: dict[str, Tree], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_packages_from_elsewhere_are_refused(built, tmp_path, monkeypatch):
     """As if something put another checkout first on the path."""
     (tmp_path / "elsewhere/ptdp_core").mkdir(parents=True)
     (tmp_path / "elsewhere/ptdp_core/__init__.py").touch()
@@ -174,18 +162,14 @@ def new_interface(repository: Path, commit: Commit) -> str:
 
 
 @pytest.mark.slow
-def test_what_a_side_cannot_run_is_said_with_its_rank_s_own_error(
-    repository: Path, new_interface: str, tmp_path: Path
-) -> None:
+def test_what_a_side_cannot_run_is_said_with_its_rank_s_own_error(repository, new_interface, tmp_path):
     built = build(repository, tmp_path, "HEAD", "first")
     why = ProcessLauncher({BASE: built[BASE]}, {"a": WORKLOADS["pipeline_step"]}).lacking()["a"]
     assert "cannot run it: rank " in why
     assert "TypeError: Trainer.__init__() missing 1 required positional argument: " in why
 
 
-def test_what_head_cannot_run_fails_and_what_base_cannot_run_does_not(
-    built: dict[str, Tree], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_head_cannot_run_fails_and_what_base_cannot_run_does_not(built, monkeypatch):
     broken = {(BASE, "a"): "older", (HEAD, "b"): "TypeError: no"}
     tried = dict.fromkeys("ab", WORKLOADS["simulator"])
 
@@ -202,9 +186,7 @@ def test_what_head_cannot_run_fails_and_what_base_cannot_run_does_not(
 
 
 @pytest.mark.slow
-def test_each_side_measures_through_its_own_interface(
-    repository: Path, new_interface: str, commit: Commit, tmp_path: Path
-) -> None:
+def test_each_side_measures_through_its_own_interface(repository, new_interface, commit, tmp_path):
     """Base's `Trainer` takes other arguments than head's, and both are measured."""
     harness = (repository / HARNESS).read_text()
     commit(HARNESS, harness.replace("Trainer(Settings(", "Trainer('run', Settings("))
@@ -226,7 +208,7 @@ class Pipe:
         self.thread.start()
 
 
-def test_an_iteration_takes_as_long_as_its_slowest_rank() -> None:
+def test_an_iteration_takes_as_long_as_its_slowest_rank():
     ranks = [Pipe([1.0, 5.0]), Pipe([3.0, 2.0])]
     assert workload.slice_of_ranks([rank.ours for rank in ranks]) == [3.0, 5.0]
     ranks = [Pipe([1.0, 5.0]), Pipe("TypeError: no")]
@@ -238,7 +220,7 @@ def test_an_iteration_takes_as_long_as_its_slowest_rank() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_every_workload_is_measured(built: dict[str, Tree], name: str) -> None:
+def test_every_workload_is_measured(built, name):
     launcher = ProcessLauncher({HEAD: built[HEAD]}, {"a": WORKLOADS[name]}, slowdown=0.15)
     launcher.start(["a"])
     try:

@@ -54,7 +54,7 @@ def try_it(tmp_path: Path, *arguments: str) -> int:
     return cli.main(["gate", "trials", "--benchmark", "simulator", "--results", str(tmp_path), *arguments])
 
 
-def test_the_patch_makes_both_workloads_do_more_and_changes_nothing_else(repository: Path) -> None:
+def test_the_patch_makes_both_workloads_do_more_and_changes_nothing_else(repository):
     """It is applied to today's sources, so a change of theirs has to change it, too."""
     with trials.built(read(repository)) as kinds:
         identical, slowed = (kinds[kind][HEAD].folder for kind in ("identical", "slowed"))
@@ -66,9 +66,7 @@ def test_the_patch_makes_both_workloads_do_more_and_changes_nothing_else(reposit
     assert changed == ["ptdp_core/engine/model.py", "ptdp_core/simulator/simulate.py"]
 
 
-def test_trials_alternate_are_kept_and_go_on(
-    launcher: type[Fake], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_trials_alternate_are_kept_and_go_on(launcher, tmp_path, capsys):
     assert try_it(tmp_path, "--runs", "2") == DONE
     points = read_record(trials.record_path(tmp_path)).points
     assert [(point.series, point.parameters["verdict"]) for point in points] == [
@@ -88,9 +86,7 @@ def test_trials_alternate_are_kept_and_go_on(
     )
 
 
-def test_a_machine_that_never_decides_is_said(
-    launcher: type[Fake], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_machine_that_never_decides_is_said(launcher, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(run, "canary", lambda: Reading(0.01, 2.0))  # waits for the core
     summary = tmp_path / "summary.md"
     assert try_it(tmp_path, "--runs", "3") == DONE
@@ -98,6 +94,6 @@ def test_a_machine_that_never_decides_is_said(
     assert "never decides on this class of machine: no verdict in 4 trials" in summary.read_text()
 
 
-def test_what_the_patch_does_not_slow_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_the_patch_does_not_slow_is_refused(tmp_path, capsys):
     assert try_it(tmp_path, "--benchmark", "tensor_step") == 2
     assert "slowed.patch does not slow it" in capsys.readouterr().err

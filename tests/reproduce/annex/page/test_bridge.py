@@ -5,7 +5,6 @@ import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -36,7 +35,7 @@ def error(name: str, /, **arguments: object) -> str:
 
 
 @pytest.mark.parametrize("id", ["fig_interleaved", "table_zero3", "fig_gpipe_timeline"])
-def test_an_artifact_has_the_numbers_and_verdicts_of_its_run(id: str, tmp_path: Path) -> None:
+def test_an_artifact_has_the_numbers_and_verdicts_of_its_run(id, tmp_path):
     record = runner.run(runner.plan(catalog.load(id), tmp_path), ["test"]).record
     page = answer("artifact", id=id)
     assert [point["metrics"] for point in page["points"]] == [
@@ -45,24 +44,24 @@ def test_an_artifact_has_the_numbers_and_verdicts_of_its_run(id: str, tmp_path: 
     assert [(claim["id"], claim["verdict"]) for claim in page["claims"]] == [(c.id, c.verdict) for c in record.claims]
 
 
-def test_the_columns_are_parameters_of_the_points_by_heading() -> None:
+def test_the_columns_are_parameters_of_the_points_by_heading():
     page = answer("artifact", id="table_weak_scaling")
     assert page["columns"]["l"] == "layers"
     assert all(name in point["parameters"] for name in page["columns"].values() for point in page["points"])
 
 
-def test_an_artifact_names_the_cluster_that_it_was_simulated_on() -> None:
+def test_an_artifact_names_the_cluster_that_it_was_simulated_on():
     given = [{}, {"cluster": "h100"}, {"changes": {"hca_bandwidth": 1.3e10}}]
     assert [answer("artifact", id="fig_interleaved", **each)["cluster"] for each in given] == [
         *("selene", "h100", "selene, edited")
     ]
 
 
-def test_every_artifact_is_offered() -> None:
+def test_every_artifact_is_offered():
     assert [entry["id"] for entry in answer("artifacts")["artifacts"]] == list(catalog.ids())
 
 
-def test_every_field_of_a_configuration_is_offered_and_texts_with_their_choices() -> None:
+def test_every_field_of_a_configuration_is_offered_and_texts_with_their_choices():
     fields = answer("start")["fields"]
     defined = [field.name for part in (ModelConfig, ParallelConfig) for field in dataclasses.fields(part)]
     assert sorted(fields) == sorted(defined)
@@ -81,7 +80,7 @@ def test_every_field_of_a_configuration_is_offered_and_texts_with_their_choices(
             assert "is unknown" not in (answer("what_if", configuration=changed)["reason"] or "")
 
 
-def test_the_page_offers_the_numbers_that_a_configuration_may_have() -> None:
+def test_the_page_offers_the_numbers_that_a_configuration_may_have():
     fields = answer("start")["fields"]
     ends = {name: field["least"] for name, field in fields.items() if field["least"] is not None}
     assert {"kv_heads": 0, "layers": 1, "checkpoint_layers": 1}.items() <= ends.items()
@@ -90,7 +89,7 @@ def test_the_page_offers_the_numbers_that_a_configuration_may_have() -> None:
         assert "is not a positive" in said or "is too small" in said
 
 
-def test_a_changed_number_changes_what_follows_from_it_and_nothing_else() -> None:
+def test_a_changed_number_changes_what_follows_from_it_and_nothing_else():
     slow = {"changes": {"hca_bandwidth": 1.3e10, "p2p_bandwidth": 1.2e10}}
     before, after = answer("what_if", configuration=FIGURE_12), answer("what_if", configuration=FIGURE_12, **slow)
     assert after["iteration_time"] > before["iteration_time"]
@@ -98,7 +97,7 @@ def test_a_changed_number_changes_what_follows_from_it_and_nothing_else() -> Non
     assert answer("what_if", configuration=FIGURE_12, changes={}) == before
 
 
-def test_mistakes_are_one_line() -> None:
+def test_mistakes_are_one_line():
     assert "lies outside its range" in error("what_if", configuration=FIGURE_12, changes={"hca_bandwidth": 1e20})
     assert "hca_bandwidth='fast' is no number; needs" in error(
         "what_if", configuration={}, changes={"hca_bandwidth": "fast"}
@@ -113,7 +112,7 @@ def test_mistakes_are_one_line() -> None:
     assert (invalid["status"], invalid["iteration_time"]) == ("invalid", None)
 
 
-def test_a_timeline_covers_the_iteration_and_empties_its_stash() -> None:
+def test_a_timeline_covers_the_iteration_and_empties_its_stash():
     timeline = answer("timeline", configuration=FIGURE_12)
     assert len(timeline["rows"]) == 12
     passes = [box for box in timeline["rows"][0] if box[0] in "FB"]
@@ -123,7 +122,7 @@ def test_a_timeline_covers_the_iteration_and_empties_its_stash() -> None:
     assert all(steps[-1][1] == 0 for steps in timeline["stash"])
 
 
-def test_the_best_layout_is_the_plan_s() -> None:
+def test_the_best_layout_is_the_plan_s():
     configuration = {"layers": 24, "hidden": 2304, "heads": 24, "p": 1, "t": 8, "d": 4, "B": 512}
     found = answer("best", configuration=configuration)
     name, job = request({"layers": 24, "hidden": 2304, "heads": 24, "gpus": 32, "batch": 512})
@@ -134,7 +133,7 @@ def test_the_best_layout_is_the_plan_s() -> None:
 
 
 @pytest.mark.parametrize("recompute", ["none", "full"])
-def test_best_layouts_rank_only_what_the_interval_of_the_one_shown_can_tell_apart(recompute: str) -> None:
+def test_best_layouts_rank_only_what_the_interval_of_the_one_shown_can_tell_apart(recompute):
     model = {"layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "ffn_hidden": 14336, "seq": 8192}
     shown = model | {"p": 1, "t": 4, "d": 4, "B": 16, "attention": "sdpa", "recompute": recompute}
     interval = answer("what_if", configuration=shown, cluster="h100")["intervals"]["iteration_time"]
@@ -150,7 +149,7 @@ def test_best_layouts_rank_only_what_the_interval_of_the_one_shown_can_tell_apar
             assert row["iteration_time"] < interval["low"]
 
 
-def test_a_number_of_gpus_that_is_not_legal_names_the_nearest_that_is() -> None:
+def test_a_number_of_gpus_that_is_not_legal_names_the_nearest_that_is():
     configuration = answer("start")["scenarios"][1]["configuration"]
     assert answer("chosen", configuration=configuration, gpus=500)["nearest"] == 512
     assert answer("chosen", configuration=configuration, gpus=1024) == {"changes": {"d": 64}}
@@ -162,7 +161,7 @@ def test_a_number_of_gpus_that_is_not_legal_names_the_nearest_that_is() -> None:
         assert after["status"] in ("ok", "oom"), (wrong, after["reason"])
 
 
-def test_what_is_offered_in_the_layout_is_legal_and_what_is_not_says_why() -> None:
+def test_what_is_offered_in_the_layout_is_legal_and_what_is_not_says_why():
     for scenario in answer("start")["scenarios"]:
         configuration = scenario["configuration"]
         knobs = answer("what_if", configuration=configuration, cluster=scenario["cluster"])["knobs"]
@@ -176,7 +175,7 @@ def test_what_is_offered_in_the_layout_is_legal_and_what_is_not_says_why() -> No
             assert (after["status"] == "invalid") == bool(chip["reason"]), chip
 
 
-def test_what_would_fit_does() -> None:
+def test_what_would_fit_does():
     large = FIGURE_12 | {"recompute": "none"}
     helps = answer("what_if", configuration=large)["helps"]
     assert helps
@@ -186,7 +185,7 @@ def test_what_would_fit_does() -> None:
 
 
 @pytest.mark.parametrize("field", ["p", "t", "c", "d"])
-def test_a_sweep_of_a_size_keeps_the_number_of_gpus_and_says_how(field: str) -> None:
+def test_a_sweep_of_a_size_keeps_the_number_of_gpus_and_says_how(field):
     configuration = {"layers": 96, "hidden": 12288, "heads": 96, "p": 6, "t": 8, "d": 4, "B": 48, "seq": 4096}
     configuration |= {"attention": "sdpa"}
     found = answer("sweep", configuration=configuration, field=field)
@@ -201,7 +200,7 @@ def test_a_sweep_of_a_size_keeps_the_number_of_gpus_and_says_how(field: str) -> 
     assert "GPUs" not in answer("sweep", configuration=configuration, field="b")["label"]
 
 
-def test_the_command_gives_what_is_shown_and_what_has_no_chart_is_called_a_table() -> None:
+def test_the_command_gives_what_is_shown_and_what_has_no_chart_is_called_a_table():
     assert answer("artifact", id="fig_interleaved", cluster="selene")["command"] == "reproduce fig_interleaved"
     on_h100 = answer("artifact", id="fig_interleaved", cluster="h100")
     assert on_h100["command"] == "reproduce fig_interleaved --cluster h100"
@@ -215,13 +214,13 @@ def test_the_command_gives_what_is_shown_and_what_has_no_chart_is_called_a_table
     assert not drawn["fig_gpipe_timeline"]
 
 
-def test_the_zoo_on_another_cluster_says_which_series_are_on_which() -> None:
+def test_the_zoo_on_another_cluster_says_which_series_are_on_which():
     notes = " ".join(answer("artifact", id="fig_schedule_zoo", cluster="a100-80")["notes"])
     assert "Series that name a cluster are on it (h100); all others are on a100-80." in notes
     assert "Series that name" not in " ".join(answer("artifact", id="fig_schedule_zoo", cluster="selene")["notes"])
 
 
-def test_the_sources_need_nothing_but_python(tmp_path: Path) -> None:
+def test_the_sources_need_nothing_but_python(tmp_path):
     for place, text in json.loads(build.sources()).items():
         path = tmp_path / place.removeprefix(f"{build.PLACE}/")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -234,7 +233,7 @@ def test_the_sources_need_nothing_but_python(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "Figure 12\n"), done.stderr
 
 
-def test_the_page_is_filled_in(tmp_path: Path) -> None:
+def test_the_page_is_filled_in(tmp_path):
     build.build(tmp_path)
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
     policy = re.search(r'<meta http-equiv="Content-Security-Policy" content="(.*?)"', page)
@@ -249,7 +248,7 @@ def test_the_page_is_filled_in(tmp_path: Path) -> None:
     assert not re.search("@[A-Z0-9_]+@", page)
 
 
-def test_the_published_points_of_figure_12_stand_in_the_page_before_anything_is_computed() -> None:
+def test_the_published_points_of_figure_12_stand_in_the_page_before_anything_is_computed():
     published = [point.paper["throughput_per_gpu"].value for point in catalog.load("fig_interleaved").points("paper")]
     drawings = re.findall(r'<svg class="published".*?</svg>', home.marks()["@PICTURE@"])
     assert len(drawings) == 2
@@ -261,7 +260,7 @@ def test_the_published_points_of_figure_12_stand_in_the_page_before_anything_is_
         assert drawn == pytest.approx(published, abs=0.05e12)
 
 
-def test_home_has_the_counts_that_verify_gives(capsys: pytest.CaptureFixture[str]) -> None:
+def test_home_has_the_counts_that_verify_gives(capsys):
     """Each claim of the first paper is a cell, by the verdicts of `reproduce verify` on the committed results."""
     assert main(["verify", "--paper", "sc21", "--results", str(REFERENCE), "--json", "-q"]) == 0
     counts = json.loads(capsys.readouterr().out)["counts"]
@@ -273,14 +272,14 @@ def test_home_has_the_counts_that_verify_gives(capsys: pytest.CaptureFixture[str
     assert "3.3%" in marks["@TRUST@"]
 
 
-def test_the_blind_scores_on_the_page_are_those_of_their_page() -> None:
+def test_the_blind_scores_on_the_page_are_those_of_their_page():
     told = (ROOT / "docs" / "blind.md").read_text(encoding="utf-8")
     assert f"| 211 | {home.BLIND_DENSE} |" in told
     assert f"| 401 | {home.BLIND_EXPERTS} |" in told
     assert "6.9% off" in home.marks()["@TRUST@"]
 
 
-def test_a_bar_never_says_what_its_verdict_does_not() -> None:
+def test_a_bar_never_says_what_its_verdict_does_not():
     """A dot in the green of a bar is a claim that holds, or one that is too near to call."""
     seen = 0
     for id in ("fig_interleaved", "table_zero3", "zerobubble/table_4", "megascale/table_2"):
@@ -292,7 +291,7 @@ def test_a_bar_never_says_what_its_verdict_does_not() -> None:
     assert seen > 3
 
 
-def test_the_page_has_the_whole_run_and_what_limits_it() -> None:
+def test_the_page_has_the_whole_run_and_what_limits_it():
     given = answer("what_if", configuration=FIGURE_12, tokens="300B", price="2.5", sensitivity=True)
     document = evaluate(FIGURE_12, 1, "selene", run=TrainingRun(300e9, price=2.5), sensitivity=True)
     assert given | json.loads(json.dumps(document)) == given
@@ -300,7 +299,7 @@ def test_the_page_has_the_whole_run_and_what_limits_it() -> None:
     assert "'much' is no amount" in error("what_if", configuration=FIGURE_12, tokens="much")
 
 
-def test_an_answer_says_what_of_a_gpu_s_memory_is_used_and_what_an_iteration_consists_of() -> None:
+def test_an_answer_says_what_of_a_gpu_s_memory_is_used_and_what_an_iteration_consists_of():
     given = answer("what_if", configuration=FIGURE_12)
     assert sum(part["bytes"] for part in given["memory"]) == given["peak_memory"] < given["capacity"] == 80.2e9
     assert sum(phase["seconds"] for phase in given["phases"]) == pytest.approx(given["iteration_time"], rel=1e-12)
@@ -309,7 +308,7 @@ def test_an_answer_says_what_of_a_gpu_s_memory_is_used_and_what_an_iteration_con
     assert answer("what_if", configuration=FIGURE_12 | {"recompute": "none"})["status"] == "oom"
 
 
-def test_two_configurations_side_by_side_have_the_numbers_of_each_and_only_what_differs() -> None:
+def test_two_configurations_side_by_side_have_the_numbers_of_each_and_only_what_differs():
     other = {"configuration": FIGURE_12, "cluster": "selene"}
     compared = answer("compare", configuration=FIGURE_12 | {"B": 120, "d": 2}, other=other)
     assert {each["name"]: each["values"] for each in compared["differences"]} == {"d": ["1", "2"], "B": ["60", "120"]}
@@ -324,7 +323,7 @@ def test_two_configurations_side_by_side_have_the_numbers_of_each_and_only_what_
     assert elsewhere["sentence"].startswith("Machine selene → h100: iteration 13.75 → ")
 
 
-def test_what_changed_is_said_with_both_values_and_becomes_no_claim_where_nothing_is_known() -> None:
+def test_what_changed_is_said_with_both_values_and_becomes_no_claim_where_nothing_is_known():
     before = {"configuration": FIGURE_12, "cluster": "selene"}
     halved = answer("what_if", configuration=FIGURE_12 | {"B": 30}, before=before)
     assert halved["changed"].startswith("Batch size 60 → 30: iteration 13.75 → 7.95 s (−42.2%), MFU 32.1 → 27.8 % (−")
@@ -333,7 +332,7 @@ def test_what_changed_is_said_with_both_values_and_becomes_no_claim_where_nothin
 
 
 @pytest.mark.parametrize("field", ["t", "B", "hidden", "recompute", "schedule", "sequence_parallel"])
-def test_a_sweep_simulates_legal_values_of_one_field_among_them_the_present_one(field: str) -> None:
+def test_a_sweep_simulates_legal_values_of_one_field_among_them_the_present_one(field):
     configuration = FIGURE_12 | {"recompute": "full", "schedule": "", "sequence_parallel": False}
     points = answer("sweep", configuration=configuration, field=field)["points"]
     assert 2 <= len(points) <= 14
@@ -344,7 +343,7 @@ def test_a_sweep_simulates_legal_values_of_one_field_among_them_the_present_one(
         assert point["status"] == alone["status"] != "invalid"
 
 
-def test_a_rank_waits_for_the_pass_whose_message_it_needs() -> None:
+def test_a_rank_waits_for_the_pass_whose_message_it_needs():
     rows = answer("timeline", configuration=FIGURE_12)["rows"]
     place = next(i for i, box in enumerate(rows[0]) if box[0] == "B")  # the first backward pass of the first rank
     while rows[0][place - 1][0] != "F":
@@ -358,14 +357,14 @@ def test_a_rank_waits_for_the_pass_whose_message_it_needs() -> None:
     assert last.endswith("until the slowest stage has come as far.")
 
 
-def test_every_scenario_fits_on_its_cluster_and_says_how_many_gpus_it_takes() -> None:
+def test_every_scenario_fits_on_its_cluster_and_says_how_many_gpus_it_takes():
     for scenario in answer("start")["scenarios"]:
         given = answer("what_if", **{name: scenario[name] for name in ("cluster", "configuration", "tokens")})
         assert given["status"] == "ok", scenario["title"]
         assert f"{given['gpus']:,}" in scenario["title"]
 
 
-def test_every_lesson_s_guess_is_right_by_what_is_simulated_or_executed() -> None:
+def test_every_lesson_s_guess_is_right_by_what_is_simulated_or_executed():
     lessons = {entry["id"]: answer("lesson", id=entry["id"]) for entry in answer("start")["lessons"]}
     assert len(lessons) == 7
     for lesson in lessons.values():
@@ -382,21 +381,21 @@ def test_every_lesson_s_guess_is_right_by_what_is_simulated_or_executed() -> Non
     assert "needs one of bubble, interleaving" in error("lesson", id="bubbel")
 
 
-def test_a_schedule_of_one_s_own_is_drawn_from_its_table() -> None:
+def test_a_schedule_of_one_s_own_is_drawn_from_its_table():
     timeline = answer("own", text="0F0,0B0\n1F0,1B0\n")
     assert [[box[0] for box in row] for row in timeline["rows"]] == [["F", "B"], ["F", "B"]]
     assert timeline["iteration_time"] == 6
     assert error("own", text="0F0,0B0\n1F0,1B1\n")
 
 
-def test_a_moment_says_who_works_and_who_waits() -> None:
+def test_a_moment_says_who_works_and_who_waits():
     told = answer("moment", configuration=FIGURE_12, time=1.0)
     assert told["sentence"] == "At 1.00 s stages 10, 11 and 12 work; the other 9 wait"
     assert told["detail"].startswith("Stage 1 waits 1.54 s")
     assert told["detail"].endswith("Stage 1 holds 12, stage 12 1.")
 
 
-def test_numbers_of_a_cluster_are_shown_in_units_that_people_read() -> None:
+def test_numbers_of_a_cluster_are_shown_in_units_that_people_read():
     numbers = {number["name"]: number for number in answer("cluster", name="selene")["numbers"]}
     shown = {name: (number["value"] / number["shown"][1], number["shown"][0]) for name, number in numbers.items()}
     assert shown["peak_flops"] == (312.0, "TFLOP/s")
@@ -406,9 +405,7 @@ def test_numbers_of_a_cluster_are_shown_in_units_that_people_read() -> None:
     assert numbers["nvlink_p2p_bandwidth"]["words"] == "NVLink point-to-point bandwidth"
 
 
-def test_a_package_that_was_fetched_once_needs_no_npm_unless_a_file_of_it_was_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_package_that_was_fetched_once_needs_no_npm_unless_a_file_of_it_was_changed(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr("shutil.which", lambda name: None)
     asset = {"version": "1.0", "files": {"dist/a.js": build.integrity(b"a")}}

@@ -38,7 +38,7 @@ def _contrast(one: str, other: str) -> float:
 
 
 @pytest.mark.parametrize("scheme", [0, 1])
-def test_passes_are_told_apart_with_any_colour_vision(scheme: int) -> None:
+def test_passes_are_told_apart_with_any_colour_vision(scheme):
     passes = {name: COLOURS[name][scheme] for name in ("fwd", "fwd2", "bwd")}
     for matrix in (DEUTERANOPIA, PROTANOPIA):
         for one, other in combinations(passes, 2):
@@ -47,7 +47,7 @@ def test_passes_are_told_apart_with_any_colour_vision(scheme: int) -> None:
 
 
 @pytest.mark.parametrize("scheme", [0, 1])
-def test_text_is_legible_and_controls_are_seen(scheme: int) -> None:
+def test_text_is_legible_and_controls_are_seen(scheme):
     for surface in ("bg", "card"):
         back = COLOURS[surface][scheme]
         for name in TEXT:
@@ -58,5 +58,5 @@ def test_text_is_legible_and_controls_are_seen(scheme: int) -> None:
         assert _contrast(COLOURS[f"on-{name}"][scheme], COLOURS[name][scheme]) >= 4.5, name
 
 
-def test_the_page_has_each_colour_in_both_schemes() -> None:
+def test_the_page_has_each_colour_in_both_schemes():
     assert all(properties().count(f"--{name}:") == 2 for name in COLOURS)

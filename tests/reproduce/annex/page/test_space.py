@@ -24,7 +24,7 @@ def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "space"
 
 
-def test_the_readme_configures_a_static_space_that_shows_the_page(space: Path) -> None:
+def test_the_readme_configures_a_static_space_that_shows_the_page(space):
     _, head, text = (space / "README.md").read_text(encoding="utf-8").split("---\n")
     settings = dict(re.findall(r"^(\w+): (.+)$", head, re.MULTILINE))
     assert settings["sdk"] == "static"
@@ -34,7 +34,7 @@ def test_the_readme_configures_a_static_space_that_shows_the_page(space: Path) -
     assert text.strip()
 
 
-def test_files_that_are_no_text_are_kept_outside_of_git(space: Path) -> None:
+def test_files_that_are_no_text_are_kept_outside_of_git(space):
     patterns = [line.split()[0] for line in (space / ".gitattributes").read_text(encoding="utf-8").splitlines()]
     libraries = (file for asset in build.ASSETS.values() for file in asset["files"])
     written = {path.name for path in space.rglob("*") if path.is_file()} | {Path(file).name for file in libraries}
@@ -43,15 +43,13 @@ def test_files_that_are_no_text_are_kept_outside_of_git(space: Path) -> None:
     assert {name for name in written if not name.endswith(texts)} == set(outside) >= {build.SNAPSHOT_FILE}
 
 
-def test_without_the_option_the_folder_is_no_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_option_the_folder_is_no_space(tmp_path, monkeypatch):
     monkeypatch.setattr("reproduce.annex.page.command_explore.build", lambda *_, **__: Built(0, None))
     assert main(["explore", "--out", str(tmp_path)]) == DONE
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_of_other_files_is_left_alone_and_an_earlier_page_is_written_again(
-    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_of_other_files_is_left_alone_and_an_earlier_page_is_written_again(space, tmp_path, capsys):
     assert main(["explore", "--out", str(space), "--space"]) == DONE
     mine = tmp_path / "mine" / "index.html"
     mine.parent.mkdir()

@@ -5,7 +5,6 @@ import subprocess
 import sys
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -58,7 +57,7 @@ def random_weights(model: ModelConfig) -> dict[str, torch.Tensor]:
     [*MODELS.values(), replace(MODELS["llama"], tied_embeddings=True, kv_heads=0, bias=True)],
     ids=[*MODELS, "another llama"],
 )
-def test_names_and_configuration_there_and_back(model: ModelConfig) -> None:
+def test_names_and_configuration_there_and_back(model):
     weights = random_weights(model)
     theirs = hugging_face.to_hugging_face(model, weights)
     assert sum(tensor.numel() for tensor in theirs.values()) == sum(tensor.numel() for tensor in weights.values())
@@ -70,7 +69,7 @@ def test_names_and_configuration_there_and_back(model: ModelConfig) -> None:
     assert hugging_face.config_of(read_again) == hugging_face.config_of(model)
 
 
-def test_queries_keys_values_gate_and_up_are_where_the_engine_takes_them_from() -> None:
+def test_queries_keys_values_gate_and_up_are_where_the_engine_takes_them_from():
     """8 heads of 4, 4 groups: a fused group is two queries, a key, a value; rows of gate and up take turns."""
     model = MODELS["llama"]
     theirs = hugging_face.to_hugging_face(model, random_weights(model))
@@ -85,7 +84,7 @@ def test_queries_keys_values_gate_and_up_are_where_the_engine_takes_them_from() 
     assert torch.equal(ours["layers.1.mlp.up.weight"][7], up[3])
 
 
-def test_what_the_engine_has_not_is_refused() -> None:
+def test_what_the_engine_has_not_is_refused():
     config = hugging_face.config_of(MODELS["llama"])
     for change, message in (
         ({"model_type": "bert"}, "model_type='bert' is unknown; needs one of gpt2, llama, mixtral, qwen3_moe"),
@@ -110,9 +109,7 @@ def test_what_the_engine_has_not_is_refused() -> None:
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_files_become_a_checkpoint_and_files_again(
-    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_become_a_checkpoint_and_files_again(kind, tmp_path, capsys):
     package = pytest.importorskip("safetensors.torch", reason="needs safetensors")
     model = replace(MODELS[kind], vocab=200)  # padded to 256
     weights = random_weights(model)
@@ -154,7 +151,7 @@ def test_files_become_a_checkpoint_and_files_again(
         ("model.safetensors", "x", "model.safetensors' cannot be read: "),
     ],
 )
-def test_files_that_somebody_edited(file: str, change: Any, message: str, tmp_path: Path) -> None:
+def test_files_that_somebody_edited(file, change, message, tmp_path):
     pytest.importorskip("safetensors.torch", reason="needs safetensors")
     hugging_face.write(tmp_path, MODELS["llama"], random_weights(MODELS["llama"]))
     config = hugging_face.config_of(MODELS["llama"])
@@ -166,7 +163,7 @@ def test_files_that_somebody_edited(file: str, change: Any, message: str, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_run_begins_with_imported_weights(tmp_path: Path) -> None:
+def test_a_run_begins_with_imported_weights(tmp_path):
     """At another batch size, seed, precision and layout than the checkpoint says: its first loss is the model's."""
     pytest.importorskip("safetensors", reason="needs safetensors")
     model = replace(MODELS["llama"], vocab=256, seq=16)
@@ -185,7 +182,7 @@ def test_a_run_begins_with_imported_weights(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", MODELS)
-def test_loss_and_every_gradient_are_those_of_transformers(kind: str, tmp_path: Path) -> None:
+def test_loss_and_every_gradient_are_those_of_transformers(kind, tmp_path):
     """Randomly initialised there, written by `save_pretrained`, read by us; fp64, 1e-9, over several layouts."""
     transformers = pytest.importorskip("transformers", reason="needs transformers")
     pytest.importorskip("safetensors", reason="needs safetensors")
