@@ -17,15 +17,21 @@ ANNEXES = {
     "explain": "why a measured run is slower; what a profiled step's time went to",
     "gate": "is a commit slower? paired launches of two trees, of this project or another",
     "page": "the simulator as a page in a browser",
+    "papers": "papers after the first, what we add to them, papers of your own",
     "weights": "a trained model's weights from and to Hugging Face's format",
 }
 
 
-def part(annex: str, module: str) -> ModuleType:
-    """A module of an annex. Raises `UnavailableError` where this copy has no such annex."""
+def require(annex: str) -> None:
+    """Raise `UnavailableError` where this copy has no such annex."""
     if find_spec(f"{__name__}.{annex}") is None:
         raise UnavailableError(
             f"this copy has no annex {annex!r} ({ANNEXES[annex]}); needs the folder reproduce/annex/{annex}; "
             "try a whole checkout (docs/annexes.md)"
         )
+
+
+def part(annex: str, module: str) -> ModuleType:
+    """A module of an annex. Raises `UnavailableError` where this copy has no such annex."""
+    require(annex)
     return import_module(f"{__name__}.{annex}.{module}")

@@ -61,6 +61,7 @@ IN_ANNEX = {
     "gate": "gate",
     "gate exact": "exact",
     "gate trials": "gate",
+    "paper": "papers",
     "predict": "accuracy",
     "weights": "weights",
 }

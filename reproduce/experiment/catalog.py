@@ -8,6 +8,7 @@ from importlib import import_module
 from traceback import extract_tb
 from typing import Any
 
+from reproduce.annex import part, require
 from reproduce.experiment import declared, papers
 from reproduce.experiment.artifact import NOT_IN_PAPER, Artifact
 from reproduce.experiment.claims import IN_OUR_WORDS, OURS
@@ -67,9 +68,11 @@ def _artifact_of(paper: Paper, name: str) -> Artifact:
     """The artifact that a module of the paper defines, or its `paper.toml`, with the claims that are data."""
     artifact: Artifact
     if name in paper.tables:
-        artifact = import_module("reproduce.papers.shared.csv_table").artifact(paper, name)
+        artifact = part("papers", "csv_table").artifact(paper, name)
     elif paper.folder.parent == papers.FOLDER:
         artifact = import_module(f"reproduce.papers.{paper.name}.{name}").ARTIFACT
+    elif paper.folder.parent == papers.ANNEX:
+        artifact = part("papers", f"{paper.name}.{name}").ARTIFACT
     else:
         artifact = _of_own_module(paper, name)
     claims = [*artifact.claims, *declared.claims_of(paper, name, artifact)]
@@ -115,12 +118,14 @@ def _place_of(id: str) -> tuple[Paper, str]:
 def load(id: str, commands: tuple[str, ...] = ()) -> Artifact:
     """The artifact of that id, or of that label of the paper, such as 'Figure 12'. Raises `UsageError` if unknown.
 
-    `commands` are further words that an unknown id may have been meant to be.
+    Without the annex of papers it raises `UnavailableError` there. `commands` are further words that an unknown id may
+    have been meant to be.
     """
     id = id_of(id)
     try:
         known, name = _place_of(id)
     except KeyError:
+        require(papers.ANNEX.name)
         near = did_you_mean(id, (*ids(), *commands))
         raise UsageError(f"unknown artifact {id!r}{near} (reproduce list shows all)") from None
     if problem := _readable(known):

@@ -1,7 +1,7 @@
 """What a paper is: a folder with `paper.toml`, its published values, its claims, and modules of figures and tables.
 
-The papers of this project are the folders of `reproduce/papers/`; one's own stand in `papers/` of the current folder. A
-paper that cannot be read is left out, and `broken` says why: the others go on.
+The first paper's folder is in `reproduce/papers/`, the others' in an annex, `reproduce/annex/papers/`; one's own are in
+`papers/` of the current folder. A paper that cannot be read is left out, and `broken` says why: the others go on.
 """
 
 import re
@@ -13,11 +13,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from reproduce.annex import require
 from results import opening
 from results.records.errors import UsageError, did_you_mean
 from results.visible import has_control, visible
 
 FOLDER = Path(__file__).parents[1] / "papers"
+ANNEX = Path(__file__).parents[1] / "annex" / "papers"
 OWN = "papers"  # the folder, in the current one, of papers that are not this project's
 FILE = "paper.toml"
 FIRST = "sc21"  # the paper whose ids and labels need no name of a paper
@@ -85,13 +87,17 @@ def broken() -> tuple[str, ...]:
 
 
 def paper(name: str) -> Paper:
-    """The paper of that name. Raises `UsageError` if there is none, or if it cannot be read."""
+    """The paper of that name.
+
+    Raises `UsageError` if there is none, or if it cannot be read, and `UnavailableError` without the annex of papers.
+    """
     for known in papers():
         if known.name == name:
             return known
     for folder in _folders():
         if folder.name == name:
             return read(folder)
+    require(ANNEX.name)
     names = [known.name for known in papers()]
     raise UsageError(f"unknown paper {name!r}; needs one of {', '.join(names)}{did_you_mean(name, names)}")
 
@@ -145,7 +151,7 @@ def configuration(name: str) -> Mapping[str, Any]:
 
 def _folders() -> tuple[Path, ...]:
     """The folders of all papers: this project's, then one's own."""
-    return tuple(path.parent for root in (FOLDER, Path.cwd() / OWN) for path in sorted(root.glob(f"*/{FILE}")))
+    return tuple(path.parent for root in (FOLDER, ANNEX, Path.cwd() / OWN) for path in sorted(root.glob(f"*/{FILE}")))
 
 
 @cache

@@ -24,9 +24,7 @@ FILE = "published.json"
 @cache
 def document(paper: str) -> Any:
     """The published values of a paper, by its name."""
-    folder = FOLDER / paper
-    if not folder.is_dir():  # one's own
-        folder = papers.paper(paper).folder
+    folder = FOLDER / paper if paper == FIRST else papers.paper(paper).folder
     return json.loads(opening.read_text(folder / FILE, within=folder))
 
 

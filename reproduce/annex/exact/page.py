@@ -34,7 +34,7 @@ def collect() -> Section:
         return {"reproduce explore": Entry({"order": {PROBLEM: f"reproduce explore: {lines[-1]}"}})}
     files, sources, size = json.loads(process.stdout)
     # Every artifact is on the page: a new one is no difference.
-    named = [name for name in sources if "/reproduce/papers/" not in name]
+    named = [name for name in sources if "/papers/" not in name]
     content = {"build.build": files, "build.sources": named}
     return {
         "reproduce explore": Entry(

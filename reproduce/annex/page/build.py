@@ -46,6 +46,7 @@ SOURCES = (
     "reproduce/output/*.py",
     "reproduce/planning/**/*",
     "reproduce/annex/__init__.py",
+    "reproduce/annex/papers/**/*",
     "reproduce/annex/page/*.py",
     "results/reference/accuracy/margins.json",
 )

@@ -28,6 +28,12 @@ OTHERS = (
     "plan --layers 4 --hidden 512 --heads 8 --gpus 2 --batch 4",
 )
 
+# What asks for an annex besides its commands.
+ASKED_FOR = {
+    "emulation": ("fig_interleaved --fidelity emulated",),
+    "papers": ("zerobubble/table_4", "fig_scaling", "list --paper llama3"),
+}
+
 
 @pytest.mark.parametrize("annex", ANNEXES)
 def test_without_an_annex_the_rest_runs_and_its_commands_say_so(annex, tmp_path):
@@ -42,8 +48,7 @@ def test_without_an_annex_the_rest_runs_and_its_commands_say_so(annex, tmp_path)
     shutil.copy(ROOT / margins, tmp_path / margins)
     shutil.rmtree(tmp_path / "reproduce" / "annex" / annex)
     gone = [f"{name} --help" for name, home in IN_ANNEX.items() if home == annex]
-    if annex == "emulation":
-        gone = ["fig_interleaved --fidelity emulated"]
+    gone += ASKED_FOR.get(annex, ())
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-c", RUNS, *OTHERS, *gone]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)

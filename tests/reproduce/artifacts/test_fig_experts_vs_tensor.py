@@ -2,11 +2,11 @@
 
 import pytest
 
+from reproduce.annex.papers.beyond.fig_experts_vs_tensor import ONE_AFTER_THE_OTHER, TOGETHER
 from reproduce.experiment import catalog, predictions
 from reproduce.experiment import quantities as q
 from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import LAPTOP
-from reproduce.papers.beyond.fig_experts_vs_tensor import ONE_AFTER_THE_OTHER, TOGETHER
 from reproduce.running import runner
 from results import ROOT
 from results.records import read_record

@@ -3,12 +3,12 @@
 import pytest
 
 from ptdp_core.config import TrainingConfig
+from reproduce.annex.papers.beyond import fig_schedules
 from reproduce.commands.describe import print_description
 from reproduce.experiment import catalog, margins
 from reproduce.experiment.claims import OURS
 from reproduce.experiment.results import Results
 from reproduce.output import export, theme
-from reproduce.papers.beyond import fig_schedules
 from reproduce.papers.sc21 import fig_interleaved
 from reproduce.running import runner
 

@@ -3,9 +3,9 @@
 import pytest
 
 from ptdp_core.simulator import load_cluster
+from reproduce.annex.papers.beyond.fig_sequence_parallel import ARTIFACT, SIZES
 from reproduce.experiment.judging import judge
 from reproduce.output import theme
-from reproduce.papers.beyond.fig_sequence_parallel import ARTIFACT, SIZES
 from reproduce.running import runner
 
 

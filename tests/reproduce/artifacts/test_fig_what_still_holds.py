@@ -5,12 +5,12 @@ from types import SimpleNamespace
 import pytest
 
 from ptdp_core.config import TrainingConfig
+from reproduce.annex.papers.beyond import fig_what_still_holds as artifact
+from reproduce.annex.papers.beyond.fig_what_still_holds import A100, ARTIFACT, H100, ROWS, of_era
 from reproduce.experiment import margins
 from reproduce.experiment.alternatives import with_margins
 from reproduce.experiment.judging import judge
 from reproduce.output import theme
-from reproduce.papers.beyond import fig_what_still_holds as artifact
-from reproduce.papers.beyond.fig_what_still_holds import A100, ARTIFACT, H100, ROWS, of_era
 from reproduce.papers.sc21 import fig_tensor_vs_pipeline
 from results import ROOT
 from results.records import read_record

@@ -5,11 +5,11 @@ import pytest
 from ptdp_core.config import TrainingConfig
 from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.cluster import with_program
+from reproduce.annex.papers.beyond import fig_scaling
+from reproduce.annex.papers.llama3 import table_4, table_4_columns, table_5
 from reproduce.experiment import catalog, papers, published
 from reproduce.experiment.declared import entries
 from reproduce.experiment.margins import read
-from reproduce.papers.beyond import fig_scaling
-from reproduce.papers.llama3 import table_4, table_4_columns, table_5
 
 FIRST = [point for point in table_4.points() if point.series == table_4.FIXED]
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from reproduce.annex.papers.beyond import fig_scaling
+from reproduce.annex.papers.megascale import table_2, table_2_columns
 from reproduce.experiment import catalog, published
 from reproduce.experiment import quantities as q
-from reproduce.papers.beyond import fig_scaling
-from reproduce.papers.megascale import table_2, table_2_columns
 
 ROWS = {(row["method"], row["gpus"]): row for row in published.rows(table_2.ID)}
 

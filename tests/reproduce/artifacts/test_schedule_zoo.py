@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import pytest
 
+from reproduce.annex.papers.beyond.fig_schedule_zoo import ARTIFACT
 from reproduce.output import theme
-from reproduce.papers.beyond.fig_schedule_zoo import ARTIFACT
 from results import ROOT
 from results.records import Metric, read_record
 

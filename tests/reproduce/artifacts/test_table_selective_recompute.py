@@ -4,8 +4,8 @@ import pytest
 
 from ptdp_core.config import TrainingConfig
 from reproduce.annex.accuracy.ledger import predicted, studies
+from reproduce.annex.papers.korthikanti import table_selective_recompute as module
 from reproduce.experiment import quantities as q
-from reproduce.papers.korthikanti import table_selective_recompute as module
 
 LEDGER = next(study for study in studies() if study.id == "korthikanti_full")
 

@@ -6,11 +6,11 @@ import pytest
 
 from ptdp_core.schedules import build, execute, names
 from ptdp_core.schedules.registry import exists
+from reproduce.annex.papers import zero_bubble
+from reproduce.annex.papers.zero_bubble import Rule, StageCosts, Times
+from reproduce.annex.papers.zerobubble import table_4, table_5, table_8
 from reproduce.experiment import catalog, coverage, papers, published
 from reproduce.experiment.claims import OURS
-from reproduce.papers.shared import zero_bubble
-from reproduce.papers.shared.zero_bubble import Rule, StageCosts, Times
-from reproduce.papers.zerobubble import table_4, table_5, table_8
 
 QUICK = Times(30, 20, 10, 0)
 

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
+from reproduce.annex.papers.command_paper import EXAMPLE
 from reproduce.cli import main
-from reproduce.commands.paper import EXAMPLE
 from reproduce.experiment import catalog, coverage, declared, papers, published
 from reproduce.experiment.claims import OURS
 from results.records.errors import DONE, USAGE, UsageError

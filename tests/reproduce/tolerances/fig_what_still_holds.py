@@ -3,7 +3,7 @@
 from dataclasses import replace
 from importlib import import_module
 
-from reproduce.papers.beyond import fig_what_still_holds
+from reproduce.annex.papers.beyond import fig_what_still_holds
 from tests.reproduce.tolerances.edges import altered, below, between, blanks
 
 THEN, TODAY = "a100", "h100"

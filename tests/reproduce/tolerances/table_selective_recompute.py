@@ -3,7 +3,7 @@
 from ptdp_core.simulator.memory import LayerBytes
 from tests.reproduce.tolerances.edges import between, switch
 
-MODULE = "reproduce.papers.korthikanti.table_selective_recompute"
+MODULE = "reproduce.annex.papers.korthikanti.table_selective_recompute"
 MODELS = ("22B", "175B", "530B", "1T")
 HIDDEN = {"22B": 6144, "175B": 12288, "530B": 20480, "1T": 25600}
 SAVED, MORE = {"175B": 0.70, "530B": 0.65}, {"175B": 0.027, "530B": 0.016}

@@ -2,12 +2,12 @@
 
 from typing import Any
 
+from reproduce.annex.papers.zerobubble import table_5
+from reproduce.annex.papers.zerobubble.table_5 import FLUSHED, PAPER, RATE
 from reproduce.experiment import published
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.sweep import Point, Sweep
-from reproduce.papers.zerobubble import table_5
-from reproduce.papers.zerobubble.table_5 import FLUSHED, PAPER, RATE
 from results.records import Metric, PaperValue
 
 ENTRY, GAIN = f"{PAPER}/table_10", "post_validation_gain"

@@ -7,12 +7,12 @@ around a ring), by both, or by the model's layers (p).
 
 from typing import TYPE_CHECKING
 
+from reproduce.annex.papers.clusters import CLUSTERS, draw
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import Results, listed
 from reproduce.experiment.sweep import Level, Sweep, levels
-from reproduce.papers.shared.clusters import CLUSTERS, draw
 from reproduce.papers.shared.models import LLAMA
 
 if TYPE_CHECKING:

@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ptdp_core.formulas import flops_per_iteration, model_flops_per_iteration
+from reproduce.annex.papers.llama3 import table_4
+from reproduce.annex.papers.megascale import table_2
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
@@ -24,8 +26,6 @@ from reproduce.output.figures import (
     series_styles,
 )
 from reproduce.output.origins import interval_label, origin_lines
-from reproduce.papers.llama3 import table_4
-from reproduce.papers.megascale import table_2
 from reproduce.papers.sc21.table_weak_scaling import ARTIFACT as TABLE_1
 from reproduce.papers.shared.models import model_of
 from results.records import PaperValue, Record

@@ -3,12 +3,12 @@
 The rates of 1F1B and ZB-H1 fix the time of a message and of W over a microbatch's; F and B are taken as equal.
 """
 
+from reproduce.annex.papers.zero_bubble import Times
+from reproduce.annex.papers.zerobubble import table_5
+from reproduce.annex.papers.zerobubble.table_5 import NOTES, PAPER, QUANTITIES, derive
 from reproduce.experiment import published
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.sweep import Point, Sweep
-from reproduce.papers.shared.zero_bubble import Times
-from reproduce.papers.zerobubble import table_5
-from reproduce.papers.zerobubble.table_5 import NOTES, PAPER, QUANTITIES, derive
 
 ENTRY = f"{PAPER}/table_8"
 MICROBATCH = 10_000_000  # the unit of the times: F + B + W

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from ptdp_core.schedules import build
+from reproduce.annex.papers.zero_bubble import StageCosts, Times, execute, rate
 from reproduce.experiment import published
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.sweep import Point, Sweep
-from reproduce.papers.shared.zero_bubble import StageCosts, Times, execute, rate
 from results.records import Metric
 
 PAPER = "zerobubble"

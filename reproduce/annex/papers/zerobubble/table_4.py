@@ -3,11 +3,11 @@
 from typing import Any
 
 from ptdp_core.simulator import Cluster, Estimate
+from reproduce.annex.papers.zerobubble.table_5 import PAPER, ZOO, key_of, model_of
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.sweep import Point, Sweep
-from reproduce.papers.zerobubble.table_5 import PAPER, ZOO, key_of, model_of
 from results.records import Metric
 
 TABLES = ("table_4", "table_6", "table_7", "table_12")

@@ -1,11 +1,11 @@
 """Figure 9: weak scaling of a 530B model, 2,240 to 11,200 GPUs, Megatron-LM's bars."""
 
+from reproduce.annex.papers.megascale.table_2 import MEGATRON, configuration
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output.figures import line_plot
-from reproduce.papers.megascale.table_2 import MEGATRON, configuration
 
 ID = "megascale/figure_9"
 

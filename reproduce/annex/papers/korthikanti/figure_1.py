@@ -9,10 +9,10 @@ from fractions import Fraction
 from ptdp_core.schedules import definition
 from ptdp_core.simulator import Software
 from ptdp_core.simulator.memory import layer_bytes, state_bytes
+from reproduce.annex.papers.korthikanti import table_selective_recompute as runs
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.sweep import Point, Sweep
-from reproduce.papers.korthikanti import table_selective_recompute as runs
 from results.records import Metric
 
 ACTIVATIONS, STATES = "activation_memory", "state_memory"

@@ -8,14 +8,14 @@ experts (e) in place of parts of the same ones (t).
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from reproduce.annex.papers import clusters
+from reproduce.annex.papers.clusters import CLUSTERS
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import Results, listed
 from reproduce.experiment.sweep import LAPTOP, Level, Point, Sweep, levels
 from reproduce.output.figures import line_plot
-from reproduce.papers.shared import clusters
-from reproduce.papers.shared.clusters import CLUSTERS
 from reproduce.papers.shared.models import LLAMA
 
 if TYPE_CHECKING:

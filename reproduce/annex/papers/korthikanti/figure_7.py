@@ -1,11 +1,11 @@
 """Figure 7: the share of a layer's activations that is left by each technique."""
 
 from ptdp_core.simulator.memory import layer_bytes
+from reproduce.annex.papers.korthikanti import figure_1
+from reproduce.annex.papers.korthikanti import table_selective_recompute as runs
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.sweep import Point, Sweep
-from reproduce.papers.korthikanti import figure_1
-from reproduce.papers.korthikanti import table_selective_recompute as runs
 from results.records import Metric
 
 
