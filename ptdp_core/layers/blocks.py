@@ -228,7 +228,7 @@ def _experts(model: ModelConfig, share: GpuShare, run: LayerRun) -> Iterator[Par
         yield kinds.linear(own, Linear("mlp.latent_down", h, read, ""), reads=False)
     yield experts.dispatch(routed, read, together)
     yield experts.grouped(routed, Linear("mlp.experts.up", read, width * model.branches, "outputs"), True)
-    yield kinds.activation("mlp.experts.activation", outer, inner, gated=False, bias=False, calls=0)
+    yield kinds.activation("mlp.experts.activation", outer, inner, model.branches > 1, bias=False, calls=0)
     yield experts.grouped(routed, Linear("mlp.experts.down", width, read, "inputs"), False)
     combined = experts.combine(routed, read, together)
     if model.expert_latent:

@@ -44,6 +44,11 @@ class Routed(NamedTuple):
         return ROWS_AT_ONCE * ceil(self.tokens * self.k * self.load / (self.local * ROWS_AT_ONCE))
 
     @property
+    def sent(self) -> int:
+        """Rows that its own tokens make."""
+        return self.tokens * self.k
+
+    @property
     def rows(self) -> int:
         """Rows that the GPU computes with its experts."""
         return self.local * self.each
@@ -78,13 +83,20 @@ def router(routed: Routed, h: int, more_calls: tuple[int, int]) -> Part:
 
 
 def dispatch(routed: Routed, h: int, f: bool) -> Part:
-    """The rows of tokens put into the order of experts, and sent to their ranks; with `f` it begins with f."""
+    """The rows of tokens put into the order of experts, and sent to their ranks; with `f` it begins with f.
+
+    Unfused, as in torchtitan (models/moe.py of October 2025), received rows are copied to pad them; backward the sums
+    over a token's rows are cleared (2 bytes an element) and each row added in memory (2 more), behind that copy's.
+    """
     rows, again = routed.rows, routed.ordered_again
+    padded = Work(traffic_bytes=4.0 * h * rows, kernels=2)
+    summed = Work(traffic_bytes=2.0 * h * (routed.tokens + routed.sent), kernels=1)
     moved = Work(traffic_bytes=2.0 * h * (2 * rows + again * 2 * rows), kernels=1 + again)
     return Part(
         "mlp.dispatch",
         moved,
         moved,
+        unfused=(padded, padded + summed),
         f=f,
         again=False,  # what goes to experts is kept
         collectives=_sent(routed, h),
@@ -98,11 +110,16 @@ def combine(routed: Routed, h: int, g: bool) -> Part:
     """The rows sent back, and those of a token added up; with `g` it ends with g.
 
     Outputs are not kept: a token's weights multiply its rows before the second linear, as in Megatron-Core
-    (`weighted_bias_swiglu_impl`), so that combining them needs no more than a sum.
+    (`weighted_bias_swiglu_impl`), so that combining them needs no more than a sum. Unfused, weights multiply rows in
+    fp32: cast 6 bytes an element, times the weights 8, cast 6, added in memory 4, to a copy of the shared expert's
+    result. Backward cast 6, times weights 8, cast 6, times rows 12, summed 4.
     """
     rows, again = routed.rows, routed.ordered_again
+    sent = 1.0 * h * routed.sent
+    weighted = Work(traffic_bytes=24 * sent + 4.0 * h * routed.tokens, kernels=4, wide_bytes=16 * sent)
+    unweighted = Work(traffic_bytes=36 * sent, kernels=5, wide_bytes=32 * sent)
     moved = Work(traffic_bytes=2.0 * h * (again * 2 * rows + rows + routed.tokens), kernels=2 + again)
-    return Part("mlp.combine", moved, moved, g=g, collectives=_sent(routed, h))
+    return Part("mlp.combine", moved, moved, unfused=(weighted, unweighted), g=g, collectives=_sent(routed, h))
 
 
 def _sent(routed: Routed, h: int) -> PassCollectives:
@@ -114,7 +131,7 @@ def _sent(routed: Routed, h: int) -> PassCollectives:
     """
     if routed.e == 1:
         return NO_COLLECTIVES
-    call = Collective(ALL_TO_ALL, "ep", routed.tokens * routed.k * h)
+    call = Collective(ALL_TO_ALL, "ep", routed.sent * h)
     return PassCollectives((call,), (call,))
 
 

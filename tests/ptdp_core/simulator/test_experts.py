@@ -64,6 +64,37 @@ def test_a_layer_s_products_are_those_of_the_weights_that_a_token_goes_through(m
     assert flops(backward) == 2 * flops(forward)
 
 
+def test_unfused_experts_move_what_their_operators_read_and_write() -> None:
+    """Bytes of an element that each operator of torchtitan's modules reads and writes, less what one kernel moves."""
+    config, tokens, sent, h, width = configured(e=8, B=8), 4096, 4 * 4096, 2048, 1024
+    rows = experts_of(config)[1].output / (2 * h)
+    cast, back, weighted, added = (2, 4), (4, 2), (4, 4), (2 + 2, 2)
+    forward = {
+        "dispatch": rows * h * sum((2, 2)),  # received rows and a row of zeros put together
+        "experts.activation": rows * width * (sum((2, 2)) + sum((4, 2)) - sum((4, 2))),  # silu, product; both in one
+        "combine": sent * h * (sum((*cast, *weighted, *back, *added)) - 2) + tokens * h * sum((2, 2)),
+    }
+    of_both = (4 + 4, 4), (4, 0)  # the gradient of a row's weight: a product with the row, and its sum
+    backward = {
+        "dispatch": rows * h * sum((2, 2)) + tokens * h * 2 + sent * h * (sum(added) - sum((2, 2))),
+        "experts.activation": 0,
+        "combine": sent * h * (sum((*cast, *weighted, *back)) + sum(map(sum, of_both))),
+    }
+    for name, apart in zip(("forward", "backward"), (forward, backward), strict=True):
+        for of_part, expected in apart.items():
+            fused, unfused = (
+                getattr(part(layer_of(each), f"mlp.{of_part}"), name).traffic_bytes
+                for each in (config, configured(e=8, B=8, fused=False))
+            )
+            assert unfused - fused == expected, (name, of_part)
+    dense = replace(MODEL, experts=0, experts_per_token=0, expert_ffn_hidden=0)
+    shares = []
+    for model in (MODEL, dense):
+        apart, one = (CostModel(H100).stages(configured(model, b=8, fused=fused))[0] for fused in (False, True))
+        shares.append(apart.forward / one.forward)
+    assert shares[0] > shares[1] > 1
+
+
 @pytest.mark.parametrize(("t", "etp", "share"), [(1, 0, 1), (4, 4, 4), (4, 1, 4)])
 def test_tensor_ranks_share_the_products_of_experts_by_width_or_by_token(t, etp, share):
     whole = configured(d=16)

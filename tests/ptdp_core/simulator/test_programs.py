@@ -1,12 +1,14 @@
 """Training programs are data: each file has what a simulation needs, and says what it cannot do."""
 
+import tomllib
+
 import pytest
 
 from ptdp_core.config import TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.simulator import PAPER, load_cluster, simulate
 from ptdp_core.simulator.cluster import NUMBERS, with_program
-from ptdp_core.simulator.programs import USUAL, load_program, program_names
+from ptdp_core.simulator.programs import PROGRAM_FOLDER, USUAL, load_program, program_names
 from ptdp_core.simulator.software import Software
 
 GPT = TrainingConfig.from_plain(
@@ -16,7 +18,8 @@ GPT = TrainingConfig.from_plain(
 
 @pytest.mark.parametrize("name", program_names())
 def test_every_program_says_what_it_is_and_names_fields_and_numbers_that_there_are(name):
-    program = load_program(name)
+    program, entry = load_program(name), tomllib.loads((PROGRAM_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
+    assert set(entry) <= {"title", "source", "software", "defaults", "lacks", "numbers", "until"}
     assert program.title
     assert len(program.source) > 20
     assert set(program.defaults) | set(program.lacks) <= set(USUAL)

@@ -50,11 +50,14 @@ def plan_of(cluster: str, program: str, allow: Sequence[str] = (), **asked: Any)
 def test_ds16b_fsdp_experts():
     """pytorch/torchtitan#1789: 73.3 GiB with FSDP and e=8, where its configuration recomputes operators; +15% at most.
 
-    Without recomputation it is out of memory, and just that is told to try.
+    Without recomputation it is out of memory, and just that is told to try. 11,600 tokens/s per GPU, within a factor
+    of 1.5, where attention and experts run again and only the loss is compiled, as its files of that day say.
     """
     operators = {"recompute": "selective", "recompute_modules": "operators"}
     ran = evaluate(DEEPSEEK_16B | operators, 1, "h100")
     assert ran["peak_memory"] / 2**30 == pytest.approx(73.32, rel=0.15)
+    eager = evaluate(DEEPSEEK_16B | {"recompute": "full"}, 1, "h100", program="torchtitan-eager")
+    assert 11_600 / 1.5 < 4 * 4096 / eager["iteration_time"] < 11_600 * 1.5
     kept = evaluate(DEEPSEEK_16B | {"recompute": "none"}, 1, "h100")
     assert kept["status"] == "oom"
     assert any(operators.items() <= each["fields"].items() for each in kept["advice"])
