@@ -1,5 +1,7 @@
 """The mutation suite: it applies to the sources as they are, and every mutation is named."""
 
+import subprocess
+import sys
 from collections import defaultdict
 
 import pytest
@@ -20,6 +22,19 @@ def test_every_mutation_changes_one_place_of_todays_sources():
         assert mutation.old != mutation.new
         assert mutation.named
         assert set(mutation.sections) <= set(SECTIONS)
+
+
+def test_no_mutation_only_breaks_the_program(tmp_path):
+    """What a mutated file names it defines or imports: else the check would see a crash in place of the regression."""
+    for number, mutation in enumerate(mutations.read().values()):
+        if mutation.file.endswith(".py"):
+            source = (ROOT / mutation.file).read_text().replace(mutation.old, mutation.new)
+            (tmp_path / f"m{number}.py").write_text(f"# {mutation.name}\n{source}")
+    found = subprocess.run(
+        [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "E9,F821", tmp_path],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert found.returncode == 0, found.stdout + found.stderr
 
 
 def test_a_headline_must_hold_every_text():

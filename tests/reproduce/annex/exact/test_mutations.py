@@ -19,7 +19,7 @@ Mutant = Callable[..., list[dict[str, Any]]]
 ALL_REDUCE = (
     "ptdp_core/engine/tensor_parallel.py",
     "        ctx.mark_dirty(x)\n",
-    "        ctx.mark_dirty(x)\n        dist.all_reduce(x.clone(), group=tp.group)\n",
+    "        ctx.mark_dirty(x)\n        torch.distributed.all_reduce(x.clone(), group=tp.group)\n",
 )
 NO_SCATTER_GATHER = ("ptdp_core/layout/communication.py", "parallel.t if scattered else 1", "1")
 ORDER = "def order(p: int, m: int, v: int) -> Order:\n"  # how every schedule's own order begins
