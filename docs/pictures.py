@@ -1,17 +1,26 @@
-"""Takes the screenshots in docs/pictures (`make pictures`): the page's views, on a desk and a phone, and the report."""
+"""Takes the pictures in docs/pictures (`make pictures`): of the page, on a desk and a phone, the report, the guides."""
 
 import io
+import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
-from PIL import Image
+from matplotlib.font_manager import findfont
+from pandas import DataFrame
+from PIL import Image, ImageDraw, ImageFont
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from reproduce.annex.accuracy import figures
 from reproduce.annex.page.build import build
 from reproduce.annex.page.serve import served
 from reproduce.cli import main as reproduce
+from reproduce.output.theme import figure_bytes, style
+from results.records import errors
 
 ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "docs" / "pictures"
@@ -66,19 +75,83 @@ def main() -> None:
             page.goto(f"{address}report.html")
             take(page, "h1", "#claims tbody tr:visible >> nth=1", "report.png")
         browser.close()
-        own_points(folder)
+        guides(folder)
 
 
-def own_points(folder: Path) -> None:
-    """The figure of `figures.md`, of the points that it shows."""
+def keep(drawn: Image.Image, name: str) -> None:
+    """Save a picture with few colours."""
+    drawn.convert("RGB").quantize(COLOURS).save(PICTURES / name, optimize=True)
+
+
+def guides(folder: Path) -> None:
+    """The pictures of the guides, each by the commands or from the numbers of its page."""
     rows = re.findall(r"^    (series,.*|Inter.*|Without.*)$", (ROOT / "docs/figures.md").read_text(), re.MULTILINE)
     (folder / "mine.csv").write_text("\n".join(rows))
     results = ["--results", str(folder / "runs"), "-q"]
     reproduce(["fig_interleaved", *results])
-    points = ["--points", str(folder / "mine.csv"), "--label", "our cluster", "--format", "png"]
-    reproduce(["plot", "fig_interleaved", *points, *results])
-    drawn = Image.open(folder / "runs/fig_interleaved/simulated/overlay.png").convert("RGB")
-    drawn.quantize(COLOURS).save(PICTURES / "own_points.png", optimize=True)
+    reproduce(["fig_interleaved", "--cluster", "h100-4hca", *results])
+    points = ["--points", str(folder / "mine.csv"), "--label", "our cluster"]
+    here, there = (
+        folder / "runs/fig_interleaved/simulated",
+        folder / "runs/clusters/h100-4hca/fig_interleaved/simulated",
+    )
+    for name, options in (("own_points", points), ("tutorial", ["--with", str(there)])):
+        reproduce(["plot", "fig_interleaved", *options, "--format", "png", *results])
+        keep(Image.open(here / "overlay.png"), f"{name}.png")
+    keep(Image.open(here / "figure.png"), "start.png")
+    plan = "plan --model llama-3-70b --gpus 64..1024 --batch 4M --cluster h100 --tokens 1T --deadline 60d --plot"
+    reproduce([*plan.split(), str(folder / "plan.png"), *results])
+    keep(Image.open(folder / "plan.png"), "questions.png")
+    keep(gpu_errors(), "gpus.png")
+    keep(gate_says(folder), "gate.png")
+
+
+def gate_says(folder: Path) -> Image.Image:
+    """What the commands of the gate's page print."""
+    (block, *_) = re.findall(r"```sh\n(.*?)```", (ROOT / "docs/gate.md").read_text(), re.DOTALL)
+    program = (
+        'git() { command git -c user.name=a -c user.email=a@b.c "$@"; }\n'
+        f'reproduce() {{ "{sys.executable}" -m ptdp "$@"; }}\n'
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
+    done = subprocess.run(
+        ["bash", "-c", program + block], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == errors.REGRESSED, done.stderr
+    return terminal("$ reproduce gate --project . --base HEAD~1 --budget 20s --results ../results\n" + done.stdout)
+
+
+def gpu_errors() -> Image.Image:
+    """How far off steps of the engine on GPUs were predicted, by run."""
+    reference = ROOT / "results/reference/gpu"
+    first, later = (json.loads((reference / f"{name}.json").read_text()) for name in ("first_run", "later_runs"))
+    rows = [
+        {"group": group, "error": seconds / case["median"] - 1}
+        for group, cases, predicted in (
+            ("first H100", first["cases"], lambda case: case.get("predicted", {}).get("engine", {}).get("seconds")),
+            (
+                "second H100, later sources",
+                later["runs"][0]["cases"],
+                lambda case: case.get("sealed_prediction", {}).get("time"),
+            ),
+        )
+        for case in cases.values()
+        if (seconds := predicted(case)) and "median" in case
+    ]
+    with style():
+        lines = ["simulated with h100 before the steps were measured"]
+        figure = figures.errors(DataFrame(rows), "predicted step times", lines)
+        return Image.open(io.BytesIO(figure_bytes(figure, "png", "steps on GPUs")))
+
+
+def terminal(text: str) -> Image.Image:
+    """A text as a terminal shows it, dark."""
+    font = ImageFont.truetype(findfont("DejaVu Sans Mono"), 22)
+    lines = text.rstrip().splitlines()
+    size = int(max(map(font.getlength, lines))) + 48, 30 * len(lines) + 40
+    image = Image.new("RGB", size, "#17212b")
+    ImageDraw.Draw(image).multiline_text((24, 18), "\n".join(lines), "#e6edf3", font, spacing=8)
+    return image
 
 
 if __name__ == "__main__":

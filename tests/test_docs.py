@@ -98,9 +98,26 @@ def test_the_page_on_ones_own_figure_draws_the_points_that_it_shows(tmp_path, mo
     (tmp_path / "mine.csv").write_text(
         "\n".join(re.findall(r"^    (series,.*|Inter.*|Without.*)$", page, re.MULTILINE))
     )
-    assert [main([*shlex.split(command), "--results", "runs", "-q"]) for command in commands] == [0, 0]
+    assert [main([*shlex.split(command), "--results", "runs", "-q"]) for command in commands[:2]] == [0, 0]
     names = {path.name for path in (tmp_path / "runs/fig_interleaved/simulated").iterdir()}
     assert {"overlay_acm.pdf", "overlay_acm.txt", "overlay_acm.csv"} <= names
+
+
+@pytest.mark.slow
+def test_three_artifacts_are_set_in_the_latex_document_of_the_page(tmp_path, monkeypatch):
+    if not shutil.which("pdflatex"):
+        pytest.skip("needs pdflatex (Debian: texlive-latex-recommended)")
+    page = (ROOT / "docs" / "figures.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    commands = re.findall(r"^    reproduce (.*--results runs)$", page, re.MULTILINE)
+    assert [main([*shlex.split(command), "-q"]) for command in commands] == [0, 0, 0]
+    (document,) = re.findall(r"```latex\n(.*?)```", page, re.DOTALL)
+    Path("page.tex").write_text(document, encoding="utf-8")
+    latex = ["pdflatex", "-halt-on-error", "-interaction=nonstopmode", "page.tex"]
+    done = subprocess.run(latex, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert "Overfull" not in done.stdout
+    assert re.search(r"Output written on page.pdf \([12] pages?", done.stdout)
 
 
 def test_the_page_on_experts_asks_what_is_answered(tmp_path):
@@ -356,6 +373,38 @@ def test_the_site_has_every_page():
     listed = set(re.findall(r": ([a-z_-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE))
     generated = set(re.findall(r'write\("([a-z]+\.md)"', (ROOT / "docs" / "generate.py").read_text(encoding="utf-8")))
     assert listed == {path.name for path in (ROOT / "docs").glob("*.md")} | generated
+
+
+def test_each_guide_has_a_picture_and_leads_to_the_next():
+    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("  - Guides:\n")[2].partition("\n  - ")[0]
+    guides = re.findall(r": (\w+\.md)", nav)
+    for guide, following in zip(guides, [*guides[1:], "ci.md"], strict=True):
+        page = (ROOT / "docs" / guide).read_text(encoding="utf-8")
+        pictures = re.findall(r"!\[[^]]+\]\((pictures/\w+\.png)\)", page)
+        assert pictures, guide
+        assert all((ROOT / "docs" / picture).stat().st_size < 60_000 for picture in pictures)
+        assert f"]({following})" in page.splitlines()[-1], guide
+
+
+LINK = re.compile(r"\[[^]]*\]\(([^)#?:\s]*)(?:#([\w-]*))?\)")
+MADE_BY_THE_SITE = ("live/", "experiments/", "figures/", "gallery.md", "experiments.md", "numbers.md", "records.md")
+
+
+def test_the_links_of_the_pages_lead_to_files_and_headings():
+    """As the repository shows them; what the site makes is followed when it is built."""
+    dead, followed = [], 0
+    for page in PAGES:
+        for name, heading in LINK.findall(page.read_text(encoding="utf-8")):
+            if name.removeprefix("../").startswith(MADE_BY_THE_SITE):
+                continue
+            target, followed = (page.parent / name if name else page), followed + 1
+            text = target.read_text(encoding="utf-8") if target.suffix == ".md" and target.is_file() else ""
+            headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+            slugs = {re.sub(r"[^\w -]", "", each.lower()).strip().replace(" ", "-") for each in headings}
+            if not target.exists() or (heading and text and heading not in slugs):
+                dead.append(f"{page.name}: {name}#{heading}")
+    assert dead == []
+    assert followed >= 20
 
 
 def test_neither_the_side_bar_nor_a_part_of_it_has_more_than_eight_entries():
