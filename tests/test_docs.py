@@ -9,16 +9,14 @@ import statistics
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.layers.blocks import layer_of
-from ptdp_core.schedules import Definition, Schedule, bubble_fraction, check_complete
+from ptdp_core.schedules import Schedule, bubble_fraction, check_complete
 from ptdp_core.simulator import load_cluster
 from reproduce.annex.accuracy import ledger
 from reproduce.cli import command_of, main, parser_of
@@ -34,7 +32,7 @@ BEGINS_OR_ENDS = re.compile(r"_rank_\d+$")  # of executed passes, in records of 
 BLOCKS = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
 
 
-def masked(text: str) -> str:
+def masked(text):
     """The text without its numbers: those of a simulation change with its model."""
     return NUMBER.sub(" #", text)
 
@@ -84,7 +82,7 @@ def test_the_blocks_of_a_page_print_what_it_shows(page, tmp_path, monkeypatch, c
     blocks = BLOCKS.findall((ROOT / "docs" / page).read_text(encoding="utf-8"))
     assert blocks
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
+    names = {}
     capsys.readouterr()
     for code, shown in blocks:
         exec(compile(code, page, "exec"), names)
@@ -149,7 +147,7 @@ SHELL_LINE = re.compile(r"(?:'[^']*'|[^'\n])+")  # a line, or several that stand
 WITHOUT_RESULTS = ("simulate", "explain", "doctor")  # commands that write no files
 
 
-def shell_blocks(page: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[tuple[list[str], list[str]]]:
+def shell_blocks(page, folder, capsys):
     """Run the shell blocks of a page in a folder: of each, the lines that are shown and those that are printed."""
     for commands, shown in SHELL.findall((ROOT / "docs" / page).read_text(encoding="utf-8")):
         for line in SHELL_LINE.findall(commands):
@@ -166,7 +164,7 @@ def shell_blocks(page: str, folder: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_the_tutorial_s_commands_print_what_it_shows(tmp_path, monkeypatch, capsys):
     """Every command runs, and every line under it is one of those that it prints, up to numbers, spaces and bars."""
 
-    def bare(line: str) -> str:
+    def bare(line):
         return " ".join(re.sub("[─+-]{2,}", "", masked(line)).split())
 
     monkeypatch.chdir(tmp_path)
@@ -193,7 +191,7 @@ AMOUNT = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 NEAR = 0.1  # of a number on a page
 
 
-def asked() -> list[tuple[str, str, list[str]]]:
+def asked():
     """The questions of public threads: what was asked, the command, and what its answer quotes."""
     _, _, section = (ROOT / "docs" / "questions.md").read_text(encoding="utf-8").partition("## Asked in public")
     return [
@@ -201,7 +199,7 @@ def asked() -> list[tuple[str, str, list[str]]]:
     ]
 
 
-def is_said(quoted: str, printed: str) -> bool:
+def is_said(quoted, printed):
     """Whether a text is in what was printed, each number within `NEAR` of that on the page."""
     there = f"({AMOUNT.pattern})".join(map(re.escape, AMOUNT.split(quoted)))
     wanted = [float(number.replace(",", "")) for number in AMOUNT.findall(quoted)]
@@ -233,14 +231,14 @@ def test_a_question_of_a_public_thread_has_the_answer_that_stands_there(
 SLOW_CALLS = ("reproduce train", "reproduce explain trace", "reproduce accuracy --json")
 
 
-def rows_for_programs() -> list[tuple[str, list[str], int]]:
+def rows_for_programs():
     """Of every row of agents.md: the question, the commands, and how many it says there are."""
     page = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ([^|]+\?) \| (\d) \| ([^|]+) \|", page, re.MULTILINE)
     return [(question, re.findall(r"`(reproduce [^`]+)`", commands), int(calls)) for question, calls, commands in rows]
 
 
-def answered(questions: list[tuple[str, list[str], int]], folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def answered(questions, folder, capsys):
     """Run the commands of agents.md in a folder with its inputs: each prints one JSON document, and is done."""
     page = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8")
     for line in re.findall(r"^echo .*$", page, re.MULTILINE):
@@ -316,7 +314,7 @@ def test_every_file_that_a_page_or_a_docstring_names_is_there():
     assert missing == []
 
 
-def example(language: str, containing: str) -> str:
+def example(language, containing):
     """The block of `adding.md` in a language that contains a text."""
     page = (ROOT / "docs" / "adding.md").read_text(encoding="utf-8")
     blocks = re.findall(rf"^( *)```{language}\n(.*?)^ *```", page, re.DOTALL | re.MULTILINE)
@@ -325,7 +323,7 @@ def example(language: str, containing: str) -> str:
 
 
 def test_the_artifact_of_the_guide_is_simulated_and_judged(tmp_path):
-    names: dict[str, Any] = {}
+    names = {}
     exec(compile(example("python", "Artifact("), "adding.md", "exec"), names)
     record = runner.run(runner.plan(names["ARTIFACT"], tmp_path), ["test"]).record
     assert [point.status for point in record.points] == ["ok"] * 6
@@ -333,11 +331,11 @@ def test_the_artifact_of_the_guide_is_simulated_and_judged(tmp_path):
 
 
 def test_the_schedule_of_the_guide_is_complete_and_has_the_bubble_that_it_says():
-    names: dict[str, Any] = {}
+    names = {}
     text = example("python", "Definition(")
     assert text == (ROOT / "ptdp_core" / "schedules" / "zoo" / "eager_1f1b.py").read_text(encoding="utf-8")
     exec(compile(text, "adding.md", "exec"), names)
-    definition: Definition = names["SCHEDULE"]
+    definition = names["SCHEDULE"]
     p, m = 4, 8
     table = Schedule(definition.name, definition.placement(p, 1), m, tuple(map(tuple, definition.order(p, m, 1))))
     check_complete(table)

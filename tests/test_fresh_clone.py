@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -17,7 +16,7 @@ MADE_AT_RUN_TIME = "@"  # begins the placeholders in a page's own scripts
 
 
 @pytest.fixture(scope="module")
-def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def clone(tmp_path_factory):
     """A clone of this checkout with its uncommitted changes, in which importing torch fails."""
     folder = tmp_path_factory.mktemp("fresh") / "clone"
     git = ["git", "-C", str(ROOT)]
@@ -29,7 +28,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def typed(clone: Path, *words: str) -> str:
+def typed(clone, *words):
     """What a command prints in the clone, which it has to end well in."""
     environment = {**os.environ, "PYTHONPATH": str(clone)}
     done = subprocess.run(words, cwd=clone, env=environment, capture_output=True, text=True, check=False)
@@ -37,7 +36,7 @@ def typed(clone: Path, *words: str) -> str:
     return done.stdout + done.stderr
 
 
-def dead_links(site: Path) -> Iterator[str]:
+def dead_links(site):
     """Each link of the site's pages that leads to no file of the site."""
     for page in site.rglob("*.html"):
         for link in set(LEADS_TO.findall(page.read_text(encoding="utf-8"))):

@@ -9,7 +9,6 @@ import ast
 import functools
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -61,7 +60,7 @@ ALLOWED = {
 }
 
 
-def modules(root: Path) -> dict[str, Path]:
+def modules(root):
     """The modules of our packages by their dotted names."""
     named = {}
     for package in PACKAGES:
@@ -71,12 +70,12 @@ def modules(root: Path) -> dict[str, Path]:
 
 
 @functools.cache
-def import_statements(path: Path) -> list[ast.Import | ast.ImportFrom]:
+def import_statements(path):
     """All of a file, wherever they stand."""
     return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)]
 
 
-def imports(name: str, path: Path, known: dict[str, Path]) -> Iterator[tuple[str, int]]:
+def imports(name, path, known):
     """The modules of ours that a module imports, anywhere in it, and the line."""
     for node in import_statements(path):
         if isinstance(node, ast.Import):
@@ -90,14 +89,14 @@ def imports(name: str, path: Path, known: dict[str, Path]) -> Iterator[tuple[str
                 yield target, node.lineno
 
 
-def room_of(module: str) -> str:
+def room_of(module):
     """The room that a module is in."""
     package, *rest = module.split(".")
     deep = 2 if rest[:1] == ["annex"] else 1
     return package if package == "kernels" else ".".join([package, *rest[:deep]])
 
 
-def upward_imports(root: Path) -> list[str]:
+def upward_imports(root):
     """What imports a room that is not below its own, in sentences."""
     known = modules(root)
     wrong = []
@@ -116,19 +115,19 @@ def upward_imports(root: Path) -> list[str]:
     return list(dict.fromkeys(wrong))
 
 
-def circles(root: Path) -> list[list[str]]:
+def circles(root):
     """The groups of modules that import each other, directly or through others (Tarjan's algorithm)."""
     known = modules(root)
     graph = {
         name: [target for target, _ in imports(name, path, known) if (name, target) not in ALLOWED]
         for name, path in known.items()
     }
-    number: dict[str, int] = {}
-    lowest: dict[str, int] = {}
-    stack: list[str] = []
-    cycles: list[list[str]] = []
+    number = {}
+    lowest = {}
+    stack = []
+    cycles = []
 
-    def visit(name: str) -> None:
+    def visit(name):
         number[name] = lowest[name] = len(number)
         stack.append(name)
         for target in graph[name]:
@@ -159,7 +158,7 @@ def test_no_modules_import_each_other():
 
 def test_a_class_has_its_name_alone():
     """But for the `Record` that `import reproduce` offers: a record of the lowest room that can draw itself, too."""
-    homes: dict[str, list[str]] = {}
+    homes = {}
     for module, path in modules(ROOT).items():
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ClassDef):

@@ -20,7 +20,7 @@ LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "build", "dist", "runs", "*.e
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def installed(tmp_path_factory):
     """The folder of the commands of a fresh environment that has this project, and of this one what it depends on."""
     folder = tmp_path_factory.mktemp("installed")
     source, environment = folder / "source", folder / "environment"
@@ -46,7 +46,7 @@ def test_an_installed_copy_has_one_name_and_stands_beside_packages_that_are_call
     (site / "kernels").mkdir()
     (site / "kernels" / "__init__.py").write_text("OTHERS = True\n")
 
-    def python(*words: str) -> str:
+    def python(*words):
         command = ["env", "-u", "PYTHONPATH", str(installed / "python"), *words]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == errors.DONE, done.stderr
@@ -67,7 +67,7 @@ def test_an_installed_copy_has_one_name_and_stands_beside_packages_that_are_call
 
 @pytest.mark.slow
 def test_an_installed_copy_runs_judges_and_reports_from_any_folder(installed, tmp_path):
-    def run(*words: str, code: int = errors.DONE) -> str:
+    def run(*words, code=errors.DONE):
         done = subprocess.run(
             [str(installed / "reproduce"), *words], cwd=tmp_path, capture_output=True, text=True, check=False
         )

@@ -17,14 +17,14 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 GATE = (ROOT / ".github" / "workflows" / "gate.yml").read_text()
 
 
-def script(workflow: str, step: str) -> str:
+def script(workflow, step):
     """The script of a named step."""
     match = re.search(rf"- name: {re.escape(step)}\n(?:.*\n)*?( +)run: \|\n((?:\1  .*\n|\n)+)", workflow)
     assert match, step
     return textwrap.dedent(match[2])
 
 
-def run(step: str, command: str, code: int, folder: Path) -> tuple[int, str, str]:
+def run(step, command, code, folder):
     """Run a step of the gate as GitHub does, with a stand-in for `command` that ends with `code`."""
     tool = folder / command
     tool.write_text(f'#!/bin/sh\necho "said by $*"\nexit {code}\n')

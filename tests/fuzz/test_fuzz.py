@@ -21,19 +21,19 @@ QUICK, MANY = 12, 1000
 pytestmark = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc, for the limit on memory")
 
 
-def findings(seed: str, count: int, *formats: str) -> dict[str, list[list[object]]]:
+def findings(seed, count, *formats):
     """What `tests.fuzz.child` found, by format."""
     command = [sys.executable, "-m", "tests.fuzz.child", seed, str(count), *formats]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    found: dict[str, list[list[object]]] = json.loads(done.stdout)
+    found = json.loads(done.stdout)
     assert list(found) == list(formats)
     return found
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, list[list[object]]]:
+def found():
     """A few examples of all formats, whose reading is imported once."""
     return findings("0", QUICK, *FORMATS)
 

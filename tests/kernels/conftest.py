@@ -7,10 +7,10 @@ DEVICES = ["cpu", *([pytest.param("cuda", marks=pytest.mark.gpu)] if torch.cuda.
 
 
 @pytest.fixture(params=DEVICES)
-def device(request: pytest.FixtureRequest) -> str:
+def device(request):
     return request.param
 
 
 @pytest.fixture(autouse=True)
-def _seeded() -> None:
+def _seeded():
     torch.manual_seed(1234)

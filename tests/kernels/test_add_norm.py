@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch import Tensor
 from torch.nn import functional
 
 from tests.kernels.cases import each_dtype, operators, random
@@ -10,7 +9,7 @@ from tests.kernels.cases import each_dtype, operators, random
 FORMS = [(bias, residual, shift) for residual in (True, False) for shift in (True, False) for bias in (residual, False)]
 
 
-def exact(x, bias, residual, weight, shift) -> tuple[Tensor, Tensor]:
+def exact(x, bias, residual, weight, shift):
     y = x if residual is None else residual + (x if bias is None else x + bias)
     h = weight.shape
     return y, functional.rms_norm(y, h, weight, 1e-5) if shift is None else functional.layer_norm(
@@ -18,7 +17,7 @@ def exact(x, bias, residual, weight, shift) -> tuple[Tensor, Tensor]:
     )
 
 
-def results(function, inputs, grads) -> list[Tensor]:
+def results(function, inputs, grads):
     leaves = [None if x is None else x.detach().requires_grad_() for x in inputs]
     outputs = function(*leaves)
     gradients = torch.autograd.grad(outputs, [x for x in leaves if x is not None], grads)

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch import Tensor
 
 from kernels import select, why_unavailable
 from tests.kernels.cases import each_dtype, epsilon
@@ -16,7 +15,7 @@ def _compiler(device):
         pytest.skip(f"compiled on {device} {reason}")
 
 
-def calls(kernels, dtype, device, shape) -> dict[str, tuple]:
+def calls(kernels, dtype, device, shape):
     make = lambda *shape: torch.randn(shape, device=device).to(dtype).requires_grad_()  # noqa: E731
     h = shape[-1]
     mask = torch.rand(h, h, device=device) > 0.6
@@ -33,7 +32,7 @@ def calls(kernels, dtype, device, shape) -> dict[str, tuple]:
     }
 
 
-def results(call, inputs, grad: Tensor | None = None) -> list[Tensor]:
+def results(call, inputs, grad=None):
     torch.manual_seed(4)
     y = call(*inputs)
     grad = torch.linspace(-1, 1, y.numel(), device=y.device).view(y.shape).to(y.dtype)

@@ -1,7 +1,5 @@
 """The loss: PyTorch's in value and gradient, in one block of rows or many, and what it keeps and writes."""
 
-from typing import Any
-
 import pytest
 import torch
 import torch.distributed as dist
@@ -53,7 +51,7 @@ def cross_entropy(implementation, logits, labels, tp):
         return kernels.cross_entropy(logits, labels, V, tp)
 
 
-def data(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def data(dtype):
     generator = torch.Generator().manual_seed(3)
     logits = (torch.randn(S, B, PADDED, generator=generator, dtype=torch.float64) * 8).to(dtype)
     return logits, torch.randint(0, V, (S, B), generator=generator), torch.rand(S, B, generator=generator).double()
@@ -111,14 +109,14 @@ def test_ranks_that_share_the_vocabulary_get_the_loss_and_each_its_part_of_the_g
 def test_it_keeps_only_the_logits_and_writes_the_gradient_over_them(implementation):
     """In bf16: 2 bytes a logit are kept, where an fp32 softmax would be 4, and no tensor of their size is made."""
     logits, labels, weights = data(torch.bfloat16)
-    kept: list[torch.Tensor] = []
+    kept = []
 
-    def pack(x: torch.Tensor) -> torch.Tensor:
+    def pack(x):
         kept.append(x)
         return x
 
     leaf = logits.requires_grad_()
-    product: Any = leaf * 1
+    product = leaf * 1
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
         losses = cross_entropy(implementation, product, labels, Rank())
     assert [x.data_ptr() for x in kept if x.numel() == product.numel()] == [product.data_ptr()]

@@ -1,7 +1,5 @@
 """What tests of schedules share."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from ptdp_core.schedules import register
@@ -10,7 +8,7 @@ from tests.ptdp_core.schedules.toys import TOYS
 
 
 @pytest.fixture(scope="module")
-def toys_registered() -> Iterator[None]:
+def toys_registered():
     """While a module of tests runs, the schedules of `toys.py` are schedules like any other."""
     for toy in TOYS:
         register(toy)

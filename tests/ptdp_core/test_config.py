@@ -12,7 +12,7 @@ from ptdp_core.schedules import default_schedule, names
 GPT3 = {"layers": 96, "hidden": 12288, "heads": 96, "seq": 2048, "vocab": 51200}
 
 
-def configured(**values: object) -> TrainingConfig:
+def configured(**values):
     return TrainingConfig.from_plain(GPT3 | {"p": 12, "t": 8, "B": 12} | values)
 
 
@@ -63,7 +63,7 @@ def test_a_field_may_be_its_default_and_what_it_says_and_nothing_else(part):
     for item in fields(part):
         if choices := item.metadata["choices"]:
             assert item.default in choices
-            wrong: list[object] = ["x".join(choices)]
+            wrong = ["x".join(choices)]
         elif (least := smallest(item)) is not None:
             wrong = [least - 1, True, "1"]
         else:

@@ -18,7 +18,7 @@ TABLE_1 = PUBLISHED["table_weak_scaling"]["rows"]
 DAY = 86400
 
 
-def model_of(row: dict[str, int]) -> ModelConfig:
+def model_of(row):
     return ModelConfig(row["layers"], row["hidden"], row["heads"])
 
 

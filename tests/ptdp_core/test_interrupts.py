@@ -105,7 +105,7 @@ def test_nothing_is_said_of_what_is_left_at_the_end():
     check_program("import triton", 0, "")
 
 
-def check_program(body: str, code: int, printed: str) -> None:
+def check_program(body, code, printed):
     """Assert the exit code and the output of a program whose `main` has this body."""
     script = PROGRAM.format(body="\n".join(f"    {line}" for line in body.splitlines()))
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)

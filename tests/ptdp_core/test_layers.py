@@ -1,7 +1,6 @@
 """A layer as data: sums over its parts against closed forms, on random models; what techniques leave alone."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -12,7 +11,6 @@ from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.layers import techniques
 from ptdp_core.layers.blocks import LayerRun, block, layer_of
-from ptdp_core.layers.parts import Block, Work
 
 MODULES = sorted(Path(layers.__path__[0]).glob("*.py"))
 S = 512
@@ -21,10 +19,10 @@ of_runs = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @st.composite
-def runs(draw: st.DrawFn) -> tuple[ModelConfig, LayerRun]:
+def runs(draw):
     """A model of one kind of layer, and how a GPU runs it."""
     heads, size = draw(st.sampled_from((8, 16))), draw(st.sampled_from((32, 64)))
-    sizes: dict[str, Any] = {
+    sizes = {
         "activation": draw(st.sampled_from(("gelu", "swiglu", "geglu"))),
         "norm": draw(st.sampled_from(("layernorm", "rmsnorm"))),
         "positions": draw(st.sampled_from(("learned", "rotary"))),
@@ -44,7 +42,7 @@ def runs(draw: st.DrawFn) -> tuple[ModelConfig, LayerRun]:
     )
 
 
-def products(work: Work) -> float:
+def products(work):
     """FLOPs of all products; of fused attention those of the forward pass's two."""
     gemms = (*work.gemms, *(gemm for _, gemm in work.narrow_gemms))
     return sum(2 * m * n * k * count for m, n, k, count in gemms) + sum(each.flops for each in work.attention)
@@ -98,7 +96,7 @@ def test_techniques_change_what_they_say_and_nothing_else(of):
         assert _counts(both[0]) == _counts(both[1]), name
 
 
-def _counts(layer: Block) -> tuple[object, ...]:
+def _counts(layer):
     return layer.forward, layer.backward, layer.kept_bytes
 
 

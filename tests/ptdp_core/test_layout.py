@@ -31,7 +31,7 @@ from ptdp_core.layout import (
     step_collectives,
     whole_elements,
 )
-from ptdp_core.schedules import StagePlacement, looped, wave
+from ptdp_core.schedules import looped, wave
 from ptdp_core.simulator.network import data_group, leaves_node, tensor_group
 from tests.ptdp_core.blocks import layer
 
@@ -39,9 +39,7 @@ MODEL = ModelConfig(layers=8, hidden=64, heads=8, seq=32, vocab=1000)
 SIZES = st.integers(1, 6)
 
 
-def held_by_chunk(
-    model: ModelConfig, placement: StagePlacement, pp: int, t: int, pipeline_layout: str = ""
-) -> list[tuple[Parameter, ...]]:
+def held_by_chunk(model, placement, pp, t, pipeline_layout=""):
     """The parameters of each model chunk of a pipeline rank."""
     last = placement.p * placement.v - 1
     chunks = chunk_layers(model.layers, placement, pp, pipeline_layout)

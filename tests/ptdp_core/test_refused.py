@@ -33,14 +33,14 @@ BASES = {
 }
 
 
-def asked() -> list[tuple[str, str]]:
+def asked():
     """Every line that asks, with the line that refuses."""
     lines = Path(__file__).with_name("refused.txt").read_text(encoding="utf-8").splitlines()
     rows = [line for line in lines if line and not line.startswith("#")]
     return list(zip(rows[::2], (row.strip() for row in rows[1::2]), strict=True))
 
 
-def given(word: str) -> tuple[str, object]:
+def given(word):
     name, _, text = word.partition("=")
     try:
         return name, json.loads(text)
@@ -48,7 +48,7 @@ def given(word: str) -> tuple[str, object]:
         return name, text
 
 
-def ask(how: str, *words: str) -> None:
+def ask(how, *words):
     if how == "recipe":
         from_mapping(override(recipe(words[0]), words[1:]))
     *cluster, base = (word for word in words if "=" not in word)

@@ -6,7 +6,7 @@ from ptdp_core.turns import Turns
 
 
 class State:
-    def __init__(self) -> None:
+    def __init__(self):
         self.place = ""
 
 
@@ -14,7 +14,7 @@ def test_each_goes_on_where_the_other_hands_over_and_has_its_own_state():
     state, said = State(), list[tuple[str, str]]()
     turns = Turns(state)
 
-    def speak(name: str, times: int) -> None:
+    def speak(name, times):
         state.place = f"of {name}"
         for number in range(times):
             said.append((f"{name}{number}", state.place))
@@ -32,7 +32,7 @@ def test_each_goes_on_where_the_other_hands_over_and_has_its_own_state():
 
 
 def test_without_handing_over_one_runs_after_the_other():
-    said: list[str] = []
+    said = []
     with Turns().beside(lambda: said.append("b")):
         said.append("f")
     assert said == ["b", "f"]
@@ -42,12 +42,12 @@ def test_without_handing_over_one_runs_after_the_other():
 def test_an_error_of_the_other_is_raised_where_its_turn_would_have_been(at):
     turns, said = Turns(), list[str]()
 
-    def fails() -> None:
+    def fails():
         for _ in range(at):
             turns.hand_over()
         raise ArithmeticError("of b")
 
-    def run() -> None:
+    def run():
         with turns.beside(fails):
             said.append("f")
             turns.hand_over()
@@ -61,7 +61,7 @@ def test_an_error_of_the_other_is_raised_where_its_turn_would_have_been(at):
 def test_an_error_of_this_side_leaves_the_other_behind():
     turns, said = Turns(), list[str]()
 
-    def other() -> None:
+    def other():
         turns.hand_over()
         said.append("not reached")
 

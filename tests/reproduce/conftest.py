@@ -1,33 +1,29 @@
 """Fixtures: a small artifact that counts its evaluations, results made by hand, the simulated Figure 12, a browser."""
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Claim, Judgement
-from reproduce.experiment.parameters import Scalar
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import export
 from reproduce.papers.sc21 import fig_interleaved
 from reproduce.running import runner
-from results.records import Metric, PaperValue, PointResult, Record
+from results.records import Metric, PaperValue, PointResult
 
 
 class Counter:
     """A `derive` that counts; `fail_at` maps the number of a call to what it raises."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.calls: list[str] = []
         self.fail_at: dict[int, BaseException] = {}
 
-    def derive(self, point: Point) -> dict[str, Metric]:
+    def derive(self, point):
         self.calls.append(point.key)
         if error := self.fail_at.get(len(self.calls)):
             raise error
@@ -37,21 +33,21 @@ class Counter:
 
 
 @pytest.fixture
-def counter() -> Counter:
+def counter():
     return Counter()
 
 
 @pytest.fixture
-def small(counter: Counter) -> Artifact:
+def small(counter):
     """Five derived points, without a figure."""
 
-    def points() -> tuple[Point, ...]:
+    def points():
         return tuple(
             Point(f"x{x}", "squares", f"x={x}", {"x": x}, {"square": PaperValue(x * x + 1, "s", "text")})
             for x in range(1, 6)
         )
 
-    def judge(results: Results) -> Judgement:
+    def judge(results):
         return Judgement("contradicted", f"x=5 gives {results.value('x5', 'square')}")
 
     return Artifact(
@@ -70,13 +66,13 @@ def small(counter: Counter) -> Artifact:
 
 
 @pytest.fixture
-def load_small(small: Artifact, monkeypatch: pytest.MonkeyPatch) -> Artifact:
+def load_small(small, monkeypatch):
     """The command line finds the small artifact under the id 'fig_squares'."""
     monkeypatch.setattr("reproduce.experiment.catalog.load", lambda id, commands=(): small)
     return small
 
 
-def result_of(point: Point, metrics: Mapping[str, Metric], status: str, reason: str | None) -> PointResult:
+def result_of(point, metrics, status, reason):
     """The result of a point, with the paper's values."""
     return PointResult(
         *(point.key, point.series, point.label, point.parameters, status, reason, "0" * 64, metrics), paper=point.paper
@@ -84,14 +80,10 @@ def result_of(point: Point, metrics: Mapping[str, Metric], status: str, reason: 
 
 
 @pytest.fixture
-def results_for() -> Callable[..., Results]:
+def results_for():
     """Results of an artifact's own points: each metric by a function of the point, 'oom' where `oom` says so."""
 
-    def make(
-        artifact: Artifact,
-        metrics: Mapping[str, Callable[[Point], float]],
-        oom: Callable[[Point], bool] = lambda point: False,
-    ) -> Results:
+    def make(artifact, metrics, oom=lambda point: False):
         points = []
         for point in artifact.points("paper"):
             out = oom(point)
@@ -103,17 +95,17 @@ def results_for() -> Callable[..., Results]:
 
 
 @pytest.fixture(scope="session")
-def figure_12(tmp_path_factory: pytest.TempPathFactory) -> runner.Run:
+def figure_12(tmp_path_factory):
     """Figure 12, simulated once."""
-    folder: Path = tmp_path_factory.mktemp("figure_12")
+    folder = tmp_path_factory.mktemp("figure_12")
     return runner.run(runner.plan(fig_interleaved.ARTIFACT, folder), ["reproduce", "fig_interleaved"], export=export)
 
 
 @pytest.fixture
-def with_point(figure_12: runner.Run) -> Callable[..., Record]:
+def with_point(figure_12):
     """Figure 12's record with its first point changed."""
 
-    def change(**changes: Scalar | Mapping[str, Metric]) -> Record:
+    def change(**changes):
         first, *rest = figure_12.record.points
         return replace(figure_12.record, points=(replace(first, **changes), *rest))
 
@@ -124,7 +116,7 @@ DESK = (1280, 800)
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
+def chromium():
     """Debian's browser, driven by Playwright; without either the test is skipped."""
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:
@@ -137,11 +129,11 @@ def chromium() -> Iterator[Any]:
 
 
 @pytest.fixture
-def visit(chromium: Any, address: str) -> Iterator[Callable[..., Any]]:
+def visit(chromium, address):
     """Opens the page at the module's `address`, and fails if it asks another host for anything, or complains."""
     requested, complaints, pages = [], [], []
 
-    def open_page(size: tuple[int, int] = DESK, scheme: str = "light", anchor: str = "", script: bool = True) -> Any:
+    def open_page(size=DESK, scheme="light", anchor="", script=True):
         viewport = dict(zip(("width", "height"), size, strict=True))
         page = chromium.new_page(viewport=viewport, color_scheme=scheme, java_script_enabled=script)
         page.on("request", lambda request: requested.append(request.url))
@@ -159,13 +151,13 @@ def visit(chromium: Any, address: str) -> Iterator[Callable[..., Any]]:
 
 
 @pytest.fixture
-def assert_accessible() -> Callable[[Any], None]:
+def assert_accessible():
     """Fails if axe finds a violation in a page."""
     axe = pytest.importorskip(
         "axe_playwright_python.sync_playwright", reason="needs axe; pip install axe-playwright-python"
     )
 
-    def check(page: Any) -> None:
+    def check(page):
         result = axe.Axe().run(page)
         assert result.response["violations"] == [], result.generate_report()
 

@@ -1,8 +1,5 @@
 """The conditions of a run, read from made-up files and a made-up nvidia-smi."""
 
-from collections.abc import Sequence
-from pathlib import Path
-
 import pytest
 
 from results.records.environment import GPU_QUERIES, environment
@@ -19,14 +16,14 @@ FILES = {
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path):
     for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     return tmp_path
 
 
-def no_gpu(queries: Sequence[str]) -> str | None:
+def no_gpu(queries):
     return None
 
 
@@ -43,7 +40,7 @@ def test_what_cannot_be_read_is_left_out(tmp_path):
 
 
 def test_gpus_are_one_range_and_throttle_reasons_have_names(tmp_path):
-    def two_gpus(queries: Sequence[str]) -> str:
+    def two_gpus(queries):
         assert queries == list(GPU_QUERIES.values())
         return (
             "580.1, 990, 1980, 2619, 700.00, 0x0000000000000004\n580.1, 1980, 1980, 2619, [N/A], 0x0000000000000000\n"

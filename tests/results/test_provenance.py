@@ -79,7 +79,7 @@ def test_time_is_in_utc():
 
 
 @pytest.fixture
-def checkout(tmp_path: Path) -> Path:
+def checkout(tmp_path):
     if shutil.which("git") is None:
         pytest.skip("needs git")
     root = tmp_path / "checkout"
@@ -89,7 +89,7 @@ def checkout(tmp_path: Path) -> Path:
     return root
 
 
-def git(root: Path, *arguments: str) -> str:
+def git(root, *arguments):
     identity = ["-c", "user.name=n", "-c", "user.email=e@example.org", "-c", "commit.gpgsign=false"]
     return subprocess.run(["git", *identity, *arguments], cwd=root, check=True, capture_output=True, text=True).stdout
 

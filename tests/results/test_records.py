@@ -5,10 +5,8 @@ import json
 import math
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -42,7 +40,7 @@ SCHEMA = json.loads((validation.SCHEMAS / "record-2.schema.json").read_text(enco
 DIGEST = "0123456789abcdef" * 4
 
 
-def example() -> Record:
+def example():
     """A record in which every field of the schema occurs, the optional ones too."""
     made_by = Provenance(
         commit="0a" * 20,
@@ -105,7 +103,7 @@ def example() -> Record:
     )
 
 
-def minimal() -> Record:
+def minimal():
     host = Host("Linux", "x86_64", None, None, None)
     made_by = Provenance(None, None, {}, host, (), None, "2021-11-14T09:00:00.123456Z", 0)
     return Record("benchmark", "gemm", "GEMM", None, "measured", "laptop", "partial", made_by)
@@ -119,7 +117,7 @@ def test_the_schema_is_valid():
     assert SCHEMA["$schema"] == "https://json-schema.org/draft/2020-12/schema"
 
 
-def objects(schema: object) -> list[dict]:
+def objects(schema):
     """Every subschema that describes an object by itself (those of if, then and else only add to one)."""
     if isinstance(schema, list):
         return [nested for item in schema for nested in objects(item)]
@@ -172,7 +170,7 @@ WORDS = {
 OWN_WORDS = {"record-1", "exact-1", "gate-1", "bench-gpu-1"}
 
 
-def enums(schema: Any) -> Iterator[tuple[str, list[str]]]:
+def enums(schema):
     """Every list of words in a schema, with the name of what it is of."""
     for name, value in schema.items() if isinstance(schema, dict) else enumerate(schema):
         if isinstance(value, dict) and "enum" in value and isinstance(name, str):
@@ -239,7 +237,7 @@ scalars = st.one_of(st.none(), st.booleans(), st.text(max_size=5), finite)
 
 
 @st.composite
-def points(draw: st.DrawFn) -> PointResult:
+def points(draw):
     status = draw(st.sampled_from(records.STATUSES))
     values = metrics if status == "ok" else metrics | st.builds(Metric, st.none(), units, origins)
     return PointResult(
@@ -363,7 +361,7 @@ BROKEN += [(place, "", None, "at least 1 character") for place in NOT_EMPTY]
 BROKEN += [(place, "1", None, "") for place in NUMBERS]
 
 
-def put(document: object, pointer: str, value: object) -> None:
+def put(document, pointer, value):
     *above, last = (part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:])
     for part in above:
         document = document[int(part)] if isinstance(document, list) else document[part]
@@ -375,7 +373,7 @@ def put(document: object, pointer: str, value: object) -> None:
         document[last] = value
 
 
-def required_keys() -> list[str]:
+def required_keys():
     """A pointer to every required key of the example."""
     document = example().to_json()
     required = []
@@ -406,7 +404,7 @@ def test_every_broken_rule_is_named(pointer, value, shown, needs, tmp_path):
     assert len(message) < 400 + len(str(path))
 
 
-def rules(schema: object) -> set[tuple[int, str]]:
+def rules(schema):
     """Every keyword that can refuse a document, with the identity of the subschema it stands in."""
     if isinstance(schema, list):
         return {rule for item in schema for rule in rules(item)}

@@ -26,7 +26,7 @@ def test_an_interrupted_write_leaves_the_old_file(function, error, tmp_path, mon
     path = tmp_path / "r.json"
     path.write_bytes(b"old")
 
-    def fail(*_: object) -> None:
+    def fail(*_):
         raise error
 
     monkeypatch.setattr(os, function, fail)
@@ -48,7 +48,7 @@ def test_the_temporary_file_is_a_hidden_neighbour(tmp_path, monkeypatch):
     partial_files = []
     real = os.replace
 
-    def replace(source: Path, target: Path) -> None:
+    def replace(source, target):
         partial_files.append((Path(source).parent, Path(source).name, Path(source).read_bytes()))
         real(source, target)
 
@@ -138,7 +138,7 @@ def test_digests_of_files(tmp_path):
 
 
 def test_digests_of_sources_hold_in_another_checkout(tmp_path, monkeypatch):
-    def digest(root: Path) -> str:
+    def digest(root):
         monkeypatch.setattr(storage, "ROOT", root)
         (root / "ptdp_core").mkdir(parents=True)
         (root / "ptdp_core" / "costs.py").write_bytes(b"x")

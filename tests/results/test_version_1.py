@@ -1,7 +1,6 @@
 """Records of version 1: read and written as version 2, times of passes as timelines."""
 
 import json
-from typing import Any
 
 import pytest
 
@@ -23,9 +22,9 @@ def test_records_are_read_and_written_as_version_2(tmp_path):
         assert read_record(tmp_path / "record.json") == record
 
 
-def version_1() -> dict[str, Any]:
+def version_1():
     """A record of version 1: 1F1B on 2 ranks with 2 microbatches, when its passes ran and were predicted to run."""
-    metrics: dict[str, Any] = {"bubble_fraction": {"value": 0.5, "unit": "1", "origin": "emulated"}}
+    metrics = {"bubble_fraction": {"value": 0.5, "unit": "1", "origin": "emulated"}}
     for prefix, origin, late in (("", "emulated", 0.5), ("predicted_", "simulated", 0.0)):
         for rank, begins in enumerate(([0, 1, 4, 6], [1, 2, 4, 5])):
             for side, shift in (("begins", late), ("ends", late + 1)):

@@ -50,13 +50,13 @@ def test_a_kernel_counts_once_and_what_none_covers_is_idle(monkeypatch):
     kept._build_tree()
 
     class Profile:
-        def __enter__(self) -> "Profile":
+        def __enter__(self):
             return self
 
-        def __exit__(self, *_: object) -> None:
+        def __exit__(self, *_):
             pass
 
-        def events(self) -> EventList:
+        def events(self):
             return kept
 
         key_averages = staticmethod(kept.key_averages)
@@ -84,6 +84,6 @@ def test_the_state_of_a_gpu(says, state, tmp_path, monkeypatch):
         program.write_text(f"#!/bin/sh\n{says}\n")
         program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    steps: list[int] = []
+    steps = []
     assert gpu_state(lambda: steps.append(1), "GPU-1") == state
     assert steps == [1]

@@ -4,7 +4,6 @@ import itertools
 import shutil
 from contextlib import nullcontext
 from math import prod
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,13 +25,13 @@ BASE: dict[str, Any] = {"B": 4, "layers": 4, "dropout": 0.1, "recompute": "none"
 SAVED = BASE | {"p": 2, "t": 2, "d": 2}
 
 
-def run(function: Any, case: dict[str, Any], *args: Any) -> list[Any]:
+def run(function, case, *args):
     ranks = prod(case.get(size, 1) for size in "ptcd")
     return launch(function, ranks, (case, *args), timeout=60, process_group=ranks > 1)
 
 
 @pytest.fixture(scope="module", params=by_default([False, True], True), ids=["plain", "sharded"])
-def saved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[float]]:
+def saved(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("saved")
     case = SAVED | {"sharded_optimizer": request.param}
     return folder, run(jobs.save_and_go_on, case, str(folder), False)[0]
@@ -172,13 +171,13 @@ def test_a_save_for_which_there_is_no_room(place, ranks, background, tmp_path):
             assert progress["step"] == int(last.name[-8:])
 
 
-def save_twice(folder: Path, case: dict[str, Any]) -> tuple[Path, Path]:
+def save_twice(folder, case):
     run(jobs.die_while_saving, case, str(folder), 9)  # nobody dies
     return folder / "step_00000001", folder / "step_00000002"
 
 
 @pytest.fixture(scope="module")
-def saved_twice(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def saved_twice(tmp_path_factory):
     """A folder with two checkpoints of `BASE`, to be read only."""
     folder = tmp_path_factory.mktemp("saved_twice")
     save_twice(folder, BASE)
@@ -186,7 +185,7 @@ def saved_twice(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def two_checkpoints(saved_twice: Path, tmp_path: Path) -> tuple[Path, Path]:
+def two_checkpoints(saved_twice, tmp_path):
     """Two checkpoints of `BASE` in the test's own folder."""
     shutil.copytree(saved_twice, tmp_path, dirs_exist_ok=True)
     return tmp_path / "step_00000001", tmp_path / "step_00000002"

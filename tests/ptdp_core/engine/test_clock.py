@@ -1,7 +1,6 @@
 """The clock of timelines, and on a GPU (which is pretended here) what it asks of the compute stream."""
 
 from itertools import count
-from typing import Any
 
 import torch
 
@@ -13,24 +12,24 @@ class Event:
 
     numbers = count()
 
-    def __init__(self, enable_timing: bool) -> None:
+    def __init__(self, enable_timing):
         assert enable_timing
         self.time, self.waited = -1.0, False
 
-    def record(self) -> None:
+    def record(self):
         self.time = 500.0 * next(self.numbers)
 
-    def synchronize(self) -> None:
+    def synchronize(self):
         self.waited = True
 
-    def elapsed_time(self, other: "Event") -> float:
+    def elapsed_time(self, other):
         assert other.waited
         return other.time - self.time
 
 
 def test_on_a_gpu_marks_are_events_and_nothing_is_waited_for_before_the_end(monkeypatch):
     """A clock that synchronised at each mark would wait for receives posted ahead, and stop what it measures."""
-    synchronised: list[Any] = []
+    synchronised = []
     monkeypatch.setattr(torch.cuda, "Event", Event)
     monkeypatch.setattr(torch.cuda, "synchronize", synchronised.append)
     monkeypatch.setattr(clock.time, "monotonic", lambda: 100.0)

@@ -1,7 +1,5 @@
 """Context parallelism: which chunks a rank has, what it keeps of gathered keys and values, and its masks of dropout."""
 
-from typing import Any
-
 import pytest
 import torch
 
@@ -20,7 +18,7 @@ def test_around_a_ring_every_query_meets_the_keys_before_it_once(c):
     s = 24 // c
     places = [own_chunks(torch.arange(24), Axis("cp", rank, c), 0) for rank in range(c)]
     for rank, mine in enumerate(places):
-        met: list[tuple[int, int]] = []
+        met = []
         for source, theirs in enumerate(places):
             queries, keys = seen(source, rank, s)
             met += [(int(i), int(j)) for i in mine[queries] for j in theirs[keys] if source != rank or j <= i]
@@ -48,7 +46,7 @@ def test_of_gathered_keys_and_values_only_places_are_kept_until_the_backward_pas
 
 
 def test_context_ranks_draw_other_masks_and_the_first_those_of_a_run_without_others():
-    def draws(*ranks: int) -> list[torch.Tensor]:
+    def draws(*ranks):
         tracker = RNGTracker(1, torch.device("cpu"), *ranks)
         drawn = []
         for seed in (tracker.replicated, tracker.sharded):
@@ -63,7 +61,7 @@ def test_context_ranks_draw_other_masks_and_the_first_those_of_a_run_without_oth
 
 @pytest.mark.parametrize("exchange", ["all_gather", "all_to_all"])
 def test_a_recomputed_pass_draws_the_same_masks(exchange):
-    case: dict[str, Any] = {"c": 2, "B": 2, "layers": 2, "dropout": 0.2, "context_exchange": exchange}
+    case = {"c": 2, "B": 2, "layers": 2, "dropout": 0.2, "context_exchange": exchange}
     runs = [
         launch(jobs.losses_and_norms, 2, (case | {"recompute": recompute},), timeout=60)
         for recompute in ("none", "selective", "full")
@@ -74,7 +72,7 @@ def test_a_recomputed_pass_draws_the_same_masks(exchange):
 
 
 def test_the_chunks_of_a_rank_have_masks_of_their_own():
-    case: dict[str, Any] = {"c": 2, "B": 1, "layers": 1, "seq": 16, "dropout": 0.5}
+    case = {"c": 2, "B": 1, "layers": 1, "seq": 16, "dropout": 0.5}
     for seeds in launch(jobs.seeds_of_attention, 2, (case,), timeout=60):
         assert len(seeds) == len(set(seeds)) == 2
 

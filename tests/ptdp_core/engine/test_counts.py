@@ -1,12 +1,9 @@
 """What a batch communicates and keeps, counted: collectives per layer, p2p bytes, stash, receive buffers, slots."""
 
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from ptdp_core.config import TrainingConfig
 from ptdp_core.launch.local import launch
 from ptdp_core.layout import (
     ALL_REDUCE,
@@ -30,7 +27,7 @@ OUTSIDE = 5
 WIDTH = 8  # bytes of an element
 
 
-def measure(ranks: int, *cases: dict[str, Any]) -> Iterator[tuple[dict[str, Any], ...]]:
+def measure(ranks, *cases):
     """What each rank measures, case by case."""
     return zip(*launch(jobs.measure_all, ranks, (cases,), timeout=60, process_group=ranks > 1), strict=True)
 
@@ -83,7 +80,7 @@ def test_peak_stash_and_receive_buffers(exchange):
 @pytest.mark.parametrize("every", by_default([1, 2], 2))
 def test_with_scatter_gather_a_message_is_gathered_once_whatever_is_recomputed(every):
     """All-gathers of a tensor group are those of its received messages; what is stashed is the same either way."""
-    case: dict[str, Any] = {"p": 2, "v": 2, "t": 2, "B": 2, "layers": 8, "checkpoint_layers": every}
+    case = {"p": 2, "v": 2, "t": 2, "B": 2, "layers": 8, "checkpoint_layers": every}
     ways = ((False, "full"), (True, "none"), (True, "full"))
     whole, kept, recomputed = measure(
         4, *(case | {"scatter_gather": scattered, "recompute": recompute} for scattered, recompute in ways)
@@ -98,7 +95,7 @@ def test_with_scatter_gather_a_message_is_gathered_once_whatever_is_recomputed(e
 @pytest.mark.parametrize("every", [1, 2])
 def test_distributed_inputs_of_blocks_keep_1_over_t_and_gather_once_per_block(every):
     """Counts and bytes are those that the simulator prices (`layout.recomputation_gathers`)."""
-    case: dict[str, Any] = {"t": 2, "B": 3, "layers": 4, "checkpoint_layers": every}
+    case = {"t": 2, "B": 3, "layers": 4, "checkpoint_layers": every}
     (whole, _), (distributed, _) = measure(
         2, *(case | {"distribute_checkpointed_activations": distribute} for distribute in (False, True))
     )
@@ -119,7 +116,7 @@ def test_sequence_parallelism_communicates_what_the_layout_says(recompute):
     bsh = b * jobs.SEQ * jobs.HIDDEN
     for rank, counted in enumerate(rows):
         stage = rank // t
-        calls: Counter[str] = Counter(call.operation for calls in stage_passes(config, stage) for call in calls * m)
+        calls = Counter(call.operation for calls in stage_passes(config, stage) for call in calls * m)
         counts = {f"{name} calls": count for name, count in calls.items()}
         # A rank gives 1/t to an all-gather, and everything to a reduce-scatter.
         counts |= {f"{name} bytes": calls[name] * bsh // (t if name == "all_gather" else 1) * size for name in calls}
@@ -165,9 +162,9 @@ def test_context_parallelism_communicates_what_the_layout_says(layout):
             assert counted["dp all_reduce bytes"] == -(-reduced.elements // replicas) * replicas * WIDTH
 
 
-def expected(config: TrainingConfig, stage: int) -> Counter[str]:
+def expected(config, stage):
     """Calls and bytes of a stage's collectives over tp and cp in a batch, by the layout's table."""
-    counts: Counter[str] = Counter()
+    counts = Counter()
     parallel, tokens = config.parallel, config.local_model.seq * config.parallel.b
     calls = [call for calls in stage_passes(config, stage) for call in calls] * parallel.m
     if parallel.t > 1:
@@ -190,7 +187,7 @@ def expected(config: TrainingConfig, stage: int) -> Counter[str]:
 @pytest.mark.parametrize("t", by_default([2, 4], 2))
 def test_sequence_parallelism_keeps_1_over_t_of_what_is_between_layers(t):
     s, sh, size = jobs.SEQ, jobs.SEQ * jobs.HIDDEN, 8
-    cases: list[dict[str, Any]] = [
+    cases = [
         *({"layers": 8, "checkpoint_layers": every, "sequence_parallel": True} for every in (1, 2)),
         *({"layers": n, "recompute": "none", "sequence_parallel": on} for on in (False, True) for n in (2, 1)),
     ]
@@ -220,8 +217,8 @@ def test_selective_recomputation_keeps_all_but_the_attention_core(t):
     """
     layers, b, width = 3, 2, 8
     scores = b * jobs.HEADS * jobs.SEQ**2 // t
-    case: dict[str, Any] = {"t": t, "b": b, "B": b, "layers": layers}
-    changes: list[dict[str, Any]] = [
+    case = {"t": t, "b": b, "B": b, "layers": layers}
+    changes = [
         *({"dropout": dropout, "recompute": name} for dropout in (0.0, 0.1) for name in ("none", "selective", "full")),
         *({"attention": "sdpa", "recompute": name} for name in ("none", "selective")),
     ]

@@ -13,7 +13,6 @@ from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.engine import cuda_graph
 from ptdp_core.engine.cuda_graph import GraphedExecutor
 from ptdp_core.engine.settings import EngineSettings
-from ptdp_core.engine.trainer import Trainer
 from ptdp_core.errors import ConfigurationError
 
 GPT = ModelConfig(2, 64, 4, 32, 256)
@@ -30,7 +29,7 @@ CASES: dict[str, tuple[ModelConfig, dict[str, Any], dict[str, Any]]] = {
 }
 
 
-def trained(case: str, device: str, graphs: Callable[[Trainer], None]) -> tuple[list[float], torch.Tensor]:
+def trained(case, device, graphs):
     """The losses of a few steps and the parameters after them."""
     model, parallel, settings = CASES[case]
     layout = ParallelConfig(**{"b": 2, "B": 6, "recompute": "none", "attention": "sdpa", **parallel})
@@ -40,7 +39,7 @@ def trained(case: str, device: str, graphs: Callable[[Trainer], None]) -> tuple[
     return [trainer.step(batch).loss for _ in range(STEPS)], trainer.buffer.param_data.clone()
 
 
-def use_graphs(trainer: Trainer) -> None:
+def use_graphs(trainer):
     """What `cuda_graph=true` does."""
     trainer._run = GraphedExecutor(trainer.executor, trainer.groups).run
 
@@ -62,25 +61,25 @@ class Replayed:
 
     again: list[Callable[[], None]] = field(default_factory=list)
 
-    def pool(self) -> None:
+    def pool(self):
         return None
 
-    def replay(self) -> None:
+    def replay(self):
         self.again[0]()
 
 
-def without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+def without_a_gpu(monkeypatch):
     """Let recordings be functions; the list says of each whether it was that of the first microbatch."""
-    recordings: list[bool] = []
+    recordings = []
 
     class Stream:
-        def __init__(self, device: object = None) -> None:
+        def __init__(self, device=None):
             pass
 
-        def wait_stream(self, other: object) -> None:
+        def wait_stream(self, other):
             pass
 
-    def recorded(self: GraphedExecutor, feed: Any) -> tuple[Replayed, torch.Tensor]:
+    def recorded(self, feed):
         loss, first, scale = torch.zeros(()), not self._graphs or True not in self._graphs, self._scale
         recordings.append(first)
         graph = Replayed([lambda: loss.copy_(self.executor.microbatch(feed, scale)) and None])

@@ -3,7 +3,6 @@
 import os
 import struct
 import tracemalloc
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,7 +25,7 @@ CPU = torch.device("cpu")
 
 
 @pytest.fixture
-def tokens(tmp_path: Path) -> Path:
+def tokens(tmp_path):
     path = tmp_path / "x.tokens"
     write_tokens(path, np.arange(1000) % 300, 300)
     return path

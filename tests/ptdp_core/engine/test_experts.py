@@ -3,7 +3,6 @@
 import itertools
 from collections import Counter, defaultdict
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,7 +30,7 @@ EVERYTHING = MIXTURE | {"layers": 4, "shared_expert_ffn_hidden": 12, "dense_laye
 GPT = {"activation": "gelu", "norm": "layernorm", "positions": "learned", "tied_embeddings": True, "bias": True}
 
 
-def serial_run(case: dict[str, Any]) -> dict[str, Any]:
+def serial_run(case):
     """The serial model's run with the case's microbatches, to which balance and capacity refer."""
     s = jobs.settings_of(case)
     rates = [learning_rate(step, s.optimizer) for step in range(jobs.STEPS)]
@@ -41,7 +40,7 @@ def serial_run(case: dict[str, Any]) -> dict[str, Any]:
     return serial.train(s.model, data, s.parallel.b, jobs.SEED, drop, rates, decay, clip, serial_later.initial, loss)
 
 
-def check(cases: list[dict[str, Any]], folder: Path) -> None:
+def check(cases, folder):
     by_ranks = defaultdict(list)
     for number, case in enumerate(cases):
         path = str(folder / f"{number}.pt")
@@ -56,7 +55,7 @@ def check(cases: list[dict[str, Any]], folder: Path) -> None:
 
 
 def test_one_rank(tmp_path):
-    ways: list[dict[str, Any]] = [
+    ways = [
         {"recompute": "none"},
         {"recompute": "full"},
         {"router": "softmax_before"},
@@ -107,7 +106,7 @@ def test_layouts(part, tmp_path):
 @pytest.mark.parametrize("part", range(4))
 def test_layouts_otherwise(part, tmp_path):
     """The same layouts with other schedules, with everything overlapped, recomputed in part, and as a GPT."""
-    others: list[dict[str, Any]] = [
+    others = [
         {"recompute": "selective", "experts_per_token": 3, "router": "softmax_before"},
         {"fused_accumulation": True, "data_parallel": "torch", "bucket_mib": 0.001, "b": 2, "B": 8},
         GPT | {"positions": "rotary", "experts_per_token": 1, "router": "sigmoid", "shared_expert_ffn_hidden": 0},
@@ -116,7 +115,7 @@ def test_layouts_otherwise(part, tmp_path):
     check([EVERYTHING | {"B": 4} | layout | others[part] for layout in LAYOUTS], tmp_path)
 
 
-def run(function: Any, case: dict[str, Any], *args: Any) -> list[Any]:
+def run(function, case, *args):
     ranks = jobs.settings_of(case).parallel.n
     return launch(function, ranks, (case, *args), timeout=60, process_group=ranks > 1)
 
@@ -290,10 +289,10 @@ def test_flops_are_those_of_the_gemms_that_run():
 
 
 def test_a_router_in_fp32_is_not_of_tf32(monkeypatch):
-    used: list[str] = []
+    used = []
     product = torch.nn.functional.linear
 
-    def linear(x: torch.Tensor, weight: torch.Tensor, *bias: Any) -> torch.Tensor:
+    def linear(x, weight, *bias):
         used.append(torch.get_float32_matmul_precision())
         return product(x, weight, *bias)
 
@@ -337,14 +336,14 @@ WAITS = ("bincount", "repeat_interleave.Tensor", "_local_scalar_dense", "nonzero
 def test_without_expert_parallelism_the_host_waits_for_no_count(grouped, monkeypatch):
     """All that would make a GPU's host wait, in both passes, by grouped GEMMs; separate ones need the counts."""
     monkeypatch.setattr(weight_gradients, "has_grouped_gemm", lambda device: grouped)
-    lists: list[int] = []
+    lists = []
     monkeypatch.setattr(Grouped, "listed", property(lambda rows: lists.append(1) or rows.counts.numpy().tolist()))
     case = {"experts": 4, "experts_per_token": 2, "auxiliary_loss": 0.01, "hidden": 16, "dtype": "bf16", "B": 1}
     settings, groups, trainer = jobs.make(case | {"layers": 1, "recompute": "none", "fused_accumulation": True})
-    run: Counter[str] = Counter()
+    run = Counter()
 
     class Counted(TorchDispatchMode):
-        def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
             run[str(operator).removeprefix("aten.")] += 1
             return operator(*args, **(kwargs or {}))
 

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from kernels.fp8_cast import fp8_cast
@@ -25,7 +24,7 @@ BLOCKS = {"tensorwise": (None, None), "blockwise": (1, 128), "mxfp8": (1, 32)}
 FLOATS = {E4M3: (4, 3, 7, 448.0), E5M2: (5, 2, 15, 57344.0)}  # bits of exponent and mantissa, bias, largest
 
 
-def values_of(dtype: torch.dtype) -> NDArray[np.float64]:
+def values_of(dtype):
     """All numbers of an FP8 type from zero up, by its definition (arXiv:2209.05433, Table 1)."""
     exponent, mantissa, bias, largest = FLOATS[dtype]
     below = [m * 2.0 ** (1 - bias - mantissa) for m in range(2**mantissa)]
@@ -35,7 +34,7 @@ def values_of(dtype: torch.dtype) -> NDArray[np.float64]:
     return np.array([value for value in below + above if value <= largest])
 
 
-def rounded_by_hand(x: NDArray[np.float32], recipe: str, dtype: torch.dtype, weight: bool = False) -> Any:
+def rounded_by_hand(x, recipe, dtype, weight=False):
     """Each element as the nearest number of the type times its block's scale; of two as near the even one."""
     values, largest = values_of(dtype), np.float32(FLOATS[dtype][3])
     rows, columns = BLOCKS[recipe]
@@ -60,7 +59,7 @@ def rounded_by_hand(x: NDArray[np.float32], recipe: str, dtype: torch.dtype, wei
     return out
 
 
-def back(tiles: torch.Tensor, scales: torch.Tensor, shape: torch.Size) -> torch.Tensor:
+def back(tiles, scales, shape):
     whole = (tiles.double() * scales.double()).reshape(tiles.size(0) * tiles.size(1), -1)
     return whole[: shape[0], : shape[1]]
 
@@ -76,7 +75,7 @@ def test_rounding_is_to_the_nearest_number_of_the_type(recipe, dtype, shape):
     np.testing.assert_array_equal(ours.numpy(), rounded_by_hand(x.numpy(), recipe, dtype))
 
 
-def factors(seed: int = 2) -> tuple[torch.Tensor, ...]:
+def factors(seed=2):
     generator = torch.Generator().manual_seed(seed)
     return tuple(torch.randn(shape, generator=generator) for shape in ((3, 7, 200), (130, 200), (3, 7, 130)))
 
@@ -91,7 +90,7 @@ def test_output_and_gradients_are_products_of_rounded_factors(recipe):
     of_gradients = E5M2 if recipe == "tensorwise" else E4M3
     rows, grads, w = (each.detach().reshape(-1, each.size(-1)).numpy() for each in (x, grad, weight))
 
-    def product(a: Any, b: Any, dtype: torch.dtype, is_weight: bool) -> Any:
+    def product(a, b, dtype, is_weight):
         return rounded_by_hand(a, recipe, dtype) @ rounded_by_hand(b, recipe, E4M3, is_weight).T
 
     for ours, theirs in (
@@ -103,7 +102,7 @@ def test_output_and_gradients_are_products_of_rounded_factors(recipe):
         np.testing.assert_allclose(ours.reshape(theirs.shape).numpy(), theirs, rtol=1e-4, atol=1e-4)
 
 
-def all_products(fp8: Fp8, x: torch.Tensor, weight: torch.Tensor, grad: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def all_products(fp8, x, weight, grad):
     """The output of a linear and the gradients of its input and weight, with what is cast for them."""
     rows, grads = fp8.input(x, weight), fp8.gradient(grad, weight)
     out = fp8.forward(rows, weight, None)
@@ -126,7 +125,7 @@ def test_torchs_own_products_are_the_emulated_ones_where_sizes_allow(device):
     assert not is_native("tensorwise", torch.device("cpu"))
 
 
-def in_bf16(device: str, *shapes: tuple[int, ...]) -> tuple[torch.Tensor, ...]:
+def in_bf16(device, *shapes):
     generator = torch.Generator().manual_seed(4)
     return tuple(torch.randn(shape, generator=generator).to(device, torch.bfloat16) for shape in shapes)
 
@@ -159,11 +158,11 @@ def test_a_batchs_first_product_is_written_over_the_main_gradient(device):
 
 
 @pytest.fixture
-def native(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+def native(monkeypatch):
     """Train by `torch._scaled_mm`, on a CPU as well; the list has the shapes of what was cast."""
-    cast: list[tuple[int, ...]] = []
+    cast = []
 
-    def counted(kernels: str, x: torch.Tensor, *rest: Any, **forms: Any) -> Any:
+    def counted(kernels, x, *rest, **forms):
         cast.append(tuple(x.shape))
         return fp8_cast(kernels, x, *rest, **forms)
 
@@ -259,7 +258,7 @@ def test_training_notices_an_overflow_in_a_layer(recipe):
         trainer.step(jobs.feed(settings, groups, jobs.batches(2, 16)[0]))
 
 
-def losses(steps: int, **case: Any) -> list[float]:
+def losses(steps, **case):
     settings, groups, trainer = jobs.make({"B": 8, "seq": 16, "hidden": 64, "layers": 2} | case)
     data = jobs.batches(8, 16)
     return [trainer.step(jobs.feed(settings, groups, data[k % len(data)])).loss for k in range(steps)]

@@ -5,8 +5,7 @@ Where kernels are short, as in small models or with b=1 on a GPU, the host's tim
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -21,7 +20,7 @@ LAYERS, MICROBATCHES = (2, 6), 2
 Pass = Callable[[], object]
 
 
-def passes(layers: int, dtype: str, kernels: str = "reference", **fields: Any) -> tuple[Pass, Pass]:
+def passes(layers, dtype, kernels="reference", **fields):
     """Forward and backward passes of a batch: the engine's, with PyTorch's attention, and a plain GPT's."""
     model = ModelConfig(layers=layers, hidden=64, heads=4, seq=32, vocab=256, **fields)
     parallel = ParallelConfig(b=2, B=2 * MICROBATCHES, recompute="none", attention="sdpa")
@@ -34,12 +33,12 @@ def passes(layers: int, dtype: str, kernels: str = "reference", **fields: Any) -
     )
 
 
-def operators(run: Pass) -> Counter[str]:
+def operators(run):
     """How often each of PyTorch's operators is called, backward passes included."""
-    counted: Counter[str] = Counter()
+    counted = Counter()
 
     class Counted(TorchDispatchMode):
-        def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
             counted[operator.name()] += 1
             return operator(*args, **(kwargs or {}))
 
@@ -48,11 +47,11 @@ def operators(run: Pass) -> Counter[str]:
     return counted
 
 
-def python_calls(run: Pass) -> Counter[str]:
+def python_calls(run):
     """How often each function written in Python is called; on a CPU backward passes run in the same thread."""
-    counted: Counter[str] = Counter()
+    counted = Counter()
 
-    def called(frame: Any, event: str, argument: object) -> None:
+    def called(frame, event, argument):
         counted[frame.f_code.co_qualname] += event == "call"
 
     before = sys.getprofile()
@@ -64,7 +63,7 @@ def python_calls(run: Pass) -> Counter[str]:
     return counted
 
 
-def of_a_layer(count: Callable[[Pass], Counter[str]], side: int, dtype: str = "fp32") -> Mapping[str, float]:
+def of_a_layer(count, side, dtype="fp32"):
     """What another layer adds to a microbatch."""
     few, many = (passes(layers, dtype)[side] for layers in LAYERS)
     few(), many()  # what is done once only
@@ -103,7 +102,7 @@ def test_kernels_that_a_layer_launches_in_bf16(fields, most, monkeypatch):
     interpreter = pytest.importorskip("triton.runtime.interpreter")
     if reason := why_unavailable("triton"):
         pytest.skip(reason)
-    launched: list[str] = []
+    launched = []
     monkeypatch.setattr(interpreter.GridExecutor, "__call__", lambda self, *_, **__: launched.append(self.fn.__name__))
     counts = []
     for layers in LAYERS:

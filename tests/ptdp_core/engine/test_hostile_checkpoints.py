@@ -27,7 +27,7 @@ MISSING = object()
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def saved(tmp_path_factory):
     """A checkpoint after one step, to be read only."""
     settings, groups, trainer = jobs.make(CASE)
     trainer.step(jobs.feed(settings, groups, jobs.batches(4)[0]))
@@ -35,25 +35,25 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def checkpoint(saved: Path, tmp_path: Path) -> Path:
+def checkpoint(saved, tmp_path):
     """A copy of it in the test's own folder."""
     return Path(shutil.copytree(saved, tmp_path / "saved" / saved.name))
 
 
-def resume(checkpoint: Path) -> None:
+def resume(checkpoint):
     """As a training run does that goes on from there."""
     Checkpoints("", jobs.make(CASE)[2]).load(checkpoint)
 
 
-def load_whole(checkpoint: Path) -> None:
+def load_whole(checkpoint):
     weights.load(checkpoint, CPU)
 
 
-def export(checkpoint: Path) -> None:
+def export(checkpoint):
     export_weights(checkpoint, checkpoint.parent / "exported")
 
 
-def refused(load: Callable[[Path], Any], checkpoint: Path) -> str:
+def refused(load, checkpoint):
     """The one line with which a checkpoint is refused."""
     with pytest.raises(ValueError, match=r"^load=") as caught:
         load(checkpoint)
@@ -99,7 +99,7 @@ def test_a_shard_with_more_than_tensors_is_refused(load, checkpoint, tmp_path):
     assert not (tmp_path / "trace").exists()
 
 
-def named(module: str, name: str, *arguments: bytes) -> bytes:
+def named(module, name, *arguments):
     """A pickle that calls what it names."""
     texts = b"".join(b"\x8c" + bytes([len(text)]) + text.encode() for text in (module, name))
     return b"\x80\x04" + texts + b"\x93" + b"".join(arguments) + b"\x85R."
@@ -136,23 +136,23 @@ def test_a_pickle_that_is_no_metadata(data, reason, checkpoint):
     assert refused(resume, checkpoint).startswith(f"has .metadata that {reason}")
 
 
-def first_place(metadata: Any) -> Any:
+def first_place(metadata):
     return next(iter(metadata.storage_data.values()))
 
 
-def first_tensor(metadata: Any) -> Any:
+def first_tensor(metadata):
     return next(iter(metadata.state_dict_metadata.values()))
 
 
-def without_a_tensor(metadata: Any) -> None:
+def without_a_tensor(metadata):
     del metadata.state_dict_metadata[next(iter(metadata.state_dict_metadata))]
 
 
-def renamed(metadata: Any) -> None:
+def renamed(metadata):
     metadata.state_dict_metadata["x"] = metadata.state_dict_metadata.pop(next(iter(metadata.state_dict_metadata)))
 
 
-def bytes_for_a_tensor(metadata: Any) -> None:
+def bytes_for_a_tensor(metadata):
     """DCP would unpickle them without a check."""
     metadata.state_dict_metadata[next(iter(metadata.state_dict_metadata))] = MetadataIndex("x")
 
@@ -259,7 +259,7 @@ STATES: list[tuple[str, Any, str]] = [
 ]
 
 
-def put_state(checkpoint: Path, field: str, value: Any) -> None:
+def put_state(checkpoint, field, value):
     state = json.loads((checkpoint / STATE).read_text())
     *sections, name = field.split(".")
     inner = state

@@ -6,7 +6,6 @@ The table counts Megatron-LM's fused operators. Where the engine's own operators
 named here one by one, so that nothing that either of them keeps goes unnoticed.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -55,14 +54,14 @@ ROUTER = (4 - 2) * N + 4 * EXPERTS * H + 8 * 2 * TOKENS * CHOSEN + 4 * TOKENS * 
 RESULTS, EXPERTS_SILU = 2 * CHOSEN * N, 2 * TOKENS * CHOSEN * WIDTH
 
 
-def kept_bytes(model: ModelConfig, parallel: ParallelConfig, engine: EngineSettings) -> int:
+def kept_bytes(model, parallel, engine):
     """The bytes that autograd keeps of a microbatch, those of parameters apart."""
     groups = Groups.create(parallel) if parallel.n > 1 else Groups.alone()
     trainer = Trainer(Settings(model, parallel, engine), groups, select("reference"))
     parameters = {parameter.untyped_storage().data_ptr() for parameter in trainer.chunks[0].parameters()}
-    kept: dict[int, torch.UntypedStorage] = {}
+    kept = {}
 
-    def keep(x: torch.Tensor) -> torch.Tensor:
+    def keep(x):
         kept[x.untyped_storage().data_ptr()] = x.untyped_storage()
         return x
 
@@ -108,7 +107,7 @@ def test_a_further_field_keeps_as_much_more_as_its_table_says(name):
 
 
 @pytest.fixture
-def one_of_two_ranks() -> Iterator[None]:
+def one_of_two_ranks():
     """A process group of two ranks of which only this one is there: its collectives send nothing."""
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
     yield

@@ -1,6 +1,5 @@
 """Lowered programs under a model of NCCL's rules (`nccl.py`), and the calls that it models as the engine makes them."""
 
-from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,15 +13,15 @@ from ptdp_core.engine.p2p import P2PCommunicator
 from ptdp_core.engine.pipeline import Executor
 from ptdp_core.schedules import MODES, Program, build, channels, lower, names
 from tests.ptdp_core.engine.nccl import Machine, host_calls
-from tests.ptdp_core.schedules.cases import Size, existing
+from tests.ptdp_core.schedules.cases import existing
 
 
-def sizes(ps: Iterable[int], most_v: int, multiple: int) -> list[Size]:
+def sizes(ps, most_v, multiple):
     """Every registered schedule with m up to `multiple` times p."""
     return [size for p in ps for name in names() for size in existing(name, [p], range(1, multiple * p + 1), most_v)]
 
 
-def problems(sizes: Iterable[Size], **options: Any) -> dict[tuple[str, Size], tuple[list[int], list[Any]]]:
+def problems(sizes, **options):
     """The programs of these schedules, in both modes, that do not end or mix up messages."""
     problems_by_size = {}
     for size in sizes:
@@ -85,11 +84,11 @@ def test_a_program_whose_ends_disagree_is_found():
 class Recorder:
     """In place of torch.distributed: every call, and nothing sent."""
 
-    def __init__(self, rank: int) -> None:
+    def __init__(self, rank):
         self.rank, self.calls = rank, list[tuple[str, Any, int]]()
 
-    def call(self, kind: str) -> Any:
-        def record(tensor: torch.Tensor, *, group: Any = None, group_dst: int = -1, group_src: int = -1) -> Any:
+    def call(self, kind):
+        def record(tensor, *, group=None, group_dst=-1, group_src=-1):
             self.calls.append((kind, group, max(group_dst, group_src)))
             return SimpleNamespace(wait=lambda: None, is_completed=lambda: True)
 
@@ -104,7 +103,7 @@ def test_the_engine_makes_the_calls_that_are_modelled(name, p, m, v, mode, monke
         recorder = Recorder(rank)
         for call in ("send", "recv", "isend", "irecv", "all_reduce"):
             monkeypatch.setattr(dist, call, recorder.call(call))
-        batches: list[Any] = []
+        batches = []
         monkeypatch.setattr(dist, "P2POp", lambda op, x, group, group_peer: (op, group_peer))
         monkeypatch.setattr(dist, "batch_isend_irecv", lambda batch: batches.append(batch) or [])  # noqa: B023
         monkeypatch.setattr(P2PCommunicator, "_agree", lambda self: None)
@@ -112,7 +111,7 @@ def test_the_engine_makes_the_calls_that_are_modelled(name, p, m, v, mode, monke
         groups = Groups(pp, Axis("dp"), Axis("tp"), torch.device("cpu"), "up", "down")
         weight = torch.nn.Parameter(torch.ones(()))
 
-        def run(x: torch.Tensor | None, *batch: Any, weight: Any = weight) -> torch.Tensor:
+        def run(x, *batch, weight=weight):
             return weight * (1.0 if x is None else x)
 
         executor = Executor(program, [run] * v, P2PCommunicator(groups, (), torch.float32), groups)

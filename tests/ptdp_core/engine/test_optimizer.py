@@ -1,7 +1,6 @@
 """Loss scaling, overflow, mixed precision, the learning rate, and the flat buffers."""
 
 import math
-from typing import Any
 
 import pytest
 import torch
@@ -24,7 +23,7 @@ from tests.marks import by_default
 from tests.ptdp_core.engine import jobs
 
 
-def run(case: dict[str, Any], options: dict[str, Any], poison: int | None = None) -> list[dict[str, Any]]:
+def run(case, options, poison=None):
     ranks = case.get("p", 1) * case.get("t", 1) * case.get("d", 1)
     return launch(jobs.mixed, ranks, (case, options, poison), timeout=60, process_group=ranks > 1)
 
@@ -139,7 +138,7 @@ def test_learning_rate_warms_up_and_follows_half_a_cosine():
     assert learning_rate(7, OptimizerSettings(lr=1.0, warmup_steps=0, decay_steps=0)) == 1.0
 
 
-def sharded_buffer(overlap: bool, bucket_bytes: int, d: int = 3) -> ParamAndGradBuffer:
+def sharded_buffer(overlap, bucket_bytes, d=3):
     store = ParameterStore(1, Axis("tp"), torch.device("cpu"), torch.float32)
     store.begin_chunk(0, [Parameter(f"w{i}", (size,)) for i, size in enumerate((5, 7, 11, 2))])
     for i in range(4):
@@ -173,12 +172,12 @@ def test_buckets_split_evenly_and_parameters_are_views_of_the_buffer():
 @pytest.mark.parametrize("case", [{}, {"experts": 2, "experts_per_token": 1}], ids=["dense", "experts"])
 def test_the_host_waits_for_a_gpu_once_a_step(case, monkeypatch):
     """On a GPU that is only described: nothing but loss and norm, at the end, goes between it and the host."""
-    read: list[int] = []
+    read = []
     monkeypatch.setattr(optimizer, "on_host", lambda numbers: read.append(numbers.numel()) or [1.0, 1.0])
-    waits: list[str] = []
+    waits = []
 
     class Watched(TorchDispatchMode):
-        def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
             out = operator(*args, **(kwargs or {}))
             tensors = [x for x in tree_leaves((args, kwargs, out)) if isinstance(x, torch.Tensor)]
             copied = "copy" in operator.name() and len({x.device.type for x in tensors}) > 1

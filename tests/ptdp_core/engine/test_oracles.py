@@ -1,7 +1,5 @@
 """Second opinions from PyTorch's own parallelism: DDP, `parallelize_module` and `torch.distributed.pipelining`."""
 
-from typing import Any
-
 import pytest
 
 from ptdp_core.launch.local import launch
@@ -9,7 +7,7 @@ from tests.marks import by_default
 from tests.ptdp_core.engine import oracles
 
 
-def compare(job: Any, ranks: int, **case: Any) -> None:
+def compare(job, ranks, **case):
     for worst in launch(job, ranks, (case,), timeout=60):
         assert worst["loss"] < 1e-10
         assert worst["gradient"] < 1e-9

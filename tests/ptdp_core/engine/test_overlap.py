@@ -1,7 +1,5 @@
 """Overlap and fusion change no result: those of the same operations to the bit, fused sums within their rounding."""
 
-from typing import Any
-
 import pytest
 import torch
 
@@ -15,7 +13,7 @@ SHARDED = {"d": 2, "data_parallel": "torch", "sharded_optimizer": True, "bucket_
 @pytest.mark.parametrize("dtype", ["fp32", pytest.param("bf16", marks=pytest.mark.slow)])
 def test_overlapped_runs_are_equal_to_the_bit(dtype):
     """Losses and parameters of three steps; with recomputation, with split backward passes, with many buckets."""
-    base: dict[str, Any] = {"B": 4, "layers": 2, "dtype": dtype}
+    base = {"B": 4, "layers": 2, "dtype": dtype}
     tensor, split = base | {"t": 2, "p": 2, "recompute": "full"}, base | {"p": 2, "schedule": "zb-h1"} | SHARDED
     pairs = [
         (tensor, {"overlapped_all_reduce": True}),

@@ -10,7 +10,7 @@ from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.engine import parameters
 from ptdp_core.engine.groups import Axis
 from ptdp_core.engine.model import Build, build_chunks
-from ptdp_core.engine.parameters import BLOCK, LocalParameter, ParameterStore
+from ptdp_core.engine.parameters import BLOCK, ParameterStore
 from ptdp_core.engine.rng_tracker import RNGTracker
 from ptdp_core.layout import Boundary, Parameter
 
@@ -18,7 +18,7 @@ CPU = torch.device("cpu")
 MODEL = ModelConfig(layers=4, hidden=24, heads=6, seq=20, vocab=300)
 
 
-def local_parameters(pp: int, tp: int, dtype: torch.dtype = torch.float32, **layout: int) -> list[LocalParameter]:
+def local_parameters(pp, tp, dtype=torch.float32, **layout):
     """All parameters of a rank."""
     parallel = ParallelConfig(B=8, **layout)
     axis = Axis("tp", tp, parallel.t)
@@ -59,7 +59,7 @@ def test_weights_are_normal_and_blocks_differ():
 def test_threads_draw_a_large_parameter_and_the_values_are_those_of_one(monkeypatch):
     """Of 32 blocks two are drawn at the same time, each of which waits for the other."""
 
-    def drawn(threads: int) -> torch.Tensor:
+    def drawn(threads):
         monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
         store = ParameterStore(1, Axis("tp"), CPU, torch.bfloat16)
         store.begin_chunk(0, [Parameter("weight", (512, 512), 0)])
@@ -67,7 +67,7 @@ def test_threads_draw_a_large_parameter_and_the_values_are_those_of_one(monkeypa
 
     alone, generator, both = drawn(1), parameters.named_generator, Barrier(2)
 
-    def waiting(seed: int, name: str) -> torch.Generator:
+    def waiting(seed, name):
         both.wait(timeout=20)
         return generator(seed, name)
 
@@ -77,7 +77,7 @@ def test_threads_draw_a_large_parameter_and_the_values_are_those_of_one(monkeypa
 
 @pytest.mark.parametrize("split", [0, 1])
 def test_a_rank_draws_only_the_blocks_of_its_slice(split, monkeypatch):
-    drawn: list[str] = []
+    drawn = []
     generator = parameters.named_generator
     monkeypatch.setattr(parameters, "named_generator", lambda seed, name: drawn.append(name) or generator(seed, name))
     shape = (8 * BLOCK, 3) if split == 0 else (3, 8 * BLOCK)

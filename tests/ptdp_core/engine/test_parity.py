@@ -6,8 +6,6 @@ fp64, three optimizer steps, 1e-9 relative. Cases of one world size run in one s
 import itertools
 import random
 from collections import defaultdict
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -26,7 +24,7 @@ EXCHANGES = ("all_gather", "ring", "all_to_all")
 PIPELINES = [("gpipe", 1), ("1f1b", 1), ("interleaved", 2), ("interleaved", 3)]
 
 
-def fixed_grid() -> list[dict[str, Any]]:
+def fixed_grid():
     """Every layout with every schedule and exchange mode; the other choices drawn for each from a fixed seed."""
     rng = random.Random(7)
     cases = []
@@ -39,7 +37,7 @@ def fixed_grid() -> list[dict[str, Any]]:
     return cases
 
 
-def draw_rest(rng: random.Random, **case: Any) -> dict[str, Any]:
+def draw_rest(rng, **case):
     p, d = case["p"], case["d"]
     b = rng.choice((1, 2))
     m = p * rng.choice((1, 2)) if case["v"] > 1 else rng.choice((1, 2, 3, p))
@@ -61,10 +59,10 @@ def draw_rest(rng: random.Random, **case: Any) -> dict[str, Any]:
 class References:
     """Serial runs, one per distinct case as the serial model sees it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder, self.paths = folder, {}
 
-    def path(self, case: dict[str, Any]) -> str:
+    def path(self, case):
         s = jobs.settings_of(case)
         dropout = s.engine.dropout
         b, t = (s.parallel.b, s.parallel.t) if dropout else (s.parallel.B, 1)
@@ -90,11 +88,11 @@ class References:
 
 
 @pytest.fixture(scope="module")
-def references(tmp_path_factory: pytest.TempPathFactory) -> References:
+def references(tmp_path_factory):
     return References(tmp_path_factory.mktemp("serial"))
 
 
-def check(cases: list[dict[str, Any]], references: References, job: Any = jobs.compare_all) -> None:
+def check(cases, references, job=jobs.compare_all):
     by_ranks = defaultdict(list)
     for case in cases:
         by_ranks[case["p"] * case["t"] * case.get("c", 1) * case["d"]].append(case)
@@ -224,7 +222,7 @@ def test_parity_of_the_rest(part, references):
     check([*GRID[part::PARTS], *SELECTIVE[part::PARTS], *SEQUENCE_PARALLEL[part::PARTS]], references)
 
 
-def context_grid() -> list[dict[str, Any]]:
+def context_grid():
     """Every layout with context parallelism, with every schedule and exchange of attention."""
     rng = random.Random(11)
     cases = []
@@ -286,7 +284,7 @@ def test_parity_with_context_parallelism_and_overlap(part, references):
     check(cases, references)
 
 
-def overlapped(case: dict[str, Any]) -> dict[str, Any]:
+def overlapped(case):
     """A case with everything overlapped and fused that its layout allows."""
     gathers = case["data_parallel"] == "torch" and case["sharded_optimizer"]
     return case | {"overlapped_all_reduce": case["t"] > 1, "overlapped_gather": gathers, "fused_accumulation": True}
@@ -300,7 +298,7 @@ def test_parity_with_overlap(part, references):
 
 
 @st.composite
-def any_case(draw: st.DrawFn) -> dict[str, Any]:
+def any_case(draw):
     p, t, d = draw(st.sampled_from(LAYOUTS))
     schedule, v = draw(st.sampled_from(PIPELINES)) if p > 1 else ("1f1b", 1)
     rng = random.Random(draw(st.integers(0, 10**6)))

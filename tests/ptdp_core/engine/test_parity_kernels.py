@@ -31,11 +31,11 @@ Work = list[tuple[dict[str, Any], str]]
 
 
 @pytest.fixture(scope="module")
-def references(tmp_path_factory: pytest.TempPathFactory) -> References:
+def references(tmp_path_factory):
     return References(tmp_path_factory.mktemp("serial"))
 
 
-def check(name: str, cases: list[dict[str, Any]], references: References) -> None:
+def check(name, cases, references):
     work = [(case | {"kernels": name}, references.path(case)) for case in cases]
     results = interpreted(work) if name == "triton" else compare_cases.compare(work)
     for case, ranks in zip(cases, results, strict=True):
@@ -43,7 +43,7 @@ def check(name: str, cases: list[dict[str, Any]], references: References) -> Non
             assert max(errors.values()) <= TOLERANCE, f"{name}, {jobs.merged(case)}: rank {rank} {errors}"
 
 
-def interpreted(work: Work) -> compare_cases.Result:
+def interpreted(work):
     """In a process that has Triton's interpreter."""
     pytest.importorskip("triton")
     done = subprocess.run(
@@ -54,8 +54,7 @@ def interpreted(work: Work) -> compare_cases.Result:
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    result: compare_cases.Result = json.loads(done.stdout)
-    return result
+    return json.loads(done.stdout)
 
 
 LLAMA = {"activation": "swiglu", "norm": "rmsnorm", "positions": "rotary", "bias": False, "kv_heads": 2}

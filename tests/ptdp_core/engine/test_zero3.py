@@ -1,6 +1,5 @@
 """The ZeRO-3 baseline trains like PTD-P: same data, model, optimizer, and the same checkpoints."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,7 +27,7 @@ BASE: dict[str, Any] = {"B": 12, "layers": 2, "recompute": "none"}
 ZERO3 = BASE | {"data_parallel": "zero3"}
 
 
-def curve(job: Any, case: dict[str, Any], folder: Path, *options: Any) -> Any:
+def curve(job, case, folder, *options):
     ranks = case.get("p", 1) * case.get("t", 1) * case.get("d", 1)
     return launch(job, ranks, (case, str(folder), *options), timeout=60, process_group=ranks > 1)[0]
 

@@ -1,7 +1,6 @@
 """ZB-H1 really trains: the serial model's results in fp64, and 1F1B's to the bit in any precision."""
 
 import random
-from typing import Any
 
 import pytest
 import torch
@@ -18,7 +17,7 @@ from tests.ptdp_core.engine.test_parity import References, check, draw_rest
 
 
 @pytest.fixture(scope="module")
-def references(tmp_path_factory: pytest.TempPathFactory) -> References:
+def references(tmp_path_factory):
     return References(tmp_path_factory.mktemp("serial"))
 
 
@@ -46,7 +45,7 @@ def test_parity_with_the_serial_model(references):
 )
 def test_equals_1f1b_to_the_bit(dtype, sequence_parallel):
     """Every weight's gradients are added in the order of the microbatches, whenever their W runs."""
-    case: dict[str, Any] = {"p": 2, "t": 2, "B": 4, "layers": 2, "dtype": dtype, "dropout": 0.1}
+    case = {"p": 2, "t": 2, "B": 4, "layers": 2, "dtype": dtype, "dropout": 0.1}
     case["sequence_parallel"] = sequence_parallel
     cases = [
         case | {"schedule": schedule, "recompute": recompute}
@@ -79,10 +78,10 @@ def test_weight_gradients_are_deferred_and_added_with_their_hooks():
 
 
 def test_a_virtual_accelerator_takes_the_two_halves_times():
-    spent: list[float] = []
+    spent = []
 
     class Recorded(Pace):
-        def spend(self, seconds: float) -> None:
+        def spend(self, seconds):
             spent.append(seconds)
 
     times = ChunkTimes(forward=3.0, backward=6.0, weight_gradient=2.0)

@@ -1,6 +1,5 @@
 """What 'auto' means on a device; no GPU is needed, as its memory is given."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from math import ceil
 from types import SimpleNamespace
@@ -45,13 +44,13 @@ def test_a_gpu_recomputes_what_its_memory_needs(dtype, width, states):
     assert why.startswith(f"recompute=full: none needs {gib}, full needs ")
 
 
-def kept_bytes(model: ModelConfig, parallel: ParallelConfig, engine: EngineSettings) -> int:
+def kept_bytes(model, parallel, engine):
     """The bytes that autograd keeps for the backward pass of a microbatch, those of parameters apart."""
     trainer = Trainer(Settings(model, parallel, engine), Groups.alone(), select("reference"))
     parameters = {parameter.untyped_storage().data_ptr() for parameter in trainer.chunks[0].parameters()}
-    kept: dict[int, torch.UntypedStorage] = {}
+    kept = {}
 
-    def keep(x: torch.Tensor) -> torch.Tensor:
+    def keep(x):
         kept[x.untyped_storage().data_ptr()] = x.untyped_storage()
         return x
 
@@ -95,7 +94,7 @@ def test_ptdp_train_starts_from_auto():
     assert configure(arguments).parallel.recompute == "full"
 
 
-def smallest(beat: Callable[[], None]) -> int | None:
+def smallest(beat):
     memory = SimpleNamespace(total_memory=(dist.get_rank() + 1) << 36)
     with patch.object(torch.cuda, "get_device_properties", lambda device: memory):
         return smallest_memory(torch.device("cuda"))

@@ -4,7 +4,6 @@ import multiprocessing
 import os
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -22,7 +21,7 @@ def test_results_may_hold_tensors():
     assert first["threads"] == 1
 
 
-def fails(folder: Path, how: str, who: int, timeout: float = 600, case: dict[str, object] | None = None) -> RankError:
+def fails(folder, how, who, timeout=600, case=None):
     """What a launch of four ranks raises, one of which misbehaves; none of them is left."""
     with pytest.raises(RankError) as caught:
         launch(jobs.misbehave, 4, (how, who, folder, case), timeout=timeout)

@@ -9,7 +9,7 @@ from tests.mistakes import check, mistakes
 
 
 @pytest.fixture(autouse=True)
-def never_launched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_registry: None) -> None:
+def never_launched(tmp_path, monkeypatch, own_registry):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("ptdp_core.launch.command_line.launch", lambda *arguments, **options: pytest.fail("a launch"))
 

@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -33,9 +32,9 @@ while true; do sleep 0.02; done
 Limit = Callable[[int], bool]  # of a start, counted from 0: whether its time is nearly over
 
 
-def submit(folder: Path, script: str, limit: Limit, cancelled: int | None = None) -> list[int]:
+def submit(folder, script, limit, cancelled=None):
     """Exit codes of a job's starts. Its ranks are signalled at the limit, in the `cancelled` start the script, too."""
-    codes: list[int] = []
+    codes = []
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -69,12 +68,12 @@ def submit(folder: Path, script: str, limit: Limit, cancelled: int | None = None
             return codes
 
 
-def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+def printed(capsys, *words):
     assert main(["--recipe", "tiny", "--set", "device=cpu", *words, "--print-sbatch"]) == 0
     return capsys.readouterr().out
 
 
-def play(folder: Path, **programs: str) -> None:
+def play(folder, **programs):
     for name, text in {"srun": SRUN, "scontrol": SCONTROL, **programs}.items():
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
@@ -117,14 +116,14 @@ def test_training_goes_on_step_by_step_over_a_job_s_limit(tmp_path, capsys):
     sets = [f"save={tmp_path / 'out'}", f"log={tmp_path / 'log'}", f"cache={tmp_path / 'cache'}", "steps=1000000"]
     script = printed(capsys, *(word for text in sets for word in ("--set", text)))
 
-    def steps() -> list[int]:
+    def steps():
         log = tmp_path / "log"
         rows = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
         return [row["step"] for row in rows if row["event"] == "step"]
 
-    ends: list[int] = []
+    ends = []
 
-    def limit(start: int) -> bool:
+    def limit(start):
         done = len(steps())
         if len(ends) == start and done > 2 + sum(ends):  # each start does a few more
             ends.append(done)

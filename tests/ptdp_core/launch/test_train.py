@@ -9,9 +9,7 @@ import re
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -39,31 +37,31 @@ SMALL = ["hidden=16", "heads=4", "seq=16", "layers=4", "b=2", "B=8"]
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
+def cache(tmp_path_factory):
     return str(tmp_path_factory.mktemp("cache"))
 
 
-def arguments(*sets: str, ranks: int = 1, recipe: str = "tiny") -> list[str]:
+def arguments(*sets, ranks=1, recipe="tiny"):
     return ["--recipe", recipe, "--ranks", str(ranks), *(word for s in sets for word in ("--set", s))]
 
 
-def losses(log: Path) -> dict[int, float]:
+def losses(log):
     rows = [json.loads(line) for line in log.read_text().splitlines()]
     return {row["step"]: row["loss"] for row in rows if row["event"] == "step"}
 
 
-def train(log: Path, cache: str, *sets: str, ranks: int = 1) -> dict[int, float]:
+def train(log, cache, *sets, ranks=1):
     assert main(arguments(f"log={log}", f"cache={cache}", "log_every=1000", *sets, ranks=ranks)) == 0
     return losses(log)
 
 
-def unigram_entropy(cache: str) -> float:
+def unigram_entropy(cache):
     counts = np.bincount(open_tokens(prepare("", cache)).ids)
     shares = counts[counts > 0] / counts.sum()
     return float(-(shares * np.log(shares)).sum())
 
 
-def close(a: dict[int, float], b: dict[int, float]) -> bool:
+def close(a, b):
     return a.keys() == b.keys() and all(math.isclose(a[k], b[k], rel_tol=2e-6) for k in a)
 
 
@@ -121,7 +119,7 @@ def test_a_schedule_brings_the_sizes_that_it_needs(tmp_path):
         assert parallel.schedule == schedule
 
 
-def leaves_a_trace(folder: Path) -> tuple[Path, Path]:
+def leaves_a_trace(folder):
     """A schedule in Python, and the file that it adds a line to whenever it is executed."""
     module, trace = folder / "mine.py", folder / "trace"
     module.write_text(
@@ -211,7 +209,7 @@ def test_a_profiled_run_writes_the_trace_of_its_last_step_for_each_rank(tmp_path
 
 def test_tensorboard_gets_what_the_log_gets(tmp_path, monkeypatch):
     """With a stand-in for its writer: the package need not be installed."""
-    rows: list[tuple[str, float, int]] = []
+    rows = []
     writer = SimpleNamespace(add_scalar=lambda *row: rows.append(row), close=lambda: rows.append(("closed", 0.0, 0)))
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=lambda folder: writer))
     sections = recipes.recipe("tiny")
@@ -239,7 +237,7 @@ def test_a_gpu_s_defaults_are_the_fastest_and_a_cpu_s_the_paper_s(monkeypatch):
         arguments.set = sets
         settings = decided(configure(arguments), torch.device(device))
         assert (settings.parallel.attention, settings.engine.kernels) == expected
-    precision: list[str] = []
+    precision = []
     monkeypatch.setattr(torch, "set_float32_matmul_precision", precision.append)
     for device in ("cpu", "cuda"):
         set_up(torch.device(device))
@@ -376,7 +374,7 @@ def test_the_same_command_starts_and_goes_on(tmp_path, cache, capsys):
     assert "holds step_00000009, and this run starts at step 0; needs a folder" in capsys.readouterr().err
 
 
-def start(tmp_path: Path, cache: str, *sets: str, launcher: tuple[str, ...] = ()) -> Program:
+def start(tmp_path, cache, *sets, launcher=()):
     """A run of four ranks that saves after every step, and has saved twice."""
     more = [f"cache={cache}", *SMALL, "p=2", "t=2", "steps=100000", "log_every=1000000"]
     words = arguments(*more, f"save={tmp_path / 'saved'}", "save_every=1", *sets, ranks=4)
@@ -387,7 +385,7 @@ def start(tmp_path: Path, cache: str, *sets: str, launcher: tuple[str, ...] = ()
     return run
 
 
-def ranks_of(run: Program) -> list[int]:
+def ranks_of(run):
     """The processes of a run's ranks in order: those started by its fork server."""
     server = {pid for pid in run.processes() if parent(pid) == run.process.pid}
     return sorted(pid for pid in run.processes() if parent(pid) in server)
@@ -455,7 +453,7 @@ def test_a_terminal_that_goes_away_ends_a_run_as_sigterm_does(tmp_path, cache):
     ours, its = os.openpty()
     os.set_blocking(ours, False)
 
-    def saved_twice() -> bool:
+    def saved_twice():
         with contextlib.suppress(BlockingIOError):
             os.read(ours, 1 << 16)  # what nobody reads would stop the run
         return (tmp_path / "saved" / "step_00000002").exists()
@@ -502,7 +500,7 @@ def test_a_frozen_rank_is_found_by_the_timeout(tmp_path, cache):
         run.wait_until_gone()
 
 
-def settings_for(**fields: Any) -> list[str]:
+def settings_for(**fields):
     return [f"{k}={v}" for k, v in fields.items()]
 
 

@@ -98,7 +98,7 @@ def test_the_published_bubble_memory_and_messages_are_those_of_the_table(name):
         assert sent(ours) == messages * sent(flush)
 
 
-def sent(table: Schedule) -> int:
+def sent(table):
     """Messages of a table."""
     return table.m * sum(table.placement.sends(rank) for rank in range(table.p))
 

@@ -14,9 +14,6 @@ from ptdp_core.schedules import (
     Action,
     Compute,
     Exchange,
-    Instruction,
-    Message,
-    Program,
     Schedule,
     StagePlacement,
     bubble_fraction,
@@ -40,16 +37,16 @@ FLAT = [(p, m) for p in (1, 2, 3, 4, 8) for m in (1, 2, 3, 5, 8, 17)]
 CHUNKED = [(p, k * p, v) for p in (2, 3, 4, 8) for v in (2, 3, 4) for k in (1, 2, 3)]
 
 
-def schedules() -> st.SearchStrategy[Schedule]:
+def schedules():
     """Any schedule there is, at any size."""
     return sizes().map(lambda size: build(*size))
 
 
-def texts(schedule: Schedule) -> list[str]:
+def texts(schedule):
     return [" ".join(map(str, actions)) for actions in schedule.ranks]
 
 
-def instructions(program: Program, rank: int) -> list[str]:
+def instructions(program, rank):
     return [str(instruction) for instruction in program.ranks[rank]]
 
 
@@ -258,8 +255,8 @@ def test_overlapped_needs_two_receive_buffers_per_direction(schedule):
 def test_blocking_interleaved_groups_meet_on_one_diagonal(p, m, v):
     """The reason why just-in-time receives cannot deadlock: sender and receiver agree on (slots done) +
     rank."""
-    sent: dict[Message, int] = {}
-    received: dict[Message, int] = {}
+    sent = {}
+    received = {}
     for rank, row in enumerate(lower(build("interleaved", p, m, v), "blocking").ranks):
         slots = 0
         for position, instruction in enumerate(row):
@@ -309,18 +306,18 @@ def test_action_text_round_trip(kind, stage, microbatch):
 # --- checks reject mutations ------------------------------------------------------------------------------
 
 
-def swap_actions(schedule: Schedule, rank: int, i: int, j: int) -> Schedule:
+def swap_actions(schedule, rank, i, j):
     row = list(schedule.ranks[rank])
     row[i], row[j] = row[j], row[i]
     return replace_row(schedule, rank, row)
 
 
-def replace_row(schedule: Schedule, rank: int, row: list[Action]) -> Schedule:
+def replace_row(schedule, rank, row):
     ranks = (*schedule.ranks[:rank], tuple(row), *schedule.ranks[rank + 1 :])
     return replace(schedule, ranks=ranks)
 
 
-def mutate(program: Program, rank: int, row: list[Instruction]) -> Program:
+def mutate(program, rank, row):
     return replace(program, ranks=(*program.ranks[:rank], tuple(row), *program.ranks[rank + 1 :]))
 
 
@@ -448,7 +445,7 @@ def test_an_order_that_cannot_run_is_caught_by_execution():
         execute(swapped, 1, 1)
 
 
-def objection(schedule: Schedule, mode: str) -> str:
+def objection(schedule, mode):
     """What the checks say about a schedule and its lowering; empty if nothing."""
     try:
         check_complete(schedule)

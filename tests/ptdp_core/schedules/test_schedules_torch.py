@@ -3,7 +3,6 @@ ways."""
 
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -23,18 +22,18 @@ from ptdp_core.schedules import (  # noqa: E402
 CASES = [(p, v) for p in (2, 3, 4, 8) for v in (2, 3, 4)]
 
 
-def stages(p: int, v: int) -> list[Any]:
+def stages(p, v):
     """What a multi-stage schedule of torch reads from the stages of rank 0 while it builds its table."""
     return [
         SimpleNamespace(num_stages=p * v, group_size=p, group_rank=0, stage_index=c * p, submod=None) for c in range(v)
     ]
 
 
-def torch_interleaved(p: int, m: int, v: int) -> Any:
+def torch_interleaved(p, m, v):
     return torch_schedules.ScheduleInterleaved1F1B(stages(p, v), m)
 
 
-def table(order: dict[int, list[Any]]) -> tuple[tuple[Action, ...], ...]:
+def table(order):
     """torch's table as ours, without the idle slots."""
     return tuple(tuple(Action.parse(str(a)) for a in order[rank] if a is not None) for rank in sorted(order))
 

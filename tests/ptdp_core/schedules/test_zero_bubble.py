@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 import pytest
 
@@ -31,22 +30,21 @@ TIMES: list[tuple[Time, Time, Time]] = [
 ]  # fmt: skip
 
 
-def texts(schedule: Schedule) -> list[str]:
+def texts(schedule):
     return [" ".join(map(str, actions)) for actions in schedule.ranks]
 
 
-def makespan(rows: list[list[Any]]) -> Time:
-    end: Time = max(row[-1].end for row in rows)
-    return end
+def makespan(rows):
+    return max(row[-1].end for row in rows)
 
 
-def zb_h1_bubble(p: int, m: int, t_f: Time, t_b: Time, t_w: Time) -> Time:
+def zb_h1_bubble(p, m, t_f, t_b, t_w):
     formula = definition("zb-h1").bubble
     assert formula is not None
     return formula(p, m, 1, t_f, t_b, t_w)
 
 
-def with_row(schedule: Schedule, rank: int, row: tuple[Action, ...]) -> Schedule:
+def with_row(schedule, rank, row):
     return replace(schedule, ranks=(*schedule.ranks[:rank], row, *schedule.ranks[rank + 1 :]))
 
 

@@ -21,12 +21,12 @@ LLAMA = ModelConfig(
 )
 
 
-def configured(model: ModelConfig = LLAMA, **parallel: object) -> TrainingConfig:
+def configured(model=LLAMA, **parallel):
     chosen = {"B": 8, "recompute": "none", "attention": "sdpa", "lora_rank": 16} | parallel
     return TrainingConfig(model, ParallelConfig(**chosen))
 
 
-def products(config: TrainingConfig, backward: bool) -> int:
+def products(config, backward):
     layer = layer_of(config)
     work = layer.backward if backward else layer.forward
     return sum(2 * m * n * k * count for m, n, k, count in work.gemms)

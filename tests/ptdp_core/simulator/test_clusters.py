@@ -199,7 +199,7 @@ def test_an_unknown_machine_or_network_is_answered_by_the_nearest(name, message)
 def own(tmp_path):
     """Writes a cluster file of a user's own; returns what `load_cluster` takes."""
 
-    def write(text: str, name: str = "mine.toml") -> str:
+    def write(text, name="mine.toml"):
         path = tmp_path / name
         path.write_text(text)
         return str(path)

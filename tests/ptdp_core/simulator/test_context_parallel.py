@@ -28,7 +28,7 @@ MODEL = ModelConfig(
 )
 
 
-def configured(model: ModelConfig = MODEL, **parallel: object) -> TrainingConfig:
+def configured(model=MODEL, **parallel):
     chosen = {"d": 2, "B": 16, "recompute": "none", "attention": "sdpa", "sharded_optimizer": True} | parallel
     return TrainingConfig(model, ParallelConfig(**chosen))
 

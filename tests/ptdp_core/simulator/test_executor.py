@@ -14,7 +14,7 @@ from tests.ptdp_core.schedules.cases import existing, sizes
 pytestmark = pytest.mark.usefixtures("toys_registered")
 
 
-def free_messages(stages: int, forward: list[int], backward: list[int], weights: list[int]) -> Costs:
+def free_messages(stages, forward, backward, weights):
     return Costs(forward, backward, ([0] * stages, [0] * stages), gather=0, exchange=0, weight_gradient=weights)
 
 
@@ -52,7 +52,7 @@ def test_two_messages_the_same_way_take_the_shared_time():
 
 
 @st.composite
-def long_runs(draw: st.DrawFn) -> tuple[str, int, int, int, Costs]:
+def long_runs(draw):
     periodic = [name for name in names() if definition(name).period is not None]
     size = draw(st.one_of([st.sampled_from(existing(name, range(2, 7), range(15, 91), 3)) for name in periodic]))
     name, p, m, v = size

@@ -8,7 +8,7 @@ import pytest
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.formulas import attention_core_flops, layer_forward_flops
 from ptdp_core.layers.blocks import layer_of
-from ptdp_core.layers.parts import Part, Work, total
+from ptdp_core.layers.parts import total
 from ptdp_core.layout import expert_elements, rank_elements
 from ptdp_core.schedules import build
 from ptdp_core.simulator import load_cluster, simulate
@@ -35,22 +35,22 @@ SHARED = replace(MODEL, shared_expert_ffn_hidden=2048)
 EXPERT = 3 * 2048 * 1024  # elements: gate, up and down
 
 
-def configured(model: ModelConfig = MODEL, **parallel: object) -> TrainingConfig:
+def configured(model=MODEL, **parallel):
     chosen = {"d": 8, "B": 64, "recompute": "none", "attention": "sdpa", "sharded_optimizer": True} | parallel
     return TrainingConfig(model, ParallelConfig(**chosen))
 
 
-def experts_of(config: TrainingConfig) -> list[Part]:
+def experts_of(config):
     """The parts of a layer between router and combine."""
     names = "router", "dispatch", "experts.up", "experts.activation", "experts.down", "combine"
     return [part(layer_of(config), f"mlp.{name}") for name in names]
 
 
-def kept(config: TrainingConfig) -> float:
+def kept(config):
     return sum(each.inside + each.output for each in experts_of(config))
 
 
-def flops(work: Work) -> float:
+def flops(work):
     return sum(2 * m * n * k * count for m, n, k, count in work.gemms)
 
 
@@ -100,7 +100,7 @@ def test_tensor_ranks_share_the_products_of_experts_by_width_or_by_token(t, etp,
     whole = configured(d=16)
     config = configured(d=16, t=t, etp=etp, sequence_parallel=t > 1, e=4)
 
-    def linears(each: TrainingConfig) -> Work:
+    def linears(each):
         return total(own.forward for own in experts_of(each) if own.name in ("mlp.experts.up", "mlp.experts.down"))
 
     assert flops(linears(config)) * share == flops(linears(whole))
@@ -194,7 +194,7 @@ def test_a_capacity_bounds_what_the_busiest_rank_computes_and_receives():
     assert bounded == balanced < free
 
 
-def fused(how: str = "-overlap", **parallel: object) -> TrainingConfig:
+def fused(how="-overlap", **parallel):
     return configured(schedule=f"dualpipev{how}", **{"p": 2, "v": 2, "d": 16, "B": 256, **parallel})
 
 

@@ -17,7 +17,7 @@ LLAMA = ModelConfig(
 )
 
 
-def configured(recipe: str = "none", **parallel: object) -> TrainingConfig:
+def configured(recipe="none", **parallel):
     sizes = {"t": 2, "d": 4, "B": 64, "recompute": "none", "attention": "sdpa", "fp8_recipe": recipe} | parallel
     return TrainingConfig(LLAMA, ParallelConfig(**sizes))
 

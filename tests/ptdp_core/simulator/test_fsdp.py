@@ -15,12 +15,12 @@ H100 = load_cluster("h100")
 FSDP = Software(fp32_gradients=True, fused_cross_entropy=True, fsdp=True)
 
 
-def config(d: int = 8, m: int = 1, **parallel) -> TrainingConfig:
+def config(d=8, m=1, **parallel):
     sizes = {"p": 1, "t": 1, "b": 2, "attention": "sdpa", "recompute": "none"} | parallel
     return TrainingConfig(ModelConfig(40, 5120, 40), ParallelConfig(d=d, B=2 * d * m, data_parallel="zero3", **sizes))
 
 
-def communication(config: TrainingConfig, software: Software) -> float:
+def communication(config, software):
     return simulate(config, H100, software).phase_times["data_parallel"]
 
 

@@ -13,7 +13,7 @@ H100_FORWARD = {512: 315, 1024: 410, 2048: 484, 4096: 518, 8192: 529, 16384: 539
 H100_BACKWARD = {512: 305, 1024: 408, 2048: 465, 4096: 499, 8192: 518, 16384: 516}
 
 
-def rate(kernels: KernelModel, seq: int, head: int = 128, *, forward: bool = True, backward: bool = True) -> float:
+def rate(kernels, seq, head=128, *, forward=True, backward=True):
     """teraFLOP/s of some passes over one sequence and head, counted as the benchmarks do."""
     square = 2.0 * seq * seq * head
     passes = [(2 * square, False)] * forward + [(5 * square, True)] * backward

@@ -33,7 +33,7 @@ PUBLIC_GEMMS = [
 ]
 
 
-def tflops(model: KernelModel, M: int, N: int, K: int, batch: int) -> float:
+def tflops(model, M, N, K, batch):
     return 2 * M * N * K * batch / model.gemm(M, N, K, batch) / 1e12
 
 

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from ptdp_core import formulas
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
-from ptdp_core.layers.parts import Work
 from ptdp_core.layout import layer_parameters, rank_elements, step_collectives
 from ptdp_core.simulator import PHASES, load_cluster, simulate
 from ptdp_core.simulator.bounds import least_time
@@ -23,11 +22,11 @@ LLAMA, GPT3 = models()["llama-3-8b"], ModelConfig(96, 12288, 96)
 FLASH = {"attention": "sdpa"}
 
 
-def llama(**parallel: object) -> TrainingConfig:
+def llama(**parallel):
     return TrainingConfig(LLAMA, ParallelConfig(**{"p": 4, "t": 2, "B": 8} | parallel))
 
 
-def products(work: Work) -> float:
+def products(work):
     return sum(2.0 * M * N * K * batch for M, N, K, batch in work.gemms) + sum(each.flops for each in work.attention)
 
 

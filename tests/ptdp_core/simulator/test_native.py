@@ -10,10 +10,10 @@ from benchmarks.suite.simulator_rate import random_points
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.schedules import build, definition, exists, names, register_table
 from ptdp_core.schedules.registry import DEFINITIONS
-from ptdp_core.simulator import Estimate, load_cluster, simulate
+from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.executor import Costs
 from ptdp_core.simulator.native import native, uncompiled
-from ptdp_core.simulator.steady_state import Flush, flush
+from ptdp_core.simulator.steady_state import flush
 from tests.ptdp_core.schedules.cases import sizes
 
 pytest.importorskip("_ptdp_native", reason="no C compiler was there when the project was installed")
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("toys_registered")
 SELENE = load_cluster("selene")
 
 
-def both(name: str, p: int, m: int, v: int, costs: Costs) -> tuple[Flush, Flush]:
+def both(name, p, m, v, costs):
     """The flush compiled, and in Python."""
     compiles, table = native(), build(name, p, m, v)
     assert compiles is not None
@@ -33,10 +33,10 @@ def both(name: str, p: int, m: int, v: int, costs: Costs) -> tuple[Flush, Flush]
         return compiled, flush(name, p, m, v, costs)
 
 
-def drawn(random: Random, stages: int, most: int) -> Costs:
+def drawn(random, stages, most):
     """Costs of which most are equal, as the simulator's are, or none."""
 
-    def row(low: int, high: int) -> list[int]:
+    def row(low, high):
         same = [random.randint(low, high)] * stages
         return same if random.random() < 0.5 else [random.randint(low, high) for _ in range(stages)]
 
@@ -74,7 +74,7 @@ def test_whole_estimates_agree():
             parallel = ParallelConfig(p=4, v=v, t=8, d=2, B=48, schedule=name, recompute="selective")
             configurations.append(TrainingConfig(model, parallel))
 
-    def estimates() -> list[Estimate]:
+    def estimates():
         return [simulate(config, SELENE, bubble_times=True) for config in configurations]
 
     compiled = estimates()

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ptdp_core.config import OFFLOADED, ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.config import OFFLOADED, ParallelConfig, TrainingConfig
 from ptdp_core.layers.techniques import READ
 from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.bounds import least_time
@@ -16,7 +16,7 @@ from tests.ptdp_core.simulator.test_recompute_modules import LATENT, LLAMA, MIXT
 H100 = load_cluster("h100")
 
 
-def configured(offload: str = "", model: ModelConfig = LLAMA, **parallel: object) -> TrainingConfig:
+def configured(offload="", model=LLAMA, **parallel):
     chosen = {"B": 8, "attention": "sdpa", "recompute": "none", "offload": offload} | parallel
     return TrainingConfig(model, ParallelConfig(**chosen))
 

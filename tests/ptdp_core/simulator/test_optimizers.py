@@ -42,7 +42,7 @@ def test_optimizer_precision():
     assert states / (plain["gradients"] / 4) == pytest.approx(10, rel=0.01)
 
 
-def config(**parallel) -> TrainingConfig:
+def config(**parallel):
     sizes = {"d": 8, "B": 8, "sharded_optimizer": True, "recompute": "full"} | parallel
     return TrainingConfig(ModelConfig(8, 4096, 32), ParallelConfig(**sizes))
 

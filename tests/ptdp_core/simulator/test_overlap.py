@@ -17,7 +17,7 @@ MIXTURE = {"layers": 8, "hidden": 2048, "heads": 16, "ffn_hidden": 1024, "vocab"
 MIXTURE |= {"experts": 64, "experts_per_token": 8, "attention": "sdpa", "recompute": "none"}
 
 
-def overlapping(switch: str, on: bool = True):
+def overlapping(switch, on=True):
     return replace(H100, software=replace(H100.software, **{switch: on}))
 
 

@@ -7,7 +7,7 @@ import pytest
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.layers.blocks import LayerRun, ends
 from ptdp_core.layers.parts import Work
-from ptdp_core.simulator import Cluster, load_cluster, read_parameters, simulate
+from ptdp_core.simulator import load_cluster, read_parameters, simulate
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.network import Group
 from tests.ptdp_core.blocks import layer
@@ -49,17 +49,17 @@ def test_messages_and_reductions_grow_with_the_elements():
 def test_times_on_the_wire_and_of_operands_grow_with_the_elements():
     """Differences of two sizes, which have no latency in them."""
 
-    def reduced(cluster: Cluster) -> float:
+    def reduced(cluster):
         model, group = CostModel(replace(cluster, host_per_call=0.0)), Group(2, 2)
         few, many = (Work(all_reduce_bytes=(size,)) for size in (1e8, 2e8))
         return model.seconds(many, group) - model.seconds(few, group)
 
-    def gradients(cluster: Cluster) -> float:
+    def gradients(cluster):
         rate = replace(cluster, memory_bandwidth=1e30)  # without the copies
         few, many = (CostModel(rate).data_parallel(CONFIG, parameters, 0.0) for parameters in (1e8, 2e8))
         return many - few
 
-    def operands(cluster: Cluster) -> float:
+    def operands(cluster):
         return CostModel(cluster).kernels.gemm(64, 64, 2**24)
 
     slow_memory = {"gemm_memory_efficiency": 1e-4}  # so that operands bound the product
@@ -95,7 +95,7 @@ def test_logits_say_which_of_their_traffic_is_fp32():
 def test_the_optimizer_moves_what_the_file_says():
     half = replace(SELENE, optimizer_bytes=30.0)
 
-    def moving(cluster: Cluster) -> float:
+    def moving(cluster):
         return CostModel(cluster).optimizer(CONFIG, 1e9)
 
     assert moving(half) == pytest.approx(moving(SELENE) / 2)

@@ -1,7 +1,6 @@
 """`recompute="auto"`: the least recomputation that fits, by the paper's and Korthikanti et al.'s formulas."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -16,7 +15,7 @@ MODEL = ModelConfig(layers=4, hidden=64, heads=4, seq=128, vocab=51200)
 DENSE = replace(load_cluster("selene"), memory_reserved=0.0, allocator_efficiency=1.0)
 
 
-def choice(memory: float, **parallel: Any) -> str:
+def choice(memory, **parallel):
     config = TrainingConfig(MODEL, ParallelConfig(**{"b": 2, "B": 8, "recompute": "auto"} | parallel))
     chosen, _ = least_recomputation(config, CostModel(replace(DENSE, memory_bytes=memory)))
     assert chosen == replace(config, parallel=replace(config.parallel, recompute=chosen.parallel.recompute))
@@ -57,7 +56,7 @@ def test_whole_layers_are_recomputed_where_their_inputs_are_to_be_distributed():
 def test_a_simulation_is_that_of_the_choice(parallel):
     """The fullest GPU decides, whatever the schedule stashes there."""
 
-    def estimate(recompute: str, memory: float) -> Any:
+    def estimate(recompute, memory):
         config = TrainingConfig(replace(MODEL, vocab=512), ParallelConfig(recompute=recompute, **parallel))
         return simulate(config, replace(DENSE, memory_bytes=memory))
 

@@ -29,7 +29,7 @@ MIXTURE = replace(LLAMA, experts=8, experts_per_token=2, expert_ffn_hidden=1024)
 LATENT = replace(LLAMA, kv_heads=0, kv_latent=512, query_latent=1024, rotary_dim=64)
 
 
-def configured(model: ModelConfig = LLAMA, modules: str = "", **parallel: object) -> TrainingConfig:
+def configured(model=LLAMA, modules="", **parallel):
     how = {"recompute": "selective", "recompute_modules": modules} if modules else {"recompute": "none"}
     chosen = {"B": 8, "attention": "sdpa"} | how | parallel
     return TrainingConfig(model, ParallelConfig(**chosen))

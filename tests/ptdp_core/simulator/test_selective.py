@@ -26,7 +26,7 @@ MODELS = [
 ]
 
 
-def config(recompute: str, model: int = 1, t: int = 8, **parallel: object) -> TrainingConfig:
+def config(recompute, model=1, t=8, **parallel):
     layers, hidden, heads, p, v, b, B = MODELS[model]
     sizes = {"p": p, "t": t, "v": v, "b": b, "B": B, "recompute": recompute} | parallel
     return TrainingConfig(ModelConfig(layers, hidden, heads), ParallelConfig(**sizes))

@@ -22,7 +22,7 @@ N = MODEL.seq * MODEL.hidden  # elements of a layer's input, with b = 1
 RATE = SELENE.memory_bandwidth * SELENE.memory_efficiency
 
 
-def configured(on: bool, **parallel: object) -> TrainingConfig:
+def configured(on, **parallel):
     chosen = {"p": 4, "t": 8, "d": 2, "B": 64, "sequence_parallel": on} | parallel
     return TrainingConfig(MODEL, ParallelConfig(**chosen))
 

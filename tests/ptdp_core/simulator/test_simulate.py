@@ -32,12 +32,12 @@ GPT3 = ModelConfig(96, 12288, 96)
 PUBLISHED = json.loads((ROOT / "reproduce" / "papers" / "sc21" / "published.json").read_text())["artifacts"]
 
 
-def gpt3(**parallel: object) -> TrainingConfig:
+def gpt3(**parallel):
     return TrainingConfig(GPT3, ParallelConfig(**{"p": 12, "t": 8, "B": 48} | parallel))
 
 
 @st.composite
-def configurations(draw: st.DrawFn) -> TrainingConfig:
+def configurations(draw):
     p, t, d, b = (draw(st.sampled_from([1, 2, 4, 8])) for _ in "ptdb")
     v = draw(st.sampled_from([1, 2])) if p > 1 else 1
     schedule = draw(st.sampled_from(["", "zb-h1"])) if v == 1 else ""
@@ -396,7 +396,7 @@ def test_what_does_not_fit_says_so():
     assert simulate(gpt3(), SELENE).fits
 
 
-def scored(config: TrainingConfig, published: float) -> float:
+def scored(config, published):
     return simulate(config, SELENE).throughput_per_gpu / (published * 1e12) - 1
 
 

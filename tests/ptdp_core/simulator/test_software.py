@@ -16,7 +16,7 @@ CONFIG = TrainingConfig(ModelConfig(16, 8192, 64), ParallelConfig(p=4, t=8, d=4,
 DEVICE = replace(SELENE, host_per_call=0.0)
 
 
-def stage(software: Software, cluster=DEVICE):
+def stage(software, cluster=DEVICE):
     return CostModel(cluster, software).stages(CONFIG)[1]
 
 

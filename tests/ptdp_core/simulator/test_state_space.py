@@ -30,12 +30,12 @@ LATENT = replace(
 STATES = States(heads=16, head=64, groups=8, state=128)
 
 
-def configured(model: ModelConfig, **parallel: object) -> TrainingConfig:
+def configured(model, **parallel):
     chosen = {"B": 8, "recompute": "none", "attention": "sdpa"} | parallel
     return TrainingConfig(model, ParallelConfig(**chosen))
 
 
-def flops(gemms) -> int:
+def flops(gemms):
     return sum(2 * m * n * k * batch for m, n, k, batch in gemms)
 
 

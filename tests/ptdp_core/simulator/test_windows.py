@@ -26,7 +26,7 @@ FULL = ModelConfig(
 WINDOWED = replace(FULL, window=512)
 
 
-def configured(model: ModelConfig, **parallel: object) -> TrainingConfig:
+def configured(model, **parallel):
     chosen = {"B": 8, "recompute": "none", "attention": "sdpa"} | parallel
     return TrainingConfig(model, ParallelConfig(**chosen))
 

@@ -4,11 +4,10 @@ import pytest
 
 from reproduce.experiment import catalog
 from reproduce.running import runner
-from results.records import Record
 
 
 @pytest.fixture(scope="module")
-def record(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Record:
+def record(request, tmp_path_factory):
     """The result of the artifact `ID` for the tests in `test_ID.py`; nothing is drawn."""
     artifact = catalog.load(request.path.stem.removeprefix("test_"))
     return runner.run(runner.plan(artifact, tmp_path_factory.mktemp(artifact.id)), ["reproduce", artifact.id]).record

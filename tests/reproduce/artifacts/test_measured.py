@@ -103,7 +103,7 @@ def test_metrics_of_a_step_on_gpus():
 def test_on_gpus_points_are_measured_in_another_order_and_reported_in_theirs(tiny, tmp_path, monkeypatch):
     """As on GPUs, with what their ranks would say."""
     plan = runner.plan(with_measured(tiny, 1, 2, 3, 4, 5), tmp_path, "measured", CPU)
-    order: list[str] = []
+    order = []
     gpu = OnGpu(7, 1e12, 0.03, GpuState(1.7e9, 500.0, 61.0))
 
     def take(point):

@@ -41,14 +41,14 @@ class Moment:
     group: bool
 
 
-def moments(run: str) -> list[Moment]:
+def moments(run):
     """The moments of one of the runs, which together have as many as are asked for."""
     drawn = random.Random(f"{SEED} {run}")
     count = len(range([*RUNS].index(run), MOMENTS, len(RUNS)))
     return [Moment(run, drawn.random(), drawn.choice(tuple(CODES)), drawn.random() < 0.5) for _ in range(count)]
 
 
-def start(name: str, folder: Path) -> Program:
+def start(name, folder):
     """The run, at its own first line: it catches SIGTERM, which Python by itself does not."""
     folder.mkdir()
     run = Program(folder, "-m", "reproduce", *RUNS[name], "--results", str(folder / "results"))
@@ -56,13 +56,13 @@ def start(name: str, folder: Path) -> Program:
     return run
 
 
-def catches(pid: int, number: int) -> bool:
+def catches(pid, number):
     status = (Path("/proc") / str(pid) / "status").read_text()
     (mask,) = (line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:"))
     return bool(int(mask, 16) >> (number - 1) & 1)
 
 
-def wrong(run: Program, folder: Path, code: int, moment: Moment) -> list[str]:
+def wrong(run, folder, code, moment):
     """What is not as it should be after the end of an interrupted run."""
     left_over = [f"process {pid}" for pid in run.processes()] + run.temporary_files()
     files = [path for path in (folder / "results").rglob("*") if path.is_file() or path.name.startswith(".")]

@@ -13,14 +13,14 @@ from reproduce.commands import doctor
 from results import ROOT
 
 
-def diagnosis(capsys) -> dict:
+def diagnosis(capsys):
     code = main(["doctor", "--json"])
     fidelities = json.loads(capsys.readouterr().out)["fidelities"]
     assert code == (0 if fidelities["simulated"]["works"] else 3)
     return fidelities
 
 
-def check(fidelities: dict, fidelity: str, what: str) -> dict:
+def check(fidelities, fidelity, what):
     (only,) = (check for check in fidelities[fidelity]["checks"] if check["what"] == what)
     return only
 

@@ -2,8 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -63,7 +62,7 @@ def test_a_body_that_is_not_what_the_schema_describes_is_not_printed(capsys):
     assert capsys.readouterr().out == ""
 
 
-def _properties(schema: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+def _properties(schema, place=""):
     """Every property that a schema names, with its place; conditions only narrow what stands elsewhere."""
     for key, value in schema.items() if isinstance(schema, Mapping) else enumerate(schema):
         if key in ("if", "then", "else"):

@@ -11,7 +11,7 @@ from reproduce.running import runner
 from results.records import ClusterRef, read_record
 
 
-def headline(results, capsys) -> str:
+def headline(results, capsys):
     assert main(["report", "--results", str(results), "--json"]) == 0
     return str(json.loads(capsys.readouterr().out)["answer"])
 

@@ -8,9 +8,7 @@ import re
 import signal
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -58,10 +56,10 @@ HARMS = ("pipe", "endless", "folder", "too large")
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(tmp_path, monkeypatch):
     """A folder of one's own, and an end for what would never end."""
 
-    def ended(*_: object) -> None:
+    def ended(*_):
         raise TimeoutError("it hangs")
 
     monkeypatch.chdir(tmp_path)
@@ -73,7 +71,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     signal.signal(signal.SIGALRM, before)
 
 
-def harmful(path: Path, harm: str) -> None:
+def harmful(path, harm):
     """Put something that is no file to read at a place."""
     if harm == "pipe":
         os.mkfifo(path)
@@ -86,7 +84,7 @@ def harmful(path: Path, harm: str) -> None:
             file.truncate(1 << 40)
 
 
-def refused(capsys: pytest.CaptureFixture[str], code: int, words: list[str]) -> str:
+def refused(capsys, code, words):
     """The one line with which a command ends."""
     capsys.readouterr()
     assert main(words) == code
@@ -148,7 +146,7 @@ def test_a_product_out_of_range(content, folder, capsys):
     assert "line 2" in refused(capsys, USAGE, ["calibrate", "--out", "my.toml", "--gemm", "g.csv"])
 
 
-def nccl(rows: int, time: str = "") -> str:
+def nccl(rows, time=""):
     """What nccl-tests prints of so many sizes."""
     lines = [f"#  Rank  {rank}" for rank in range(8)]
     for i in range(rows):
@@ -193,7 +191,7 @@ def test_a_record_with_a_number_out_of_range(harm, folder, capsys):
     assert "finite number" in refused(capsys, INVALID_RESULTS, ["compare", str(RECORD), "record.json"])
 
 
-def spoiled(folder: Path, harm: str) -> Path:
+def spoiled(folder, harm):
     """A results folder with a record whose texts hold something."""
     source = ROOT / "results/reference/fig_interleaved/simulated/record.json"
     record = json.loads(source.read_text())

@@ -6,7 +6,6 @@ import os
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 
@@ -20,7 +19,7 @@ from reproduce.output.answer import answer, claims_of
 from reproduce.output.html.page import SCRIPTS
 from reproduce.output.html.report import RecordFiles
 from reproduce.output.plain_text import plain
-from reproduce.running.runner import Run, record_paths
+from reproduce.running.runner import record_paths
 from results import ROOT
 from results.records import ClaimResult, Number, read_record, write_record
 
@@ -30,7 +29,7 @@ VOID = {"meta", "img", "br", "hr", "input"}
 class Page(HTMLParser):
     """What a page holds; fails where its tags do not match."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text):
         super().__init__()
         self.open: list[str] = []
         self.tags: list[tuple[str, dict[str, str | None]]] = []
@@ -58,14 +57,14 @@ class Page(HTMLParser):
             self.texts.append(data)
 
     @property
-    def text(self) -> str:
+    def text(self):
         return " ".join(" ".join(self.texts).split())
 
-    def all(self, tag: str, attribute: str) -> list[str]:
+    def all(self, tag, attribute):
         return [value for name, attrs in self.tags if name == tag and (value := attrs.get(attribute)) is not None]
 
 
-def with_figure_12(results: Path, figure_12: Run) -> Path:
+def with_figure_12(results, figure_12):
     """A results folder, now with Figure 12."""
     folder = results / "fig_interleaved" / "simulated"
     folder.mkdir(parents=True)
@@ -75,13 +74,13 @@ def with_figure_12(results: Path, figure_12: Run) -> Path:
 
 
 @pytest.fixture
-def results(tmp_path, figure_12) -> Path:
+def results(tmp_path, figure_12):
     """A results folder with Figure 12, to be changed by the test."""
     return with_figure_12(tmp_path / "results", figure_12)
 
 
 @pytest.fixture(scope="module")
-def usual(tmp_path_factory, figure_12) -> Path:
+def usual(tmp_path_factory, figure_12):
     """A results folder with Figure 12 and its page, to be read only."""
     results = with_figure_12(tmp_path_factory.mktemp("results"), figure_12)
     assert main(["report", "--results", str(results)]) == 0
@@ -89,7 +88,7 @@ def usual(tmp_path_factory, figure_12) -> Path:
 
 
 @pytest.fixture(scope="module")
-def page(usual) -> Page:
+def page(usual):
     return Page((usual / "report.html").read_text())
 
 
@@ -306,7 +305,7 @@ def test_the_same_results_give_the_same_page(results, page_of):
 def test_a_page_is_written_again_only_if_something_that_it_shows_has_changed(results, page_of, change):
     page, folder = results / "report.html", results / "fig_interleaved" / "simulated"
 
-    def is_written() -> bool:
+    def is_written():
         os.utime(page, (0, 0))
         page_of(results)
         return page.stat().st_mtime > 0

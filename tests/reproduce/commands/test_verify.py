@@ -1,7 +1,6 @@
 """`reproduce verify`: verdicts, reuse of results, JSON; and the claims of the paper as a whole."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -132,7 +131,7 @@ def test_an_artifact_named_twice_is_checked_once(capsys, tmp_path):
 # ------------------------------------------------------------------------------------- the claims of the whole paper
 
 
-def results(speeds: Mapping[str, float], oom: tuple[str, ...] = (), failed: tuple[str, ...] = ()) -> Results:
+def results(speeds, oom=(), failed=()):
     """All points of `PAPER`: FLOP/s by a text their key contains, the last that fits; else 1."""
     points = []
     for point in PAPER.points("paper"):

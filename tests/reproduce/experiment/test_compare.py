@@ -2,15 +2,13 @@
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from reproduce.cli import main
-from reproduce.experiment.compare import Key, Pair, StatedChange, compare, load
+from reproduce.experiment.compare import Key, StatedChange, compare, load
 from results import ROOT
 from results.records import (
     ClaimResult,
@@ -29,7 +27,7 @@ from results.records import (
 HOST = Host("Linux 6.1", "x86_64", "EPYC", 16, 2**37, ("H200",), 1)
 
 
-def point(key: str = "x1", value: float | None = 1.0, **changes: Any) -> PointResult:
+def point(key="x1", value=1.0, **changes):
     origin = changes.pop("origin", "measured")
     samples = changes.pop("samples", (value,) if value is not None else None)
     metric = Metric(value, changes.pop("unit", "s"), origin, samples if origin == "measured" else None)
@@ -43,24 +41,24 @@ def point(key: str = "x1", value: float | None = 1.0, **changes: Any) -> PointRe
     return PointResult(key=key, series="", label=key, **(fields | changes))
 
 
-def record(*points: PointResult, fidelity: str = "measured", host: Host = HOST, **changes: Any) -> Record:
+def record(*points, fidelity="measured", host=HOST, **changes):
     cluster = changes.pop("cluster", ClusterRef("selene", "a" * 64) if fidelity == "simulated" else None)
     made_by = Provenance(None, None, {"python": "3.11.7"}, host, ("x",), None, "2026-01-01T00:00:00Z", 1.0, cluster)
     fields = {"kind": "benchmark", "id": "gemm", "title": "GEMM", "paper": None, "scale": "full", "state": "complete"}
     return Record(fidelity=fidelity, provenance=made_by, points=points, **(fields | changes))
 
 
-def pair(a: Record, b: Record, across_hosts: bool = False) -> Pair:
+def pair(a, b, across_hosts=False):
     sets = ({Key(each.kind, each.id, each.fidelity, each.scale): each} for each in (a, b))
     (only,) = compare(*sets, across_hosts).pairs
     return only
 
 
-def claim(verdict: str, id: str = "c1") -> ClaimResult:
+def claim(verdict, id="c1"):
     return ClaimResult(id, "It is fast.", "5.1", "simulated", None, verdict, "measured so")
 
 
-def simulated(value: float, **changes: Any) -> Record:
+def simulated(value, **changes):
     return record(point(value=value, origin="simulated"), fidelity="simulated", **changes)
 
 
@@ -72,7 +70,7 @@ def test_a_difference_says_point_metric_and_how_much():
 
 
 def test_timelines_of_one_origin_are_compared_and_others_are_missing():
-    def timelines(end: float, *origins: str, **changes: Any) -> Record:
+    def timelines(end, *origins, **changes):
         rank = (RecordedEvent("F", 0, 0, 0.0, end),)
         return record(point(timelines=tuple(RecordedTimeline(origin, (rank, ())) for origin in origins), **changes))
 
@@ -243,8 +241,8 @@ def test_across_hosts_there_are_numbers_and_environments_and_no_verdict():
 
 
 @pytest.fixture
-def sets(tmp_path: Path) -> Callable[[Record, Record], list[str]]:
-    def write(a: Record, b: Record) -> list[str]:
+def sets(tmp_path):
+    def write(a, b):
         for side, result in (("a", a), ("b", b)):
             write_record(result, tmp_path / side / result.id / result.fidelity / "record.json")
         return ["compare", str(tmp_path / "a"), str(tmp_path / "b")]

@@ -13,7 +13,7 @@ from results.records import VERDICTS, ClaimResult
 ALL_12 = len(catalog.load("fig_interleaved").claims)  # of Figure 12
 
 
-def result(id: str, verdict: str) -> ClaimResult:
+def result(id, verdict):
     return ClaimResult(id, "The best size is $b$.", "Section 1", "simulated", None, verdict, "best: b=2", {})
 
 

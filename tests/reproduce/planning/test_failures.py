@@ -1,7 +1,6 @@
 """What failures and slow GPUs cost: closed forms against simulated events, the executed schedule, published runs."""
 
 from math import exp
-from typing import Any
 
 import pytest
 
@@ -45,7 +44,7 @@ def test_without_checkpoints_to_write_only_restarts_and_lost_work_are_left():
 def test_llama_3_reaches_its_ninety_percent_only_with_short_checkpoints_and_restarts():
     """Over 90% effective at 466 interruptions in 54 days: what was not published has to be as short as this."""
 
-    def share(checkpoint: float, restart: float) -> float:
+    def share(checkpoint, restart):
         failures = Failures(LLAMA_3, checkpoint, restart)
         return failures.effective_share(failures.best_interval)
 
@@ -53,7 +52,7 @@ def test_llama_3_reaches_its_ninety_percent_only_with_short_checkpoints_and_rest
     assert share(10, 600) == pytest.approx(0.90, abs=0.005)
 
 
-def slowdowns(vocab: int, slower: float = 0.1, **sizes: Any) -> tuple[list[float], float]:
+def slowdowns(vocab, slower=0.1, **sizes):
     """By pipeline rank, and the share of the iteration in which a GPU computes."""
     cluster = load_cluster()
     estimate = simulate(TrainingConfig(ModelConfig(24, 4096, 32, vocab=vocab), ParallelConfig(**sizes)), cluster)

@@ -1,11 +1,8 @@
 """Public runs and questions that the planner and `simulate` have to get right, within tolerances fixed beforehand."""
 
-from collections.abc import Sequence
-from typing import Any
-
 import pytest
 
-from reproduce.planning.plan import TrainingPlan, make_plan, request
+from reproduce.planning.plan import make_plan, request
 from reproduce.planning.what_if import evaluate
 from reproduce.running.simulated import open_cluster
 
@@ -41,7 +38,7 @@ QWEN3_235B = {"model": "qwen3-235b-a22b", "seq": 4096, "t": 2, "etp": 1, "B": 20
 QWEN3_235B |= {"sequence_parallel": True, "sharded_optimizer": True}
 
 
-def plan_of(cluster: str, program: str, allow: Sequence[str] = (), **asked: Any) -> TrainingPlan:
+def plan_of(cluster, program, allow=(), **asked):
     name, job = request(asked)
     loaded, reference = open_cluster(cluster, program)
     return make_plan(name, job, loaded, reference.name, 3, allow=allow)

@@ -7,7 +7,7 @@ import pytest
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.formulas import model_flops_per_iteration
-from ptdp_core.simulator import Cluster, Estimate, load_cluster, simulate
+from ptdp_core.simulator import load_cluster, simulate
 from reproduce.cli import main
 from reproduce.output import estimate_figure
 from reproduce.planning import elasticities, run_cost
@@ -21,13 +21,13 @@ PLAN = ("plan", "--layers", "4", "--hidden", "512", "--heads", "8", "--gpus", "2
 
 
 @pytest.fixture
-def estimate() -> Estimate:
+def estimate():
     config = TrainingConfig(ModelConfig(24, 2304, 24), ParallelConfig(p=2, t=2, d=2, B=64))
     return simulate(config, load_cluster())
 
 
 @pytest.fixture
-def cluster() -> Cluster:
+def cluster():
     return load_cluster()
 
 

@@ -25,7 +25,6 @@ from reproduce.planning.cells import (
 )
 from reproduce.planning.search import (
     HEADROOM,
-    Search,
     is_tight,
     least_memory,
     nearest_gpus,
@@ -69,7 +68,7 @@ def job(request):
 
 
 @pytest.fixture(scope="module")
-def everything(job) -> Search:
+def everything(job):
     return search(job, CLUSTER, top=5, techniques=SOME, prune=False)
 
 
@@ -78,7 +77,7 @@ def test_divisors():
     assert divisors(1) == [1]
 
 
-def legal(**fields) -> bool:
+def legal(**fields):
     try:
         ParallelConfig(**fields)
     except ValueError:
@@ -255,7 +254,7 @@ def test_what_is_left_out_for_its_memory_does_not_fit(job):
 
 
 def test_the_least_time_is_a_bound_and_a_close_one(everything):
-    ratios: dict[bool, list[float]] = {False: [], True: []}  # by whether passes are split
+    ratios = {False: [], True: []}  # by whether passes are split
     for estimate in everything.ranked:
         splits = estimate.config.parallel.schedule in SPLIT_SCHEDULES
         ratios[splits].append(least_time(estimate.config, COSTS) / estimate.iteration_time)

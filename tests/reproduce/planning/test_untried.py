@@ -11,7 +11,7 @@ from ptdp_core.simulator.cluster import with_program
 from ptdp_core.simulator.software import PAPER
 from reproduce.cli import main
 from reproduce.planning.cells import RECIPES, TECHNIQUES, families
-from reproduce.planning.plan import TrainingPlan, make_plan, request
+from reproduce.planning.plan import make_plan, request
 from reproduce.planning.search import search
 from reproduce.planning.space import TrainingJob
 from reproduce.planning.untried import DISPATCH, LEAST_GAIN, may_use, sentence
@@ -27,7 +27,7 @@ JOB = TrainingJob(
 )
 
 
-def planned(cluster: str, *names: str, forbid: tuple[str, ...] = (), **asked: object) -> TrainingPlan:
+def planned(cluster, *names, forbid=(), **asked):
     name, job = request(asked)
     return make_plan(name, job, load_cluster(cluster), cluster, 1, allow=names, forbid=forbid)
 

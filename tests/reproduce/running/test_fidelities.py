@@ -15,7 +15,7 @@ from reproduce.running import runner
 from reproduce.running.evaluator import Outcome, PointEvaluator
 from reproduce.running.fidelities import default_scale, evaluator, expected_seconds, module_of
 from results import records
-from results.records import Metric, Record
+from results.records import Metric
 
 
 class Guess(PointEvaluator):
@@ -67,6 +67,6 @@ def test_a_better_fidelity_tests_what_a_lesser_one_tests(guessed):
 
 
 def test_the_wording_names_the_cluster_where_it_decides_the_numbers(figure_12):
-    record: Record = figure_12.record
+    record = figure_12.record
     assert origin_of(record) == "simulated on selene"
     assert FIDELITIES["measured"].wording("selene") == "measured"

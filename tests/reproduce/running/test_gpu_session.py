@@ -7,7 +7,6 @@ import time
 import zipfile
 from argparse import Namespace
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -27,7 +26,7 @@ from results.records.errors import DONE, INVALID_RESULTS, UsageError
 ONCE = "import sys, pathlib; p = pathlib.Path(sys.argv[1]); p.write_text(p.read_text() + 'x' if p.exists() else 'x')"
 
 
-def python(name: str, text: str, *words: str, seconds: float = 60.0, needs: tuple[str, ...] = ()) -> SessionStep:
+def python(name, text, *words, seconds=60.0, needs=()):
     return SessionStep(name, f"the {name} step", (sys.executable, "-c", text, *words), seconds, needs)
 
 
@@ -95,7 +94,7 @@ def test_every_step_of_a_real_session_is_on_the_gpu(tmp_path):
         assert "torch.distributed.run" not in words or f"--log-dir {tmp_path}/{step.name}/" in words
 
 
-def parsed(results: Path, **options: object) -> Namespace:
+def parsed(results, **options):
     return Namespace(
         **{"results": results, "toy": True, "step": None, "list": False, "quiet": True, "json": False}
         | {"table": "gpu", "needs": False, "archive": None, "seal": False, "minutes": None}
@@ -155,7 +154,7 @@ def test_what_a_gpu_has_not(capability, dtype, fp8, line):
     assert why is None if line is None else line in str(why)
 
 
-def session(folder: Path, seconds: dict[str, float]) -> Path:
+def session(folder, seconds):
     """The archive of a session whose steps left a record of these cases."""
     kept = {name: {"status": "passed", "seconds": 9.0, "said": ""} for name in seconds}
     folder.mkdir()
@@ -202,7 +201,7 @@ def test_a_toys_time_is_not_scored(tmp_path):
     assert list(imported.records) == [tmp_path / "quick" / "benchmarks" / "gpu_step" / "record.json"]
 
 
-def packed(files: dict[str, bytes]) -> bytes:
+def packed(files):
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in files.items():
@@ -210,7 +209,7 @@ def packed(files: dict[str, bytes]) -> bytes:
     return data.getvalue()
 
 
-def harmed(files: dict[str, bytes], harm: str) -> bytes:
+def harmed(files, harm):
     """The archive of these files, but for one harm."""
     record = json.loads(files["records.json"])[0]
     changes = {

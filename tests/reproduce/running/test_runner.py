@@ -6,13 +6,11 @@ import os
 import re
 from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from ptdp_core.errors import ConfigurationError
 from reproduce.experiment import catalog
-from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.sweep import Sweep
 from reproduce.output import export
 from reproduce.output.tables import markdown
@@ -23,11 +21,11 @@ from results.records.errors import InvalidResultsError
 COMMAND = ["reproduce", "fig_squares"]
 
 
-def run(artifact: Artifact, results: Path, **options: bool) -> runner.Run:
+def run(artifact, results, **options):
     return runner.run(runner.plan(artifact, results), COMMAND, export=export, **options)
 
 
-def contents(folder: Path) -> dict[str, bytes]:
+def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
@@ -213,7 +211,7 @@ def test_a_full_disk_leaves_all_earlier_files(small, tmp_path, monkeypatch):
     before = contents(folder)
     real = os.replace
 
-    def full(source: Path, target: Path) -> None:
+    def full(source, target):
         if target.name == "table.csv":
             raise OSError(errno.ENOSPC, "No space left on device")
         real(source, target)

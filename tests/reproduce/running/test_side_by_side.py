@@ -6,19 +6,19 @@ import time
 
 import pytest
 
-from reproduce.running.side_by_side import Say, SideBySide
+from reproduce.running.side_by_side import SideBySide
 from results.records.errors import InvalidResultsError, UnavailableError
 from tests.processes import Program, needs_proc, wait_for
 
 
 def squares(work, count, processes=2):
-    said: list[str] = []
+    said = []
     with SideBySide(work, processes) as started:
         return list(started.results(count, said.append)), said
 
 
 def test_results_come_in_order_from_more_than_one_process():
-    def work(index: int, say: Say) -> tuple[int, int]:
+    def work(index, say):
         say(f"at {index}")
         time.sleep(0.05 if index == 0 else 0)  # the first is done last
         return index, os.getpid()
@@ -32,7 +32,7 @@ def test_results_come_in_order_from_more_than_one_process():
 
 
 def test_an_exception_is_raised_where_the_results_are_taken():
-    def work(index: int, say: Say) -> int:
+    def work(index, say):
         if index == 1:
             raise InvalidResultsError("record.json is none")
         return index

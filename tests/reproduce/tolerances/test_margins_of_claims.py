@@ -4,23 +4,18 @@ The edges are those of the tolerances (`edges.py`): x is the quantity that a cla
 the points have it. All margins are 1% here, so that a bound 0.9% away is inside, and one 1.1% away outside.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
 from math import isclose
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from reproduce.experiment import alternatives, catalog, judging
 from reproduce.experiment.alternatives import with_margins
-from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.claims import Claim
 from reproduce.experiment.judging import judge
 from reproduce.experiment.made_of import COUNTED, RANGED, made_of, names_of
 from reproduce.experiment.margins import Margin, Margins
 from reproduce.experiment.results import Results
-from results.records import PointResult
-from tests.reproduce.tolerances.edges import Blank, Edge, blanks
+from tests.reproduce.tolerances.edges import blanks
 from tests.reproduce.tolerances.test_tolerances import edges_of
 
 INSIDE, OUTSIDE = 0.9, 1.1  # of the margin
@@ -30,13 +25,13 @@ LOOKS = 6  # between here and a margin away, for another bound of the claim
 GPU = SimpleNamespace(usable_memory=1e30)  # whether a point fits is another clause
 
 
-def margins(share: float) -> Margins:
+def margins(share):
     one = Margin(1 + share, 0.9, 100, 0.9, "a test")
     ranged = {name: {"value": 1 + share, "ratio": 1 + share} for name in names_of(*RANGED)}
     return Margins(one, one, one, one, ranged=ranged)
 
 
-def moved_between(one: Sequence[PointResult], other: Sequence[PointResult]) -> Iterator[tuple[str, float, float]]:
+def moved_between(one, other):
     """The metrics that differ between two layouts of the same points: name, and both values."""
     for a, b in zip(one, other, strict=True):
         for name in a.metrics.keys() & b.metrics.keys():
@@ -45,13 +40,13 @@ def moved_between(one: Sequence[PointResult], other: Sequence[PointResult]) -> I
                 yield name, *values
 
 
-def kinds_of(edge: Edge, points: Sequence[Blank]) -> set[str | None]:
+def kinds_of(edge, points):
     """Of which kinds the numbers are that an edge is about."""
     moved = moved_between(edge.lay(points, edge.value, False), edge.lay(points, edge.value * 1.02, False))
     return {made.kind if (made := made_of(name)) else None for name, *_ in moved}
 
 
-def is_about_a_margin(edge: Edge, points: Sequence[Blank]) -> bool:
+def is_about_a_margin(edge, points):
     """Whether x stands in the metrics as it is, or times a constant, and all of these have a margin of their own."""
     if edge.patch or edge.holds not in ("above", "below") or not edge.value:
         return False
@@ -63,12 +58,12 @@ def is_about_a_margin(edge: Edge, points: Sequence[Blank]) -> bool:
     return all(before and isclose(after / before, 1.02, rel_tol=1e-9) for _, before, after in moved)
 
 
-def verdict(claim: Claim, points: Sequence[PointResult], share: float | None) -> str:
+def verdict(claim, points, share):
     results = Results(tuple(points), "simulated")
     return judge(claim, results if share is None else with_margins(results, margins(share), lambda point: GPU)).verdict
 
 
-def expected(claim: Claim, edge: Edge, points: Sequence[Blank], x: float) -> str:
+def expected(claim, edge, points, x):
     """The plain verdict at x, if that is the verdict up to a margin away, whichever way; else 'inconclusive'."""
     just_beyond = ((INSIDE + 0.05) * sign for sign in (1, -1))  # the bound: inside of a narrow window
     factors = (1.01**share for share in (*just_beyond, *(place / LOOKS for place in range(-LOOKS, LOOKS + 1))))
@@ -76,10 +71,10 @@ def expected(claim: Claim, edge: Edge, points: Sequence[Blank], x: float) -> str
     return verdicts.pop() if len(verdicts) == 1 else "inconclusive"
 
 
-def problems(artifact: Artifact) -> tuple[list[str], int]:
+def problems(artifact):
     """What is wrong, and at how many places the artifact's claims were judged."""
     points, found, judged = blanks(artifact.points()), [], 0
-    edges: Mapping[str, list[Any]] = edges_of(artifact, points)
+    edges = edges_of(artifact, points)
     for claim in artifact.claims:
         if claim.fidelity != "simulated" or claim.set_with:
             continue

@@ -1,24 +1,23 @@
 """Every claim's verdict flips exactly where its tolerance says, in each of its clauses."""
 
-from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from reproduce.experiment import catalog
-from reproduce.experiment.artifact import IN_THE_PAPER, Artifact
+from reproduce.experiment.artifact import IN_THE_PAPER
 from reproduce.experiment.bounded import Bounded
-from reproduce.experiment.claims import NOTHING, Claim
+from reproduce.experiment.claims import NOTHING
 from tests.reproduce.tolerances.bounds import edges_of_bounds
-from tests.reproduce.tolerances.edges import CONTRADICTED, INCONSISTENT, Blank, Edge, blanks
+from tests.reproduce.tolerances.edges import CONTRADICTED, INCONSISTENT, blanks
 
 FOLDER = Path(__file__).parent
 
 
-def edges_of(artifact: Artifact, points: Sequence[Blank]) -> dict[str, list[Edge]]:
+def edges_of(artifact, points):
     """The edges of an artifact's claims; those of a claim also stand for the same claim on the paper's own points."""
-    edges: dict[str, list[Edge]] = {
+    edges = {
         claim.id: list(edges_of_bounds(claim.judge, points))
         for claim in artifact.claims
         if isinstance(claim.judge, Bounded)
@@ -29,7 +28,7 @@ def edges_of(artifact: Artifact, points: Sequence[Blank]) -> dict[str, list[Edge
     return {id: edges[id.removesuffix(IN_THE_PAPER)] for id in ids if id.removesuffix(IN_THE_PAPER) in edges} | edges
 
 
-def problems(artifact: Artifact) -> Iterator[str]:
+def problems(artifact):
     """What is wrong with the artifact's claims: no edges, or another verdict than theirs."""
     points = blanks(artifact.points())
     edges = edges_of(artifact, points)
@@ -51,7 +50,7 @@ def problems(artifact: Artifact) -> Iterator[str]:
                     )
 
 
-def outside(claim: Claim, edge: Edge) -> str:
+def outside(claim, edge):
     """The verdict where the claim does not hold.
 
     A paper whose own points contradict it is inconsistent; a simulation contradicts nothing that it was set with.

@@ -8,7 +8,7 @@ from pandas import DataFrame
 
 from ptdp_core.simulator import load_cluster, read_parameters
 from reproduce.annex.accuracy import figures, sensitivity
-from reproduce.annex.accuracy.accuracy import Assessment, assess, evaluators_of, predict
+from reproduce.annex.accuracy.accuracy import assess, evaluators_of, predict
 from reproduce.annex.accuracy.published_points import beside, published_points
 from reproduce.cli import main
 from reproduce.experiment import catalog
@@ -19,7 +19,7 @@ from results.records import Metric, PointResult, errors, read_record
 IDS = ("fig_interleaved", "table_recompute_memory", "fig_scatter_gather")
 
 
-def result(status: str) -> PointResult:
+def result(status):
     return PointResult("k", "", "l", {}, status, None if status == "ok" else "why", "0" * 64)
 
 
@@ -27,7 +27,7 @@ def result(status: str) -> PointResult:
 
 
 @pytest.fixture(scope="module")
-def assessment() -> Assessment:
+def assessment():
     return assess([catalog.load(id) for id in IDS], "selene")
 
 
@@ -125,7 +125,7 @@ def test_points_that_no_longer_fit_are_counted_and_not_compared():
 
 
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch, assessment: Assessment) -> None:
+def quick(monkeypatch, assessment):
     """The command line gets the assessment that there is, if it asks for it."""
 
     def assess(artifacts, cluster, start, debug, refitted):

@@ -31,7 +31,7 @@ Save = Callable[..., Path]
 
 
 @pytest.fixture
-def cluster(tmp_path) -> str:
+def cluster(tmp_path):
     """Selene's numbers as if they were a calibration's of a CPU with two cores."""
     text = cluster_path("selene").read_text().replace('name = "selene"', f'host = "{NAME}"')
     text = text.replace("value = 8\n", "value = 2\n", 1).replace("range = [8, 8]", "range = [2, 2]", 1)
@@ -41,18 +41,10 @@ def cluster(tmp_path) -> str:
 
 
 @pytest.fixture
-def save(tmp_path, cluster) -> Save:
+def save(tmp_path, cluster):
     """Writes a record of measured steps that took `factor` times what is predicted."""
 
-    def write(
-        layouts: Mapping[str, Mapping[str, Any]] = LAYOUTS,
-        factor: float = 1.25,
-        id: str = "fig_x",
-        folder: str = "measured",
-        host: Host = HOST,
-        origin: str = "measured",
-        **parameters: Any,
-    ) -> Path:
+    def write(layouts=LAYOUTS, factor=1.25, id="fig_x", folder="measured", host=HOST, origin="measured", **parameters):
         points = []
         for label, layout in layouts.items():
             config = TrainingConfig(MODEL, ParallelConfig(**layout))

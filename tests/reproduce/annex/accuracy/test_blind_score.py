@@ -45,7 +45,7 @@ def test_every_published_value_of_the_blind_figures_is_there(predictions):
 
 
 def test_errors_and_scores_follow_from_the_predictions(predictions):
-    errors: dict[str, list[float]] = {"all": []}
+    errors = {"all": []}
     for point in predictions:
         ((name, published),) = point.paper.items()
         error = point.metrics["relative_error"].value

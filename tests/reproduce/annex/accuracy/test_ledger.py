@@ -21,11 +21,11 @@ TOLERANCES = {"korthikanti_full": 0.03, "vtrain_multi": 0.085}
 
 
 @pytest.fixture(scope="module")
-def entries() -> dict:
+def entries():
     return {entry["id"]: entry for entry in ledger()["studies"]}
 
 
-def study(*seconds: float, published_bytes: float | None = None, allocated: bool = False) -> Study:
+def study(*seconds, published_bytes=None, allocated=False):
     """A study that measured these seconds of an iteration of `CONFIG`."""
     point = {"label": "", "config": CONFIG, "cluster": "selene", "software": PAPER}
     point |= {"published_bytes": published_bytes, "allocated": allocated}

@@ -14,12 +14,12 @@ from reproduce.experiment import catalog
 IDS = ("fig_microbatch_single_gpu", "fig_interleaved", "fig_scatter_gather")
 
 
-def parameter(name: str, value: float, set_with: str = "public") -> ClusterParameter:
+def parameter(name, value, set_with="public"):
     return ClusterParameter(name, value, "1", 1.0, 3.0, "a source", set_with)
 
 
 @pytest.fixture(scope="module")
-def task() -> refit.Fit:
+def task():
     artifacts = [catalog.load(id) for id in IDS]
     return refit.Fit(
         published_points(artifacts), evaluators_of(artifacts, "selene"), load_cluster(), read_parameters("selene")

@@ -1,10 +1,8 @@
 """Scores of predictions, the naive baselines beside them, and which published values there are to predict."""
 
 import random
-from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from pandas import DataFrame, Series, isna
@@ -17,7 +15,7 @@ from reproduce.experiment.sweep import Point
 from results.records import Metric, PaperValue, PointResult
 
 
-def pairs(*rows: tuple[Any, ...]) -> DataFrame:
+def pairs(*rows):
     """Predictions of a label, our value, the paper's; h and the bubble."""
     return compared(DataFrame(rows, columns=["label", "ours", "paper", "hidden", "bubble"][: len(rows[0])]))
 
@@ -77,7 +75,7 @@ def test_baselines_are_the_best_of_their_kind():
     pick = random.Random(1)
     rows = [("", 1, pick.uniform(50, 200), pick.choice([1, 2, 4, 8]), pick.uniform(0, 1)) for _ in range(12)]
 
-    def mean(predict: Callable[[int, float], float]) -> float:
+    def mean(predict):
         return sum(abs(predict(h, bubble) / paper - 1) for _, _, paper, h, bubble in rows) / len(rows)
 
     fits = baselines(pairs(*rows))
@@ -91,7 +89,7 @@ def test_baselines_are_the_best_of_their_kind():
 # ---------------------------------------------------------------------------------------------- published values
 
 
-def values(*points: Point, metric: str = "throughput_per_gpu", unit: str = "FLOP/s") -> DataFrame:
+def values(*points, metric="throughput_per_gpu", unit="FLOP/s"):
     """The published values of an artifact of these points."""
     quantity = Quantity(metric, "throughput", unit, "")
     artifact = SimpleNamespace(
@@ -129,7 +127,7 @@ def test_two_published_values_for_one_configuration_are_reported():
     assert point.label in line
 
 
-def result(value: float | None, status: str = "ok") -> PointResult:
+def result(value, status="ok"):
     metrics = {} if value is None else {"normalised": Metric(value, "1", "simulated")}
     return PointResult("k", "", "l", {}, status, None if status == "ok" else "why", "0" * 64, metrics)
 

@@ -55,7 +55,7 @@ LAPTOP = replace(
 SIZES = [4096 * 4**i for i in range(8)]
 
 
-def synthetic(cluster: Cluster, device: str, groups: tuple[int, ...] = (2, 4)) -> Timings:
+def synthetic(cluster, device, groups=(2, 4)):
     """What would be measured on a machine that is exactly as the cost model says."""
     kernels, network = KernelModel(cluster), NetworkModel(cluster)
     layers = CPU_LAYERS if device == "cpu" else GPU_LAYERS
@@ -92,7 +92,7 @@ def synthetic(cluster: Cluster, device: str, groups: tuple[int, ...] = (2, 4)) -
     )
 
 
-def as_cluster(calibration) -> Cluster:
+def as_cluster(calibration):
     values = {name: p.value for name, p in calibration.parameters.items()}
     return Cluster("fitted", gemm_tiles=calibration.gemm_tiles, program=PAPERS, **values)
 
@@ -163,7 +163,7 @@ def test_the_fitted_cluster_predicts_as_the_true_one(parallel, laptop_fit):
 def test_a_disturbed_machine_still_gives_its_numbers():
     """Noise of 8% on everything, and one timing in ten that took three times as long."""
 
-    def disturb(values: dict) -> dict:
+    def disturb(values):
         return {
             key: value * exp(0.08 * sin(7.0 * i)) * (3 if i % 10 == 3 else 1)
             for i, (key, value) in enumerate(values.items())
@@ -272,9 +272,9 @@ def test_a_file_that_no_command_could_read_is_not_written(tmp_path, laptop_fit):
 
 
 @pytest.fixture
-def measured(monkeypatch) -> list[str]:
+def measured(monkeypatch):
     """The command finds the laptop's timings without measuring; the list counts how often it asked."""
-    calls: list[str] = []
+    calls = []
 
     def measure_node(device, ranks, host, done):
         calls.append(host)

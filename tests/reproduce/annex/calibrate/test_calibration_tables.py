@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -20,14 +19,14 @@ FACTORS = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "broadcast": 0
 TRUE = replace(load_cluster("h100"), gemm_plateau=0.5, attention_forward=0.3, attention_backward=0.25)
 
 
-def gemm_table(path: Path) -> Path:
+def gemm_table(path):
     kernels = KernelModel(TRUE)
     rows = [f"{m},{n},{k},{1e6 * kernels.gemm(m, n, k)}" for m, n, k in SHAPES]
     path.write_text("\n".join(["M,N,K,us", *rows]))
     return path
 
 
-def attention_table(path: Path) -> Path:
+def attention_table(path):
     kernels, rows = KernelModel(TRUE), []
     for seq in (1024, 4096, 16384):
         for name, products in PRODUCTS.items():
@@ -38,7 +37,7 @@ def attention_table(path: Path) -> Path:
     return path
 
 
-def nccl_output(path: Path, ranks: int, latency: float, bandwidth: float, name: str = "all_reduce") -> Path:
+def nccl_output(path, ranks, latency, bandwidth, name="all_reduce"):
     """What nccl-tests prints, out of place and in place, for times of latency + bytes on the bus / bandwidth."""
     factor = FACTORS[name] * (ranks - 1) / ranks
     operation = "none" if name == "all_gather" else "sum"

@@ -2,7 +2,6 @@
 
 import os
 import signal
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,32 +15,32 @@ from tests.reproduce.annex.emulation.jobs import RANKS
 class Emulated(Program):
     """An emulation that lasts."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(self, folder, *arguments):
         super().__init__(folder, "-m", "tests.reproduce.annex.emulation.jobs", *arguments)
 
-    def in_namespaces(self) -> dict[int, str]:
+    def in_namespaces(self):
         """Its processes in network namespaces of their own: the ranks, and what holds the network."""
         spaces = {pid: namespace(pid) for pid in self.processes()}
         return {pid: space for pid, space in spaces.items() if space not in ("", namespace(os.getpid()))}
 
-    def fabric(self) -> int:
+    def fabric(self):
         """The process that holds the network."""
         (pid,) = (
             pid for pid in self.in_namespaces() if b"fabric.py" in (Path("/proc") / str(pid) / "cmdline").read_bytes()
         )
         return pid
 
-    def wait_for_ranks(self) -> None:
+    def wait_for_ranks(self):
         """Return when every rank is in a namespace of its own."""
         wait_for(lambda: self.process.poll() is not None or len(set(self.in_namespaces().values())) == RANKS + 1)
 
 
 @pytest.fixture
-def start(able, tmp_path) -> Iterator[Callable[..., Emulated]]:
+def start(able, tmp_path):
     """Starts an emulation; after the test nothing may be left of it: its namespaces live as long as its processes."""
     before, programs = interfaces(), []
 
-    def started(*arguments: str) -> Emulated:
+    def started(*arguments):
         programs.append(Emulated(tmp_path, *arguments))
         programs[0].wait_for_ranks()
         return programs[0]

@@ -19,7 +19,7 @@ from tests.reproduce.annex.emulation.jobs import EXPERTS, LARGE, config
 SELENE = load_cluster()
 
 
-def as_executed(estimate) -> list[Iteration]:
+def as_executed(estimate):
     """A simulated iteration as ranks would report it: an exchange begins when a rank is there, not when it moves."""
     parallel = estimate.config.parallel
     program = lower(build(parallel.schedule, parallel.p, parallel.m, parallel.v), "blocking")
@@ -65,7 +65,7 @@ def test_the_bubble_counts_a_fused_pair_once():
     assert len(cells(estimate.timeline[0])) < len(estimate.timeline[0])
     assert sum(len(cell) for row in estimate.timeline for cell in cells(row) if cell[0].action) == len(rows)
 
-    def as_reported(row) -> Iteration:
+    def as_reported(row):
         passes = tuple(event for event in row if event.action)
         reduction, step = (
             TimelineEvent(kind, None, row[-1].end, row[-1].end) for kind in ("data_parallel", "optimizer")

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from dataclasses import fields
-from typing import Any
 
 import pytest
 
@@ -22,9 +21,9 @@ EXEMPT = {
 }
 
 
-def values() -> dict[str, set[Any]]:
+def values():
     """All values that the cases of any section have of each field."""
-    found: dict[str, set[Any]] = defaultdict(set)
+    found = defaultdict(set)
     trained = [engine.settings(case) for of in (engine, counts) for cases in of.CASES.values() for case in cases]
     parts = [part for case in trained for part in (case.model, case.parallel, case.engine)]
     parts += [part for case in simulated.configurations().values() for part in (case.model, case.parallel)]

@@ -35,7 +35,7 @@ def test_an_entry_that_is_new_or_gone_is_one_change():
     assert body(message) == ["gone: old", "new: new"]
 
 
-def change(kind: str, entry: str = "a", section: str = "engine", schedule: str = "") -> Change:
+def change(kind, entry="a", section="engine", schedule=""):
     return Change(section, entry, kind, f"some {kind}", None, 1, 2, schedule)
 
 
@@ -84,7 +84,7 @@ def test_a_message_says_old_new_and_the_relative_change():
 
 
 def test_scatter_gather_is_named_only_where_every_tensor_grew_by_t():
-    def sizes(*pairs: tuple[int, int]) -> list[Change]:
+    def sizes(*pairs):
         return [
             Change("engine", f"case {i}", "communication", "message bytes", 0, old, new, "", 2)
             for i, (old, new) in enumerate(pairs)
@@ -132,7 +132,7 @@ def test_growth_names_the_power():
     assert headline(message) == "growth (growth): executor.compile linear -> quadratic in compile step"
 
 
-def extracted(**changed: object) -> Entry:
+def extracted(**changed):
     """An entry in which `model.f` has given two of its operators to a new function `model.g`, and what else changed."""
     quantities = {
         "operators": {"model.f": ["2 mm fp32, 64 bytes", "6 mm fp32, 64 bytes"], "model.g": "2 add fp32, 32 bytes"},
@@ -188,7 +188,7 @@ def test_a_move_in_one_entry_does_not_hide_a_regression_in_another():
 
 
 def test_calls_and_lines_count_as_moved_only_where_work_moved_to_the_function():
-    def and_calls(function: str) -> list[str]:
+    def and_calls(function):
         entries = {"a": Entry(WHOLE), "b": Entry({"calls": {"model": "4 f"}})}
         reference = {name: entry.quantities for name, entry in entries.items()}
         calls = Entry({"calls": {"model": f"4 f, 2 {function}"}, "growth": {f"model.{function}": 1}})

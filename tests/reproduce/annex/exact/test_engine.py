@@ -1,7 +1,6 @@
 """The engine's section: programs that would hang are not started, ranks that fail say so, torch that is missing too."""
 
 from dataclasses import fields
-from typing import Any
 
 import pytest
 
@@ -22,7 +21,7 @@ def test_a_program_that_would_hang_is_not_started(monkeypatch):
 
 
 def test_a_rank_that_fails_says_so_in_one_line_and_is_not_accepted(monkeypatch):
-    def launch(*args: Any, **options: Any) -> list[Any]:
+    def launch(*args, **options):
         raise RankError(1, 1, "failed: ValueError: no\nTraceback")
 
     monkeypatch.setattr(engine, "launch", launch)

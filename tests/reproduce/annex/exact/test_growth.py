@@ -2,13 +2,11 @@
 
 from importlib import import_module
 
-import pytest
-
 from ptdp_core.schedules import build, check_complete, names
 from reproduce.annex.exact import growth, reference
 
 
-def powers(monkeypatch: pytest.MonkeyPatch, *functions) -> dict[str, int]:
+def powers(monkeypatch, *functions):
     """The power of each function of the size, without the names around its own."""
     monkeypatch.setattr(growth, "OURS", (__file__,))
     found = growth.of(lambda n: lambda: [function(n) for function in functions], growth.SIZES)
@@ -16,11 +14,11 @@ def powers(monkeypatch: pytest.MonkeyPatch, *functions) -> dict[str, int]:
 
 
 def test_a_scan_in_a_loop_is_power_2(monkeypatch):
-    def scan(n: int) -> None:
+    def scan(n):
         for i in range(n):
             any(i == n for _ in range(n))
 
-    def loop(n: int) -> None:
+    def loop(n):
         for _ in range(n):
             pass
 
@@ -30,7 +28,7 @@ def test_a_scan_in_a_loop_is_power_2(monkeypatch):
 def test_a_short_scan_in_a_long_loop_is_power_2_too(monkeypatch):
     """Of all lines together it would be less, as the linear ones are many."""
 
-    def long(n: int) -> None:
+    def long(n):
         for i in range(4 * n):
             i += 1
             i += 1

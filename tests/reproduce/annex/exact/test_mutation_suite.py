@@ -49,7 +49,7 @@ def test_a_refactoring_must_be_the_only_headline():
     assert mutations.naming(mutation, ["operators (counts): ...", "moved (counts): ..."]) == ""
 
 
-def parts() -> list[list[str]]:
+def parts():
     """All mutations, those of the same sections together: at most `MOST` of them, so that cores share the work."""
     by_sections = defaultdict(list)
     for mutation in mutations.read().values():

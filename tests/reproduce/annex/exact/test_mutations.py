@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,11 +25,11 @@ ORDER = "def order(p: int, m: int, v: int) -> Order:\n"  # how every schedule's 
 
 
 @pytest.fixture
-def mutant(tmp_path: Path) -> Mutant:
+def mutant(tmp_path):
     """The differences that the checks of these sections find after the edits in a copy."""
     copy(tmp_path)
 
-    def run(sections: str, *edits: Edit) -> list[dict[str, Any]]:
+    def run(sections, *edits):
         for file, old, new in edits:
             source = (tmp_path / file).read_text()
             assert source.count(old) == 1, f"{file} has {source.count(old)} times: {old}"
@@ -44,19 +43,18 @@ def mutant(tmp_path: Path) -> Mutant:
             check=False,
         )
         assert done.returncode == errors.REGRESSED, done.stdout + done.stderr
-        differences: list[dict[str, Any]] = json.loads(done.stdout)["differences"]
-        return differences
+        return json.loads(done.stdout)["differences"]
 
     return run
 
 
-def changed(difference: dict[str, Any], name: str) -> dict[tuple[str, int | None], tuple[Any, Any]]:
+def changed(difference, name):
     """Old and new of a quantity, by entry and rank."""
     changes = difference["changes"] + difference["with_it"]
     return {(c["entry"], c["rank"]): (c["old"], c["new"]) for c in changes if c["name"] == name}
 
 
-def names_the_all_reduce(difference: dict[str, Any]) -> bool:
+def names_the_all_reduce(difference):
     """One more in g, past the engine's own count of its calls."""
     calls = changed(difference, "tp all_reduce calls")
     # Two layers a rank, forward and recomputed, two linears each, 4 microbatches; the first stage's embedding, too.
@@ -64,7 +62,7 @@ def names_the_all_reduce(difference: dict[str, Any]) -> bool:
     return more == [36, 36, 32, 32] and "more tp all_reduce: +" in difference["headline"]
 
 
-def names_scatter_gather(difference: dict[str, Any]) -> bool:
+def names_scatter_gather(difference):
     """Every boundary tensor is sent whole, and none is gathered, where it was on."""
     sizes = changed(difference, "message bytes")
     on = {entry for entry, _ in sizes}

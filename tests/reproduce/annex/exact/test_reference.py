@@ -3,7 +3,6 @@
 import builtins
 import json
 import math
-from typing import Any
 
 import pytest
 
@@ -41,7 +40,7 @@ def test_times_do_not_depend_on_how_floats_are_summed(monkeypatch):
 
     plain = sum
 
-    def exact_sum(values: Any, start: Any = 0) -> Any:
+    def exact_sum(values, start=0):
         values = list(values)
         return math.fsum([start, *values]) if any(isinstance(x, float) for x in values) else plain(values, start)
 

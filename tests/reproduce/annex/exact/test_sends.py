@@ -15,14 +15,14 @@ MESSAGES = 4
 
 
 @pytest.fixture
-def p2p(monkeypatch: pytest.MonkeyPatch) -> P2PCommunicator:
+def p2p(monkeypatch):
     work = SimpleNamespace(wait=lambda: None, is_completed=lambda: False)
     monkeypatch.setattr(sends.dist, "isend", lambda tensor, **options: work)
     monkeypatch.setattr(sends.dist, "irecv", lambda tensor, **options: work)
     return P2PCommunicator(Groups.alone(), (2,), torch.float32)
 
 
-def exchange(p2p: P2PCommunicator) -> Sends:
+def exchange(p2p):
     """Send and receive in turn, as a stage in the middle of a pipeline does, and flush."""
     counted = Sends()
     with counted.active():

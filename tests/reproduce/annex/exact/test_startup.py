@@ -2,7 +2,6 @@
 
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,7 +21,7 @@ def test_a_package_counts_for_the_module_that_imports_it():
 
 
 def test_a_help_that_fails_is_an_entry_that_cannot_run(monkeypatch):
-    def run(*args: Any, **options: Any) -> subprocess.CompletedProcess[str]:
+    def run(*args, **options):
         return subprocess.CompletedProcess([], 1, "", "Traceback\nImportError: no\n")
 
     monkeypatch.setattr(subprocess, "run", run)

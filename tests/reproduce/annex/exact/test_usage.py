@@ -6,7 +6,6 @@ import os
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -89,7 +88,7 @@ def test_ranks_that_use_the_same_are_one_text():
 
 
 def test_a_rank_that_fails_says_so_in_one_line(monkeypatch):
-    def launch(*args: Any, **options: Any) -> list[Any]:
+    def launch(*args, **options):
         raise RankError(1, 1, "failed: ValueError: no\nTraceback")
 
     monkeypatch.setattr(resources, "launch", launch)

@@ -2,10 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Mapping
 from contextlib import closing
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,12 +20,12 @@ CREATE TABLE NVTX_EVENTS (start INT, end INT, eventType INT, globalTid INT, text
 """
 
 
-def exported(path: Path, *traces: Mapping[str, Any]) -> Path:
+def exported(path, *traces):
     """A file as nsys exports it, of a process for each trace of torch.profiler."""
     path.unlink(missing_ok=True)
     with closing(sqlite3.connect(path)) as database, database:
         database.executescript(TABLES)
-        names: dict[str, int] = {}
+        names = {}
         for number, trace in enumerate(traces, 1):
             process = (0x1234 << 40) + number * nsys.THREADS
             for event in trace["traceEvents"]:
@@ -52,7 +49,7 @@ def exported(path: Path, *traces: Mapping[str, Any]) -> Path:
     return path
 
 
-def unlinked(rank: int, ranges: bool, autograd: bool = True) -> dict[str, Any]:
+def unlinked(rank, ranges, autograd=True):
     """A made trace without what nsys has not: links to backward passes, and the rank."""
     events = [event for event in gpu_trace(rank, ranges)["traceEvents"] if event["ph"] == "X"]
     return {"traceEvents": [event for event in events if autograd or "autograd" not in event["name"]]}

@@ -3,15 +3,12 @@
 import gzip
 import json
 import re
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ptdp_core.config import TrainingConfig
 from ptdp_core.launch.local import launch
-from ptdp_core.schedules import TimelineEvent
 from ptdp_core.simulator import load_cluster, simulate
 from reproduce.annex.explain.profiled_step import PHASES, profile_step, simulated_phases
 from reproduce.cli import main
@@ -64,7 +61,7 @@ def test_a_configuration_names_the_passes_and_its_own_must_be_there(tmp_path):
         profile_step(paths, TrainingConfig.from_plain(plain | {"B": 3}).parallel)
 
 
-def gemms_around(*kernels: Kernel) -> list[Kernel]:
+def gemms_around(*kernels):
     """A forward and a backward pass of 20 ms, with these kernels in between, then an optimizer's."""
     before, after = (Kernel("gemm", "F", 0, 10), Kernel("gemm", "F", 15, 20)), (Kernel("gemm", "B", 20, 30),)
     end = (Kernel("gemm", "B", 35, 40), Kernel("adam", "O", 40, 42))
@@ -165,9 +162,9 @@ def test_waiting_for_the_host_is_told_from_waiting_for_a_message(tmp_path):
     assert 1000 * profile.host_gaps == pytest.approx(5)
 
 
-def own_bubble(rows: Sequence[Sequence[TimelineEvent[float]]]) -> float:
+def own_bubble(rows):
     """The bubble by the engine's own clock: an exchange transfers from when all of its ranks are in it."""
-    there: dict[Any, float] = {}
+    there = {}
     for event in (event for row in rows for event in row if event.exchange):
         for message in (*event.exchange.sends, *event.exchange.receives):
             there[message] = max(there.get(message, 0.0), event.start)

@@ -3,7 +3,6 @@
 import shutil
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -26,7 +25,7 @@ counts = false
 
 
 @pytest.fixture(scope="session")
-def first_commit(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def first_commit(tmp_path_factory):
     """A checkout with one commit, tagged 'first', of what the workload imports; to be copied only."""
     root = tmp_path_factory.mktemp("first")
     for package in ("kernels", "ptdp_core", "benchmarks/gated", "benchmarks/harness"):
@@ -45,16 +44,16 @@ def first_commit(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def repository(first_commit: Path, tmp_path: Path) -> Path:
+def repository(first_commit, tmp_path):
     """The test's own copy of that checkout."""
     return shutil.copytree(first_commit, tmp_path / "checkout")
 
 
 @pytest.fixture
-def commit(repository: Path) -> Commit:
+def commit(repository):
     """Write a file of the repository and commit it; the commit."""
 
-    def make(name: str, text: str) -> str:
+    def make(name, text):
         (repository / name).write_text(text)
         git(repository, "add", "--all")
         git(repository, "commit", "--quiet", "--message", f"change {name}")
@@ -63,7 +62,7 @@ def commit(repository: Path) -> Commit:
     return make
 
 
-def git(root: Path, *arguments: str) -> str:
+def git(root, *arguments):
     """Run git there, as somebody, whatever the user's configuration says."""
     options = ["user.name=a", "user.email=a@b.c", "commit.gpgsign=false", "init.defaultBranch=main"]
     command = ["git", *(word for option in options for word in ("-c", option)), *arguments]

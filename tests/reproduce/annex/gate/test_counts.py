@@ -15,7 +15,7 @@ def test_bytes_read_and_written_are_those_of_the_step(tmp_path):
     source, target = tmp_path / "source", tmp_path / "target"
     source.write_bytes(b"x" * 12345)
 
-    def step() -> None:
+    def step():
         target.write_bytes(source.read_bytes()[:67])
 
     found = counted(step, tmp_path, [])
@@ -28,7 +28,7 @@ def test_bytes_read_and_written_are_those_of_the_step(tmp_path):
 
 
 def test_what_a_step_keeps_is_told_from_what_it_needs_meanwhile(tmp_path):
-    kept: list[bytes] = []
+    kept = []
     leaks = counted(lambda: kept.append(bytes(50_000)), tmp_path, [])
     returns = counted(lambda: len(bytes(50_000)), tmp_path, [])
     assert (leaks["16 KiB allocated that stay"], returns["16 KiB allocated that stay"]) == (3, 0)
@@ -39,7 +39,7 @@ def test_operators_of_torch_their_bytes_and_what_waits_are_counted(tmp_path):
     torch = pytest.importorskip("torch")
     numbers = torch.ones(10)
 
-    def step() -> float:
+    def step():
         return float((numbers + 1).sum())
 
     found = counted(step, tmp_path, [])
@@ -77,7 +77,7 @@ print(json.dumps([hasattr(sys, "monitoring"), found]))
 """
 
 
-def interpreter(version: str) -> str | None:
+def interpreter(version):
     """An interpreter of this version that runs: on the path, or pyenv's."""
     found = [shutil.which(f"python{version}"), *Path.home().glob(f".pyenv/versions/{version}*/bin/python")]
     for path in filter(None, found):

@@ -1,7 +1,6 @@
 """`reproduce gate`: exit codes and sentences, Markdown, JSON and record; measured by a launcher that is made up."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from reproduce.annex.gate import run
 from reproduce.annex.gate.guard import Reading
 from results.records import read_record
 from tests.marks import by_default
-from tests.reproduce.annex.gate.conftest import PYPROJECT, Commit, git
+from tests.reproduce.annex.gate.conftest import PYPROJECT, git
 
 SUITE = ("pipeline_step", "simulator")
 
@@ -23,27 +22,27 @@ class Fake:
     factor = 1.0
     lacks: dict[str, str] = {}  # noqa: RUF012 - set by tests
 
-    def __init__(self, trees: object, workloads: dict[str, object], slowdown: float) -> None:
+    def __init__(self, trees, workloads, slowdown):
         self.workloads = workloads
         self.slowdown = slowdown
         self.rng = np.random.default_rng(0)
 
-    def lacking(self) -> dict[str, str]:
+    def lacking(self):
         return self.lacks
 
-    def start(self, names: list[str]) -> None:
+    def start(self, names):
         pass
 
-    def run(self, side: str, name: str) -> float:
+    def run(self, side, name):
         slow = (1 + self.slowdown) * self.factor if side == "head" else 1.0
         return 0.01 * slow * float(np.exp(self.rng.normal(0, 0.01)))
 
-    def stop(self) -> None:
+    def stop(self):
         pass
 
 
 @pytest.fixture(autouse=True)
-def machine(monkeypatch: pytest.MonkeyPatch, repository: Path, tmp_path: Path) -> type[Fake]:
+def machine(monkeypatch, repository, tmp_path):
     """The small repository is the project, and nothing takes time."""
     machine_class = type("Machine", (Fake,), {})
     monkeypatch.setattr(run, "ProcessLauncher", machine_class)
@@ -54,12 +53,12 @@ def machine(monkeypatch: pytest.MonkeyPatch, repository: Path, tmp_path: Path) -
     return machine_class
 
 
-def reproduce(*arguments: str) -> int:
+def reproduce(*arguments):
     return cli.main(["gate", *arguments])
 
 
 @pytest.fixture
-def changed(commit: Commit) -> str:
+def changed(commit):
     return commit("ptdp_core/new.py", "x = 1\n")
 
 
@@ -90,7 +89,7 @@ def test_verdicts_in_all_forms(machine, changed, tmp_path, capsys, factor, code,
     assert len(record.points[0].metrics["head_time"].samples or ()) == 36
 
 
-def error_of(capsys: pytest.CaptureFixture[str]) -> str:
+def error_of(capsys):
     captured = capsys.readouterr()
     assert captured.out == ""
     (line,) = captured.err.strip().splitlines()

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -41,7 +40,7 @@ READS = PACKAGE.replace("return i * i", "return i * i + len(open(__file__).read(
 
 
 @pytest.fixture
-def suite(tmp_path: Path) -> Path:
+def suite(tmp_path):
     root = tmp_path / "suite"
     root.mkdir()
     (root / "pkg.py").write_text(PACKAGE)
@@ -54,7 +53,7 @@ def suite(tmp_path: Path) -> Path:
     return root
 
 
-def pytest_in(root: Path, *options: str, xdist: bool = False) -> "subprocess.CompletedProcess[str]":
+def pytest_in(root, *options, xdist=False):
     others = ["no:cacheprovider"] if xdist else ["no:cacheprovider", "no:xdist"]
     command = [sys.executable, "-m", "pytest", "-q", *(word for other in others for word in ("-p", other)), *options]
     where = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"}

@@ -10,21 +10,21 @@ import pytest
 
 from reproduce.annex.gate.procedure import INCONCLUSIVE, LOOKS, OK, REGRESSED, Procedure, overall, swap_tables
 from tests.marks import by_default
-from tests.reproduce.annex.gate.noise import HEAVY, MODERATE, Noise
+from tests.reproduce.annex.gate.noise import HEAVY, MODERATE
 
 SUITE = ("pipeline_step", "simulator")
 
 TABLES = swap_tables(seed=0)
 
 
-def simulate(noise: Noise, slowdown: float, trials: int, all_slow: bool = False) -> Counter[str]:
+def simulate(noise, slowdown, trials, all_slow=False):
     """Shares of the suite's verdicts, under 'suite ...', and of its first benchmark's."""
     rng = np.random.default_rng([trials, round(slowdown * 100), round(noise.body * 100)])
     data = [
         noise.differences(trials, LOOKS[-1].pairs, slowdown if all_slow or not i else 0.0, rng)
         for i in range(len(SUITE))
     ]
-    counts: Counter[str] = Counter()
+    counts = Counter()
     for trial in range(trials):
         procedure = Procedure(SUITE, TABLES)
         while procedure.next_look:

@@ -33,7 +33,7 @@ from reproduce.annex.gate.procedure import (
 ROUNDS = 3
 
 
-def measure(pairs: int, slowdown: float = 0.0, seed: int = 0, sd: float = 0.01) -> np.ndarray:
+def measure(pairs, slowdown=0.0, seed=0, sd=0.01):
     return np.random.default_rng(seed).normal(np.log1p(slowdown), sd, (pairs, ROUNDS))
 
 
@@ -115,7 +115,7 @@ def test_holm():
     assert holm({"a": 0.03, "b": 0.03}, 0.05, 2) == set()
 
 
-def decide(slowdowns: dict[str, float], sd: float = 0.01, seed: int = 0) -> Procedure:
+def decide(slowdowns, sd=0.01, seed=0):
     procedure = Procedure(tuple(slowdowns), swap_tables(0))
     data = {name: measure(LOOKS[-1].pairs, s, seed + i, sd) for i, (name, s) in enumerate(slowdowns.items())}
     while procedure.next_look:

@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -65,7 +64,7 @@ def hangs():
 
 
 @pytest.fixture
-def foreign(tmp_path: Path) -> Path:
+def foreign(tmp_path):
     """A small project in a src folder, with one commit, tagged 'first'."""
     root = tmp_path / "foreign"
     (root / "src/pkg").mkdir(parents=True)
@@ -80,12 +79,12 @@ def foreign(tmp_path: Path) -> Path:
     return root
 
 
-def change(root: Path, name: str, text: str) -> None:
+def change(root, name, text):
     (root / name).write_text(text)
     git(root, "commit", "--quiet", "--all", "--message", "change")
 
 
-def sides(root: Path, folder: Path) -> dict[str, Tree]:
+def sides(root, folder):
     return trees.build(root, {BASE: "first", HEAD: "HEAD"}, folder / "trees")
 
 
@@ -316,7 +315,7 @@ def test_allocations_alone_are_a_verdict_without_times(foreign, tmp_path):
         assert "calls" not in report.text(result)
 
 
-def bash(script: str, folder: Path, further: dict[str, str]) -> "subprocess.CompletedProcess[str]":
+def bash(script, folder, further):
     where = {**os.environ, "PYTHONPATH": str(ROOT), **further}
     return subprocess.run(
         ["bash", "-e", "-c", script], cwd=folder, env=where, capture_output=True, text=True, check=False

@@ -2,7 +2,6 @@
 
 import itertools
 import random
-from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -20,7 +19,7 @@ ALWAYS = 10_000  # canaries of any session
 class Machine:
     """Clock, canary and launcher in one. `factors`: how much slower head is; `slow_canaries`: by number."""
 
-    def __init__(self, factors: dict[str, float], noise: float = 0.01) -> None:
+    def __init__(self, factors, noise=0.01):
         self.factors, self.noise = factors, noise
         self.rng = np.random.default_rng(0)
         self.now, self.started, self.stopped = 0.0, 0, 0
@@ -30,31 +29,31 @@ class Machine:
         self.canaries = itertools.count()
         self.slow_canaries: dict[int, Reading] = {}
 
-    def clock(self) -> float:
+    def clock(self):
         return self.now
 
-    def canary(self) -> Reading:
+    def canary(self):
         self.now += CANARY_S
         return self.slow_canaries.get(next(self.canaries), Reading(0.010, 1.0))
 
-    def start(self, names: Sequence[str]) -> None:
+    def start(self, names):
         self.now += ROUND_S
         self.started += 1
         self.measured.append(tuple(names))
         noise = np.exp(self.rng.normal(0, self.noise, (2, len(names))))
         self.process = {side: dict(zip(names, row, strict=True)) for side, row in zip((BASE, HEAD), noise, strict=True)}
 
-    def run(self, side: str, name: str) -> float:
+    def run(self, side, name):
         self.order.append((side, name))
         slower = 1.0 if self.slices // 2 % 3 else 2.0  # a phase of the machine, which neighbours share
         self.slices += 1
         return (self.factors[name] if side == HEAD else 1.0) * self.process[side][name] * slower
 
-    def stop(self) -> None:
+    def stop(self):
         self.stopped += 1
 
 
-def session(machine: Machine, budget_s: float = 1e6, seed: int = 0) -> Session:
+def session(machine, budget_s=1e6, seed=0):
     procedure = Procedure(tuple(machine.factors), swap_tables(seed))
     return Session(procedure, machine, machine.canary, seed, budget_s, machine.clock)
 

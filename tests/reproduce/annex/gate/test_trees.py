@@ -12,19 +12,19 @@ from benchmarks.gated.workloads import WORKLOADS
 from reproduce.annex.gate import launcher as launchers
 from reproduce.annex.gate import trees, workload
 from reproduce.annex.gate.launcher import ProcessLauncher
-from reproduce.annex.gate.trees import BASE, HEAD, Tree
+from reproduce.annex.gate.trees import BASE, HEAD
 from results.records.errors import UnavailableError, UsageError
-from tests.reproduce.annex.gate.conftest import Commit, git
+from tests.reproduce.annex.gate.conftest import git
 
 SIMULATOR = {"simulator": WORKLOADS["simulator"]}
 
 
 @pytest.fixture
-def built(repository: Path, tmp_path: Path) -> dict[str, Tree]:
+def built(repository, tmp_path):
     return build(repository, tmp_path, "first", "HEAD")
 
 
-def build(repository: Path, tmp_path: Path, base: str, head: str) -> dict[str, Tree]:
+def build(repository, tmp_path, base, head):
     return trees.build(repository, {BASE: base, HEAD: head}, tmp_path / "trees")
 
 
@@ -91,9 +91,9 @@ def test_a_base_whose_pyproject_cannot_be_used_does_not_build(repository, commit
 
 def test_different_dependencies_need_environments_of_their_own(repository, commit, tmp_path, monkeypatch):
     commit("pyproject.toml", '[project]\nname = "x"\ndependencies = ["this is no requirement"]\n')
-    commands: list[list[str]] = []
+    commands = []
 
-    def run(command: list[str], **options: object) -> "subprocess.CompletedProcess[bytes]":
+    def run(command, **options):
         if command[0] == "git":
             return real(command, **options)
         commands.append(command)
@@ -154,7 +154,7 @@ HARNESS = "benchmarks/harness/training.py"  # which the adapter builds the engin
 
 
 @pytest.fixture
-def new_interface(repository: Path, commit: Commit) -> str:
+def new_interface(repository, commit):
     """A commit whose `Trainer` wants one more argument, which nothing gives it yet."""
     source, old = (repository / TRAINER).read_text(), "def __init__(self, settings: Settings, groups: Groups"
     assert source.count(old) == 1
@@ -173,7 +173,7 @@ def test_what_head_cannot_run_fails_and_what_base_cannot_run_does_not(built, mon
     broken = {(BASE, "a"): "older", (HEAD, "b"): "TypeError: no"}
     tried = dict.fromkeys("ab", WORKLOADS["simulator"])
 
-    def ask(self: ProcessLauncher, tree: Tree, name: str, workload: object) -> dict[str, str]:
+    def ask(self, tree, name, workload):
         if why := broken.get((tree.side, name)):
             raise UnavailableError(f"{tree} does not run: {why}")
         return {name: ""}
@@ -202,7 +202,7 @@ def test_each_side_measures_through_its_own_interface(repository, new_interface,
 class Pipe:
     """A rank's end of a pipe: it answers with what is made up."""
 
-    def __init__(self, answer: object) -> None:
+    def __init__(self, answer):
         self.ours, theirs = workload.multiprocessing.Pipe()
         self.thread = threading.Thread(target=lambda: (theirs.recv(), theirs.send(answer)))
         self.thread.start()

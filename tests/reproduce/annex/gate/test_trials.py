@@ -1,7 +1,6 @@
 """Trials of the gate on itself: what is patched, what is kept, when it goes on, and what it says."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from reproduce.annex.gate import command_gate_trials as gate_trials
 from reproduce.annex.gate import run, trials
 from reproduce.annex.gate.guard import Reading
 from reproduce.annex.gate.project import read
-from reproduce.annex.gate.trees import HEAD, Tree
+from reproduce.annex.gate.trees import HEAD
 from results.records import read_record
 from results.records.errors import DONE, INCONCLUSIVE, INTERNAL
 
@@ -21,27 +20,27 @@ class Fake:
 
     slow = 1.2
 
-    def __init__(self, trees: dict[str, Tree], workloads: dict[str, object], slowdown: float) -> None:
+    def __init__(self, trees, workloads, slowdown):
         self.workloads = workloads
         source = (trees[HEAD].folder / "ptdp_core/simulator/simulate.py").read_text()
         self.factor = self.slow if source.count("memory = fullest_memory(") == 2 else 1.0
         self.rng = np.random.default_rng(0)
 
-    def lacking(self) -> dict[str, str]:
+    def lacking(self):
         return {}
 
-    def start(self, names: list[str]) -> None:
+    def start(self, names):
         pass
 
-    def run(self, side: str, name: str) -> float:
+    def run(self, side, name):
         return 0.01 * (self.factor if side == HEAD else 1.0) * float(np.exp(self.rng.normal(0, 0.01)))
 
-    def stop(self) -> None:
+    def stop(self):
         pass
 
 
 @pytest.fixture
-def launcher(monkeypatch: pytest.MonkeyPatch, repository: Path) -> type[Fake]:
+def launcher(monkeypatch, repository):
     fake = type("Machine", (Fake,), {})
     monkeypatch.setattr(run, "ProcessLauncher", fake)
     monkeypatch.setattr(run, "canary", lambda: Reading(0.01, 1.0))
@@ -50,7 +49,7 @@ def launcher(monkeypatch: pytest.MonkeyPatch, repository: Path) -> type[Fake]:
     return fake
 
 
-def try_it(tmp_path: Path, *arguments: str) -> int:
+def try_it(tmp_path, *arguments):
     return cli.main(["gate", "trials", "--benchmark", "simulator", "--results", str(tmp_path), *arguments])
 
 

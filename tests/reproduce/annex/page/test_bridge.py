@@ -24,13 +24,13 @@ from results.records.errors import UnavailableError
 FIGURE_12 = {"layers": 96, "hidden": 12288, "heads": 96, "p": 12, "t": 8, "B": 60}
 
 
-def answer(name: str, /, **arguments: object) -> dict:
+def answer(name, /, **arguments):
     document = json.loads(bridge.call(name, json.dumps(arguments)))
     assert "error" not in document, document
     return document["answer"]
 
 
-def error(name: str, /, **arguments: object) -> str:
+def error(name, /, **arguments):
     return json.loads(bridge.call(name, json.dumps(arguments)))["error"]
 
 

@@ -11,12 +11,12 @@ DEUTERANOPIA = ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413),
 PROTANOPIA = ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998))
 
 
-def _linear(colour: str) -> list[float]:
+def _linear(colour):
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     return [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
 
 
-def _lab(linear: list[float]) -> list[float]:
+def _lab(linear):
     weights = ((0.4124, 0.3576, 0.1805), (0.2126, 0.7152, 0.0722), (0.0193, 0.1192, 0.9505))
     white = (0.9505, 1.0, 1.089)
     ratios = [
@@ -27,12 +27,12 @@ def _lab(linear: list[float]) -> list[float]:
     return [116 * y - 16, 500 * (x - y), 200 * (y - z)]
 
 
-def _seen(colour: str, matrix: tuple[tuple[float, ...], ...]) -> list[float]:
+def _seen(colour, matrix):
     linear = _linear(colour)
     return [sum(w * c for w, c in zip(row, linear, strict=True)) for row in matrix]
 
 
-def _contrast(one: str, other: str) -> float:
+def _contrast(one, other):
     lights = sorted(0.2126 * r + 0.7152 * g + 0.0722 * b for r, g, b in map(_linear, (one, other)))
     return (lights[1] + 0.05) / (lights[0] + 0.05)
 

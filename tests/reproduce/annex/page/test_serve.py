@@ -1,7 +1,6 @@
 """The server of the page answers who asks for this machine, and refuses who was led here under another name."""
 
 from http.client import HTTPConnection
-from pathlib import Path
 
 import pytest
 
@@ -9,13 +8,13 @@ from reproduce.annex.page.serve import served
 
 
 @pytest.fixture
-def ask(tmp_path: Path):
+def ask(tmp_path):
     """Asks for a file, as a browser that believes the server to be `host`; returns status and text."""
     (tmp_path / "index.html").write_text("the page")
     with served(tmp_path) as address:
         port = int(address.rstrip("/").rpartition(":")[2])
 
-        def request(host: str | None, path: str = "/") -> tuple[int, str]:
+        def request(host, path="/"):
             connection = HTTPConnection("127.0.0.1", port, timeout=10)
             connection.putrequest("GET", path, skip_host=True)
             if host is not None:

@@ -17,7 +17,7 @@ SHORT = 60  # letters of a short description
 
 
 @pytest.fixture
-def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def space(tmp_path, monkeypatch):
     """A Space's folder, with a snapshot of Python that is none: making one takes node and seconds."""
     monkeypatch.setattr(build, "_snapshot", lambda sources, pyodide: b"snapshot")
     assert main(["explore", "--out", str(tmp_path / "space"), "--space"]) == DONE

@@ -44,7 +44,7 @@ KINDS: dict[str, dict[str, Any]] = {
 MODELS = {kind: ModelConfig(**SIZES | fields) for kind, fields in KINDS.items()}
 
 
-def random_weights(model: ModelConfig) -> dict[str, torch.Tensor]:
+def random_weights(model):
     generator = torch.Generator().manual_seed(3)
     return {
         parameter.name: torch.randn(parameter.shape, generator=generator)
@@ -203,8 +203,8 @@ def test_loss_and_every_gradient_are_those_of_transformers(kind, tmp_path):
     gradients = in_files({name: x.grad for name, x in theirs.named_parameters()}, kind)
     other = {"gradients": hugging_face.from_hugging_face(model, gradients), "weights": weights}
     torch.save(other | {"loss": loss.item(), "tokens": tokens}, tmp_path / "other.pt")
-    common: dict[str, Any] = {"B": 8, "layers": 2} | KINDS[kind] | {"hidden": 32, "heads": 8, "auxiliary_loss": 0.0}
-    layouts: list[list[dict[str, Any]]] = [
+    common = {"B": 8, "layers": 2} | KINDS[kind] | {"hidden": 32, "heads": 8, "auxiliary_loss": 0.0}
+    layouts = [
         [{}, {"attention": "sdpa", "recompute": "none", "b": 4}],
         [
             {"p": 2, "t": 2, "b": 2},
@@ -224,7 +224,7 @@ def test_loss_and_every_gradient_are_those_of_transformers(kind, tmp_path):
                 assert max(errors.values()) <= TOLERANCE, (case, errors)
 
 
-def in_files(tensors: dict[str, torch.Tensor], kind: str) -> dict[str, torch.Tensor]:
+def in_files(tensors, kind):
     """Tensors by the names in files, which have a matrix for each expert and part, where its modules have stacks."""
     moved = {}
     for name, x in tensors.items():
@@ -241,10 +241,10 @@ def in_files(tensors: dict[str, torch.Tensor], kind: str) -> dict[str, torch.Ten
     return moved
 
 
-def in_fp64(theirs: torch.nn.Module) -> None:
+def in_fp64(theirs):
     """RMSNorm and routers there compute in fp32 whatever the precision, which is changed here."""
 
-    def route(x: torch.Tensor, forward: Any) -> Any:
+    def route(x, forward):
         exact = lambda x, dim, dtype=None: torch.softmax(x.double(), dim)  # noqa: E731
         with patch.object(torch.nn.functional, "softmax", exact), patch.object(torch.Tensor, "float", lambda x: x):
             return forward(x)
