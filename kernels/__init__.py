@@ -15,8 +15,5 @@ Triton kernels beside it in `*_triton.py`. `selection` is the interface, `checks
 Depends on torch only; Triton and the compiler are imported at first use.
 """
 
-from kernels.registration import IMPLEMENTATIONS as IMPLEMENTATIONS
-from kernels.selection import Kernels as Kernels
-from kernels.selection import available as available
-from kernels.selection import select as select
-from kernels.selection import why_unavailable as why_unavailable
+from kernels.registration import IMPLEMENTATIONS
+from kernels.selection import Kernels, available, select, why_unavailable

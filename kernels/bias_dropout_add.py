@@ -20,13 +20,7 @@ from kernels.registration import Operator, compiled, triton
 
 
 def bias_dropout_add(
-    implementation: str,
-    device: torch.device,
-    x: Tensor,
-    bias: Tensor,
-    residual: Tensor,
-    p: float,
-    training: bool,
+    implementation: str, device: torch.device, x: Tensor, bias: Tensor, residual: Tensor, p: float, training: bool
 ) -> Tensor:
     """Check the input and return y [..., h] = residual + dropout(x + bias), without dropout if not `training`.
 

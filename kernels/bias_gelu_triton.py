@@ -88,13 +88,6 @@ def backward(grad: Tensor, x: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
     grid, partial_sums, tile = launch.column_sums(flat)
     with launch.on_device_of(x):
         _backward[grid](
-            as_rows(grad),
-            flat,
-            bias.contiguous(),
-            grad_x,
-            partial_sums,
-            *flat.shape,
-            WIDE=launch.wide(x.dtype),
-            **tile,
+            as_rows(grad), flat, bias.contiguous(), grad_x, partial_sums, *flat.shape, WIDE=launch.wide(x.dtype), **tile
         )
     return grad_x.view(x.shape), partial_sums.sum(0).to(bias.dtype)

@@ -111,14 +111,7 @@ def bias_dropout_add(x: Tensor, bias: Tensor, residual: Tensor, seed: Tensor | N
     grid, tile = launch.tiles(flat)
     with launch.on_device_of(x):
         _bias_dropout_add[grid](
-            flat,
-            bias.contiguous(),
-            as_rows(residual),
-            seed,
-            y,
-            *flat.shape,
-            **_constants(p, x.dtype),
-            **tile,
+            flat, bias.contiguous(), as_rows(residual), seed, y, *flat.shape, **_constants(p, x.dtype), **tile
         )
     return y.view(x.shape)
 

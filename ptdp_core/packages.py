@@ -3,11 +3,7 @@
 from results import ROOT
 
 # By the names that they are imported and installed by. The first ones come with this project, the others as its extras.
-EXTRAS = {
-    "torch": "engine",
-    "scipy": "fit",
-    "safetensors": "weights",
-}
+EXTRAS = {"torch": "engine", "scipy": "fit", "safetensors": "weights"}
 PACKAGES = (
     *("numpy", "pandas", "seaborn", "matplotlib"),
     *("jinja2", "tabulate", "jsonschema", "fastjsonschema", "rich"),

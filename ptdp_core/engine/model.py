@@ -30,14 +30,7 @@ from ptdp_core.engine.recompute import recomputed
 from ptdp_core.engine.ring_attention import ring_attention
 from ptdp_core.engine.rng_tracker import RNGTracker
 from ptdp_core.engine.settings import Settings
-from ptdp_core.engine.tensor_parallel import (
-    ColumnParallelLinear,
-    RowParallelLinear,
-    embed,
-    gather,
-    linear,
-    split,
-)
+from ptdp_core.engine.tensor_parallel import ColumnParallelLinear, RowParallelLinear, embed, gather, linear, split
 from ptdp_core.engine.weight_gradients import DeferredWgrad
 from ptdp_core.layout import OUTPUT, WORD_EMBEDDING, Boundary, chunk_layers, chunk_parameters
 from ptdp_core.schedules import StagePlacement
@@ -379,10 +372,7 @@ class Chunk(nn.Module):
         self.build.make.weight_gradients.add(self._deferred.pop(microbatch))
 
     def forward(
-        self,
-        x: torch.Tensor | None,
-        tokens_BS: torch.Tensor | None = None,
-        labels_BS: torch.Tensor | None = None,
+        self, x: torch.Tensor | None, tokens_BS: torch.Tensor | None = None, labels_BS: torch.Tensor | None = None
     ) -> torch.Tensor:
         """Run the chunk on x, or on tokens [B, S] in the first one; the last chunk needs labels [B, S]."""
         build, scattered = self.build, self.build.boundary.is_scattered

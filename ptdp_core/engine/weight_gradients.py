@@ -140,12 +140,7 @@ class WeightGradients:
             self._deferred = None
 
     def compute(
-        self,
-        weight: torch.Tensor,
-        grad: Any,
-        x: Any,
-        rows: Grouped | None = None,
-        fp8: Fp8 | None = None,
+        self, weight: torch.Tensor, grad: Any, x: Any, rows: Grouped | None = None, fp8: Fp8 | None = None
     ) -> torch.Tensor | None:
         """Return the weight's gradient for autograd to add, or None if it is deferred or was added here.
 

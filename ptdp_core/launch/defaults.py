@@ -34,9 +34,7 @@ def decided(settings: Settings, device: torch.device) -> Settings:
     if attention == "auto":
         attention = "operators" if parallel.writes_scores or device.type != "cuda" else "sdpa"
     return replace(
-        settings,
-        parallel=replace(parallel, attention=attention),
-        engine=replace(settings.engine, kernels=kernels),
+        settings, parallel=replace(parallel, attention=attention), engine=replace(settings.engine, kernels=kernels)
     )
 
 

@@ -280,9 +280,7 @@ def _fail_hanging(waiting: list[_Rank], timeout: float) -> None:
     stack = "\n\n".join(_threads(stacks[index]))
     place = _innermost(stack) or "an unknown place: it does not answer"
     raise RankError(
-        index,
-        None,
-        f"hangs{doubt}: no step finished in {timeout:g} s while the others wait; it is in {place}\n{stack}",
+        index, None, f"hangs{doubt}: no step finished in {timeout:g} s while the others wait; it is in {place}\n{stack}"
     )
 
 

@@ -113,9 +113,7 @@ def core(share: GpuShare, heads: Heads, context: Context, kernel: str, dropout: 
             "attention.core",
             Work(kernels=len(blocks), host_calls=calls, attention=fused(heads.query + heads.value, False)),
             Work(
-                kernels=3 * len(blocks),
-                host_calls=calls_back,
-                attention=fused(3 * heads.query + 2 * heads.value, True),
+                kernels=3 * len(blocks), host_calls=calls_back, attention=fused(3 * heads.query + 2 * heads.value, True)
             ),
             inside=4 * share.tokens * heads.queries // t,
             output=output,

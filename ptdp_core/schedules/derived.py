@@ -24,13 +24,7 @@ from ptdp_core.schedules.execution import execute
 # halves as long as one. So only a B has a moment in its midst, and whoever meets it there waits for one unit.
 FORWARD, BACKWARD, WEIGHTS = 1, 2, 1
 # The passes of a shared vocabulary are short, and exchange none of these messages.
-_LENGTH = {
-    "F": FORWARD,
-    "B": BACKWARD,
-    "I": BACKWARD - WEIGHTS,
-    "W": WEIGHTS,
-    **dict.fromkeys(VOCABULARY_KINDS, 0),
-}
+_LENGTH = {"F": FORWARD, "B": BACKWARD, "I": BACKWARD - WEIGHTS, "W": WEIGHTS, **dict.fromkeys(VOCABULARY_KINDS, 0)}
 
 
 class DerivedGroup(NamedTuple):

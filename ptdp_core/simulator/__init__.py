@@ -15,18 +15,3 @@ from ptdp_core.simulator.cluster import Cluster, ClusterParameter, cluster_path,
 from ptdp_core.simulator.estimate import BUBBLE_CAUSES, PHASES, Estimate
 from ptdp_core.simulator.simulate import simulate
 from ptdp_core.simulator.software import PAPER, Software, software_of
-
-__all__ = [
-    "BUBBLE_CAUSES",
-    "PAPER",
-    "PHASES",
-    "Cluster",
-    "ClusterParameter",
-    "Estimate",
-    "Software",
-    "cluster_path",
-    "load_cluster",
-    "read_parameters",
-    "simulate",
-    "software_of",
-]

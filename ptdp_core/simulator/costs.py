@@ -16,13 +16,7 @@ from ptdp_core.errors import ConfigurationError
 from ptdp_core.layers.blocks import LayerRun, ends, layer_of
 from ptdp_core.layers.experts import places
 from ptdp_core.layers.parts import Block, Collective, Gemm, Work
-from ptdp_core.layers.techniques import (
-    RECIPES,
-    RECOMPUTATION_BACKWARD,
-    RECOMPUTATION_FORWARD,
-    adapted,
-    modules_of,
-)
+from ptdp_core.layers.techniques import RECIPES, RECOMPUTATION_BACKWARD, RECOMPUTATION_FORWARD, adapted, modules_of
 from ptdp_core.layout import (
     Boundary,
     elements_held,

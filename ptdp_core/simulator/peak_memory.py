@@ -47,10 +47,7 @@ def of_fullest(config: TrainingConfig, model: CostModel, stash_fronts: Sequence[
 
 
 def rank_memories(
-    config: TrainingConfig,
-    cluster: Cluster,
-    stash_fronts: Sequence[list[tuple[int, int]]],
-    software: Software,
+    config: TrainingConfig, cluster: Cluster, stash_fronts: Sequence[list[tuple[int, int]]], software: Software
 ) -> list[dict[str, int]]:
     """The bytes by use on a GPU of each pipeline rank at its memory peak, which is in its `schedules.stash_fronts`."""
     sizes, layer = CostModel(cluster, software).rank_sizes(config), layer_bytes(config)
