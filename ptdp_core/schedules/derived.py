@@ -13,18 +13,16 @@ waits for the other, for as short a time as possible.
 """
 
 from bisect import bisect_right, insort
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ptdp_core.schedules.actions import BOUNDARY_KINDS, VOCABULARY_KINDS, Schedule
+from ptdp_core.schedules.actions import BOUNDARY_KINDS, Schedule
 from ptdp_core.schedules.execution import execute
 
 # The times of the passes by which moments are chosen: a backward pass takes as long as two forward passes, each of its
-# halves as long as one. So only a B has a moment in its midst, and whoever meets it there waits for one unit.
+# halves as long as one. So only a B has a moment in its midst, and whoever meets it there waits for one unit. Passes of
+# a shared vocabulary are short, and exchange none of these messages.
 FORWARD, BACKWARD, WEIGHTS = 1, 2, 1
-# The passes of a shared vocabulary are short, and exchange none of these messages.
-_LENGTH = {"F": FORWARD, "B": BACKWARD, "I": BACKWARD - WEIGHTS, "W": WEIGHTS, **dict.fromkeys(VOCABULARY_KINDS, 0)}
 
 
 class DerivedGroup(NamedTuple):
@@ -42,7 +40,8 @@ def derived(schedule: Schedule, most: int) -> tuple[list[list[int]], list[list[D
     A message joins a group only while the group has fewer than `most` messages. A group comes before the passes that
     start at its moment. Raises `ValueError` if the table cannot run.
     """
-    starts, ends = _executed(schedule)
+    rows = execute(schedule, FORWARD, BACKWARD, WEIGHTS)
+    starts, ends = ([[int(getattr(event, end)) for event in row] for row in rows] for end in ("start", "end"))
     midst = [
         {moment for start, end in zip(*both, strict=True) for moment in range(start + 1, end)}
         for both in zip(starts, ends, strict=True)
@@ -107,55 +106,3 @@ def _messages(
 def _output(kind: str, stage: int, stages: int) -> int:
     """A number for what a stage's passes of a kind make: activations (F), or gradients of the input (B, I)."""
     return stage if kind == "F" else stages + stage
-
-
-def _executed(schedule: Schedule) -> tuple[list[list[int]], list[list[int]]]:
-    """When each pass of each rank starts and ends if the table is run: `execution.execute` for whole units."""
-    if schedule.vocabulary is not None:
-        rows = execute(schedule, FORWARD, BACKWARD, WEIGHTS)
-        return [[int(event.start) for event in row] for row in rows], [
-            [int(event.end) for event in row] for row in rows
-        ]
-    stages, m, fused = schedule.stages, schedule.m, schedule.fused
-    exists = [-1] * (2 * stages * m)  # by output, since when
-    waiting: dict[int, list[int]] = defaultdict(list)
-    starts: list[list[int]] = [[] for _ in schedule.ranks]
-    ends: list[list[int]] = [[] for _ in schedule.ranks]
-    clocks, ready = [0] * schedule.p, list(range(schedule.p))
-    while ready:
-        rank = ready.pop()
-        actions, row, clock = schedule.ranks[rank], starts[rank], clocks[rank]
-        while len(row) < len(actions):
-            place, needed = len(row), []
-            cell = actions[place : place + 2] if fused and actions[place] in fused else (actions[place],)
-            for kind, stage, microbatch in cell:
-                forward, backward = stage * m + microbatch, (stages + stage) * m + microbatch
-                if kind == "W":
-                    needed.append(backward)
-                elif kind != "F":
-                    needed.append(forward)
-                    if stage < stages - 1:
-                        needed.append(backward + m)
-                elif stage:
-                    needed.append(forward - m)
-            missing = next((output for output in needed if exists[output] < 0), None)
-            if missing is not None:
-                waiting[missing].append(rank)
-                break
-            for output in needed:
-                clock = max(clock, exists[output])
-            start = clock
-            for kind, _, _ in cell:
-                clock += _LENGTH[kind]
-            for kind, stage, microbatch in cell:
-                row.append(start)
-                ends[rank].append(clock)
-                if kind != "W":
-                    made = _output(kind, stage, stages) * m + microbatch
-                    exists[made] = clock
-                    if made in waiting:
-                        ready += waiting.pop(made)
-        clocks[rank] = clock
-    if any(len(row) < len(actions) for row, actions in zip(starts, schedule.ranks, strict=True)):
-        execute(schedule, FORWARD, BACKWARD, WEIGHTS)  # says where it is stuck
-    return starts, ends

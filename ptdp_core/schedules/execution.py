@@ -5,14 +5,14 @@ real stages and links, and is tested against this module.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
-from itertools import chain
+from itertools import chain, islice
 from typing import Generic, NamedTuple, TypeVar
 
-from ptdp_core.schedules.actions import VOCABULARY_KINDS, Action, Schedule, Vocabulary
+from ptdp_core.schedules.actions import VOCABULARY_KINDS, Action, Cell, Schedule, Vocabulary, passes_of
 from ptdp_core.schedules.definition import Time
-from ptdp_core.schedules.program import Compute, Exchange, Message, Program, message_into
+from ptdp_core.schedules.program import Compute, Exchange, Instruction, Program, message_into
 
 Time_co = TypeVar("Time_co", bound=float | Fraction, covariant=True)
 
@@ -71,129 +71,7 @@ def execute(
     last as long as the two take one after the other. S and T of a shared vocabulary take t_s each. Raises `ValueError`
     if the order cannot run.
     """
-    cost, stages, vocabulary = _costs(t_f, t_b, t_w, t_s), schedule.stages, schedule.vocabulary
-    ends: dict[Action, Time] = {}
-    waiting: dict[Action, list[int]] = defaultdict(list)
-    timeline: list[list[TimelineEvent[Time]]] = [[] for _ in schedule.ranks]
-    ready, fused = list(range(schedule.p)), schedule.fused
-    while ready:
-        rank = ready.pop()
-        actions, done = schedule.ranks[rank], timeline[rank]
-        while len(done) < len(actions):
-            action = actions[len(done)]
-            cell: tuple[Action, ...] = (action,)
-            inputs: Iterable[Action] = needs(action, stages, vocabulary)
-            duration = cost[action.kind]
-            if fused and action in fused:
-                beside = actions[len(done) + 1]
-                cell = action, beside
-                inputs, duration = chain(inputs, needs(beside, stages)), duration + cost[beside.kind]
-            start: Time = done[-1].end if done else 0
-            for needed in inputs:
-                if needed not in ends:
-                    waiting[needed].append(rank)
-                    break
-                start = max(start, ends[needed])
-            else:
-                for each in cell:
-                    ends[each.output] = end = start + duration
-                    done.append(TimelineEvent(each.kind, each, start, end))
-                    ready += waiting.pop(each.output, ())
-                continue
-            break
-    stuck = {
-        r: str(row[len(done)])
-        for r, (row, done) in enumerate(zip(schedule.ranks, timeline, strict=True))
-        if len(done) < len(row)
-    }
-    _raise_if_stuck(stuck)
-    return timeline
-
-
-def _raise_if_stuck(stuck: dict[int, str]) -> None:
-    if stuck:
-        shown = "; ".join(f"rank {rank} at {what}" for rank, what in list(stuck.items())[:8])
-        raise ValueError(
-            f"stuck={len(stuck)} ranks wait for each other: {shown}; needs an order in which every input "
-            "comes from an earlier action or message; try running what they wait for earlier on its rank"
-        )
-
-
-class _Execution:
-    """The state of a program's ranks while it runs. `advance` runs one rank as far as it can go."""
-
-    def __init__(self, program: Program, cost: dict[str, Time]) -> None:
-        self.blocking = program.mode == "blocking"
-        self.p, self.placement = program.schedule.p, program.schedule.placement
-        self.stages, self.vocabulary = program.schedule.stages, program.schedule.vocabulary
-        self.cost = cost
-        self.ranks = program.ranks
-        self.clock: list[Time] = [0] * self.p
-        self.position = [0] * self.p
-        self.posted_at = [-1] * self.p  # the last instruction whose messages this rank has posted
-        self.sent: dict[Message, Time] = {}
-        self.received: dict[Message, Time] = {}
-        self.ends: dict[Action, Time] = {}  # by `Action.output`
-        self.timeline: list[list[TimelineEvent[Time]]] = [[] for _ in program.ranks]
-
-    def advance(self, rank: int) -> set[int]:
-        """Run a rank until it has to wait, and return the ranks that may go on because of what it did."""
-        woken: set[int] = set()
-        instructions = self.ranks[rank]
-        while self.position[rank] < len(instructions):
-            instruction = instructions[self.position[rank]]
-            if isinstance(instruction, Exchange):
-                woken |= self._post(rank, instruction)
-                done = self._exchange(rank, instruction)
-            else:
-                done = self._compute(rank, instruction)
-                if done and self.vocabulary:
-                    woken |= set(range(self.p)) - {rank}
-            if not done:
-                break
-            self.position[rank] += 1
-        return woken
-
-    def _post(self, rank: int, exchange: Exchange) -> set[int]:
-        if self.posted_at[rank] == self.position[rank]:
-            return set()
-        self.posted_at[rank] = self.position[rank]
-        for message in exchange.sends:
-            if message.made_by not in self.ends:
-                raise ValueError(
-                    f"message={message} is sent at instruction {self.position[rank]} of rank {rank}, before "
-                    f"it exists; needs its computation first; try the send after {message.made_by}"
-                )
-        self.sent.update(dict.fromkeys(exchange.sends, self.clock[rank]))
-        self.received.update(dict.fromkeys(exchange.receives, self.clock[rank]))
-        return {message.destination for message in exchange.sends} | {message.source for message in exchange.receives}
-
-    def _exchange(self, rank: int, exchange: Exchange) -> bool:
-        if self.blocking:
-            for mine, theirs in ((exchange.sends, self.received), (exchange.receives, self.sent)):
-                if not all(message in theirs for message in mine):
-                    return False
-            times = [self.received[message] for message in exchange.sends]
-            times += [self.sent[message] for message in exchange.receives]
-            self.clock[rank] = max(self.clock[rank], *times)
-        return True
-
-    def _compute(self, rank: int, instruction: Compute) -> bool:
-        start, actions = self.clock[rank], instruction.actions
-        for action in actions:
-            message = message_into(action, self.placement)
-            for needed in needs(action, self.stages, self.vocabulary):
-                if message and needed == message.made_by:
-                    if message not in self.sent or message not in self.received:
-                        return False
-                    start = max(start, self.sent[message], self.received[message])
-                elif needed not in self.ends:
-                    return False
-        end = self.clock[rank] = start + sum([self.cost[action.kind] for action in actions])
-        for action in actions:
-            self.ends[action.output] = end
-            self.timeline[rank].append(TimelineEvent(action.kind, action, start, end))
-        return True
+    return _run(schedule, schedule.cells, _costs(t_f, t_b, t_w, t_s))
 
 
 def execute_program(program: Program, t_f: Time, t_b: Time, t_w: Time | None = None) -> list[list[TimelineEvent[Time]]]:
@@ -203,13 +81,78 @@ def execute_program(program: Program, t_f: Time, t_b: Time, t_w: Time | None = N
     for that; in an overlapped one a computation waits for its own input. Raises `ValueError` naming where ranks are
     stuck.
     """
-    execution = _Execution(program, _costs(t_f, t_b, t_w))
-    ready = set(range(execution.p))
+    return _run(program.schedule, program.ranks, _costs(t_f, t_b, t_w), program.mode)
+
+
+def _run(
+    schedule: Schedule, ranks: Sequence[Sequence[Instruction | Cell]], cost: Mapping[str, Time], mode: str = ""
+) -> list[list[TimelineEvent[Time]]]:
+    """Run instructions, or in no mode the cells of a table, of which each rank goes on until it has to wait.
+
+    What it waits for, and has a time from when it is there, are passes, by `Action.output`, and a message's two ends:
+    (message, True) as it is received.
+    """
+    there: dict[object, Time] = {}
+    waiting: dict[object, list[int]] = defaultdict(list)
+    timeline: list[list[TimelineEvent[Time]]] = [[] for _ in ranks]
+    clocks: list[Time] = [0] * len(ranks)
+    position = [0] * len(ranks)
+    ready, stages = list(range(len(ranks))), schedule.stages
     while ready:
-        ready |= execution.advance(ready.pop())
-    state = enumerate(zip(program.ranks, execution.position, strict=True))
-    _raise_if_stuck({rank: f"instruction {i}, {row[i]}" for rank, (row, i) in state if i < len(row)})
-    return execution.timeline
+        rank = ready.pop()
+        while position[rank] < len(ranks[rank]):
+            instruction = ranks[rank][position[rank]]
+            actions: tuple[Action, ...] = ()
+            made: list[object] = []
+            needed: list[object] = []
+            if isinstance(instruction, Exchange):
+                _check_made(instruction, there, f"instruction {position[rank]} of rank {rank}")
+                ends = [(m, False) for m in instruction.sends], [(m, True) for m in instruction.receives]
+                for end in chain(*ends):
+                    there[end] = clocks[rank]
+                    ready += waiting.pop(end, ())
+                if mode == "blocking":
+                    needed = [(message, not received) for message, received in chain(*ends)]
+            else:
+                actions = passes_of(instruction.cell if isinstance(instruction, Compute) else instruction)
+                made = [action.output for action in actions]
+                for action in actions:
+                    message = message_into(action, schedule.placement) if mode else None
+                    for output in needs(action, stages, schedule.vocabulary):
+                        if message and output == message.made_by:
+                            needed += (message, False), (message, True)
+                        else:
+                            needed.append(output)
+            missing = next((each for each in needed if each not in there), None)
+            if missing is not None:
+                waiting[missing].append(rank)
+                break
+            position[rank] += 1
+            start = max([clocks[rank], *map(there.__getitem__, needed)])
+            clocks[rank] = start + sum([cost[action.kind] for action in actions])
+            timeline[rank] += [TimelineEvent(action.kind, action, start, clocks[rank]) for action in actions]
+            for output in made:
+                there[output] = clocks[rank]
+                ready += waiting.pop(output, ())
+    at = {r: (i, row[i]) for r, (i, row) in enumerate(zip(position, ranks, strict=True)) if i < len(row)}
+    if at:
+        places = (
+            f"rank {r} at {f'instruction {i}, {what}' if mode else passes_of(what)[0]}" for r, (i, what) in at.items()
+        )
+        raise ValueError(
+            f"stuck={len(at)} ranks wait for each other: {'; '.join(islice(places, 8))}; needs an order in which every "
+            "input comes from an earlier action or message; try running what they wait for earlier on its rank"
+        )
+    return timeline
+
+
+def _check_made(exchange: Exchange, there: Mapping[object, Time], where: str) -> None:
+    for message in exchange.sends:
+        if message.made_by not in there:
+            raise ValueError(
+                f"message={message} is sent at {where}, before it exists; needs its computation first; try the send "
+                f"after {message.made_by}"
+            )
 
 
 def bubble_fraction(run: Schedule | Program, t_f: Time, t_b: Time, t_w: Time | None = None) -> Fraction:
