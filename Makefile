@@ -19,7 +19,7 @@ endif
 .PHONY: help test slow cov gpu lint lint-page exact mutants docs pictures references clean
 .DEFAULT_GOAL := fig_interleaved
 
-$(SMALL): pyproject.toml setup.py
+$(SMALL): pyproject.toml setup.py ptdp_core/simulator/native.c
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "ptdp needs Python 3.11 or newer; try make PYTHON=python3.12" >&2; exit 3; }
 	$(MAKE_VENV)

@@ -1,6 +1,6 @@
 /* The simulator's inner loops, compiled: a schedule's table to the steps of its blocking program, and their execution.
 
-This does what `ptdp_core/schedules/lowering.py`, `derived.py`, `checks.stash_fronts` and, in `ptdp_core/simulator/`,
+This does what `ptdp_core/schedules/lowering.py`, `derived.py` and, in `ptdp_core/simulator/`,
 `executor.py` and `steady_state.py` do in Python, where each rule is explained. Both give the same result to the
 picosecond (`tests/ptdp_core/simulator/test_native.py`). What these refuse, a table that deadlocks or a time that does
 not fit into 64 bits, is answered with None here, and Python says what is wrong, or goes on with its own integers.
@@ -535,44 +535,6 @@ static int stretches(Program *program, Arena *scratch, int m, int q) {
     return 1;
 }
 
-/* ---- `checks.stash_fronts` ---- */
-
-static PyObject *stash_front(const Table *table, Arena *scratch, int rank) {
-    static const int STASHED[KINDS] = {1, -1, -1, 0}, DEFERRED[KINDS] = {0, 0, 1, -1};
-    int begin = table->first[rank], end = table->first[rank + 1], stashed = 0, deferred = 0, most = 0;
-    int *most_stashed = TAKE(scratch, end - begin, int); /* by how many are deferred */
-    PyObject *front = PyList_New(0);
-    if (most_stashed == NULL || front == NULL) return front;
-    memset(most_stashed, -1, (size_t)(end - begin + 1) * sizeof(int));
-    for (int i = begin; i < end; i++) {
-        stashed += STASHED[table->kind[i]];
-        deferred += DEFERRED[table->kind[i]];
-        if (deferred < 0 || stashed < 0) {
-            scratch->failed = 1; /* not a complete table */
-            return front;
-        }
-        if (stashed > most_stashed[deferred]) most_stashed[deferred] = stashed;
-        if (deferred > most) most = deferred;
-    }
-    for (int later = most, above = -1; later >= 0; later--)
-        if (most_stashed[later] > above) {
-            above = most_stashed[later];
-            PyObject *moment = Py_BuildValue("(ii)", above, later);
-            if (moment == NULL || PyList_Insert(front, 0, moment) < 0) scratch->failed = 1;
-            Py_XDECREF(moment);
-        }
-    return front;
-}
-
-static PyObject *stash_fronts(const Table *table, Arena *scratch) {
-    PyObject *fronts = PyTuple_New(table->p);
-    for (int rank = 0; fronts != NULL && rank < table->p; rank++) {
-        PyObject *front = stash_front(table, scratch, rank);
-        if (front == NULL || PyTuple_SetItem(fronts, rank, front) < 0) Py_CLEAR(fronts);
-    }
-    return fronts;
-}
-
 /* ---- what Python calls ---- */
 
 static const char NAME[] = "ptdp program";
@@ -618,17 +580,12 @@ static PyObject *native_compile(PyObject *module, PyObject *arguments) {
     PyObject *compiled = NULL;
     Program *program = calloc(1, sizeof(Program));
     if (program == NULL) return PyErr_NoMemory();
-    int works = (int64_t)PyTuple_Size(rank_of) * m < MOST_MESSAGES && read_table(&table, &scratch, ranks, rank_of) && lower(&table, &scratch, exchanges, &groups) &&
-                steps_of(program, &table, &groups, &scratch) && (!q || stretches(program, &scratch, m, q));
-    PyObject *fronts = works ? stash_fronts(&table, &scratch) : NULL;
-    if (fronts != NULL && !scratch.failed) {
-        PyObject *capsule = PyCapsule_New(program, NAME, free_program);
-        if (capsule != NULL) {
-            program = NULL; /* the capsule's now */
-            compiled = Py_BuildValue("(NO)", capsule, fronts);
-        }
+    int works = (int64_t)PyTuple_Size(rank_of) * m < MOST_MESSAGES && read_table(&table, &scratch, ranks, rank_of) &&
+                lower(&table, &scratch, exchanges, &groups) && steps_of(program, &table, &groups, &scratch) && (!q || stretches(program, &scratch, m, q));
+    if (works) {
+        compiled = PyCapsule_New(program, NAME, free_program);
+        if (compiled != NULL) program = NULL; /* the capsule's now */
     }
-    Py_XDECREF(fronts);
     release(&scratch);
     if (program != NULL) {
         release(&program->arena);
@@ -755,7 +712,7 @@ static PyObject *native_execute(PyObject *module, PyObject *arguments) {
 
 static PyMethodDef METHODS[] = {
     {"compile", native_compile, METH_VARARGS,
-     "compile(ranks, rank_of, m, exchanges, q): a table's program and its stash fronts, or None"},
+     "compile(ranks, rank_of, m, exchanges, q): a table's program, or None"},
     {"execute", native_execute, METH_VARARGS,
      "execute(program, forward, backward, weights, alone, shared, gather, exchange): ends, exchanging, of a period, its "
      "length; or None"},

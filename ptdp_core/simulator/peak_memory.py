@@ -2,37 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 from math import inf
 
 from ptdp_core.config import TrainingConfig
-from ptdp_core.schedules import definition, stash_fronts
+from ptdp_core.schedules import definition
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.memory import fullest_memory, layer_bytes, rank_memory
 from ptdp_core.simulator.software import Software
-from ptdp_core.simulator.steady_state import no_collection, short_batches
+from ptdp_core.simulator.steady_state import rank_fronts
 
 
 def rank_stash_fronts(config: TrainingConfig) -> Sequence[Sequence[tuple[int, int]]]:
-    """`schedules.stash_fronts` of every rank: by the schedule's formula where there is one, else from its table."""
+    """The `rank_fronts` of a configuration's schedule."""
     parallel = config.parallel
-    return _stash_fronts(parallel.schedule, parallel.p, parallel.m, parallel.v)
-
-
-@lru_cache(maxsize=4096)
-def _stash_fronts(name: str, p: int, m: int, v: int) -> Sequence[Sequence[tuple[int, int]]]:
-    schedule = definition(name)
-    if schedule.splits or schedule.stash is None:
-        # The longest batch but the whole is in the steady state, in which no longer one holds more at once.
-        return _table_fronts(name, p, short_batches(name, p, m, v)[-2:][0], v)
-    return [[(stash, 0)] for stash in schedule.stash(p, m, v)]
-
-
-@lru_cache(maxsize=512)
-def _table_fronts(name: str, p: int, m: int, v: int) -> Sequence[Sequence[tuple[int, int]]]:
-    with no_collection():
-        return stash_fronts(definition(name).table(p, m, v))  # not `build`, which would keep all of its objects
+    return rank_fronts(parallel.schedule, parallel.p, parallel.m, parallel.v)
 
 
 def peak_memory(config: TrainingConfig, model: CostModel) -> int:

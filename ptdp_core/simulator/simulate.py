@@ -27,7 +27,7 @@ from ptdp_core.simulator.estimate import BUBBLE_CAUSES, PHASES, Estimate
 from ptdp_core.simulator.executor import PICOSECONDS, Costs
 from ptdp_core.simulator.memory import FP32_BYTES, fullest_memory, trained
 from ptdp_core.simulator.software import Software
-from ptdp_core.simulator.steady_state import Flush, flush, pipeline_timeline
+from ptdp_core.simulator.steady_state import Flush, flush, pipeline_timeline, rank_fronts
 from ptdp_core.simulator.vocabulary_times import collective_seconds, pass_seconds
 from ptdp_core.simulator.zero3 import communication_bytes, sharded_stages
 
@@ -79,7 +79,8 @@ def simulate(
         message_waiting = saved - phases["pipeline_communication"]
         causes = _bubble_times(parallel, free, phases["bubble"], message_waiting)
     sizes, layer = model.rank_sizes(config), model.layer_bytes(config)
-    memory = fullest_memory(config, cluster, model.software, sizes, layer, pipeline.stash_fronts)
+    fronts = rank_fronts(parallel.schedule, parallel.p, parallel.m, parallel.v, pipeline.executed)
+    memory = fullest_memory(config, cluster, model.software, sizes, layer, fronts)
     peak = sum(memory.values())
     return Estimate(
         config=config,

@@ -18,15 +18,15 @@ import gc
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
-from ptdp_core.schedules import TimelineEvent, build, definition, exists, passes_of, stash_fronts
+from ptdp_core.schedules import Schedule, TimelineEvent, build, definition, exists, passes_of, stash_fronts
 from ptdp_core.simulator.executor import FUSED_KINDS, Costs, Events, compile_blocking, execute_blocking
-from ptdp_core.simulator.native import Native, native
+from ptdp_core.simulator.native import native, why_in_python
 
 
 class Flush(NamedTuple):
@@ -35,14 +35,12 @@ class Flush(NamedTuple):
     - `ends[r]`: when rank r has finished its last computation and exchange
     - `communication[r]`: how long its exchanges would take if every peer were ready
     - `hidden`: how much of the F, and of the B, of all ranks together fused pairs hide
-    - `stash_fronts[r]`: see `schedules.stash_fronts`
     - `executed`: the number of microbatches that were executed; the others are added periods
     """
 
     ends: tuple[int, ...]
     communication: tuple[int, ...]
-    hidden: tuple[int, int]
-    stash_fronts: tuple[list[tuple[int, int]], ...]
+    hidden: tuple[int, ...]
     executed: int
 
 
@@ -60,33 +58,33 @@ class Stretch(NamedTuple):
 
 
 class Compiled(NamedTuple):
-    """A schedule's steps, its `schedules.stash_fronts` by rank, by rank how many steps of each kind it has, and by rank
-    the part of its steps that repeats; empty if they do not on every rank."""
+    """A schedule's steps, by rank how many steps of each kind it has, and by rank the part of its steps that repeats;
+    empty if they do not on every rank."""
 
     events: Events
-    stash_fronts: tuple[list[tuple[int, int]], ...]
     kinds: tuple[Counter[int], ...]
     stretches: tuple[Stretch, ...]
 
 
 def flush(name: str, p: int, m: int, v: int, costs: Costs) -> Flush:
     """Execute a blocking schedule of m microbatches (Section 2.2), by its periodic steady state where there is one."""
+    schedule = definition(name)
     for short in short_batches(name, p, m, v):
         executed = _executed(name, p, short, v, costs)
+        shift, periods = executed.shift, 0
         if short == m:
-            return Flush(executed.ends, executed.communication, executed.hidden[0], executed.stash_fronts, m)
-        period = definition(name).period
-        assert period is not None
-        # A rank that is alone never waits, so that each microbatch adds the time of its passes.
-        alone = p == 1 and not definition(name).fuses
-        shift = period(p) * (sum(costs.forward) + sum(costs.backward)) if alone else executed.shift
+            shift = 0
+        elif schedule.period is not None:
+            periods = (m - short) // schedule.period(p)
+            if p == 1 and not schedule.fuses:  # it never waits, so that each microbatch adds the time of its passes
+                shift = schedule.period(p) * (sum(costs.forward) + sum(costs.backward))
         if shift is not None:
-            periods = (m - short) // period(p)
             ends = tuple([end + periods * shift for end in executed.ends])
-            pairs = zip(executed.communication, executed.repeated, strict=True)
-            communication = tuple([once + periods * more for once, more in pairs])
-            forward, backward = (once + periods * more for once, more in zip(*executed.hidden, strict=True))
-            return Flush(ends, communication, (forward, backward), executed.stash_fronts, short)
+            communication, hidden = (
+                tuple([once + periods * more for once, more in zip(*both, strict=True)])
+                for both in ((executed.communication, executed.repeated), executed.hidden)
+            )
+            return Flush(ends, communication, hidden, short)
     raise AssertionError("the last batch tried is the whole")
 
 
@@ -98,37 +96,49 @@ class Executed(NamedTuple):
     communication: tuple[int, ...]
     repeated: tuple[int, ...]
     shift: int | None
-    stash_fronts: tuple[list[tuple[int, int]], ...]
     hidden: tuple[tuple[int, int], tuple[int, int]] = ((0, 0), (0, 0))
 
 
 def _executed(name: str, p: int, m: int, v: int, costs: Costs) -> Executed:
-    """Execute m microbatches, compiled if possible: tables with fused pairs or a shared vocabulary run in Python."""
-    compiled = None if definition(name).fuses or definition(name).vocabulary else native()
-    return (compiled and _executed_by(compiled, name, p, m, v, costs)) or _executed_in_python(name, p, m, v, costs)
-
-
-def _executed_by(compiled: Native, name: str, p: int, m: int, v: int, costs: Costs) -> Executed | None:
-    known = _native_program(name, p, m, v)
-    if known is None:
-        return None
-    program, fronts = known
-    passes = costs.forward, costs.backward, costs.weight_gradient
-    try:
-        executed = compiled.execute(program, *passes, *costs.message, costs.gather, costs.exchange)
-    except OverflowError:  # a cost of more than 64 bits
-        return None
-    return Executed(*executed, fronts) if executed is not None else None
+    """Execute m microbatches, compiled where it can be (`native.why_in_python`)."""
+    program = None if why_in_python(definition(name)) else _native_program(name, p, m, v)
+    compiled, passes = native(), (costs.forward, costs.backward, costs.weight_gradient)
+    if program is not None and compiled is not None:
+        with suppress(OverflowError):  # a cost of more than 64 bits
+            executed = compiled.execute(program, *passes, *costs.message, costs.gather, costs.exchange)
+            if executed is not None:
+                return Executed(*executed)
+    return _executed_in_python(name, p, m, v, costs)
 
 
 @lru_cache(maxsize=512)
-def _native_program(name: str, p: int, m: int, v: int) -> tuple[object, tuple[list[tuple[int, int]], ...]] | None:
+def _native_program(name: str, p: int, m: int, v: int) -> object | None:
     compiled, period = native(), definition(name).period
     assert compiled is not None
     with no_collection():
-        schedule = definition(name).table(p, m, v)  # not `build`, which would keep all of its objects
-        rank_of = schedule.placement.ranks
-        return compiled.compile(schedule.ranks, rank_of, m, schedule.exchanges, period(p) if period is not None else 0)
+        schedule = _table(name, p, m, v)
+        q = period(p) if period is not None else 0
+        made = compiled.compile(schedule.ranks, schedule.placement.ranks, m, schedule.exchanges, q)
+        return made[0] if isinstance(made, tuple) else made  # a build of 1.0.0 also gives fronts of the stash
+
+
+@lru_cache(maxsize=2)  # `build` would keep all of its objects, of which a program is made, and perhaps fronts, at once
+def _table(name: str, p: int, m: int, v: int) -> Schedule:
+    with no_collection():
+        return definition(name).table(p, m, v)
+
+
+@lru_cache(maxsize=4096)
+def rank_fronts(name: str, p: int, m: int, v: int, executed: int = 0) -> Sequence[Sequence[tuple[int, int]]]:
+    """`schedules.stash_fronts` of every rank: by the schedule's formula where there is one, else from a table.
+
+    That is of the batch `executed`, if any; or of the longest but the whole, which is in the steady state, in which no
+    longer one holds more at once.
+    """
+    schedule = definition(name)
+    if schedule.stash is None or schedule.splits:
+        return stash_fronts(_table(name, p, executed or short_batches(name, p, m, v)[-2:][0], v))
+    return [[(stash, 0)] for stash in schedule.stash(p, m, v)]
 
 
 def _executed_in_python(name: str, p: int, m: int, v: int, costs: Costs) -> Executed:
@@ -143,7 +153,6 @@ def _executed_in_python(name: str, p: int, m: int, v: int, costs: Costs) -> Exec
         tuple(map(exchanging, compiled.kinds)),
         tuple(exchanging(stretch.kinds) for stretch in compiled.stretches) or (0,) * p,
         _steady_shift(compiled, done),
-        compiled.stash_fronts,
         (
             (
                 _hidden(compiled.events, compiled.kinds, costs),
@@ -194,11 +203,10 @@ def least_passes(name: str, p: int, m: int, v: int) -> int:
 def compiled_schedule(name: str, p: int, m: int, v: int) -> Compiled:
     """The compiled blocking program of a schedule."""
     with no_collection():
-        schedule, period = build(name, p, m, v), definition(name).period
-        events = compile_blocking(schedule)
+        period, events = definition(name).period, compile_blocking(_table(name, p, m, v))
         stretches = _stretches(events, m, period(p)) if period is not None else ()
         kinds = tuple([Counter(map(events.kind.__getitem__, steps)) for steps in events.ranks])
-        return Compiled(events, tuple(stash_fronts(schedule)), kinds, stretches)
+        return Compiled(events, kinds, stretches)
 
 
 @contextmanager

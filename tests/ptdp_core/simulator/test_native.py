@@ -12,7 +12,7 @@ from ptdp_core.schedules import build, definition, exists, names, register_table
 from ptdp_core.schedules.registry import DEFINITIONS
 from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.executor import Costs
-from ptdp_core.simulator.native import native, uncompiled
+from ptdp_core.simulator.native import native, uncompiled, why_in_python
 from ptdp_core.simulator.steady_state import flush
 from tests.ptdp_core.schedules.cases import sizes
 
@@ -91,6 +91,13 @@ def test_times_that_do_not_fit_into_64_bits_are_exact():
     beyond = Costs([2**70] * 2, [2**70] * 2, ([0] * 2, [0] * 2), 0, 0, [0] * 2)
     compiled, python = both("1f1b", 2, 5, 1, beyond)
     assert compiled == python
+
+
+def test_it_is_said_where_python_runs():
+    for name, why in (("1f1b", ""), ("dualpipev-overlap", "fused pairs"), ("1f1b+vocab-1", "a shared vocabulary")):
+        assert why_in_python(definition(name)) == why
+    with uncompiled():
+        assert "turned off" in why_in_python(definition("1f1b"))
 
 
 def test_a_table_that_cannot_run_is_refused_by_both():
