@@ -16,7 +16,7 @@ from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import Samples, measure
 from benchmarks.harness.training import build, model_for, parameters_of
 from ptdp_core.config import ModelConfig, ParallelConfig
-from ptdp_core.engine.checkpoint import Checkpoints
+from ptdp_core.engine.checkpoint.checkpoints import Checkpoints
 from results.records import Metric, PointResult
 
 SAMPLES, WARM_UP, LIMIT_S = 5, 1, 20.0

@@ -15,8 +15,7 @@
     param_and_grad_buffer   flat parameters and main gradients, and their reduction
     optimizer               AdamW, loss scaling, ZeRO-1
     trainer                 one training step: the parts put together
-    checkpoint              checkpoints by global name; `checkpoint_tensors` has a rank's parts of them, as rectangles
-    staging                 copies of the training state from which a checkpoint is written in the background
+    checkpoint/             checkpoints by global name; `tensors` has a rank's parts of them, as rectangles
     data                    token files and a resumable order of samples
     evaluation              the loss of held-out data
     zero3                   the FSDP2 baseline (Section 5.2)

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from kernels import select
-from ptdp_core.engine.checkpoint_folder import newest, resolve
+from ptdp_core.engine.checkpoint.folder import newest, resolve
 from ptdp_core.engine.data import Sequences, check_vocabulary, open_tokens, prepare
 from ptdp_core.engine.errors import EngineUnavailableError
 from ptdp_core.engine.files import check_place, check_writable

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch.profiler import ProfilerAction, profile
 
 from kernels import select
-from ptdp_core.engine.checkpoint import Checkpoints
+from ptdp_core.engine.checkpoint.checkpoints import Checkpoints
 from ptdp_core.engine.data import Batches, Sequences, fingerprint, open_tokens
 from ptdp_core.engine.groups import Groups, local_device
 from ptdp_core.engine.optimizer import on_host

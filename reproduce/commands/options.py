@@ -52,7 +52,7 @@ def engine_errors() -> Iterator[None]:
 
 def checkpoint_of(path: str) -> Path:
     """The whole checkpoint at the path CHECKPOINT. Raises `UsageError`; imports no torch, which takes seconds."""
-    from ptdp_core.engine.checkpoint_folder import resolve
+    from ptdp_core.engine.checkpoint.folder import resolve
 
     with engine_errors():
         return resolve(path, "CHECKPOINT")

@@ -112,7 +112,7 @@ def _checkpoint(folder: Path) -> list[Path]:
 
 def _seal_checkpoint() -> None:
     """Write a manifest that fits the files as they are."""
-    from ptdp_core.engine import checkpoint_folder as folders
+    from ptdp_core.engine.checkpoint import folder as folders
 
     path = Path(CHECKPOINT)
     if folders.manifest(path) is not None:

@@ -6,9 +6,9 @@ import torch
 
 from kernels import select
 from ptdp_core.config import ParallelConfig
-from ptdp_core.engine.checkpoint import Checkpoints
-from ptdp_core.engine.checkpoint_folder import resolve
-from ptdp_core.engine.checkpoint_state import alone, read_state
+from ptdp_core.engine.checkpoint.checkpoints import Checkpoints
+from ptdp_core.engine.checkpoint.folder import resolve
+from ptdp_core.engine.checkpoint.state import alone, read_state
 from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.least_memory import check_memory
 from ptdp_core.engine.parameters import LocalParameter

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ptdp_core.engine.checkpoint_folder import MANIFEST, METADATA
+from ptdp_core.engine.checkpoint.folder import MANIFEST, METADATA
 
 
 class Runs:

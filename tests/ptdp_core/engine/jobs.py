@@ -430,7 +430,7 @@ def state(trainer: Trainer) -> dict[str, torch.Tensor]:
 
 def save_and_go_on(beat: Any, case: dict[str, Any], folder: str, background: bool) -> list[float]:
     """Two steps, a checkpoint, then three more: the losses of those."""
-    from ptdp_core.engine.checkpoint import Checkpoints
+    from ptdp_core.engine.checkpoint.checkpoints import Checkpoints
 
     settings, groups, trainer = make(case)
     checkpoints = Checkpoints(folder, trainer, background=background)
@@ -445,7 +445,7 @@ def save_and_go_on(beat: Any, case: dict[str, Any], folder: str, background: boo
 
 def load_and_go_on(beat: Any, case: dict[str, Any], folder: str) -> tuple[list[float], dict[str, Any]]:
     """The same three steps after loading."""
-    from ptdp_core.engine.checkpoint import Checkpoints
+    from ptdp_core.engine.checkpoint.checkpoints import Checkpoints
 
     settings, groups, trainer = make(case)
     progress = Checkpoints(folder, trainer).load(folder)
@@ -456,7 +456,7 @@ def load_and_go_on(beat: Any, case: dict[str, Any], folder: str) -> tuple[list[f
 
 def load_noting(beat: Any, case: dict[str, Any], folder: str, data: str = "") -> tuple[Any, list[str]]:
     """What loading says about the run, and to the user."""
-    from ptdp_core.engine.checkpoint import Checkpoints
+    from ptdp_core.engine.checkpoint.checkpoints import Checkpoints
 
     checkpoints = Checkpoints(folder, make(case)[2], data=data)
     return checkpoints.load(folder), checkpoints.notes
@@ -464,7 +464,7 @@ def load_noting(beat: Any, case: dict[str, Any], folder: str, data: str = "") ->
 
 def save_not_finite(beat: Any, case: dict[str, Any], folder: str) -> None:
     """A parameter overflows after a step whose loss and gradients were finite."""
-    from ptdp_core.engine.checkpoint import Checkpoints
+    from ptdp_core.engine.checkpoint.checkpoints import Checkpoints
 
     settings, groups, trainer = make(case)
     trainer.step(feed(settings, groups, batches(settings.parallel.B)[0]))
@@ -477,7 +477,7 @@ def die_while_saving(beat: Any, case: dict[str, Any], folder: str, who: int) -> 
     """One good checkpoint; then a rank is killed in the middle of writing the next."""
     import torch.distributed.checkpoint as dcp
 
-    from ptdp_core.engine.checkpoint import Checkpoints
+    from ptdp_core.engine.checkpoint.checkpoints import Checkpoints
 
     settings, groups, trainer = make(case)
     checkpoints = Checkpoints(folder, trainer, data="tokens")
@@ -500,7 +500,7 @@ def save_until_it_fails(beat: Any, case: dict[str, Any], folder: str, background
     """Save after every step; after the first, `limit` bounds the size of the last rank's files, in bytes, if not 0."""
     import resource
 
-    from ptdp_core.engine.checkpoint import Checkpoints
+    from ptdp_core.engine.checkpoint.checkpoints import Checkpoints
 
     settings, groups, trainer = make(case)
     checkpoints = Checkpoints(folder, trainer, background=background)

@@ -12,9 +12,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ptdp_core.engine.checkpoint_folder import MANIFEST, METADATA, STATE, damage, newest, problem, prune, resolve
-from ptdp_core.engine.checkpoint_tensors import Pieces, rectangles
-from ptdp_core.engine.staging import Staging
+from ptdp_core.engine.checkpoint.folder import MANIFEST, METADATA, STATE, damage, newest, problem, prune, resolve
+from ptdp_core.engine.checkpoint.tensors import Pieces, Staging, rectangles
 from ptdp_core.launch.local import RankError, launch
 from ptdp_core.layout import Parameter, ShardSpec
 from tests.marks import by_default

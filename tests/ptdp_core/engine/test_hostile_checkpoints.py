@@ -14,9 +14,9 @@ import pytest
 import torch
 from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING, MetadataIndex
 
-from ptdp_core.engine.checkpoint import Checkpoints, _pieces
-from ptdp_core.engine.checkpoint_folder import MANIFEST, METADATA, STATE, _sum_of, manifest, problem
-from ptdp_core.engine.checkpoint_metadata import read_metadata
+from ptdp_core.engine.checkpoint.checkpoints import Checkpoints, _pieces
+from ptdp_core.engine.checkpoint.folder import MANIFEST, METADATA, STATE, _sum_of, manifest, problem
+from ptdp_core.engine.checkpoint.metadata import read_metadata
 from reproduce.annex.weights import weights
 from reproduce.annex.weights.weights import export_weights
 from tests.ptdp_core.engine import hostile, jobs

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from kernels import selection
-from ptdp_core.engine.checkpoint_folder import checkpoints_in, newest, problem
+from ptdp_core.engine.checkpoint.folder import checkpoints_in, newest, problem
 from ptdp_core.engine.data import open_tokens, prepare, write_tokens
 from ptdp_core.engine.files import LOCK, lock
 from ptdp_core.engine.pipeline import BatchResult

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ptdp_core.engine import checkpoint_folder, data, files
+from ptdp_core.engine import data, files
+from ptdp_core.engine.checkpoint import folder
 from ptdp_core.launch.local import RankError
 from reproduce.annex.exact import check, counts, resources, usage
 from results.records.errors import UnavailableError
@@ -26,11 +27,11 @@ def test_a_checksum_opens_reads_and_hashes(tmp_path):
 def test_a_count_is_named_by_two_callers_and_may_come_from_a_thread(tmp_path):
     (tmp_path / "state.json").write_bytes(b"{}")
     with usage.counting(tmp_path) as used, ThreadPoolExecutor(1) as pool:
-        pool.submit(checkpoint_folder.problem, tmp_path).result()
-        pool.submit(checkpoint_folder.FileSum.of, tmp_path / "state.json").result()
+        pool.submit(folder.problem, tmp_path).result()
+        pool.submit(folder.FileSum.of, tmp_path / "state.json").result()
     # The manifest, which is not there, is not opened.
     assert used.by_function() == {
-        "checkpoint_folder.FileSum.of > files.checksum": "2 bytes hashed, 2 bytes read, 1 files opened"
+        "folder.FileSum.of > files.checksum": "2 bytes hashed, 2 bytes read, 1 files opened"
     }
 
 
@@ -70,8 +71,8 @@ def test_files_elsewhere_and_other_people_s_calls_do_not_count(tmp_path):
     inside.mkdir()
     with usage.counting(inside) as used:
         (inside / "of the test").write_text("ours")
-        assert checkpoint_folder.FileSum.of(tmp_path / "elsewhere").size == 2
-    assert used.by_function() == {"checkpoint_folder.FileSum.of > files.checksum": "2 bytes hashed"}
+        assert folder.FileSum.of(tmp_path / "elsewhere").size == 2
+    assert used.by_function() == {"folder.FileSum.of > files.checksum": "2 bytes hashed"}
 
 
 def test_nothing_is_counted_any_more_afterwards(tmp_path):

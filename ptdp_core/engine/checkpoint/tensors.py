@@ -1,10 +1,10 @@
-"""A rank's parts of global tensors, as rectangles, and the planners and the writer with which torch saves them.
+"""A rank's parts of global tensors, as rectangles, their copies on the host, and what torch saves them with.
 
 Flat buffers are cut without regard to rows. So a rank's part of a matrix is at most three rectangles: the end of a row,
 whole rows, and the beginning of a row.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -39,6 +39,38 @@ class Pieces:
         """The rectangle that a write or read item of a plan refers to."""
         assert index.offset is not None
         return self.held[index.offset]
+
+
+class Staging:
+    """Buffers in the host's memory, made at the first save and kept for the next ones.
+
+    For a GPU they are pinned: it then copies at the full rate of its link, and the host does not wait. The copies are
+    queued on the compute stream, so that the next optimizer step, which overwrites the state, comes after them. (No GPU
+    has run this yet.)
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._on_gpu = device.type == "cuda"
+        self._buffers: dict[tuple[str, torch.Size], torch.Tensor] = {}
+        self._copied: torch.cuda.Event | None = None
+
+    def copy(self, pieces: Mapping[str, Pieces]) -> None:
+        """Replace all tensors of `pieces` by copies. They must not be read before `wait` has returned."""
+        for name, piece in pieces.items():
+            for offsets, tensor in piece.held.items():
+                buffer = self._buffers.get((name, offsets))
+                if buffer is None:
+                    buffer = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=self._on_gpu)
+                    self._buffers[name, offsets] = buffer
+                piece.held[offsets] = buffer.copy_(tensor, non_blocking=True)
+        if self._on_gpu:
+            self._copied = torch.cuda.Event()
+            self._copied.record()
+
+    def wait(self) -> None:
+        """Wait until a GPU has made the copies; on a CPU they are there when `copy` returns."""
+        if self._copied is not None:
+            self._copied.synchronize()
 
 
 class SavePlanner(dcp.DefaultSavePlanner):

@@ -26,7 +26,7 @@ from torch.distributed.checkpoint.metadata import (
     TensorStorageMetadata,
 )
 
-from ptdp_core.engine.checkpoint_folder import METADATA, FileSum, manifest
+from ptdp_core.engine.checkpoint.folder import METADATA, FileSum, manifest
 from results import opening
 
 SMALL = 1 << 20  # bytes

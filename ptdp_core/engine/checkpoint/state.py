@@ -11,7 +11,7 @@ from pathlib import Path
 from reprlib import Repr
 from typing import Any
 
-from ptdp_core.engine.checkpoint_folder import STATE, manifest, step_of
+from ptdp_core.engine.checkpoint.folder import STATE, manifest, step_of
 from ptdp_core.engine.files import read_json
 from ptdp_core.engine.least_memory import STATE_BYTES
 from ptdp_core.engine.settings import Settings

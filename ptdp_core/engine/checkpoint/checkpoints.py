@@ -4,7 +4,7 @@ A checkpoint holds the master parameters and Adam's two moments, as rectangles o
 So one of the ZeRO-3 baseline can be loaded by PTD-P, and the other way round.
 
 A checkpoint is written under a temporary name and synchronised to disk, gets a manifest with the checksum of each file,
-and is renamed last (`checkpoint_folder`), so that a crash leaves the previous checkpoint as it was. It also records the
+and is renamed last (`folder`), so that a crash leaves the previous checkpoint as it was. It also records the
 settings and the data of its run: loading it into a run with another model, batch size, seed or data is refused.
 """
 
@@ -26,11 +26,11 @@ import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.metadata import Metadata
 
-from ptdp_core.engine import checkpoint_folder as folders
-from ptdp_core.engine.checkpoint_folder import STATE, FileSum
-from ptdp_core.engine.checkpoint_metadata import Reader, read_metadata
-from ptdp_core.engine.checkpoint_state import Progress, changes_since, read_state
-from ptdp_core.engine.checkpoint_tensors import LoadPlanner, Pieces, SavePlanner, Writer, rectangles
+from ptdp_core.engine.checkpoint import folder as folders
+from ptdp_core.engine.checkpoint.folder import STATE, FileSum
+from ptdp_core.engine.checkpoint.metadata import Reader, read_metadata
+from ptdp_core.engine.checkpoint.state import Progress, changes_since, read_state
+from ptdp_core.engine.checkpoint.tensors import LoadPlanner, Pieces, SavePlanner, Staging, Writer, rectangles
 from ptdp_core.engine.errors import DivergedError, EngineUnavailableError, not_writable
 from ptdp_core.engine.files import LOCK, check_writable, lock, write_durably
 from ptdp_core.engine.groups import Groups
@@ -38,7 +38,6 @@ from ptdp_core.engine.optimizer import LossScale, StateSlice
 from ptdp_core.engine.rng_tracker import RNGTracker
 from ptdp_core.engine.settings import Settings
 from ptdp_core.engine.settings_file import to_mapping
-from ptdp_core.engine.staging import Staging
 from ptdp_core.layout import chunk_parameters
 
 T = TypeVar("T")

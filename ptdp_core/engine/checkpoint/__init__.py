@@ -1,0 +1,1 @@
+"""Checkpoints: `checkpoints` saves and loads them; their `folder`, `state`, `tensors` and `metadata`."""
