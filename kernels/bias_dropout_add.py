@@ -85,38 +85,26 @@ def compiled_backward(grad: Tensor, seed: Tensor, p: float) -> tuple[Tensor, Ten
 # Registration.
 
 
-def _fake(x: Tensor, bias: Tensor, residual: Tensor, seed: Tensor | None, p: float) -> Tensor:
-    return x.new_empty(x.shape)
-
-
-def _fake_backward(grad: Tensor, seed: Tensor, p: float) -> tuple[Tensor, Tensor]:
-    return grad.new_empty(grad.shape), grad.new_empty(grad.shape[-1])
-
-
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     *_, seed, ctx.p = inputs
     ctx.save_for_backward(seed)
 
 
-def _gradients(backward: Any, ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
+def _gradients(backward: Any, ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     (seed,) = ctx.saved_tensors
     if seed is None:  # without dropout x and the residual get y's gradient as it is
-        return grad, rows(grad).sum(0), grad, None, None
+        return grad, rows(grad).sum(0), grad
     grad_x, grad_bias = backward(grad, seed, ctx.p)
-    return grad_x, grad_bias, grad, None, None
+    return grad_x, grad_bias, grad
 
 
 OPERATOR = Operator(
-    name="bias_dropout_add",
-    schema="(Tensor x, Tensor bias, Tensor residual, Tensor? seed, float p) -> Tensor",
-    backward_schema="(Tensor grad, Tensor seed, float p) -> (Tensor, Tensor)",
-    fake=_fake,
-    backward_fake=_fake_backward,
-    save=_save,
-    gradients=_gradients,
-)
-OPERATOR.reference(reference, schema="(Tensor x, Tensor bias, Tensor residual, float p) -> Tensor")
-OPERATOR.fused("compiled", compiled_forward, compiled_backward)
-OPERATOR.fused(
-    "triton", triton("dropout_triton", "bias_dropout_add"), triton("dropout_triton", "bias_dropout_add_backward")
+    "bias_dropout_add",
+    reference,
+    {
+        "compiled": (compiled_forward, compiled_backward),
+        "triton": (triton("dropout_triton", "bias_dropout_add"), triton("dropout_triton", "bias_dropout_add_backward")),
+    },
+    _save,
+    _gradients,
 )

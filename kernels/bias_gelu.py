@@ -82,14 +82,6 @@ def compiled_backward(grad: Tensor, x: Tensor, bias: Tensor) -> tuple[Tensor, Te
 # Registration.
 
 
-def _fake(x: Tensor, bias: Tensor) -> Tensor:
-    return x.new_empty(x.shape)
-
-
-def _fake_backward(grad: Tensor, x: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    return x.new_empty(x.shape), bias.new_empty(bias.shape)
-
-
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     ctx.save_for_backward(*inputs)
 
@@ -100,14 +92,12 @@ def _gradients(backward: Any, ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
 
 
 OPERATOR = Operator(
-    name="bias_gelu",
-    schema="(Tensor x, Tensor bias) -> Tensor",
-    backward_schema="(Tensor grad, Tensor x, Tensor bias) -> (Tensor, Tensor)",
-    fake=_fake,
-    backward_fake=_fake_backward,
-    save=_save,
-    gradients=_gradients,
+    "bias_gelu",
+    reference,
+    {
+        "compiled": (compiled_forward, compiled_backward),
+        "triton": (triton("bias_gelu_triton", "forward"), triton("bias_gelu_triton", "backward")),
+    },
+    _save,
+    _gradients,
 )
-OPERATOR.reference(reference)
-OPERATOR.fused("compiled", compiled_forward, compiled_backward)
-OPERATOR.fused("triton", triton("bias_gelu_triton", "forward"), triton("bias_gelu_triton", "backward"))

@@ -76,33 +76,22 @@ def compiled_backward(grad: Tensor, probs: Tensor, scale: float) -> Tensor:
 # Registration.
 
 
-def _fake(scores: Tensor, scale: float) -> Tensor:
-    return scores.new_empty(scores.shape)
-
-
-def _fake_backward(grad: Tensor, probs: Tensor, scale: float) -> Tensor:
-    return probs.new_empty(probs.shape)
-
-
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     ctx.save_for_backward(output)
-    ctx.scale = inputs[1]
+    *_, ctx.scale = inputs
 
 
-def _gradients(backward: Any, ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-    (probs,) = ctx.saved_tensors
-    return backward(grad, probs, ctx.scale), None
+def _gradients(backward: Any, ctx: Any, grad: Tensor) -> tuple[Tensor]:
+    return (backward(grad, *ctx.saved_tensors, ctx.scale),)
 
 
 OPERATOR = Operator(
-    name="causal_softmax",
-    schema="(Tensor scores, float scale) -> Tensor",
-    backward_schema="(Tensor grad, Tensor probs, float scale) -> Tensor",
-    fake=_fake,
-    backward_fake=_fake_backward,
-    save=_save,
-    gradients=_gradients,
+    "causal_softmax",
+    reference,
+    {
+        "compiled": (compiled_forward, compiled_backward),
+        "triton": (triton("softmax_triton", "causal_forward"), triton("softmax_triton", "causal_backward")),
+    },
+    _save,
+    _gradients,
 )
-OPERATOR.reference(reference)
-OPERATOR.fused("compiled", compiled_forward, compiled_backward)
-OPERATOR.fused("triton", triton("softmax_triton", "causal_forward"), triton("softmax_triton", "causal_backward"))

@@ -62,28 +62,22 @@ def compiled_forward(x: Tensor, seed: Tensor, p: float) -> Tensor:
 # Registration. Backward is forward, applied to the gradient.
 
 
-def _fake(x: Tensor, seed: Tensor, p: float) -> Tensor:
-    return x.new_empty(x.shape)
-
-
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     _, seed, ctx.p = inputs
     ctx.save_for_backward(seed)
 
 
-def _gradients(backward: Any, ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-    return backward(grad, ctx.saved_tensors[0], ctx.p), None, None
+def _gradients(backward: Any, ctx: Any, grad: Tensor) -> tuple[Tensor]:
+    return (backward(grad, *ctx.saved_tensors, ctx.p),)
 
 
 OPERATOR = Operator(
-    name="dropout",
-    schema="(Tensor x, Tensor seed, float p) -> Tensor",
-    backward_schema="(Tensor grad, Tensor seed, float p) -> Tensor",
-    fake=_fake,
-    backward_fake=_fake,
-    save=_save,
-    gradients=_gradients,
+    "dropout",
+    reference,
+    {
+        "compiled": (compiled_forward, compiled_forward),
+        "triton": (triton("dropout_triton", "dropout"), triton("dropout_triton", "dropout")),
+    },
+    _save,
+    _gradients,
 )
-OPERATOR.reference(reference, schema="(Tensor x, float p) -> Tensor")
-OPERATOR.fused("compiled", compiled_forward, compiled_forward)
-OPERATOR.fused("triton", triton("dropout_triton", "dropout"), triton("dropout_triton", "dropout"))

@@ -8,13 +8,11 @@ paper's code filled masked scores with -10000 instead, which makes such a row at
 included.) Scores that are not masked must be finite. Softmax runs in float32 (float64 for float64 input).
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from kernels import checks
-from kernels.causal_softmax import formula_backward
+from kernels.causal_softmax import _gradients, _save, formula_backward
 from kernels.layout import accumulation_dtype, matrices, stacked_matrices
 from kernels.registration import Operator, compiled, triton
 
@@ -74,36 +72,15 @@ def compiled_backward(grad: Tensor, probs: Tensor, scale: float) -> Tensor:
     return grad_scores.view(grad.shape)
 
 
-# Registration.
-
-
-def _fake(scores: Tensor, mask: Tensor, scale: float) -> Tensor:
-    return scores.new_empty(scores.shape)
-
-
-def _fake_backward(grad: Tensor, probs: Tensor, scale: float) -> Tensor:
-    return probs.new_empty(probs.shape)
-
-
-def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.save_for_backward(output)
-    ctx.scale = inputs[2]
-
-
-def _gradients(backward: Any, ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-    (probs,) = ctx.saved_tensors
-    return backward(grad, probs, ctx.scale), None, None
-
+# Registration, with what `causal_softmax` keeps for the same backward pass.
 
 OPERATOR = Operator(
-    name="masked_softmax",
-    schema="(Tensor scores, Tensor mask, float scale) -> Tensor",
-    backward_schema="(Tensor grad, Tensor probs, float scale) -> Tensor",
-    fake=_fake,
-    backward_fake=_fake_backward,
-    save=_save,
-    gradients=_gradients,
+    "masked_softmax",
+    reference,
+    {
+        "compiled": (compiled_forward, compiled_backward),
+        "triton": (triton("softmax_triton", "masked_forward"), triton("softmax_triton", "masked_backward")),
+    },
+    _save,
+    _gradients,
 )
-OPERATOR.reference(reference)
-OPERATOR.fused("compiled", compiled_forward, compiled_backward)
-OPERATOR.fused("triton", triton("softmax_triton", "masked_forward"), triton("softmax_triton", "masked_backward"))

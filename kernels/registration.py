@@ -11,8 +11,7 @@ contiguous, whatever the strides of the inputs. Eager code calls the functions w
 
 import functools
 import importlib
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -22,58 +21,67 @@ IMPLEMENTATIONS = ("reference", "compiled", "triton")
 Function = Callable[..., Any]
 
 
-@dataclass(frozen=True)
 class Operator:
     """One operator in its implementations, each a differentiable function of tensors.
 
-    `schema` and `backward_schema` are what the fused implementations share, in the syntax of `torch.library`. `fake`
-    and `backward_fake` return empty outputs of the right shape. `save(ctx, inputs, output)` keeps what the backward
-    pass needs; `gradients(backward, ctx, *grads)` calls `backward` with it, and returns one gradient (or None) per
-    input.
+    `fused` are the forward and the backward function of each other implementation, all with the arguments of the
+    compiled ones. Outputs are shaped as the first argument; a second one of the backward function is a bias's gradient.
+    `save(ctx, inputs, output)` keeps what the backward pass needs; `gradients(backward, ctx, *grads)` calls `backward`
+    with it, and returns the gradients of the first inputs; the others have none.
     """
 
-    name: str
-    schema: str
-    backward_schema: str
-    fake: Function
-    backward_fake: Function
-    save: Callable[[Any, tuple[Any, ...], Any], None]
-    gradients: Function
-    forward: dict[str, Function] = field(default_factory=dict)
-    backward: dict[str, Function] = field(default_factory=dict)
-    eager: dict[str, Function] = field(default_factory=dict)
+    def __init__(
+        self,
+        name: str,
+        reference: Function,
+        fused: Mapping[str, tuple[Function, Function]],
+        save: Callable[[Any, tuple[Any, ...], Any], None],
+        gradients: Function,
+    ) -> None:
+        self.name, self.save, self.gradients = name, save, gradients
+        schema = torch.library.infer_schema(reference, mutates_args=())
+        torch.library.define(f"ptdp::{name}_reference", schema)
+        torch.library.impl(f"ptdp::{name}_reference", "CompositeImplicitAutograd", reference)
+        self.forward: dict[str, Function] = {"reference": getattr(torch.ops.ptdp, f"{name}_reference").default}
+        self.backward: dict[str, Function] = {}
+        self.eager: dict[str, Function] = {"reference": reference}
+        schemas = [torch.library.infer_schema(function, mutates_args=()) for function in fused["compiled"]]
+        for implementation, functions in fused.items():
+            names = f"ptdp::{name}_{implementation}", f"ptdp::{name}_{implementation}_backward"
+            forward, backward = (
+                torch.library.custom_op(named, function, mutates_args=(), schema=schema)
+                for named, function, schema in zip(names, functions, schemas, strict=True)
+            )
+            forward.register_fake(_like_the_first)
+            backward.register_fake(_with_a_bias if "(Tensor, Tensor)" in schemas[1] else _like_the_first)
+            forward.register_autograd(functools.partial(self._backward, backward), setup_context=self._set_up)
+            self.forward[implementation], self.backward[implementation] = forward, backward
+            self.eager[implementation] = functools.partial(_apply, self, *functions)
 
-    def reference(self, function: Function, schema: str | None = None) -> None:
-        """Register `function`, a composite of PyTorch operators; its `schema` if it takes other arguments."""
-        name = f"{self.name}_reference"
-        torch.library.define(f"ptdp::{name}", schema or self.schema)
-        torch.library.impl(f"ptdp::{name}", "CompositeImplicitAutograd", function)
-        self.forward["reference"] = getattr(torch.ops.ptdp, name).default
-        self.eager["reference"] = function
+    def _set_up(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.inputs = len(inputs)
+        self.save(ctx, inputs, output)
 
-    def fused(self, implementation: str, forward: Function, backward: Function) -> None:
-        """Register `forward` and `backward` under the name of `implementation`."""
-        name = f"ptdp::{self.name}_{implementation}"
-        operator = torch.library.custom_op(name, forward, mutates_args=(), schema=self.schema)
-        gradient = torch.library.custom_op(f"{name}_backward", backward, mutates_args=(), schema=self.backward_schema)
-        operator.register_fake(self.fake)
-        gradient.register_fake(self.backward_fake)
-        operator.register_autograd(
-            functools.partial(self.gradients, gradient),
-            setup_context=lambda ctx, inputs, output: self.save(ctx, inputs, output),
-        )
-        self.forward[implementation] = operator
-        self.backward[implementation] = gradient
-        self.eager[implementation] = functools.partial(_apply, self, forward, backward)
+    def _backward(self, function: Function, ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        gradients = self.gradients(function, ctx, *grads)
+        return (*gradients, *[None] * (ctx.inputs - len(gradients)))
 
     def __call__(self, implementation: str, *arguments: Any) -> Any:
-        """Run one implementation; the arguments are those of its schema.
+        """Run one implementation; the arguments are those of its function.
 
         Eagerly its functions are called by autograd alone: a call of an operator of `torch.library` that is written in
         Python takes the host several times as long.
         """
         known = self.forward if implementation != "reference" and torch.compiler.is_compiling() else self.eager
         return known[implementation](*arguments)
+
+
+def _like_the_first(x: torch.Tensor, *_: Any) -> torch.Tensor:
+    return x.new_empty(x.shape)
+
+
+def _with_a_bias(x: torch.Tensor, *_: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    return x.new_empty(x.shape), x.new_empty(x.shape[-1])
 
 
 def direct(function: type[torch.autograd.Function]) -> Function:
@@ -88,13 +96,13 @@ class _Eager(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, operator: Operator, forward: Function, backward: Function, *arguments: Any) -> Any:
         output = forward(*arguments)
-        operator.save(ctx, arguments, output)
-        ctx.gradients, ctx.function = operator.gradients, backward
+        operator._set_up(ctx, arguments, output)
+        ctx.operator, ctx.function = operator, backward
         return output
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        return None, None, None, *ctx.gradients(ctx.function, ctx, *grads)
+        return None, None, None, *ctx.operator._backward(ctx.function, ctx, *grads)
 
 
 _apply = direct(_Eager)

@@ -117,7 +117,7 @@ def core(share: GpuShare, heads: Heads, context: Context, kernel: str, dropout: 
             ),
             inside=4 * share.tokens * heads.queries // t,
             output=output,
-            narrow="beside",
+            casts=1,
         )
     A = b * scores(s, heads.queries, context) / t
     copied, copies = 0.0, 0
@@ -144,7 +144,7 @@ def core(share: GpuShare, heads: Heads, context: Context, kernel: str, dropout: 
         ),
         inside=(5 if dropout else 2) * int(A) + copies,
         output=output,
-        narrow="beside",
+        casts=1,
         gradients=2 * int(A),
     )
 

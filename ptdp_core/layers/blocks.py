@@ -108,7 +108,7 @@ def _attention(model: ModelConfig, share: GpuShare, run: LayerRun, kind: LayerKi
     h, tokens, t = model.hidden, share.tokens, share.t
     between, tensors, bias = tokens * h / share.shards, norm_tensors(model), model.bias
     heads = Heads(model.heads, model.query_groups, model.query_head_size, model.head_size)
-    yield kinds.norm("attention_norm", between, h, tensors, "instead")
+    yield kinds.norm("attention_norm", between, h, tensors, 2 if model.kv_latent else 1)
     if model.kv_latent:
         yield from _latent(model, share, heads)
     else:
@@ -151,12 +151,12 @@ def _latent(model: ModelConfig, share: GpuShare, heads: Heads) -> Iterator[Part]
     queries, latent = heads.queries * heads.query, model.query_latent
     if latent:
         yield kinds.linear(share, Linear("attention.query_down", h, latent, ""))
-        yield kinds.norm("attention.query_norm", tokens * latent, latent, tensors, "", tokens * latent / share.shards)
+        yield kinds.norm("attention.query_norm", tokens * latent, latent, tensors, 1, tokens * latent / share.shards)
     yield kinds.linear(share, Linear("attention.query", latent or h, queries, "outputs"), writes=False)
     kept, turned = model.kv_latent, model.rotary_dim
     down = Linear("attention.kv_down", h, kept + turned, "")
     yield kinds.linear(share, down, reads=False, output=tokens * turned / share.shards)
-    yield kinds.norm("attention.kv_norm", tokens * kept, kept, tensors, "", tokens * kept / share.shards)
+    yield kinds.norm("attention.kv_norm", tokens * kept, kept, tensors, 1, tokens * kept / share.shards)
     made = Linear("attention.kv", kept, 2 * heads.queries * heads.value, "outputs")
     yield kinds.linear(share, made, f=True, writes=False)
     yield attention.whole_heads(share, heads)
@@ -171,7 +171,7 @@ def _state_space(model: ModelConfig, share: GpuShare) -> Iterator[Part]:
     """Norm, state-space mixer and what is added behind it."""
     h, tokens, states = model.hidden, share.tokens, states_of(model)
     between = tokens * h / share.shards
-    yield kinds.norm("mamba_norm", between, h, norm_tensors(model), "instead")
+    yield kinds.norm("mamba_norm", between, h, norm_tensors(model), 1)
     into = Linear("mamba.in", h, states.projected, "outputs")
     yield kinds.linear(share, into, f=True, output=tokens * states.projected // share.t)
     yield state_space.convolution(share, states)
@@ -186,7 +186,8 @@ def _mlp(model: ModelConfig, share: GpuShare, run: LayerRun, with_experts: bool)
     h, tokens = model.hidden, share.tokens
     between, bias = tokens * h / share.shards, model.bias
     width = model.shared_expert_ffn_hidden if with_experts else model.mlp_width
-    yield kinds.norm("mlp_norm", between, h, norm_tensors(model), "instead" if width else "")
+    readers = (width > 0) + (with_experts and model.expert_latent > 0)  # linears; a router reads 16 bits
+    yield kinds.norm("mlp_norm", between, h, norm_tensors(model), readers, stays=with_experts)
     if with_experts:
         yield from _experts(model, share, run)
     if width:
@@ -232,7 +233,7 @@ def _experts(model: ModelConfig, share: GpuShare, run: LayerRun) -> Iterator[Par
     yield experts.grouped(routed, Linear("mlp.experts.down", width, read, "inputs"), False)
     combined = experts.combine(routed, read, together)
     if model.expert_latent:
-        yield combined._replace(output=2 * tokens * read, narrow="instead")
+        yield combined._replace(output=2 * tokens * read, casts=1, stays=False)
         yield kinds.linear(own, Linear("mlp.latent_up", read, h, ""))
     else:
         yield combined

@@ -101,7 +101,8 @@ def dispatch(routed: Routed, h: int, f: bool) -> Part:
         again=False,  # what goes to experts is kept
         collectives=_sent(routed, h),
         output=2 * rows * h,
-        narrow="instead",
+        casts=1,
+        stays=False,
         gradients=2 * rows * h,
     )
 

@@ -65,10 +65,13 @@ def norm_parameters(name: str, size: int, tensors: int, partial: bool = False) -
     return tuple([Parameter(f"{name}.{part}", (size,), partial=partial) for part in ("weight", "bias")[:tensors]])
 
 
-def norm(name: str, elements: float, size: int, tensors: int, narrow: str = "", kept: float | None = None) -> Part:
+def norm(
+    name: str, elements: float, size: int, tensors: int, casts: int = 0, kept: float | None = None, stays: bool = False
+) -> Part:
     """A norm over `size` with so many parameter tensors. Its backward pass reads twice, once for their gradients.
 
-    It keeps its input and output, of so many elements unless another number of them is `kept`.
+    It keeps its input and output, of so many elements unless another number of them is `kept`. `casts` linears read
+    it; with `stays` something else does, too.
     """
     kept = 2 * (elements if kept is None else kept)
     return Part(
@@ -77,7 +80,8 @@ def norm(name: str, elements: float, size: int, tensors: int, narrow: str = "", 
         Work(traffic_bytes=10 * elements, kernels=2, host_calls=FUNCTION),  # input gradient 6, parameter gradients 4
         holds=kept,
         output=kept,
-        narrow=narrow,
+        casts=casts,
+        stays=stays or not casts,
         parameters=norm_parameters(name, size, tensors),
     )
 
@@ -146,7 +150,8 @@ def activation(name: str, outer: float, inner: float, gated: bool, bias: bool, c
         Work(traffic_bytes=2 * (inner + 2 * outer), kernels=1, host_calls=calls),
         unfused=(apart, Work()),
         output=2 * inner,
-        narrow="instead",
+        casts=1,
+        stays=False,
         gradients=2 * inner,
     )
 

@@ -233,8 +233,8 @@ class Part(NamedTuple):
       gathered input is gathered once more for the weights' gradients
     - `collectives`: what it exchanges; those of f and g come with `techniques.tensor_parallel`
     - `holds`, `inside`, `output`: bytes that are there until its backward pass: its input, what only it needs, and its
-      output where later backward passes need it. `narrow` says how FP8 changes the output, which a linear reads: kept
-      'instead' in FP8, or 'beside' it, or not at all
+      output where later backward passes need it. With FP8 each of the `casts` linears that read the output keeps a
+      cast of its own; beside these it stays in 16 bits, if something else reads it (`stays`)
     - `cast`: elements of its input and of its output's gradient, which FP8 casts; none if its products stay in 16 bits
     - `deferred`: bytes that a deferred weight gradient needs; `gradients`: bytes of its output's gradient, where that
       counts in the memory's peak
@@ -253,7 +253,8 @@ class Part(NamedTuple):
     holds: float = 0
     inside: float = 0
     output: float = 0
-    narrow: str = ""
+    casts: int = 0
+    stays: bool = True
     cast: tuple[float, float] | None = None
     deferred: float = 0
     gradients: float = 0

@@ -211,13 +211,13 @@ def in_fp8(block: Block, recipe: Recipe) -> Block:
     Engine does by default. Each tensor is cast by kernels of its own, and written twice, as it is and transposed, since
     the product for the weight gradient reads it along the other dimension; a program that fuses casting into norms and
     activations moves fewer bytes. With sequence parallelism tensors between layers are cast before they are gathered.
-    Weights are taken to be kept in FP8, also twice, which are bf16's two bytes; the engine keeps bf16 beside them, and
-    casts them once a batch. With sequence parallelism it casts what is gathered, in its backward pass once more. All of
-    this is the same with elements of 4 bits, whose weights are kept in bf16. Attention keeps its result in bf16, and
-    the projection that in FP8 beside it.
+    Weights are taken to be kept in FP8, also twice, which are bf16's two bytes; where a program keeps bf16 beside them
+    (`Software.kept_casts`), as the engine does, it casts them once a batch. With sequence parallelism the engine casts
+    what is gathered, in its backward pass once more. All of this is the same with elements of 4 bits, whose weights are
+    kept in bf16. Of what several linears read each keeps a cast; what something else reads, as attention's result and
+    what a router reads, stays in bf16 beside them.
     """
     moved = recipe.read + recipe.written
-    sizes = {"instead": recipe.kept / 2, "beside": 1 + recipe.kept / 2}
 
     def narrow(work: Work, cast: float) -> Work:
         gemms = tuple([(recipe.elements, gemm) for gemm in work.gemms])
@@ -225,8 +225,7 @@ def in_fp8(block: Block, recipe: Recipe) -> Block:
         return work._replace(gemms=(), narrow_gemms=gemms, traffic_bytes=traffic, kernels=kernels)
 
     def change(part: Part) -> Part:
-        if part.narrow:
-            part = part._replace(output=part.output * sizes[part.narrow])
+        part = part._replace(output=part.output * (part.stays + part.casts * recipe.kept / 2))
         if part.cast is None:
             return part
         forward, backward = part.cast

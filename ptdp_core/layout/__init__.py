@@ -39,6 +39,7 @@ from ptdp_core.layout.communication import (
 from ptdp_core.layout.grid import RankGrid, node_of
 from ptdp_core.layout.stages import (
     RankKinds,
+    cast_elements,
     chunk_layers,
     chunk_parameters,
     elements_held,

@@ -19,6 +19,7 @@ from ptdp_core.layers.blocks import (
     LayerRun,
     block,
     embedding_parameters,
+    layer_of,
     layer_parameters,
     mtp_parameters,
     output_parameters,
@@ -235,6 +236,15 @@ def rank_elements(config: TrainingConfig) -> list[int]:
 def expert_elements(config: TrainingConfig) -> list[int]:
     """The number of parameters of experts on one GPU of each pipeline rank, which are among `rank_elements`."""
     return _sums_of(config)[1].by_rank(config)
+
+
+def cast_elements(config: TrainingConfig) -> list[int]:
+    """The number of elements of matrices on one GPU of each pipeline rank that FP8 casts: those of layers' linears."""
+    layers, parallel = [layer_of(config, kind) for kind in config.model.layer_kinds], config.parallel
+    cast = [
+        [item for part in layer.parts if part.cast for item in part.parameters if item.is_matrix] for layer in layers
+    ]
+    return rank_kinds(config).elements([elements_held(each, parallel.t, parallel.expert_parts) for each in cast])
 
 
 def whole_elements(config: TrainingConfig) -> list[int]:

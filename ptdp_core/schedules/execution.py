@@ -103,7 +103,6 @@ def _run(
         while position[rank] < len(ranks[rank]):
             instruction = ranks[rank][position[rank]]
             actions: tuple[Action, ...] = ()
-            made: list[object] = []
             needed: list[object] = []
             if isinstance(instruction, Exchange):
                 _check_made(instruction, there, f"instruction {position[rank]} of rank {rank}")
@@ -114,8 +113,8 @@ def _run(
                 if mode == "blocking":
                     needed = [(message, not received) for message, received in chain(*ends)]
             else:
-                actions = passes_of(instruction.cell if isinstance(instruction, Compute) else instruction)
-                made = [action.output for action in actions]
+                cell = instruction.cell if isinstance(instruction, Compute) else instruction
+                actions = passes_of(cell)
                 for action in actions:
                     message = message_into(action, schedule.placement) if mode else None
                     for output in needs(action, stages, schedule.vocabulary):
@@ -131,17 +130,15 @@ def _run(
             start = max([clocks[rank], *map(there.__getitem__, needed)])
             clocks[rank] = start + sum([cost[action.kind] for action in actions])
             timeline[rank] += [TimelineEvent(action.kind, action, start, clocks[rank]) for action in actions]
-            for output in made:
-                there[output] = clocks[rank]
-                ready += waiting.pop(output, ())
-    at = {r: (i, row[i]) for r, (i, row) in enumerate(zip(position, ranks, strict=True)) if i < len(row)}
-    if at:
-        places = (
-            f"rank {r} at {f'instruction {i}, {what}' if mode else passes_of(what)[0]}" for r, (i, what) in at.items()
-        )
+            for action in actions:
+                there[action.output] = clocks[rank]
+                ready += waiting.pop(action.output, ())
+    stuck = [(rank, i, row[i]) for rank, (i, row) in enumerate(zip(position, ranks, strict=True)) if i < len(row)]
+    if stuck:
+        places = (f"rank {rank} at {f'instruction {i}, {what}' if mode else what}" for rank, i, what in stuck)
         raise ValueError(
-            f"stuck={len(at)} ranks wait for each other: {'; '.join(islice(places, 8))}; needs an order in which every "
-            "input comes from an earlier action or message; try running what they wait for earlier on its rank"
+            f"stuck={len(stuck)} ranks wait for each other: {'; '.join(islice(places, 8))}; needs an order in which "
+            "every input comes from an earlier action or message; try running what they wait for earlier on its rank"
         )
     return timeline
 

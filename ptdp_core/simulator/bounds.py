@@ -61,8 +61,8 @@ def least_time(config: TrainingConfig, model: CostModel) -> float:
     stages = model.stages(config)
     sizes, ends = model.rank_sizes(config), {placement.first, placement.last}
     last_backward = model.last_backward(config, stages, placement.first)
-    parameters, _, of_experts = sizes[placement.first]
-    reduction = model.data_parallel(config, parameters, last_backward, of_experts)
+    first = sizes[placement.first]
+    reduction = model.data_parallel(config, first.parameters, last_backward, first.experts)
     if len(ends) == 2:
         reduction += model.embedding_reduction(config)
     held = {rank: (config, sizes[rank].parameters, sizes[rank].experts) for rank in ends}

@@ -19,6 +19,7 @@ from ptdp_core.layers.parts import Block, Collective, Gemm, Work
 from ptdp_core.layers.techniques import RECIPES, RECOMPUTATION_BACKWARD, RECOMPUTATION_FORWARD, adapted, modules_of
 from ptdp_core.layout import (
     Boundary,
+    cast_elements,
     elements_held,
     expert_elements,
     layer_passes,
@@ -359,12 +360,17 @@ class CostModel:
             placement,
             parallel.pipeline_layout,
             parallel.vocabulary,
+            parallel.fp8_recipe,
         )
         if key not in self._sizes:
             kinds = rank_kinds(config)
             layers = [max(chunks) for chunks in kinds.chunks]
-            counts = zip(rank_elements(config), kinds.of, expert_elements(config), strict=True)
-            self._sizes[key] = [RankSizes(count, layers[kind], of_experts) for count, kind, of_experts in counts]
+            keeps = self.software.kept_casts and parallel.fp8_recipe != "none"
+            cast = cast_elements(config) if keeps else [0] * parallel.p
+            counts = zip(
+                rank_elements(config), [layers[kind] for kind in kinds.of], expert_elements(config), cast, strict=True
+            )
+            self._sizes[key] = [RankSizes(*each) for each in counts]
         return self._sizes[key]
 
     def _stage_times(self, config: TrainingConfig) -> list[StageTimes]:

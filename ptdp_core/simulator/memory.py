@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ptdp_core.config import LayerKind, ParallelConfig, TrainingConfig
 from ptdp_core.layers.blocks import layer_of
 from ptdp_core.layers.parts import Block
-from ptdp_core.layers.techniques import offloaded, recomputed, trained_elements
+from ptdp_core.layers.techniques import RECIPES, offloaded, recomputed, trained_elements
 from ptdp_core.layout import elements_held, vocabulary_rows
 from ptdp_core.schedules import MESSAGES_AT_ONCE, build, definition, most_scored
 from ptdp_core.schedules.vocabulary import AHEAD
@@ -53,11 +53,15 @@ def layer_input_bytes(config: TrainingConfig) -> int:
 
 
 class RankSizes(NamedTuple):
-    """The parameters on one GPU of a pipeline rank, the layers of its longest chunk, and the parameters of experts."""
+    """The parameters on one GPU of a pipeline rank, the layers of its longest chunk, and the parameters of experts.
+
+    `cast` are those of which casts stay beside them (`Software.kept_casts`).
+    """
 
     parameters: int
     layers: int
     experts: int = 0
+    cast: int = 0
 
 
 class LayerBytes(NamedTuple):
@@ -286,7 +290,7 @@ def rank_memory(
     long as the longest. Of ZeRO-2 gradients that are being reduced are not counted.
     """
     parallel = config.parallel
-    parameters, layers, of_experts = sizes
+    parameters, layers, of_experts, cast = sizes
     taught, own_experts = trained(config, parameters, of_experts)
     own = updated(config, taught, own_experts)
     buffers = MESSAGES_AT_ONCE[definition(parallel.schedule).exchanges]
@@ -297,7 +301,8 @@ def rank_memory(
     whole = taught * parallel.whole_gradients
     states = {
         "weights": round(weight * (own if sharded else parameters))
-        + (gathered_bytes(config, cluster, software) if sharded else 0),
+        + (gathered_bytes(config, cluster, software) if sharded else 0)
+        + (round(RECIPES[parallel.fp8_recipe].written * cast) if cast else 0),
         "gradients": round(gradient * (own + whole if sharded or parallel.data_parallel == "zero2" else taught)),
         "optimizer": 0 if "optimizer" in parallel.offload else round(optimizer * own),
     }

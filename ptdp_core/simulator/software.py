@@ -23,6 +23,7 @@ class Software:
       fastest
     - `fused_cross_entropy`: the loss is computed from logits in the program's precision, by one kernel each way
     - `logits_in_place`: the gradient of a fused loss is written over the logits
+    - `kept_casts`: with FP8 each weight of a linear stays in 16 bits, and beside it its casts, as it is and transposed
     - `fsdp`: ZeRO-3 is PyTorch's FSDP (Zhao et al. 2023, arXiv:2304.11277): it gathers a layer twice for a microbatch
       and reduces each microbatch's gradients, in the precision of gradients, layer by layer
     - `backward_post`: in the backward pass FSDP gathers a layer only when the one before it has computed its gradients
@@ -47,6 +48,7 @@ class Software:
     flash_attention_2: bool = False
     fused_cross_entropy: bool = False
     logits_in_place: bool = False
+    kept_casts: bool = False
     fsdp: bool = False
     backward_post: bool = False
     deduplicated_dispatch: bool = False

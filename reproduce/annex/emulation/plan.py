@@ -173,7 +173,8 @@ def _exchange(config: TrainingConfig, model: CostModel) -> AllToAll:
 
 def _rank(config: TrainingConfig, model: CostModel, rank: int) -> RankPlan:
     parallel = config.parallel
-    parameters, _, of_experts = model.rank_sizes(config)[rank]
+    sizes = model.rank_sizes(config)[rank]
+    parameters, of_experts = sizes.parameters, sizes.experts
     group = data_group(parallel.t, parallel.d, model.cluster.gpus_per_node)
     last_backward = model.last_backward(config, model.stages(config), rank)
     copies = model.gradient_copies(config, parameters)

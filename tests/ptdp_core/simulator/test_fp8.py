@@ -117,3 +117,29 @@ def test_fp8_keeps_inputs_of_linears_in_one_byte(recipe, kept):
     before, after = (layer_bytes(configured(name)).intermediate for name in ("none", recipe))
     tokens, h, f = 4096, 4096, 14336
     assert before - after == pytest.approx(tokens * ((2 - kept) * (2 * h + f / 2) - kept * h / 2), abs=1)
+
+
+def test_each_linear_that_reads_an_input_keeps_a_cast_of_its_own_and_a_router_sixteen_bits():
+    """Of latent attention two linears read the norm's output, of an expert that all tokens share and a router one."""
+    latent = replace(LLAMA, kv_heads=0, positions="rotary", kv_latent=512, query_latent=1536, rotary_dim=64)
+    mixture = replace(LLAMA, experts=8, experts_per_token=2, shared_expert_ffn_hidden=1024)
+    for model, part, bytes_ in ((latent, "attention_norm", 2), (LLAMA, "attention_norm", 1), (mixture, "mlp_norm", 3)):
+        config = replace(configured("delayed"), model=model)
+        (kept,) = (each.output for each in layer_of(config).parts if each.name == part)
+        assert kept == bytes_ * 4096 * 4096
+    routed = replace(mixture, shared_expert_ffn_hidden=0, expert_latent=1024)  # a router and the latent's linear
+    (kept,) = (
+        each.output for each in layer_of(replace(configured("delayed"), model=routed)).parts if each.name == "mlp_norm"
+    )
+    assert kept == 3 * 4096 * 4096
+
+
+@pytest.mark.parametrize(("recipe", "each"), [("delayed", 2), ("mxfp8", 33 / 16), ("none", 0)])
+def test_casts_of_weights_that_stay_beside_them_are_two_of_each_matrix_in_layers(recipe, each):
+    config = configured(recipe, t=1, d=8)
+    usual, casts = (
+        simulate(config, H100, replace(H100.software, kept_casts=kept)).memory_bytes["weights"]
+        for kept in (False, True)
+    )
+    matrices = 32 * (4096 * (4096 + 2 * 1024) + 4096 * 4096 + 3 * 4096 * 14336)
+    assert casts - usual == round(each * matrices)
