@@ -52,6 +52,15 @@ def largest_divisor(n: int, at_most: int) -> int:
     return next((k for k in nearest if n % k == 0), 1)
 
 
+def _check_divides(name: str, parts: int, of: str, whole: int, needed: str, fix: str = "") -> None:
+    """Raise ConfigurationError unless `parts`, the value of a field, divide `whole`, that of another; try `fix`."""
+    if whole % parts:
+        raise ConfigurationError(
+            f"{name}={parts} does not divide {of}={whole}; needs {needed}; "
+            f"try {fix or name}={largest_divisor(whole, parts)}"
+        )
+
+
 class LayerKind(NamedTuple):
     """What layers of one model may differ in.
 
@@ -257,11 +266,7 @@ class ModelConfig:
                 f"hidden={self.hidden} is not divisible by heads={self.heads}; needs equal heads; "
                 f"try heads={largest_divisor(self.hidden, self.heads)}"
             )
-        if self.heads % self.query_groups:
-            raise ConfigurationError(
-                f"kv_heads={self.kv_heads} does not divide heads={self.heads}; needs equal groups of query heads; "
-                f"try kv_heads={largest_divisor(self.heads, self.kv_heads)}"
-            )
+        _check_divides("kv_heads", self.query_groups, "heads", self.heads, "equal groups of query heads")
         if self.positions == "rotary" and self.head_size % 2:
             raise ConfigurationError(
                 f"positions='rotary' with heads of size hidden/heads={self.head_size}; needs an even size, whose "
@@ -291,11 +296,7 @@ class ModelConfig:
                 raise ConfigurationError(
                     f"layer_pattern={pattern!r} with {field}=0; needs what its layers are made of; try {field}={value}"
                 )
-        if self.mamba_heads % self.mamba_groups:
-            raise ConfigurationError(
-                f"mamba_groups={self.mamba_groups} does not divide mamba_heads={self.mamba_heads}; needs equal groups "
-                f"of heads; try mamba_groups={largest_divisor(self.mamba_heads, self.mamba_groups)}"
-            )
+        _check_divides("mamba_groups", self.mamba_groups, "mamba_heads", self.mamba_heads, "equal groups of heads")
 
     @property
     def head_size(self) -> int:
@@ -668,7 +669,11 @@ class ParallelConfig:
                 f"needs a multiple of d*b={per_step}; try B={up}"
             )
         check_schedule(self.schedule, self.p, self.m, self.v)
-        self._check_adapters()
+        if self.lora_rank and self.data_parallel in ("zero2", "zero3"):
+            raise ConfigurationError(
+                f"lora_rank={self.lora_rank} with data_parallel={self.data_parallel!r}; needs whole weights on each "
+                "GPU; try data_parallel='torch'"
+            )
         if self.pipeline_layout:
             self._check_layout(stage_sizes(self.pipeline_layout))
 
@@ -688,13 +693,6 @@ class ParallelConfig:
             raise ConfigurationError(
                 f"offload_layers={self.offload_layers} with offload={self.offload!r}; needs what they keep; "
                 "try offload='layers'"
-            )
-
-    def _check_adapters(self) -> None:
-        if self.lora_rank and self.data_parallel in ("zero2", "zero3"):
-            raise ConfigurationError(
-                f"lora_rank={self.lora_rank} with data_parallel={self.data_parallel!r}; needs whole weights on each "
-                "GPU; try data_parallel='torch'"
             )
 
     def _check_layout(self, sizes: tuple[int, ...]) -> None:
@@ -821,29 +819,17 @@ class TrainingConfig:
     parallel: ParallelConfig
 
     def __post_init__(self) -> None:
-        model, parallel = self.model, self.parallel
-        if model.heads % parallel.t:
-            raise ConfigurationError(
-                f"t={parallel.t} does not divide heads={model.heads}; needs whole attention heads on every tensor "
-                f"rank; try t={largest_divisor(model.heads, parallel.t)}"
-            )
+        model, parallel, t = self.model, self.parallel, self.parallel.t
+        _check_divides("t", t, "heads", model.heads, "whole attention heads on every tensor rank")
         self._check_sequence()
-        if model.query_groups % parallel.t:
-            raise ConfigurationError(
-                f"t={parallel.t} does not divide kv_heads={model.query_groups}; needs whole key/value heads on every "
-                f"tensor rank; try t={largest_divisor(model.query_groups, parallel.t)}"
-            )
+        _check_divides("t", t, "kv_heads", model.query_groups, "whole key/value heads on every tensor rank")
         if model.has_states and (model.mamba_groups % parallel.t or parallel.c > 1):
             raise ConfigurationError(
                 f"t={parallel.t}, c={parallel.c} with layer_pattern={model.layer_pattern!r}; needs whole groups of "
                 f"mamba_groups={model.mamba_groups} on every tensor rank, and whole sequences; try c=1, "
                 f"t={largest_divisor(model.mamba_groups, parallel.t)}"
             )
-        if model.mlp_width % parallel.t:
-            raise ConfigurationError(
-                f"t={parallel.t} does not divide ffn_hidden={model.mlp_width}; needs equal parts of the MLP on every "
-                f"tensor rank; try t={largest_divisor(model.mlp_width, parallel.t)}"
-            )
+        _check_divides("t", t, "ffn_hidden", model.mlp_width, "equal parts of the MLP on every tensor rank")
         self._check_exchange()
         self._check_experts()
         self._check_vocabulary()
@@ -940,11 +926,7 @@ class TrainingConfig:
                 )
             return
         e, etp, ranks = parallel.e, parallel.expert_tensor_ranks, parallel.weight_replicas * parallel.t
-        if model.experts % e:
-            raise ConfigurationError(
-                f"e={e} does not divide experts={model.experts}; needs as many on every rank; "
-                f"try e={largest_divisor(model.experts, e)}"
-            )
+        _check_divides("e", e, "experts", model.experts, "as many on every rank")
         if etp not in (1, parallel.t) or (etp != parallel.t and not parallel.sequence_parallel):
             raise ConfigurationError(
                 f"etp={etp} with t={parallel.t}, sequence_parallel={parallel.sequence_parallel}; needs etp=t, or 1 "
@@ -955,16 +937,9 @@ class TrainingConfig:
                 f"e={e} with etp={etp} does not divide d*c*t={ranks} ranks; needs whole groups; "
                 f"try e={largest_divisor(ranks // etp, e)}"
             )
-        if model.expert_width % etp:
-            raise ConfigurationError(
-                f"etp={etp} does not divide expert_ffn_hidden={model.expert_width}; needs equal parts of each expert; "
-                f"try t={largest_divisor(model.expert_width, etp)}"
-            )
-        if model.shared_expert_ffn_hidden % parallel.t:
-            raise ConfigurationError(
-                f"t={parallel.t} does not divide shared_expert_ffn_hidden={model.shared_expert_ffn_hidden}; needs "
-                f"equal parts of it; try t={largest_divisor(model.shared_expert_ffn_hidden, parallel.t)}"
-            )
+        _check_divides("etp", etp, "expert_ffn_hidden", model.expert_width, "equal parts of each expert", fix="t")
+        shared = model.shared_expert_ffn_hidden
+        _check_divides("t", parallel.t, "shared_expert_ffn_hidden", shared, "equal parts of it")
 
     def check_zero3_alone(self) -> None:
         """Raise ConfigurationError unless ZeRO-3 is by itself, as in Section 5.2 and in the engine."""
