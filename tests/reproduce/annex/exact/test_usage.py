@@ -30,9 +30,7 @@ def test_a_count_is_named_by_two_callers_and_may_come_from_a_thread(tmp_path):
         pool.submit(folder.problem, tmp_path).result()
         pool.submit(folder.FileSum.of, tmp_path / "state.json").result()
     # The manifest, which is not there, is not opened.
-    assert used.by_function() == {
-        "folder.FileSum.of > files.checksum": "2 bytes hashed, 2 bytes read, 1 files opened"
-    }
+    assert used.by_function() == {"folder.FileSum.of > files.checksum": "2 bytes hashed, 2 bytes read, 1 files opened"}
 
 
 def test_texts_and_files_without_buffer_count_in_bytes(tmp_path):
