@@ -11,7 +11,7 @@ from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import OURS
 from reproduce.experiment.set_with import numbers_set_with
-from reproduce.experiment.tested_as import what_is_tested
+from reproduce.experiment.tested_as import what_is_tested, words_used
 from reproduce.output.plain_text import plain, quoted
 from reproduce.output.progress import LONG_S, spoken
 from results.records.documents import print_document
@@ -63,14 +63,17 @@ def print_description(artifact: Artifact, program: str) -> None:
         print(f"{'' if number else 'fidelity':<11}{row}{'' if number else ', the default'}")
     if artifact.place != OURS:
         print(f"tolerance  a point is reproduced within {artifact.tolerance:.0%} of the paper's value")
+    if set_with := numbers_set_with(artifact.cluster, artifact.id):
+        _wrap(
+            f"{'set with':<11}values published here: {', '.join(set_with)} of {artifact.cluster}; where a simulation "
+            "of these values agrees, that is no evidence",
+            indent=" " * 11,
+        )
     if artifact.claims:
+        print("\nhow they are judged:")
+        for name, meaning in words_used(artifact.claims).items():
+            _wrap(f"{name}: {meaning}", "  ", "    ")
         print("\nclaims that it judges:")
-        if set_with := numbers_set_with(artifact.cluster, artifact.id):
-            _wrap(
-                f"{', '.join(set_with)} of {artifact.cluster} {'were' if len(set_with) > 1 else 'was'} set with values "
-                "published here: where a simulation of these values agrees, that is no evidence",
-                "  ",
-            )
     for claim in artifact.claims:
         print(f"\n  {claim.id}  [{claim.place}; fidelity {claim.fidelity} or better]")
         _wrap(quoted(plain(claim.sentence), claim.place), "    ")
@@ -94,6 +97,7 @@ def _fidelities(artifact: Artifact) -> Iterator[str]:
         yield f"{name} (scale {between.join(scale + duration for scale, duration in takes.items())})"
 
 
-def _wrap(text: str, indent: str = "") -> None:
+def _wrap(text: str, first: str = "", indent: str = "") -> None:
     width = max(40, min(100, shutil.get_terminal_size((100, 24)).columns))
-    print(textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent, break_long_words=False))
+    indent = indent or first
+    print(textwrap.fill(text, width, initial_indent=first, subsequent_indent=indent, break_long_words=False))

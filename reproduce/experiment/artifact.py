@@ -190,7 +190,7 @@ class Artifact:
         scales: tuple[str, ...] = (PAPER,),
         fidelity: str | None = None,
         id: str | None = None,
-        papers_points: bool | str = False,
+        papers_points: str = "",
         rule: str = "",
         set_with: tuple[str, ...] = (),
         by: str = "",
@@ -202,7 +202,8 @@ class Artifact:
         name unless `id` is given, its fidelity the artifact's default one, its rule 'ours' where the
         sentence is not the paper's. Other parameters are those of `Claim`. With
         `papers_points` the same function judges the paper's own points, too, as a claim '..._in_the_paper' of fidelity
-        'derived', whose tolerance it is if it is text. `by` is the claim's `tested_by`.
+        'derived', whose tolerance it is, or, if it ends with a colon, stands before the tolerance. `by` is the claim's
+        `tested_by`.
         """
 
         def add(judge: Judge) -> Judge:
@@ -223,7 +224,7 @@ class Artifact:
                         id=f"{name}{IN_THE_PAPER}",
                         place=f"{claim.place}, in the paper's own points",
                         fidelity="derived",
-                        tolerance=papers_points if isinstance(papers_points, str) else tolerance,
+                        tolerance=f"{papers_points} {tolerance}" if papers_points.endswith(":") else papers_points,
                         judge=OnPapersPoints(judge),
                         scales=(PAPER,),
                         set_with=(),

@@ -80,8 +80,8 @@ RULES = {
         lambda printed, step: (10.0 * printed, inf),
     ),
     "negligible": BoundRule(
-        "negligible, no impact, without significant, does not change",
-        "At most 2% of what it is a part or a change of.",
+        "negligible, no impact, without significant, does not change; denied: has an impact",
+        "At most 2% of what it is a part or a change of; what has an impact is more than that.",
         lambda printed, step: (-0.02, 0.02),
     ),
     "direction": BoundRule(

@@ -7,7 +7,7 @@ from math import ceil, fsum, log
 from reproduce.experiment import fidelity
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.bounded import Bounded
-from reproduce.experiment.claims import NOTHING, Claim, Judgement
+from reproduce.experiment.claims import NOTHING, Claim, Judgement, OnPapersPoints
 from reproduce.experiment.made_of import COUNTED, names_of
 from reproduce.experiment.predictions import counted, where
 from reproduce.experiment.quantities import Quantity
@@ -98,7 +98,7 @@ def within_margins(claim: Claim, results: Results) -> Judgement:
         )
         text = f"{judged.verdict} as {by}, but {why} {', '.join(unknown)}"
         return replace(judged, verdict="inconclusive", explanation=f"{text}; {judged.explanation}")
-    ways = _alternatives(claim, results, by, read)
+    ways = _alternatives(claim, results, by, read, judged.verdict)
     nearest, what = _nearest_other_verdict(claim, results, judged, ways), "the verdict would be another"
     if nearest is None:
         nearest = _each_by_itself(claim, results, judged, by, read)
@@ -140,10 +140,12 @@ def _by_what(claim: Claim, results: Results, read: Read) -> str:
     return results.fidelity
 
 
-def _alternatives(claim: Claim, results: Results, by: str, read: Read) -> list[Alternative]:
+def _alternatives(claim: Claim, results: Results, by: str, read: Read, verdict: str) -> list[Alternative]:
     """What else may be in place of what the claim is judged by, and has read."""
     if by == "paper":
-        return list(readings(results, read)) if getattr(claim.judge, "of_paper", False) else []
+        # What rounding may be why of is no contradiction; `Bounded` judges see to it themselves.
+        printed = verdict == "paper inconsistent" and isinstance(claim.judge, OnPapersPoints)
+        return list(readings(results, read, printed)) if getattr(claim.judge, "of_paper", False) else []
     return list(spread(results, read) if by in CLOCKED else results.moved(results, read))
 
 
@@ -193,7 +195,7 @@ def _each_by_itself(
         return None
     found = []
     for part in claim.judge.alone(results):
-        nearest = _nearest_other_verdict(claim, part, judged, _alternatives(claim, part, by, read))
+        nearest = _nearest_other_verdict(claim, part, judged, _alternatives(claim, part, by, read, judged.verdict))
         if nearest is None:
             return None
         found.append(nearest)

@@ -1,6 +1,6 @@
 """What else the paper's values may be as they were read from a plot, and measured ones within their spread."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from math import exp, log
 
@@ -12,28 +12,31 @@ PLOT = "plot"  # how a value was read that is not printed
 SPREAD = 0.8  # of the samples of a measured value lie between its ends
 
 
-def readings(results: Results, read: Read) -> Iterator[Alternative]:
-    """The paper's values in place of which others may have been plotted: each was read to half a step either way."""
+def readings(results: Results, read: Read, printed: bool) -> Iterator[Alternative]:
+    """The paper's values in place of which others may have been plotted: each was read to half a step either way.
 
-    def ends(point: PointResult) -> dict[str, float]:
-        return {name: value.quantum / 2 for name, value in point.paper.items() if value.quantum and value.how == PLOT}
+    With `printed` those of its tables, too, which were rounded so.
+    """
 
-    points = [point for point in results.points if ends(point)]
+    def uncertain(value: PaperValue) -> bool:
+        return bool(value.quantum) and (printed or value.how == PLOT)
+
+    points = [point for point in results.points if any(map(uncertain, point.paper.values()))]
     groups = [("every value", points), *((f"the value of {name}", group) for name, group in groups_of(points, read))]
     for what, group in groups if any_read(points, read) else ():
         keys = frozenset(point.key for point in group)
         for sign in (1, -1):
-            yield Replotted(what, 2.0**sign, partial(_read_otherwise, results, keys, sign), keys=keys)
+            yield Replotted(what, 2.0**sign, partial(_read_otherwise, results, keys, sign, uncertain), keys=keys)
 
 
 class Replotted(Alternative):
-    """Values of the paper moved by half a unit of what they are read to, the rest the other way."""
+    """Values of the paper moved by half a unit of what they are read or rounded to, the rest the other way."""
 
     def described(self, share: float = 1.0) -> str:
-        """'the value of B=2 is 0.31 of a step of the plot lower, and the rest higher'."""
+        """'the value of B=2 is 0.31 of a step lower, and the rest higher'."""
         way, other = ("higher", "lower") if self.factor > 1 else ("lower", "higher")
         rest = "" if self.what.startswith("every") else f", and the rest {other}"
-        return f"{self.what} is {share / 2:.2g} of a step of the plot {way}{rest}"
+        return f"{self.what} is {share / 2:.2g} of a step {way}{rest}"
 
     @property
     def sure_to(self) -> str:
@@ -41,11 +44,13 @@ class Replotted(Alternative):
         return "half a step"
 
 
-def _read_otherwise(results: Results, chosen: Collection[str], sign: int, share: float) -> Results:
+def _read_otherwise(
+    results: Results, chosen: Collection[str], sign: int, uncertain: Callable[[PaperValue], bool], share: float
+) -> Results:
     """The results with the paper's values of the points chosen moved one way, the others' the other way."""
 
     def moved(value: PaperValue, up: int) -> PaperValue:
-        half = (value.quantum or 0.0) / 2 if value.how == PLOT else 0.0
+        half = (value.quantum or 0.0) / 2 if uncertain(value) else 0.0
         return with_fields(value, value=value.value + up * share * half)
 
     points = (

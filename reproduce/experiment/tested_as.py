@@ -1,6 +1,6 @@
 """What is tested of a sentence, for who sees only the two: the clause, its rule, by what, and which margins apply."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from functools import cache
@@ -19,36 +19,54 @@ from results.records import PointResult, read_record
 
 SPELLED = {"samples_per_gpu_s": "sequences per GPU and second", "gemm_throughput": "the rate inside GEMMs"}
 REFERENCE = ROOT / "results" / "reference"
+PAPERS = "by the paper's own numbers"
 TESTED_BY = {
-    "derived": "judged by formulas, printed numbers and schedules executed exactly; nothing is simulated",
-    "simulated": "judged by simulation; too near to call unless the verdict is the same for {margins}",
-    "emulated": "judged by emulation, in real time: the verdict has to be the same for the middle 80% of the samples",
-    "measured": "judged by measurement: the verdict has to be the same for the middle 80% of the samples",
-    "counted": "judged by counting, in the configurations, their schedules or the paper; nothing is timed",
-    "paper": "judged by the paper's own numbers alone: a plotted one may be off by half the step that it was read to, "
-    "a printed one by its rounding; too near to call unless the verdict is the same for either",
+    "derived": "from formulas, printed numbers and schedules executed exactly; nothing is simulated",
+    "simulated": "too near to call unless the verdict is the same wherever each number lies inside its margin, all off "
+    "alike or one against the rest; that of a memory decides what fits",
+    "emulated": "in real time; the verdict has to be the same for the middle 80% of the samples",
+    "measured": "the verdict has to be the same for the middle 80% of the samples",
+    "counted": "in the configurations, their schedules or the paper; nothing is timed",
+    PAPERS: "nothing of ours; the verdict has to be the same if a plotted one is off by half the step that it was read "
+    "to, and those of a table contradict only where their rounding cannot be why",
 }
 
 
 def what_is_tested(claim: Claim, artifact: Artifact) -> str:
-    """What is tested of a claim's sentence, or why nothing is."""
-    if not claim.tolerance or claim.tolerance.startswith(NOTHING):
+    """What is tested of a claim's sentence, or why nothing is: the clause, its rule, by what, the margins."""
+    if claim.tolerance is None or _nothing(claim):
         return f"{claim.tolerance or 'nothing: no result of any fidelity here can tell'}."
-    by = "paper" if getattr(claim.judge, "of_paper", False) else claim.tested_by
-    by = by or ("counted" if claim.rule == "counted" else claim.fidelity)
-    parts = [claim.tolerance.rstrip(".")]
-    if claim.rule:
-        first = RULES[claim.rule].meaning.rstrip(".").split("; ")[0]
-        parts.append(f"rule {claim.rule!r}: {first[0].lower()}{first[1:]}")
-    parts.append(TESTED_BY[by].format(margins=margins_in_words(claim, artifact) if by == "simulated" else ""))
+    by = _by_what(claim)
+    tolerance = f" ({artifact.tolerance:.0%} here)" if claim.rule == "reproduced" else ""
+    margins = f", with the margins of {margins_in_words(claim, artifact)}" if by == "simulated" else ""
+    ruled = f"rule {claim.rule!r}{tolerance}, " if claim.rule else ""
+    parts = [claim.tolerance.rstrip("."), f"{ruled}{by}{margins}"]
     what = "what this says" if claim.set_with else "values published here"
     if given := claim.set_with or (by == "simulated" and _set_with(claim, artifact)):
         names, were = ", ".join(given), "were" if len(given) > 1 else "was"
         parts.append(
-            f"the simulator's {names} {were} set with {what}, so that a hit is no evidence and a miss does not "
-            "contradict it"
+            f"the simulator's {names} {were} set with {what}: a hit is no evidence and a miss does not contradict it"
         )
     return ". ".join(part[0].upper() + part[1:] if i else part for i, part in enumerate(parts)) + "."
+
+
+def words_used(claims: Sequence[Claim]) -> dict[str, str]:
+    """What the rules and the kinds of evidence mean that are named where it is said what is tested of these claims."""
+    tested = [claim for claim in claims if not _nothing(claim)]
+    ruled = {f"{rule!r}": RULES[rule].meaning for rule in RULES if any(claim.rule == rule for claim in tested)}
+    return ruled | {by: meaning for by, meaning in TESTED_BY.items() if by in map(_by_what, tested)}
+
+
+def _nothing(claim: Claim) -> bool:
+    """Whether nothing is tested of a claim."""
+    return not claim.tolerance or claim.tolerance.startswith(NOTHING)
+
+
+def _by_what(claim: Claim) -> str:
+    """By what a claim is judged, of `TESTED_BY`."""
+    if getattr(claim.judge, "of_paper", False) or claim.tested_by == "paper":
+        return PAPERS
+    return claim.tested_by or ("counted" if claim.rule == "counted" else claim.fidelity)
 
 
 def margins_in_words(claim: Claim, artifact: Artifact, cluster: str | None = None) -> str:
@@ -59,13 +77,14 @@ def margins_in_words(claim: Claim, artifact: Artifact, cluster: str | None = Non
     if (elsewhere := getattr(claim.judge, "elsewhere", None)) is not None:
         return margins_in_words(*elsewhere)
     if (watched := _watched(claim, artifact)) is None:
-        return "every number inside its margin (docs/margins.md)"
+        return "every number (docs/margins.md)"
     seen, read = watched
     points = [point for point in seen.points if point.key in read.points] or seen.points
-    said = dict.fromkeys(
-        text for point in points for text in _of_point(point, read.metrics, cluster or artifact.cluster)
-    )
-    return "; ".join(said)
+    said: dict[str, dict[str, None]] = {}
+    for point in points:
+        on = str(point.parameters.get(CLUSTER, cluster or artifact.cluster))
+        said.setdefault(on, {}).update(dict.fromkeys(_of_point(point, read.metrics, on)))
+    return "; ".join(f"{on}: {', '.join(texts)}" for on, texts in said.items())
 
 
 def _set_with(claim: Claim, artifact: Artifact) -> tuple[str, ...]:
@@ -94,8 +113,7 @@ def _committed(path: Path) -> Results:
 
 def _of_point(point: PointResult, names: AbstractSet[str], cluster: str) -> Iterator[str]:
     """The margins of what is read of a point."""
-    cluster = str(point.parameters.get(CLUSTER, cluster))
-    margins, where = for_judging(cluster), f" on {cluster}"
+    margins = for_judging(cluster)
     zero3 = " with ZeRO-3" if point.parameters.get("data_parallel") == "zero3" else ""
     for name in sorted(names & point.metrics.keys(), key=lambda name: (name not in METRICS, name)):
         made = made_of(name)
@@ -106,16 +124,12 @@ def _of_point(point: PointResult, names: AbstractSet[str], cluster: str) -> Iter
         if made.kind == "ratio":
             what, value = f"{what}, plus 1," if made.plus else what, ratio
         elif made.kind in SPEED and name in METRICS:
-            what = "throughputs and times of an iteration"
-        if abs(value - ratio) < 1e-3:
-            yield f"{what}{zero3}{where}, all or one against the rest, {ends(value)}"
-        else:
-            yield f"{what}{zero3}{where} {ends(value)}, one against the rest {ends(ratio)}"
-    yield f"memory{where}, which decides what fits, {ends(margins.memory_factor)}"
+            what = "throughputs and times"
+        one = "" if abs(value - ratio) < 1e-3 else f" (one against the rest {ends(ratio)})"
+        yield f"{what}{zero3} {ends(value)}{one}"
+    yield f"memory {ends(margins.memory_factor)}"
 
 
 def ends(factor: float) -> str:
     """How far off a number may be."""
-    if factor > 1.5:
-        return f"off by a factor of {factor:.1f} either way"
-    return f"{1 - 1 / factor:.1%} lower to {factor - 1:.1%} higher"
+    return f"by a factor of {factor:.1f}" if factor > 1.5 else f"{100 / factor - 100:.1f} to +{100 * factor - 100:.1f}%"

@@ -63,9 +63,8 @@ ARTIFACT = Artifact(
 
 
 @ARTIFACT.claim(
-    "1F1B with p = n/d and m = b'/d of Figure 6's configurations (n = 32 and 128; b' = 32, 128 and 512; d "
-    "from 1 to 64): the executed schedule's bubble over the ideal time equals the formula, to the rounding of the "
-    "arithmetic (1e-9 of the value)",
+    "1F1B with p = n/d, m = b'/d and no tensor parallelism, b' being B/b, of Figure 6's configurations (n = 32 and "
+    "128; b' = 32, 128 and 512; d from 1 to 64): the executed schedule's bubble over the ideal time equals the formula",
     rule="exact",
 )
 def formula_is_the_schedule(results: Results) -> Judgement:

@@ -94,8 +94,9 @@ def gpipe_efficiency(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "GPipe executed: exactly p-1 forward passes at the start and p-1 backward passes at the end on the last device, "
-    "and (p-1)(t_f + t_b) in total on every device (t_b = t_f to 3 t_f, ten sizes)",
+    "GPipe executed: the last device waits for exactly p-1 forward passes at the start and p-1 backward passes at the "
+    "end, and every device for (p-1)(t_f + t_b) in total, at ten points, (p, m) = (2, 8), (4, 4), (4, 8), (4, 32), "
+    "(4, 128), (8, 8), (8, 64), t_b = t_f to 3 t_f",
     rule="exact",
 )
 def gpipe_bubble_time(results: Results) -> Judgement:

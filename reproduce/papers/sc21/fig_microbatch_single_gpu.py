@@ -95,9 +95,8 @@ ARTIFACT = Artifact(
     "throughput over that of b=1 is 1.25 to 1.35. A simulation can practically not decide it: its margin is "
     "wider than this bound, and its iteration_host_time was set with the figure; a measurement on one GPU can",
     scales=(PAPER, GPU),
-    papers_points="as plotted in Figure 7: of the microbatch sizes 1 to 16, the highest throughput over that of "
-    "b=1 is 1.25 "
-    "to 1.35",
+    papers_points="as plotted in Figure 7: of the microbatch sizes 1 to 16, the highest throughput over that of b=1 "
+    "is 1.25 to 1.35",
     rule="up to",
     set_with=("iteration_host_time",),
 )

@@ -47,14 +47,10 @@ ARTIFACT = Artifact(
 
 
 @ARTIFACT.claim(
-    "t equal to the GPUs of a node, 8 in the paper, is the fastest of Figure 13's five (t, p) with t p = 64, "
-    "at both batch sizes (32 and 128); 'consequently', the reasons, are tested by tensor_best_within_node and "
-    "stages_should_be_limited",
+    "t = 8, the GPUs of a node, is the fastest of Figure 13's five (t, p) with t p = 64, at both batch sizes (32 and "
+    "128); 'consequently', the reasons, are tested by tensor_best_within_node and stages_should_be_limited",
     scales=DIRECTION,
-    papers_points="as plotted in Figure 13: t equal to the GPUs of a node, 8 in the paper, is the fastest of "
-    "the five (t, "
-    "p) with t p = 64, at both batch sizes (32 and 128); 'consequently', the reasons, are tested by "
-    "tensor_best_within_node and stages_should_be_limited",
+    papers_points="as plotted:",
     rule="direction",
 )
 def best_at_node_size(results: Results) -> Judgement:
@@ -72,11 +68,10 @@ def best_at_node_size(results: Results) -> Judgement:
     "wider than 0.05 either way, so that it cannot confirm the number, and gemm_plateau was set with the "
     "figure, so that a miss would not contradict it; as plotted it is up_to_two_times_lower_in_the_paper",
     "Section 1",
-    papers_points="our reading, as plotted in Figure 13: the fastest over the slowest (t, p) at one batch size, "
-    "the larger "
-    "of the two quotients: between 1.95 and 2.05, as 'up to 2x'; more contradicts it; the sentence names no "
-    "figure, so that less is too near to call; 'even with high-bandwidth links' is Selene's network and not "
-    "varied",
+    papers_points="our reading, as plotted in Figure 13: the fastest over the slowest (t, p) at one batch size, the "
+    "larger of the two quotients: between 1.95 and 2.05, as 'up to 2x'; more contradicts it; the "
+    "sentence names no figure, so that less is too near to call; 'even with high-bandwidth links' is "
+    "Selene's network and not varied",
     rule="ours",
 )
 def up_to_two_times_lower(results: Results) -> Judgement:
@@ -93,9 +88,9 @@ def up_to_two_times_lower(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "every t > 8 spends a larger share of its iteration in tensor all-reduces than any t <= 8, and is "
-    "slower than t = 8, at both batch sizes (Figure 13; 32 and 128). Its cause, that all-reduces are "
-    "expensive, is tested as this share alone",
+    "every t > 8 (16, 32) spends a larger share of its iteration in tensor all-reduces than any t <= 8, and is slower "
+    "than t = 8, at both batch sizes (Figure 13; 32 and 128). The cause, that all-reduces are expensive, is tested as "
+    "this share alone",
     rule="direction",
 )
 def tensor_best_within_node(results: Results) -> Judgement:
@@ -120,11 +115,10 @@ def tensor_best_within_node(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "'without bottlenecking the entire computation', our reading: exposed point-to-point communication takes "
-    "at most 10% of an iteration at every point of Figure 13, 64 A100s, (t, p) from (2, 32) to (32, 2), batch "
-    "sizes 32 and 128; the messages between stages cross nodes where t is 8 or more, all of them, and below "
-    "that those of one stage in 8/t; that it is cheaper than tensor parallelism's is tested by "
-    "tensor_best_within_node",
+    "'without bottlenecking the entire computation', our reading: exposed point-to-point communication takes at most "
+    "10% of an iteration at every point of Figure 13, 64 A100s, (t, p) from (2, 32) to (32, 2), batch sizes 32 and "
+    "128; the messages between stages cross nodes where t is 8 or more, all of them, and below that those of one "
+    "stage in 8/t; that it is 'much cheaper' than tensor parallelism's is not tested",
     rule="ours",
 )
 def pipeline_messages_cheap(results: Results) -> Judgement:
@@ -139,7 +133,8 @@ def pipeline_messages_cheap(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "the executed bubble over compute time falls from each t to the next, at both batch sizes (Figure 13)",
+    "the executed bubble over compute time falls from each t to the next, at both batch sizes (Figure 13, t p = 64, d "
+    "= b = 1)",
     "Section 3.2",
     scales=DIRECTION,
     rule="direction",
@@ -152,14 +147,12 @@ def bubble_falls_with_t(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "both ends of the figure, the nearest to isolation that it has, in the paper (t, p) = (2, 32) and "
-    "(32, 2), are slower than its best at both batch sizes (32 and 128): our reading, since neither is in"
-    " isolation; t=64 alone is paper_claims.tensor_in_isolation",
+    "our reading, as the figure has neither in isolation: its ends, (t, p) = (2, 32) and (32, 2), the nearest to it, "
+    "are slower than its best at both batch sizes (Figure 13; 32 and 128); t=64 alone is "
+    "paper_claims.tensor_in_isolation",
     "Section 5.4.1 (the figure's ends)",
     scales=DIRECTION,
-    papers_points="as plotted in Figure 13: both ends of the figure, the nearest to isolation that it has, in the paper"
-    " (t, p) = (2, 32) and (32, 2), are slower than its best at both batch sizes (32 and 128); isolation "
-    "itself is not tested",
+    papers_points="as plotted:",
     rule="ours",
 )
 def both_in_conjunction(results: Results) -> Judgement:
@@ -181,7 +174,7 @@ def both_in_conjunction(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "1F1B executed with p = n/t and m of Figure 13's configurations: (n/t-1)/m exactly, to 1e-12",
+    "1F1B executed with p = n/t, d = 1 and m of Figure 13's configurations: the bubble over compute time is (n/t-1)/m",
     "Section 3.2 (the value)",
     fidelity="derived",
     rule="exact",
@@ -195,12 +188,12 @@ def bubble_in_terms_of_t(results: Results) -> Judgement:
         off[f"t={t}, m={m}"] = abs(float(bubble_fraction(build("1f1b", n // t, m), 1, 2)) - (n / t - 1) / m)
     worst = argmax(off)
     text = f"executed bubble against (n/t-1)/m in {len(off)} configurations: largest difference {off[worst]:.1e}"
-    return holds_if(off[worst] <= 1e-12, text, numbers_of("derived", largest_difference=off[worst]))
+    return holds_if(off[worst] <= 1e-9, text, numbers_of("derived", largest_difference=off[worst]))
 
 
 @ARTIFACT.claim(
-    "the bytes that a GPU sends for tensor and for pipeline parallelism, together, rise from each t to "
-    "the next, at both batch sizes; counted",
+    "the bytes that a GPU sends for tensor and for pipeline parallelism, together, rise from each t to the next, at "
+    "both batch sizes of Figure 13 (t p = 64); counted",
     "Section 3.2 (the amount)",
     scales=DIRECTION,
     rule="direction",

@@ -90,10 +90,7 @@ ARTIFACT = Artifact(
     "our reading of 'gracefully': from each number of GPUs to the next (175B: 384, 768, 1536; 530B: 560, "
     "1120, 2240 for PTD-P, 640, 1120, 2240 for ZeRO-3, whose first point has a batch of 2560 and not 2240) "
     "PTD-P keeps a larger share of its throughput per GPU than ZeRO-3, for both models",
-    papers_points="as printed in Table 2, our reading of 'gracefully': from each number of GPUs to the next "
-    "(175B: 384, "
-    "768, 1536; 530B: 560, 1120, 2240 for PTD-P, 640, 1120, 2240 for ZeRO-3, whose first point has a batch of "
-    "2560 and not 2240) PTD-P keeps a larger share of its throughput per GPU than ZeRO-3, for both models",
+    papers_points="as printed in Table 2:",
     rule="ours",
 )
 def scales_more_gracefully(results: Results) -> Judgement:

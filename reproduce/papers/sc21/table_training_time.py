@@ -126,8 +126,7 @@ def gpt_3_in_34_days_by_eq_4(results: Results) -> Judgement:
 
 @ARTIFACT.claim(
     "8TP/(nX) with our simulated X, n = 1024, P = 174.6e9 by eq. (2) and T = 300 billion tokens rounds to 34 days: "
-    "33.5 to "
-    f"34.5; {NARROW}; not tested: the 140 teraFLOP/s against our X, but for what the days say of it",
+    f"33.5 to 34.5; {NARROW}; not tested: the 140 teraFLOP/s against our X, but for what the days say of it",
     "Section 5.1",
     sentence=gpt_3_in_34_days_by_eq_4,
     rule="rounding",
@@ -153,8 +152,7 @@ def trillion_in_84_days_by_eq_4(results: Results) -> Judgement:
 
 @ARTIFACT.claim(
     "8TP/(nX) with our simulated X, n = 3072, P = 1.008e12 by eq. (2) and T = 450 billion tokens rounds to 84 days: "
-    "83.5 to "
-    f"84.5; {NARROW}; the 163 teraFLOP/s are table_weak_scaling.throughput_163_teraflops",
+    f"83.5 to 84.5; {NARROW}; the 163 teraFLOP/s are table_weak_scaling.throughput_163_teraflops",
     "Section 5.1",
     sentence=trillion_in_84_days_by_eq_4,
     rule="rounding",

@@ -12,8 +12,14 @@ from reproduce.experiment.results import Results, numbers_of
 from reproduce.experiment.sweep import Level
 
 SIZES = ("layers", "hidden", "heads", "seq", "vocab")
-TOLERANCE = "the number of parameters by eq. (2), rounded to the digits printed, is {printed} billion"
-ABOUT = "the number of parameters by eq. (2) is within 10% of each number printed, {printed} billion, as '~' says"
+TOLERANCE = (
+    "the number of parameters by eq. (2), rounded to the digits printed, is {printed} billion; the rest of the "
+    "sentence is not tested"
+)
+ABOUT = (
+    "our reading of the source's '~', which it does not print, as 'about': the number of parameters by eq. (2) is "
+    "within 10% of each number printed, {printed} billion"
+)
 GPT_3 = "fig_interleaved"  # whose entry in `published.json` has the 175-billion model
 
 # What models of Llama's kind share.
@@ -73,10 +79,10 @@ def size_claim(
 ) -> None:
     """Add the claim that models of an artifact have the sizes `printed`: (billions as printed, key of a point).
 
-    With `about` the sentence says "~" of them.
+    With `about` the source of the sentence says "~" of them, which is not printed.
     """
 
-    words, rule = (ABOUT, "about") if about else (TOLERANCE, "rounding")
+    words, rule = (ABOUT, "ours") if about else (TOLERANCE, "rounding")
     words = words.format(printed=" and ".join(said for said, _ in printed))
 
     @artifact.claim(words, place, sentence=sentence, fidelity="derived", id=id, rule=rule)

@@ -122,7 +122,9 @@ def plotted(*values, quantum=1.0, how="plot"):
         ((50.0, 56.0), "plot", "paper inconsistent"),  # 55.5/50.5: 9.9%
         ((50.0, 54.0), "plot", "inconclusive"),  # 8.0%, or 54.5/49.5: 10.1%
         ((50.0, 53.5), "plot", "holds"),  # 54.0/49.5: 9.1%
-        ((50.0, 55.4), "table", "paper inconsistent"),  # what is printed is the paper's own number
+        ((50.0, 55.4), "table", "inconclusive"),  # rounding may be why
+        ((50.0, 56.0), "table", "paper inconsistent"),  # and here not
+        ((50.0, 54.0), "table", "holds"),  # what is printed agrees
     ],
 )
 def test_the_paper_s_points_are_as_sure_as_they_were_read(values, how, verdict):
@@ -137,7 +139,7 @@ def test_the_paper_s_points_are_as_sure_as_they_were_read(values, how, verdict):
         Results(plotted(*values, how=how), "simulated"),
     )
     assert (judged.verdict, judged.by) == (verdict, "paper")
-    assert ("of a step of the plot" in judged.explanation) == (verdict == "inconclusive")
+    assert ("of a step " in judged.explanation) == (verdict == "inconclusive")
 
 
 @pytest.mark.parametrize(("samples", "verdict"), [((1.0, 1.1, 1.2), "inconclusive"), ((1.09, 1.1, 1.11), "holds")])

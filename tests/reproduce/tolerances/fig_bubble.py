@@ -15,7 +15,7 @@ def smaller_with_b_prime(n, d):
 
 EDGES = {
     "formula_is_the_schedule": within(
-        "to the rounding of the arithmetic (1e-9 of the value)",
+        "the executed schedule's bubble over the ideal time equals the formula",
         1.0,
         1e-9,
         step=1e-12,

@@ -13,7 +13,7 @@ EXECUTED = {blank.seen.key: timeline(blank.result) for blank in blanks(ARTIFACT.
 
 
 def later_on_the_last_device(x):
-    """The timeline, with everything on the last device later by x."""
+    """The timeline, with everything the last device waits later by x."""
 
     def changed(point):
         run = EXECUTED[point.key]
@@ -46,8 +46,8 @@ EDGES = {
         for t_b in (1, 1.5, 2, 3)
     ],
     "gpipe_bubble_time": [
-        only("on the last device", 0, step=1e-9, makespan=1, patch={TIMELINE: later_on_the_last_device}),
-        only("on every device", 0, step=1e-9, makespan=1, patch={TIMELINE: longer_on_the_first_device}),
+        only("the last device waits", 0, step=1e-9, makespan=1, patch={TIMELINE: later_on_the_last_device}),
+        only("every device for", 0, step=1e-9, makespan=1, patch={TIMELINE: longer_on_the_first_device}),
     ],
     "gpipe_bubble_fraction": [
         only("exactly, at ten points", (p - 1) / m, bubble_fraction=bubble(f"gpipe-p{p}-m{m}-tb2"))

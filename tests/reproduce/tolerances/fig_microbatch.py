@@ -60,7 +60,7 @@ EDGES = {
     ],
     "bubble_against_intensity": [
         *rises(
-            "the bubble over compute time rises from each b to the next",
+            "the bubble over compute time rises from each b",
             "bubble_fraction",
             "b",
             SIZES,

@@ -29,7 +29,7 @@ def estimate(fixed, moved):
 EDGES = {
     "optimal_b_is_4": [
         above(
-            "b=4 has the highest estimate of the five sizes, for both batch sizes",
+            "b=4 has the highest estimate of the five sizes",
             1.0,
             normalised_throughput=lambda point, x, batch=batch, other=other: (
                 (x if point.batch_size == batch else 2) if point.b == 4 else float(point.b == other)

@@ -22,7 +22,7 @@ EDGES = {
         edge
         for B, p in ((8, 8), (128, 4))
         for edge in between(
-            "within 10% of (p-1)/m at every point with p > 1",
+            "within 10% of (p-1)/m at every point",
             0.9,
             1.1,
             bubble_fraction=lambda point, x, B=B, p=p: (

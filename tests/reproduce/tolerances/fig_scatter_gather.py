@@ -56,7 +56,7 @@ EDGES = {
     ],
     "bytes_reduced_by_t": [
         only(
-            "by the factor t at every batch size, exactly",
+            "fall to 1/t of what they are without, at every batch size",
             8.0,
             step=1e-14,
             pipeline_traffic=at(lambda point: 8.0 if point.series == OFF else 1.0, series=OFF, B=B),

@@ -78,7 +78,7 @@ EDGES = {
         ),
     ],
     "column_parallel_heads": [
-        only("slices begin and end between heads", 0, step=1, patch={WEIGHTS: lambda x, change=change: change(x)})
+        only("begins and ends between heads", 0, step=1, patch={WEIGHTS: lambda x, change=change: change(x)})
         for change in (
             lambda x: pairs(matrix(COLUMNS, 3 * WIDTH, x), matrix(ROWS, WIDTH)),
             lambda x: pairs(matrix(COLUMNS, 3 * WIDTH), matrix(ROWS, WIDTH, x)),

@@ -10,7 +10,7 @@ def per_sequence(value):
     return lambda point, x: value(point, x) * point.B
 
 
-EQUAL = "each equal, to 1e-9, at every t"
+EQUAL = "each equal, at every t"
 EDGES = {
     "tensor_every_microbatch": [
         edge

@@ -31,7 +31,9 @@ EDGES = {
     "doubled_gpus_70_percent": [
         edge
         for key in ("ptd_p_175b_768", "ptd_p_530b_1120")
-        for edge in between("both 65% to 75%", 1.65, 1.75, throughput_per_gpu=advantage(key, DOUBLED))
+        for edge in between(
+            "both round to 70%, 69.5 to 70.5%", 1.695, 1.705, throughput_per_gpu=advantage(key, DOUBLED)
+        )
     ],
     "did_not_fit_on_560": [
         switch("out of memory on 560 GPUs", out=lambda point, x: point.key == "zero_3_530b_560" and x),
@@ -41,7 +43,7 @@ EDGES = {
         ),
     ],
     "too_large_for_a_server": [
-        above("each exceed 8 x 80 GB", BILLIONS_IN_A_SERVER, tie=False, patch={COUNTS: state_of(model)})
+        above("each exceed the 8 x 80 GB", BILLIONS_IN_A_SERVER, tie=False, patch={COUNTS: state_of(model)})
         for model in MODELS
     ],
 }
