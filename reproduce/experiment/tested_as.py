@@ -39,8 +39,9 @@ def what_is_tested(claim: Claim, artifact: Artifact) -> str:
     by = _by_what(claim)
     tolerance = f" ({artifact.tolerance:.0%} here)" if claim.rule == "reproduced" else ""
     margins = f", with the margins of {margins_in_words(claim, artifact)}" if by == "simulated" else ""
-    ruled = f"rule {claim.rule!r}{tolerance}, " if claim.rule else ""
-    parts = [claim.tolerance.rstrip("."), f"{ruled}{by}{margins}"]
+    ruled = f"rule {claim.rule!r}{tolerance}" if claim.rule else ""
+    named = (ruled, "" if by == claim.rule else f"{by}{margins}")
+    parts = [claim.tolerance.rstrip("."), ", ".join(filter(None, named))]
     what = "what this says" if claim.set_with else "values published here"
     if given := claim.set_with or (by == "simulated" and _set_with(claim, artifact)):
         names, were = ", ".join(given), "were" if len(given) > 1 else "was"

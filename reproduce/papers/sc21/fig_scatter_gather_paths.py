@@ -203,9 +203,8 @@ def same_tensors_8_times(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "exactly these messages at t=2; sent and gathered chunks make up the tensor, each element once. The "
-    "messages are 1 to 3 and 2 to 4, of one half of the tensor each ('equal-sized'); that each uses its "
-    "own InfiniBand card is not tested",
+    "at t=2 exactly these messages, 1 to 3 and 2 to 4, of one half of the tensor each ('equal-sized'); sent and "
+    "gathered chunks make up the tensor, each element once; that each uses its own InfiniBand card is not tested",
     rule="counted",
 )
 def peers_of_figure_9(results: Results) -> Judgement:

@@ -48,7 +48,7 @@ EDGES = {
     ],
     "three_batch_sizes": [
         only(
-            "the plot has three",
+            "three in each",
             3,
             step=1,
             outside=INCONSISTENT,

@@ -40,7 +40,7 @@ EDGES = {
         only("of the whole tensor at t=8", 100, step=1, copies_sent=8, patch={PLAN: whole_messages}),
     ],
     "peers_of_figure_9": [
-        only("exactly these messages at t=2", 2, step=2, patch={PLAN: lambda x: halves(destination=x)}),
+        only("at t=2 exactly these messages", 2, step=2, patch={PLAN: lambda x: halves(destination=x)}),
         only("each element once", 50, step=1, patch={PLAN: lambda x: halves(start=x)}),
     ],
     "chunk_one_eighth": [
