@@ -89,8 +89,7 @@ def needed_for_larger_batches(results: Results) -> Judgement:
         series: [point.parameters["B"] for point in results.of(series) if point.status == "oom"]
         for series in (WITH, WITHOUT)
     }
-    fitting = [point for point in results.of(WITHOUT) if point.status != "oom"]
-    fits = max((point.parameters["B"] for point in fitting if results.value(point.key, "peak_memory")), default=0)
+    fits = max(_line(results, WITHOUT))
     needed = bool(out[WITHOUT]) and not out[WITH] and min(out[WITHOUT]) > fits
     text = (
         f"without recomputation B={fits} is the largest that fits"
