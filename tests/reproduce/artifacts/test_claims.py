@@ -9,7 +9,7 @@ from reproduce.experiment.judging import judge
 from reproduce.experiment.made_of import made_of
 from reproduce.experiment.margins import for_judging
 from reproduce.experiment.tested_as import what_is_tested
-from reproduce.output.plain_text import plain, quoted
+from reproduce.output.plain_text import quoted
 
 PLACES = ("Abstract", "Section", "Figure", "Table", "Appendix", "not in the paper")
 NOT_TESTABLE = {
@@ -31,12 +31,6 @@ SWEEPS = (
     *("fig_microbatch", "fig_pipeline_vs_data", "fig_pipeline_weak_scaling", "fig_recomputation"),
     *("fig_scatter_gather", "fig_tensor_vs_data", "fig_tensor_vs_pipeline"),
 )
-FORMULAS = {
-    r"$$\frac{p-1}{m} = \frac{n/t-1}{m}$$": "(p-1)/m = (n/t-1)/m",
-    r"$\dfrac{8TP}{nX}$": "8TP/(nX)",
-    r"$\frac{t^{\text{int.}}_{pb}}{t_{id}}=\frac{1}{v}$": "t^int._pb/t_id=1/v",
-    r"$\frac{(p-1)\cdot(t_f+t_b)}{v}$": "(p-1)· (t_f+t_b)/v",
-}
 PARAPHRASED = [id for paper in papers.papers() if paper.paraphrased for id in catalog.ids(paper.name)]
 
 
@@ -49,10 +43,6 @@ def test_they_say_where_and_how(id):
         assert claim.place.startswith(PLACES)
         listed = not NOT_TESTABLE.isdisjoint((claim.id, f"{id}.{claim.id}"))
         assert claim.tolerance.startswith(NOTHING) == listed, claim.id
-
-
-def test_formulas_keep_what_they_divide_by():
-    assert {plain(formula): formula for formula in FORMULAS} == {said: formula for formula, said in FORMULAS.items()}
 
 
 @pytest.mark.parametrize("id", SWEEPS)

@@ -421,7 +421,9 @@ def test_collect_knows_the_default_folder(monkeypatch, results):
         (r"up to $1.3\times$ with", "up to 1.3× with"),
         (r"Figure~\ref{fig:x} shows $M = t \cdot p$", "Figure … shows M = t · p"),
         (r"\textbf{Takeaway \#3:} \emph{every} layer", "Takeaway #3: every layer"),
-        (r"as $\frac{p-1}{m}$ (\S\ref{sec:a})", "as p-1/m (§…)"),
+        (r"as $\frac{p-1}{m} = \frac{n/t-1}{m}$ (\S\ref{sec:a})", "as (p-1)/m = (n/t-1)/m (§…)"),
+        (r"$\dfrac{8TP}{nX}$", "8TP/(nX)"),
+        (r"$\frac{t^{\text{int.}}_{pb}}{t_{id}}=\frac{1}{v}$", "t^int._pb/t_id=1/v"),
         ("plain text - as it is", "plain text - as it is"),
     ],
 )
