@@ -86,12 +86,22 @@ def test_an_installed_copy_runs_judges_and_reports_from_any_folder(installed, tm
 
 
 @pytest.mark.slow
-def test_a_source_distribution_has_what_building_and_testing_need(tmp_path):
-    source = tmp_path / "source"
-    shutil.copytree(ROOT, source, ignore=LEFT_OUT)
-    code = "from setuptools import build_meta; print(build_meta.build_sdist('dist'))"
-    subprocess.run([sys.executable, "-c", code], cwd=source, capture_output=True, check=True)
-    (archive,) = (source / "dist").iterdir()
+def test_what_is_built_twice_has_equal_bytes_and_what_building_and_testing_need(tmp_path, monkeypatch):
+    """In two folders, of files of two ages."""
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1767225600")
+    code = "from setuptools import build_meta as m; m.build_sdist('dist'); m.build_wheel('dist')"
+    for name, copy in (("one", shutil.copy2), ("another", shutil.copyfile)):
+        shutil.copytree(ROOT, tmp_path / name, ignore=LEFT_OUT, copy_function=copy)
+        for path in (tmp_path / name).rglob("*"):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+        subprocess.run([sys.executable, "-c", code], cwd=tmp_path / name, capture_output=True, check=True)
+    built, again = (
+        {path.name: path.read_bytes() for path in (tmp_path / name / "dist").iterdir()} for name in ("one", "another")
+    )
+    assert len(built) == 2
+    assert built.keys() == again.keys()
+    assert [name for name in built if built[name] != again[name]] == []
+    (archive,) = (tmp_path / "one" / "dist").glob("*.tar.gz")
     shutil.unpack_archive(archive, tmp_path / "unpacked")
     (unpacked,) = (tmp_path / "unpacked").iterdir()
     for name in (
