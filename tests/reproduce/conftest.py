@@ -1,10 +1,12 @@
 """Fixtures: a small artifact that counts its evaluations, results made by hand, the simulated Figure 12, a browser."""
 
+import json
 import shutil
 from dataclasses import replace
 
 import pytest
 
+from reproduce.cli import main
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Claim, Judgement
 from reproduce.experiment.quantities import Quantity
@@ -70,6 +72,17 @@ def load_small(small, monkeypatch):
     """The command line finds the small artifact under the id 'fig_squares'."""
     monkeypatch.setattr("reproduce.experiment.catalog.load", lambda id, commands=(): small)
     return small
+
+
+@pytest.fixture
+def as_json(capsys):
+    """What a command prints with --json, and nothing else; it ends with this code."""
+
+    def run(*words, code=0):
+        assert main([*map(str, words), "--json"]) == code
+        return json.loads(capsys.readouterr().out)
+
+    return run
 
 
 def result_of(point, metrics, status, reason):

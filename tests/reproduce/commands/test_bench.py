@@ -52,9 +52,8 @@ def test_list_names_all_without_torch():
         assert benchmark.title in done.stdout
 
 
-def test_list_as_json(capsys):
-    assert main(["bench", "list", "--json"]) == 0
-    assert [row["name"] for row in json.loads(capsys.readouterr().out)["benchmarks"]] == list(BENCHMARKS)
+def test_list_as_json(as_json):
+    assert [row["name"] for row in as_json("bench", "list")["benchmarks"]] == list(BENCHMARKS)
 
 
 def test_a_run_writes_a_valid_record_and_prints_it(capsys, tmp_path):
@@ -71,10 +70,9 @@ def test_a_run_writes_a_valid_record_and_prints_it(capsys, tmp_path):
     assert said.splitlines()[-1] == "next: reproduce plot gemm"
 
 
-def test_json_is_the_record_and_nothing_else(capsys, tmp_path, fake):
+def test_json_is_the_record_and_nothing_else(tmp_path, fake, as_json):
     fake(point("a"))
-    assert main(["bench", "run", "memory", "--json", "--device", "cpu", "--results", str(tmp_path)]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = as_json("bench", "run", "memory", "--device", "cpu", "--results", tmp_path)
     assert document["exit_code"] == 0
     assert document["benchmarks"] == [json.loads((tmp_path / "benchmarks/memory/record.json").read_text())]
 

@@ -1,6 +1,5 @@
 """The command line: every exit code, one line per error, JSON alone on stdout, quick listing, our own packages."""
 
-import json
 import os
 import re
 import resource
@@ -62,24 +61,22 @@ def test_commands_do_not_get_more():
         assert today in COMMANDS
 
 
-def test_list_as_json(capsys):
-    assert main(["list", "--json"]) == 0
-    artifacts = {entry["id"]: entry for entry in json.loads(capsys.readouterr().out)["artifacts"]}
+def test_list_as_json(as_json):
+    artifacts = {entry["id"]: entry for entry in as_json("list")["artifacts"]}
     assert list(artifacts) == list(catalog.ids())
     assert artifacts["fig_interleaved"]["points"] == {"paper": 10, "laptop": 8, "cpu": 6, "gpus": 6}
     assert artifacts["fig_bubble"]["fidelities"] == ["derived"]
 
 
 @pytest.mark.parametrize("id", catalog.ids())
-def test_describe(capsys, id):
+def test_describe(capsys, id, as_json):
     assert main(["describe", id]) == 0
     text = capsys.readouterr().out
     artifact = catalog.load(id)
     assert artifact.label in text
     assert all(claim.id in text for claim in artifact.claims)
     assert f"run it: reproduce {id}" in text
-    assert main(["describe", id, "--json"]) == 0
-    claims = json.loads(capsys.readouterr().out)["claims"]
+    claims = as_json("describe", id)["claims"]
     assert len(claims) == len(artifact.claims)
     for claim in claims:
         assert "".join(f"tested as: {claim['tested_as']}".split()) in "".join(text.split())
@@ -126,9 +123,8 @@ def test_chosen_columns_are_printed_and_exported_and_the_record_keeps_all(capsys
     assert {name: (folder / name).read_bytes() for name in whole} == whole
 
 
-def test_a_run_as_json(capsys, load_small, tmp_path):
-    assert main(["fig_squares", "--json", "--results", str(tmp_path)]) == 0
-    document = json.loads(capsys.readouterr().out)
+def test_a_run_as_json(load_small, tmp_path, as_json):
+    document = as_json("fig_squares", "--results", tmp_path)
     (artifact,) = document["artifacts"]
     assert document["exit_code"] == 0
     assert (artifact["id"], artifact["computed"], artifact["reused"]) == ("fig_squares", 5, 0)
@@ -136,13 +132,12 @@ def test_a_run_as_json(capsys, load_small, tmp_path):
     assert Path(artifact["folder"], "record.json").exists()
 
 
-def test_dry_run_runs_nothing(capsys, load_small, counter, tmp_path):
+def test_dry_run_runs_nothing(capsys, load_small, counter, tmp_path, as_json):
     assert main(["fig_squares", "--dry-run", "--results", str(tmp_path)]) == 0
     text = capsys.readouterr().out
     assert "would evaluate 5 points, derived, scale paper" in text
     assert str(tmp_path / "fig_squares" / "derived") in text
-    assert main(["fig_squares", "--dry-run", "--json", "--results", str(tmp_path)]) == 0
-    assert len(json.loads(capsys.readouterr().out)["artifacts"][0]["points"]) == 5
+    assert len(as_json("fig_squares", "--dry-run", "--results", tmp_path)["artifacts"][0]["points"]) == 5
     assert counter.calls == []
     assert list(tmp_path.iterdir()) == []
 

@@ -1,6 +1,5 @@
 """Results of another cluster than the paper's: a folder of their own, and no part in whether the paper holds."""
 
-import json
 from dataclasses import replace
 
 import reproduce
@@ -11,21 +10,16 @@ from reproduce.running import runner
 from results.records import ClusterRef, read_record
 
 
-def headline(results, capsys):
-    assert main(["report", "--results", str(results), "--json"]) == 0
-    return str(json.loads(capsys.readouterr().out)["answer"])
-
-
-def test_another_cluster_leaves_the_reproduction_and_its_answer_alone(tmp_path, capsys):
+def test_another_cluster_leaves_the_reproduction_and_its_answer_alone(tmp_path, capsys, as_json):
     assert main(["fig_interleaved", "--results", str(tmp_path), "-q"]) == 0
     kept = tmp_path / "fig_interleaved" / "simulated" / "record.json"
     before = kept.read_bytes()
     capsys.readouterr()
-    said = headline(tmp_path, capsys)
+    said = as_json("report", "--results", tmp_path)["answer"]
     assert main(["fig_interleaved", "--results", str(tmp_path), "--cluster", "h100", "-q"]) == 0
     capsys.readouterr()
     assert kept.read_bytes() == before
-    assert headline(tmp_path, capsys) == said
+    assert as_json("report", "--results", tmp_path)["answer"] == said
     there = read_record(tmp_path / "clusters" / "h100" / "fig_interleaved" / "simulated" / "record.json")
     assert there.provenance.cluster.name == "h100"
 
@@ -45,9 +39,8 @@ def test_a_record_of_another_cluster_judges_no_paper(figure_12):
     assert not claims_of([replace(figure_12.record, provenance=provenance)])
 
 
-def test_verify_and_all_do_not_say_of_another_cluster_that_the_paper_holds(tmp_path, capsys):
-    assert main(["verify", "fig_interleaved", "--cluster", "h100", "--fresh", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)["answer"]
+def test_verify_and_all_do_not_say_of_another_cluster_that_the_paper_holds(tmp_path, capsys, as_json):
+    said = as_json("verify", "fig_interleaved", "--cluster", "h100", "--fresh")["answer"]
     assert said.startswith("Simulated on h100, on which no paper measured: ")
     assert main(["all", "--paper", "megascale", "--cluster", "selene", "--results", str(tmp_path), "-q"]) == 0
     said = capsys.readouterr().out

@@ -73,11 +73,10 @@ def test_a_number_of_a_cluster_that_is_not_plausible_is_a_line_before_the_result
         ({"model": "llama-3-999b"}, "unknown model 'llama-3-999b'; needs a name that "),
     ],
 )
-def test_what_is_said_of_a_point_that_cannot_be(changes, reason, tmp_path, capsys):
+def test_what_is_said_of_a_point_that_cannot_be(changes, reason, tmp_path, as_json):
     path = tmp_path / "points.json"
     path.write_text(json.dumps([{"layers": 24, "hidden": 2304, "heads": 24, "B": 1} | changes]))
-    assert main(["simulate", str(path), "--json"]) == errors.POINTS_FAILED
-    (point,) = json.loads(capsys.readouterr().out)["points"]
+    (point,) = as_json("simulate", path, code=errors.POINTS_FAILED)["points"]
     assert point["reason"].startswith(reason)
 
 
@@ -132,12 +131,11 @@ def test_a_wrong_option_costs_no_heavy_import():
     assert done.stdout == "{2} set()\n"
 
 
-def test_half_of_a_backward_pass_is_for_the_weights_unless_told_otherwise(capsys):
+def test_half_of_a_backward_pass_is_for_the_weights_unless_told_otherwise(as_json):
     """So that no time of a backward pass is refused because of a default."""
     tables = []
     for weight in ([], ["--t-weight", "1/2"]):
-        assert main(["schedule", "--t-backward", "1", "--json", *weight]) == errors.DONE
-        tables.append(json.loads(capsys.readouterr().out)["schedules"])
+        tables.append(as_json("schedule", "--t-backward", "1", *weight)["schedules"])
     assert tables[0] == tables[1]
 
 

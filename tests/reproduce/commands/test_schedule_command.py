@@ -173,10 +173,9 @@ def test_a_short_batch_of_a_steady_state_is_one_that_exists():
     assert all(exists("dualpipev", 12, m, 2) for m in short_batches("dualpipev", 12, 48, 2))
 
 
-def test_dualpipe_m20(capsys):
+def test_dualpipe_m20(as_json):
     """deepseek-ai/DualPipe#8: DualPipe against (interleaved) 1F1B on 8 ranks with 20 microbatches."""
-    assert main(["schedule", "-p", "8", "-m", "20", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = as_json("schedule", "-p", "8", "-m", "20")
     bubbles = {each["schedule"]: each["metrics"]["bubble_fraction"]["value"] for each in found["schedules"]}
     assert bubbles["1f1b"] == 0.35
     assert "interleaved" not in bubbles
@@ -186,10 +185,12 @@ def test_dualpipe_m20(capsys):
     assert f"bubble {3 / 60:.1%}; published: (p/2-1)(F&B + B - 3W)" in dualpipe
 
 
-def test_gpipe_1f1b_71_steps(capsys):
+def test_gpipe_1f1b_71_steps(as_json):
     """zxypro1/algolocal#95: 1F1B needs as many steps as GPipe; its bubble is as long, whatever the memory."""
-    assert main(["schedule", "-p", "8", "-m", "32", "--t-forward", "1", "--t-backward", "1", "--json"]) == 0
-    schedules = {each["schedule"]: each["metrics"] for each in json.loads(capsys.readouterr().out)["schedules"]}
+    schedules = {
+        each["schedule"]: each["metrics"]
+        for each in as_json("schedule", "-p", "8", "-m", "32", "--t-forward", "1", "--t-backward", "1")["schedules"]
+    }
     for name in ("gpipe", "1f1b"):
         assert schedules[name]["makespan"]["value"] == 78
         assert schedules[name]["bubble_fraction"]["value"] == pytest.approx(0.219, abs=5e-4)

@@ -1,6 +1,5 @@
 """`reproduce compare`: what differs, what cannot be compared and why, and the exit codes."""
 
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -275,23 +274,21 @@ def test_a_record_that_b_lacks_fails(sets, tmp_path):
     assert main([*arguments, "--fail-on", "5%"]) == errors.REGRESSED
 
 
-def test_several_sets_stand_side_by_side(sets, tmp_path, capsys):
+def test_several_sets_stand_side_by_side(sets, tmp_path, capsys, as_json):
     arguments = sets(record(point(value=1.0), point("x2")), record(point(value=1.5), point("x2")))
     write_record(record(point(value=1.0), point("x2", value=0.5)), tmp_path / "c" / "record.json")
     assert main([*arguments, str(tmp_path / "c")]) == errors.DONE
     table = capsys.readouterr().out.split("all, where they differ most:\n")[1].splitlines()
     assert table[0].split() == ["experiment", "value", "at", "A", "B", "C"]
     assert re.split(" {2,}", table[1])[1:] == ["time [measured]", "x1", "1 s", "1.5 s (+50%)", "as A, or none"]
-    assert main([*arguments, str(tmp_path / "c"), "--json"]) == errors.DONE
-    document = json.loads(capsys.readouterr().out)
+    document = as_json(*arguments, tmp_path / "c")
     assert document["b"].endswith("/b")
     assert [other["b"][-2:] for other in document["others"]] == ["/c"]
 
 
-def test_json_has_everything(sets, capsys):
+def test_json_has_everything(sets, as_json):
     arguments = sets(record(point(value=1.0)), record(point(value=1.5, samples=(0.5, 2.0))))
-    assert main([*arguments, "--json"]) == errors.DONE
-    (compared,) = json.loads(capsys.readouterr().out)["pairs"]
+    (compared,) = as_json(*arguments)["pairs"]
     assert compared["comparable"] is True
     assert compared["differences"] == [
         {

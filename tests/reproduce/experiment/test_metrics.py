@@ -57,7 +57,7 @@ def test_a_toy_metric_is_in_record_and_table_with_an_interval(toy, tmp_path, cap
     assert toy.name in {row["metric"] for row in rows}
 
 
-def test_a_toy_metric_is_in_every_answer(toy, tmp_path, capsys):
+def test_a_toy_metric_is_in_every_answer(toy, tmp_path, capsys, as_json):
     points = tmp_path / "points.json"
     points.write_text(json.dumps([GPT3, {**GPT3, "heads": 7}]))
     main(["simulate", str(points), "--json"])
@@ -68,8 +68,7 @@ def test_a_toy_metric_is_in_every_answer(toy, tmp_path, capsys):
     main(["simulate", str(points), "--columns", "GPU time per token"])
     assert f"{ok[toy.name] / 1e-6:.2f}" in capsys.readouterr().out
     model = ["--layers", "4", "--hidden", "512", "--heads", "8", "--gpus", "2", "--batch", "4"]
-    assert main(["plan", *model, "--json", "--results", str(tmp_path)]) == DONE
-    assert json.loads(capsys.readouterr().out)["configurations"][0][toy.name] > 0
+    assert as_json("plan", *model, "--results", tmp_path)["configurations"][0][toy.name] > 0
     assert {"heading": "GPU time per token (us)", "name": toy.name}.items() <= bridge.start()["metrics"][-1].items()
 
 

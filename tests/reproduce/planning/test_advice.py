@@ -80,9 +80,8 @@ def test_a_plan_that_fits_nothing_says_what_is_not_searched_and_would(capsys):
     assert "or what is not searched: offload=optimizer: " in capsys.readouterr().err
 
 
-def test_the_schema_has_it(tmp_path, capsys):
+def test_the_schema_has_it(tmp_path, as_json):
     file = tmp_path / "points.json"
     file.write_text(json.dumps([LLAMA]))
-    assert main(["simulate", str(file), "--cluster", "h100", "--json"]) == 0
-    (point,) = json.loads(capsys.readouterr().out)["points"]
+    (point,) = as_json("simulate", file, "--cluster", "h100")["points"]
     assert point["advice"]

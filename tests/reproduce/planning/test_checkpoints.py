@@ -11,11 +11,12 @@ from reproduce.planning.models import named
 from reproduce.planning.what_if import configuration
 
 
-def test_six_minutes_for_a_checkpoint_of_8_billion_are_its_96_gb_at_a_quarter_of_a_gb_a_second(tmp_path, capsys):
+def test_six_minutes_for_a_checkpoint_of_8_billion_are_its_96_gb_at_a_quarter_of_a_gb_a_second(
+    tmp_path, capsys, as_json
+):
     file = tmp_path / "points.json"
     file.write_text(json.dumps([{"model": "llama-3-8b", "d": 8, "B": 8, "data_parallel": "zero3"}, {"b": 0}]))
-    assert main(["simulate", str(file), "--cluster", "h100", "--checkpoint-rate", "0.27", "--json"]) == 4
-    first, invalid = json.loads(capsys.readouterr().out)["points"]
+    first, invalid = as_json("simulate", file, "--cluster", "h100", "--checkpoint-rate", "0.27", code=4)["points"]
     assert (
         first["checkpoint"]["bytes"]["states"]
         == 12 * parameters(named("llama-3-8b"))

@@ -1,7 +1,5 @@
 """Several numbers of GPUs: each row is what a plan on it finds, and the smallest that meets a limit is named."""
 
-import json
-
 import pytest
 
 from ptdp_core.simulator import load_cluster
@@ -49,7 +47,7 @@ def test_each_is_the_plan_s_best_and_the_fewest_that_do_are_found():
     assert smallest(found, Limits(budget=max(costs))) == found[0]
 
 
-def test_the_command_draws_and_says_it(tmp_path, capsys):
+def test_the_command_draws_and_says_it(tmp_path, capsys, as_json):
     picture = tmp_path / "days.svg"
     asked = ["--tokens", "100B", "--price", "2", "--deadline", "10d", "--gpus", "4,5,8", "--plot", str(picture)]
     assert main(["plan", *JOB, *asked]) == 0
@@ -57,8 +55,7 @@ def test_the_command_draws_and_says_it(tmp_path, capsys):
     assert "no d divides batch 32" in said or "p=5" in said
     assert "GPUs are the fewest of these that meet 10 days" in said
     assert b"deadline" in picture.read_bytes()
-    assert main(["plan", *JOB, *asked, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = as_json("plan", *JOB, *asked)
     assert [row["gpus"] for row in found["counts"]] == [4, 5, 8]
     assert found["smallest"] in (4, 5, 8)
 

@@ -210,7 +210,7 @@ def test_mistral_gpt_oss_and_gemma_3_are_described_by_their_config_json(tmp_path
     assert missing == ()
 
 
-def test_it_is_said_wherever_the_model_is_used(tmp_path, capsys):
+def test_it_is_said_wherever_the_model_is_used(tmp_path, capsys, as_json):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(LLAMA | {"model_type": "mistral", "sliding_window": 4096, "attention_bias": True}))
     point = {"model": str(path), "seq": 16384, "t": 2, "d": 4, "B": 4, "attention": "sdpa"}
@@ -221,8 +221,7 @@ def test_it_is_said_wherever_the_model_is_used(tmp_path, capsys):
     assert said in capsys.readouterr().err
     job = ("--gpus", "8", "--batch", "8", "--results", str(tmp_path))
     for seq in ("16384", "4096"):  # which the window does not cut
-        assert main(["plan", "--model", str(path), "--seq", seq, *job, "--json"]) == 0
-        assert said in json.loads(capsys.readouterr().out)["model"]["not_modelled"]
+        assert said in as_json("plan", "--model", path, "--seq", seq, *job)["model"]["not_modelled"]
     (note,) = reproduce.simulate(point).notes
     assert said in note
     assert said in evaluate(point | {"B": 512, "b": 128}, 1, "h100")["reason"]  # does not fit
@@ -302,10 +301,9 @@ def test_a_cluster_is_known_in_any_case(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("gpus_per_node", "gpus"), [(4, 144), (72, 144)])
-def test_nodes_of_4_and_of_72_gpus_are_planned_for(gpus_per_node, gpus, tmp_path, capsys):
+def test_nodes_of_4_and_of_72_gpus_are_planned_for(gpus_per_node, gpus, tmp_path, as_json):
     path = tmp_path / "mine.toml"
     path.write_text(f'name = "mine"\ndescription = "mine"\nbase = "gb200"\ngpus_per_node = {gpus_per_node}\n')
     job = ("--model", "llama-3-8b", "--gpus", str(gpus), "--batch", "288", "--cluster", str(path))
-    assert main(["plan", *job, "--results", str(tmp_path), "--json"]) == 0
-    best = json.loads(capsys.readouterr().out)["configurations"][0]
+    best = as_json("plan", *job, "--results", tmp_path)["configurations"][0]
     assert best["p"] * best["t"] * best["d"] == gpus

@@ -107,12 +107,11 @@ def test_amounts_are_read_as_people_write_them():
         sequences("3.2M", 2048)
 
 
-def test_a_point_has_its_run_and_its_elasticities_in_text_and_json(tmp_path, capsys):
+def test_a_point_has_its_run_and_its_elasticities_in_text_and_json(tmp_path, capsys, as_json):
     points = tmp_path / "points.json"
     points.write_text(json.dumps([GPT, {**GPT, "B": "128K"}, {**GPT, "heads": 7}]))
     options = ("--tokens", "300B", "--price", "2.5", "--sensitivity")
-    assert main(["simulate", str(points), *options, "--json"]) == 4
-    one, same, invalid = json.loads(capsys.readouterr().out)["points"]
+    one, same, invalid = as_json("simulate", points, *options, code=4)["points"]
     assert one["run"] == same["run"]
     assert one["run"]["cost"] == pytest.approx(one["run"]["gpu_time"] / 3600 * 2.5)
     assert one["run"]["run_time"] * 86400 == pytest.approx(3e11 / one["tokens_per_s"])
@@ -137,11 +136,10 @@ def test_the_chart_of_what_limits_it_has_a_bar_for_each_change(tmp_path, monkeyp
     assert [bar.get_width() for bar in axes.patches] == [pytest.approx(100 * row["faster_by"]) for row in rows]
 
 
-def test_a_plan_has_its_run_in_text_json_and_record(tmp_path, capsys):
+def test_a_plan_has_its_run_in_text_json_and_record(tmp_path, capsys, as_json):
     run = ("--tokens", "1B", "--price", "2", "--mtbf", "1000", "--checkpoint-seconds", "5", "--restart-seconds", "60")
     options = (*run, "--sensitivity", "--results", str(tmp_path))
-    assert main([*PLAN, *options, "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = as_json(*PLAN, *options)
     assert document["batch"] == 4
     assert document["run"]["failures"]["mtbf"] == 1000 * 3600 / 2
     assert document["elasticities"]
@@ -155,10 +153,9 @@ def test_a_plan_has_its_run_in_text_json_and_record(tmp_path, capsys):
     assert "rank 2: " in printed
 
 
-def test_the_proof_of_the_search_is_in_words_and_in_json(tmp_path, capsys):
+def test_the_proof_of_the_search_is_in_words_and_in_json(tmp_path, capsys, as_json):
     job = ("plan", "--layers", "24", "--hidden", "2304", "--heads", "24", "--gpus", "32", "--batch", "512")
-    assert main([*job, "--results", str(tmp_path), "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = as_json(*job, "--results", tmp_path)
     counts, bound = document["counts"], document["discarded_above_s"]
     assert counts["discarded_by_bound"] > 0
     main([*job, "--results", str(tmp_path)])

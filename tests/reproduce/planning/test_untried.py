@@ -1,6 +1,5 @@
 """What a plan's search may use, what it does not try, and public jobs at which it has to find the better layout."""
 
-import json
 from dataclasses import asdict, replace
 
 import pytest
@@ -148,13 +147,12 @@ def test_every_change_is_what_simulate_says_of_it_and_no_gaining_switch_is_left_
         assert (f"--allow {name}" in names) == (name not in on and gain >= LEAST_GAIN)
 
 
-def test_an_allowed_recipe_is_searched_and_said(tmp_path, capsys):
+def test_an_allowed_recipe_is_searched_and_said(tmp_path, capsys, as_json):
     words = ["--model", "llama-3-8b", "--gpus", "8", "--batch", "16", "--cluster", "h100", "--results", str(tmp_path)]
     assert main(["plan", *words]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "NOT TRIED by the search, here simulated on rank 1, tokens/s: --allow " in printed
-    assert main(["plan", *words, "--allow", "mxfp8", "--forbid", "modules,split", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = as_json("plan", *words, "--allow", "mxfp8", "--forbid", "modules,split")
     assert "mxfp8" in found["searched"]
     assert not {"modules", "split"} & set(found["searched"])
     best = found["configurations"][0]

@@ -244,6 +244,5 @@ def test_figures_are_byte_stable(assessment):
 
 
 @pytest.mark.slow
-def test_the_whole_paper_is_assessed(tmp_path, capsys):
-    assert main(["accuracy", "--json", "--results", str(tmp_path)]) == errors.DONE
-    assert json.loads(capsys.readouterr().out)["overall"]["score"]["n"] > 50
+def test_the_whole_paper_is_assessed(tmp_path, as_json):
+    assert as_json("accuracy", "--results", tmp_path)["overall"]["score"]["n"] > 50

@@ -1,6 +1,5 @@
 """`reproduce accuracy` against measured runs: what is compared, what is left out, the baselines, what is written."""
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -165,7 +164,7 @@ def test_what_cannot_be_compared_is_left_out_with_a_reason(save, cluster, change
     assert assessment.left_out == {reason: len(LAYOUTS)}
 
 
-def test_the_command(save, cluster, tmp_path, capsys):
+def test_the_command(save, cluster, tmp_path, capsys, as_json):
     save()
     save(id="calibration", folder="measured-again", factor=2.0)
     results = tmp_path / "results"
@@ -189,8 +188,7 @@ def test_the_command(save, cluster, tmp_path, capsys):
     assert points["score:all"].metrics["points"].value == 8
 
     before = (folder / "figure.pdf").read_bytes()
-    assert main([*arguments, "--json"]) == errors.DONE
-    document = json.loads(capsys.readouterr().out)
+    document = as_json(*arguments)
     assert (document["cluster"], document["host"], document["scores"]["all"]["n"]) == ("mine", NAME, 8)
     assert document["steps"][0].keys() >= {"record", "label", "measured", "predicted", "error", "flops_over_peak"}
     assert (folder / "figure.pdf").read_bytes() == before

@@ -139,7 +139,7 @@ def test_other_simulators_stand_beside_ours(entries):
     assert (vtrain["ours"], vtrain["ours_points"]) == (entries["vtrain_multi"]["score"]["mean"], 51)
 
 
-def test_the_ledger_is_printed_with_what_is_missing(capsys, monkeypatch, entries):
+def test_the_ledger_is_printed_with_what_is_missing(capsys, monkeypatch, entries, as_json):
     nothing = DataFrame(columns=["place", "ours"])
     monkeypatch.setattr("reproduce.annex.accuracy.accuracy.predict_paper", lambda cluster: (nothing, {}))
     assert main(["accuracy", "--ledger"]) == 0
@@ -148,6 +148,5 @@ def test_the_ledger_is_printed_with_what_is_missing(capsys, monkeypatch, entries
         assert entry["caveat"] in text
         assert f"{entry['score']['mean']:.1%}" in text
     assert "Calculon" in text
-    assert main(["accuracy", "--ledger", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = as_json("accuracy", "--ledger")
     assert [study["id"] for study in document["studies"]] == list(entries)

@@ -1,11 +1,8 @@
 """The open rows: what was measured is each sealed row's, and the published blind scores follow from it."""
 
-import json
-
 import pytest
 
 from reproduce.annex.accuracy import open_rows
-from reproduce.cli import main
 from results import ROOT
 from results.records import read_record
 
@@ -44,9 +41,8 @@ def test_every_row_of_the_set_is_scored_once():
     assert rows[rows.error.isna()].reason.notna().all()
 
 
-def test_the_command_prints_scores_that_follow_from_the_rows(capsys):
-    assert main(["accuracy", "--open", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+def test_the_command_prints_scores_that_follow_from_the_rows(as_json):
+    document = as_json("accuracy", "--open")
     rows = open_rows.scored()
     for score in document["scores"]:
         part = rows if score["by"] == "all" else rows[rows[score["by"]] == score["of"]]

@@ -1,6 +1,5 @@
 """Slopes and intercepts of iteration times over the number of microbatches; what fits, in the paper and simulated."""
 
-import json
 from dataclasses import replace
 from statistics import linear_regression
 
@@ -39,12 +38,11 @@ def test_published_sequences_and_flops_are_the_same_time(predicted):
     assert slopes.seconds(row.config, "sequences_per_s", row.config.parallel.B / seconds) == seconds
 
 
-def test_the_command_prints_a_row_for_each_and_a_document(predicted, capsys, monkeypatch):
+def test_the_command_prints_a_row_for_each_and_a_document(predicted, capsys, monkeypatch, as_json):
     monkeypatch.setattr("reproduce.annex.accuracy.accuracy.predict_paper", lambda cluster: predicted)
     assert main(["accuracy", "--slopes"]) == 0
     assert capsys.readouterr().out.count("Figure 12") == 2
-    assert main(["accuracy", "--slopes", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = as_json("accuracy", "--slopes")
     assert [each["artifact"] for each in document["configurations"]] == ["fig_interleaved"] * 2
 
 

@@ -1,6 +1,5 @@
 """`reproduce calibrate`: fits recover what made the timings, the file is a cluster's, nothing is half written."""
 
-import json
 import os
 import re
 from dataclasses import asdict, replace
@@ -286,7 +285,7 @@ def measured(monkeypatch):
     return calls
 
 
-def test_calibrate_writes_a_cluster_that_predicts(tmp_path, measured, capsys):
+def test_calibrate_writes_a_cluster_that_predicts(tmp_path, measured, capsys, as_json):
     out = tmp_path / "my.toml"
     assert main(["calibrate", "--out", str(out), "--device", "cpu"]) == errors.DONE
     printed = capsys.readouterr().out
@@ -298,13 +297,11 @@ def test_calibrate_writes_a_cluster_that_predicts(tmp_path, measured, capsys):
         assert words in header
     points = tmp_path / "points.json"
     points.write_text('[{"layers": 4, "hidden": 256, "heads": 8, "seq": 128, "vocab": 1024, "p": 2, "B": 8}]')
-    assert main(["simulate", str(points), "--cluster", str(out), "--json"]) == errors.DONE
-    assert json.loads(capsys.readouterr().out)["points"][0]["status"] == "ok"
+    assert as_json("simulate", points, "--cluster", out)["points"][0]["status"] == "ok"
 
 
-def test_calibrate_as_json(tmp_path, measured, capsys):
-    assert main(["calibrate", "--out", str(tmp_path / "a.toml"), "--device", "cpu", "--json"]) == errors.DONE
-    document = json.loads(capsys.readouterr().out)
+def test_calibrate_as_json(tmp_path, measured, as_json):
+    document = as_json("calibrate", "--out", tmp_path / "a.toml", "--device", "cpu")
     assert (document["device"], document["ranks"], document["quiet"]) == ("cpu", 4, True)
     assert set(document["errors"]) == {"GEMMs", "other operators", "all-reduces", "messages"}
     assert {parameter["name"] for parameter in document["parameters"]} > {"peak_flops", "element_bytes"}
@@ -433,7 +430,7 @@ def test_machines_are_named_by_class():
 
 
 @pytest.mark.slow
-def test_this_machine(tmp_path, capsys):
+def test_this_machine(tmp_path, capsys, as_json):
     """A real calibration: plausible numbers, and predictions of real steps that beat the FLOPs over the peak."""
     out, results = tmp_path / "my.toml", tmp_path / "results"
     assert (
@@ -443,8 +440,7 @@ def test_this_machine(tmp_path, capsys):
     assert 1e8 < cluster.memory_bandwidth < 1e12
     assert 1e8 < cluster.peak_flops < 1e13
     capsys.readouterr()
-    assert main(["accuracy", "--cluster", str(out), "--results", str(results), "--json"]) == errors.DONE
-    scores = json.loads(capsys.readouterr().out)["scores"]["all"]
+    scores = as_json("accuracy", "--cluster", out, "--results", results)["scores"]["all"]
     assert scores["n"] == len(check.trials("cpu", 2))
     assert scores["mean"] < min(scores["baselines"].values())
     assert not list(Path(tmp_path).glob(".*"))

@@ -87,15 +87,14 @@ def test_what_is_written_is_read_back(tmp_path):
     assert ' "table": ["0F0 0B0", "1F0 1B0"]' in path.read_text()
 
 
-def test_accept_writes_what_the_next_check_finds_the_same(tmp_path, monkeypatch, capsys):
+def test_accept_writes_what_the_next_check_finds_the_same(tmp_path, monkeypatch, capsys, as_json):
     monkeypatch.setattr("reproduce.annex.exact.reference.FOLDER", tmp_path)
     assert main(["gate", "exact", "simulated", "--accept"]) == errors.DONE
     document = json.loads((tmp_path / "simulated.json").read_text())
     document["entries"]["Table 1, 1.7B"]["time"]["iteration ns"] += 1
     (tmp_path / "simulated.json").write_text(json.dumps(document))
     capsys.readouterr()
-    assert main(["gate", "exact", "simulated", "--json"]) == errors.REGRESSED
-    checked = json.loads(capsys.readouterr().out)
+    checked = as_json("gate", "exact", "simulated", code=errors.REGRESSED)
     (difference,) = checked["differences"]
     (change,) = difference["changes"]
     assert (change["entry"], change["name"]) == ("Table 1, 1.7B", "iteration ns")

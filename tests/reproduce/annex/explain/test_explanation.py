@@ -139,23 +139,21 @@ def test_another_cluster_is_a_difference_and_what_is_left_is_said():
     assert gap.unexplained == pytest.approx(0.5 / gap.simulated)
 
 
-def test_a_run_as_slow_as_its_differences_leaves_nothing_unexplained(file, tmp_path, capsys):
+def test_a_run_as_slow_as_its_differences_leaves_nothing_unexplained(file, tmp_path, capsys, as_json):
     other, cluster = POINT | {"p": 4, "d": 1, "recompute": "none"}, load_cluster("selene")
     (tmp_path / "other.json").write_text(json.dumps([other]))
     seconds = [str(simulate(config_of(point), cluster).iteration_time) for point in (POINT, other)]
     command = ["explain", file, "--seconds", seconds[0], "--against", str(tmp_path / "other.json")]
     assert main([*command, "--seconds2", seconds[1]]) == DONE
     assert "x1.000 is not explained, within the simulator's" in capsys.readouterr().out
-    assert main([*command, "--seconds2", "1", "--json"]) == DONE
-    against = json.loads(capsys.readouterr().out)["against"]
+    against = as_json(*command, "--seconds2", "1")["against"]
     assert against["unexplained"] == pytest.approx(against["measured"] / against["simulated"])
 
 
 @pytest.mark.parametrize("row", ["table_weak_scaling:model_145_6b", "megatron_readme:1"])
-def test_a_published_row_has_its_own_time(row, file, capsys):
+def test_a_published_row_has_its_own_time(row, file, as_json):
     published = find_row(row)
-    assert main(["explain", file, "--seconds", "9", "--against", row, "--json"]) == DONE
-    against = json.loads(capsys.readouterr().out)["against"]
+    against = as_json("explain", file, "--seconds", "9", "--against", row)["against"]
     mfu = utilization(config_of(POINT), load_cluster("selene"), 9)
     theirs = utilization(published.config, published.cluster, published.seconds)
     assert against["measured"] == pytest.approx(mfu / theirs)
@@ -242,12 +240,11 @@ def file(tmp_path):
     return str(path)
 
 
-def test_the_command_says_interval_causes_and_what_would_decide(file, tmp_path, capsys):
+def test_the_command_says_interval_causes_and_what_would_decide(file, tmp_path, capsys, as_json):
     other = tmp_path / "other.json"
     other.write_text(json.dumps([POINT | {"recompute": "none"}]))
     assert main(["explain", file, "--seconds", "9", "--against", str(other)]) == DONE
     printed = capsys.readouterr().out
     for words in ("measured 9.000 s", "interval", "single causes", "would decide", "recompute none to full"):
         assert words in printed
-    assert main(["explain", file, "--seconds", "9", "--json"]) == DONE
-    assert json.loads(capsys.readouterr().out)["differences"] is None
+    assert as_json("explain", file, "--seconds", "9")["differences"] is None

@@ -1,6 +1,5 @@
 """Traces of Nsight Systems: the same events as in torch.profiler's traces have the same phases."""
 
-import json
 import sqlite3
 from contextlib import closing
 
@@ -8,7 +7,6 @@ import pytest
 
 from reproduce.annex.explain import nsys
 from reproduce.annex.explain.profiled_step import profile_step
-from reproduce.cli import main
 from results.records.errors import UsageError
 from tests.reproduce.annex.explain.made_traces import gpu_trace, written
 
@@ -73,10 +71,9 @@ def test_without_autograd_s_ranges_its_thread_tells_and_that_is_said(tmp_path):
     assert nsys.NO_AUTOGRAD not in expected.notes
 
 
-def test_a_file_of_one_process_is_of_the_rank_in_its_name(tmp_path, capsys):
+def test_a_file_of_one_process_is_of_the_rank_in_its_name(tmp_path, as_json):
     paths = [exported(tmp_path / f"run_rank{rank}.sqlite", unlinked(rank, True)) for rank in (1, 0)]
-    assert main(["explain", "trace", *map(str, paths), "--json", "--results", str(tmp_path)]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = as_json("explain", "trace", *paths, "--results", tmp_path)
     assert found["ranks"] == 2
     assert found["measured"]["phases"]["backward"] == pytest.approx(0.04)
 

@@ -106,7 +106,7 @@ def test_communication_of_passes_is_for_what_its_names_say(name, range, args, ph
     )
 
 
-def test_what_only_backward_passes_reduce_are_gradients_and_that_is_said(tmp_path, capsys):
+def test_what_only_backward_passes_reduce_are_gradients_and_that_is_said(tmp_path, capsys, as_json):
     """Data parallelism of one's own, in a trace that says nothing of groups, nor which pass belongs to which."""
     talks = Kernel("ncclKernel_AllReduce(x)", "B", *BACKWARD, "nccl:all_reduce")
     norm = Kernel("ncclKernel_AllReduce(x)", "", 40, 41, "nccl:all_reduce")  # after the passes, for the log
@@ -119,8 +119,7 @@ def test_what_only_backward_passes_reduce_are_gradients_and_that_is_said(tmp_pat
     said = " ".join(capsys.readouterr().out.split())
     assert "name no group (1 of a rank): taken as data-parallel, as no forward pass has any" in said
     assert "no trace links forward to backward passes: a forward pass is all that ran before a backward pass" in said
-    assert main(["explain", "trace", str(path), "--results", str(tmp_path), "--json"]) == errors.DONE
-    assert json.loads(capsys.readouterr().out)["notes"] == list(profile.notes)
+    assert as_json("explain", "trace", path, "--results", tmp_path)["notes"] == list(profile.notes)
 
 
 def test_messages_that_only_their_kernel_names_are_the_pipeline_s_unless_there_is_none(tmp_path):
@@ -217,7 +216,7 @@ def test_the_simulated_phases_are_those_of_the_estimate():
     assert 0 < phases[TENSOR] < phases["forward"] + phases["backward"]
 
 
-def test_the_command_prints_both_and_draws_them(tmp_path, capsys):
+def test_the_command_prints_both_and_draws_them(tmp_path, capsys, as_json):
     paths = written(tmp_path, *(gpu_trace(rank, ranges=True) for rank in (0, 1)))
     point = tmp_path / "point.json"
     point.write_text('[{"layers": 4, "hidden": 1024, "heads": 8, "p": 2, "B": 2}]', encoding="utf-8")
@@ -229,8 +228,7 @@ def test_the_command_prints_both_and_draws_them(tmp_path, capsys):
     assert (tmp_path / "trace" / "figure.png").stat().st_size > 10_000
     both = json.loads((tmp_path / "trace" / "trace.json").read_text(encoding="utf-8"))["traceEvents"]
     assert {event["pid"] for event in both} == {1, 2}
-    assert main([*command, "--json"]) == errors.DONE
-    document = json.loads(capsys.readouterr().out)
+    document = as_json(*command)
     assert document["measured"]["bubble_fraction"] == pytest.approx(BUBBLE)
     assert document["simulated"]["phases"].keys() == document["measured"]["phases"].keys()
 

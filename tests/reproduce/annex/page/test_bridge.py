@@ -11,7 +11,6 @@ import pytest
 from ptdp_core.config import ModelConfig, ParallelConfig
 from reproduce.annex.page import bridge, build, home
 from reproduce.annex.page.home import REFERENCE
-from reproduce.cli import main
 from reproduce.experiment import catalog
 from reproduce.planning.plan import make_plan, request
 from reproduce.planning.run_cost import TrainingRun
@@ -260,10 +259,9 @@ def test_the_published_points_of_figure_12_stand_in_the_page_before_anything_is_
         assert drawn == pytest.approx(published, abs=0.05e12)
 
 
-def test_home_has_the_counts_that_verify_gives(capsys):
+def test_home_has_the_counts_that_verify_gives(as_json):
     """Each claim of the first paper is a cell, by the verdicts of `reproduce verify` on the committed results."""
-    assert main(["verify", "--paper", "sc21", "--results", str(REFERENCE), "--json", "-q"]) == 0
-    counts = json.loads(capsys.readouterr().out)["counts"]
+    counts = as_json("verify", "--paper", "sc21", "--results", REFERENCE, "-q")["counts"]
     marks = home.marks()
     assert marks["@WAFFLE@"].count("<li>") == sum(counts.values()) == int(marks["@CLAIMS@"])
     for verdict, kind in home.KINDS.items():
