@@ -76,7 +76,6 @@ def test_it_is_pytorch_s(implementation, rows, dtype, tolerance, monkeypatch):
     assert losses.dtype == wide
     with operators(implementation, "cpu", small_tiles=True):
         losses.backward(weights.to(wide))
-    assert ours.grad is not None
     torch.testing.assert_close(losses.double(), expected, rtol=0, atol=8 * tolerance)
     torch.testing.assert_close(ours.grad[..., :V].double(), gradient, rtol=0, atol=tolerance)
     assert not ours.grad[..., V:].any()  # padding

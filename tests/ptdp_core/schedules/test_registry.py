@@ -87,7 +87,6 @@ def test_the_formulas_are_those_of_the_table(name):
 def test_the_published_bubble_memory_and_messages_are_those_of_the_table(name):
     """Over 1F1B's, at equal times: the messages exactly, bubble and memory up to a pass and one microbatch."""
     schedule = definition(name)
-    assert schedule.published is not None
     v, (bubble, memory, messages) = schedule.chunks[0], map(Fraction, schedule.published)
     for p in (2, 3, 4, 6, 8, 12):
         ours, flush = build(name, p, 2 * p, v), build("1f1b", p, 2 * p)
@@ -131,7 +130,6 @@ def test_every_table_is_complete_and_runs_in_both_modes(name):
 def test_a_longer_batch_is_a_shorter_one_and_periods(name):
     """So the simulator may execute the short one; `test_executor.py` compares with the stepped result."""
     period = definition(name).period
-    assert period is not None
     for _, p, m, v in existing(name, ps=(2, 4), ms=(120,), most_v=2):
         costs = Costs([10] * p * v, [20] * p * v, ([1] * p * v, [2] * p * v), 1, 1, [8] * p * v)
         assert short_batches(name, p, m, v)[0] % period(p) == m % period(p)

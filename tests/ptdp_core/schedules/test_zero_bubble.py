@@ -40,7 +40,6 @@ def makespan(rows):
 
 def zb_h1_bubble(p, m, t_f, t_b, t_w):
     formula = definition("zb-h1").bubble
-    assert formula is not None
     return formula(p, m, 1, t_f, t_b, t_w)
 
 
