@@ -559,11 +559,6 @@ def mixed(beat: Any, case: dict[str, Any], options: dict[str, Any], poison: int 
     return {"rows": rows, "updates": trainer.optimizer.updates, "masters": trainer.optimizer.segments[0].master.dtype}
 
 
-def gradients_of(trainer: Trainer) -> dict[str, torch.Tensor]:
-    """This rank's main gradients by global name (p = t = 1, so whole)."""
-    return {e.shard.parameter.name: trainer.buffer.main_grad(e).clone() for e in trainer.buffer.entries}
-
-
 def losses_and_norms(beat: Any, case: dict[str, Any]) -> list[tuple[float, float]]:
     """Loss and gradient norm of three steps."""
     settings, groups, trainer = make(case)

@@ -5,7 +5,6 @@ Where kernels are short, as in small models or with b=1 on a GPU, the host's tim
 
 import sys
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -17,7 +16,6 @@ from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.engine.settings import EngineSettings
 
 LAYERS, MICROBATCHES = (2, 6), 2
-Pass = Callable[[], object]
 
 
 def passes(layers, dtype, kernels="reference", **fields):

@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 
 import pytest
 
@@ -29,7 +28,6 @@ trap 'touch saved; exit 143' TERM
 touch running
 while true; do sleep 0.02; done
 """
-Limit = Callable[[int], bool]  # of a start, counted from 0: whether its time is nearly over
 
 
 def submit(folder, script, limit, cancelled=None):

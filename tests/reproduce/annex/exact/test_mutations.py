@@ -4,16 +4,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from reproduce.annex.exact.mutations import copy
 from results.records import errors
-
-Edit = tuple[str, str, str]  # file, old, new
-Mutant = Callable[..., list[dict[str, Any]]]
 
 ALL_REDUCE = (
     "ptdp_core/engine/tensor_parallel.py",

@@ -2,14 +2,10 @@
 
 import shutil
 import subprocess
-from collections.abc import Callable
 
 import pytest
 
 from results import ROOT
-
-Commit = Callable[..., str]
-
 
 PYPROJECT = """\
 [project]
