@@ -1,9 +1,30 @@
-"""A layer as the simulator sees it, for tests of its counts."""
+"""Models, configurations, and a layer as the simulator sees it, for tests of its counts."""
 
-from ptdp_core.config import ModelConfig
+from collections.abc import Callable
+
+from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.layers.attention import ALONE, Context
 from ptdp_core.layers.blocks import LayerRun, block
 from ptdp_core.layers.parts import Block, Part, Work, total
+
+# What the models of today have in place of the paper's GPT.
+LATER = {"activation": "swiglu", "norm": "rmsnorm", "positions": "rotary", "tied_embeddings": False, "bias": False}
+KEPT = {"recompute": "none", "attention": "sdpa"}
+
+
+def llama(layers: int, hidden: int, heads: int, seq: int, vocab: int, **more: object) -> ModelConfig:
+    """A model with 8 key/value heads and all of `LATER`."""
+    return ModelConfig(layers, hidden, heads, seq, vocab, **{"kv_heads": 8, **LATER, **more})  # type: ignore[arg-type]
+
+
+def configuring(model: ModelConfig | None = None, **usual: object) -> Callable[..., TrainingConfig]:
+    """What makes configurations: of this model, or of one that it is given, with these values unless it gets others."""
+
+    def configured(of: ModelConfig | None = model, **parallel: object) -> TrainingConfig:
+        assert of is not None
+        return TrainingConfig(of, ParallelConfig(**usual | parallel))  # type: ignore[arg-type]
+
+    return configured
 
 
 def layer(

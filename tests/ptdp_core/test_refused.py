@@ -11,13 +11,14 @@ from ptdp_core.engine.settings_file import from_mapping, override
 from ptdp_core.launch.recipes import recipe
 from ptdp_core.simulator import load_cluster, simulate
 from tests.mistakes import says
+from tests.ptdp_core.blocks import KEPT, LATER
 
-LATER = {"norm": "rmsnorm", "positions": "rotary", "tied_embeddings": False, "bias": False}
-KEPT = {"B": 8, "recompute": "none", "attention": "sdpa"}
 SMALL = {"layers": 8, "hidden": 64, "heads": 4, "p": 4, "B": 8}
 GPT = {"layers": 32, "hidden": 3072, "heads": 24, "vocab": 131072, "tied_embeddings": False, "B": 4}
-LLAMA = {"layers": 4, "hidden": 2048, "heads": 16, "kv_heads": 8, "ffn_hidden": 8192, "activation": "swiglu"}
-LLAMA |= {"seq": 4096, "vocab": 32000} | LATER | KEPT
+LLAMA = {"layers": 4, "hidden": 2048, "heads": 16, "kv_heads": 8, "ffn_hidden": 8192, "seq": 4096, "vocab": 32000}
+LLAMA |= {"B": 8, **LATER, **KEPT}
+PLAIN = {"layers": 8, "hidden": 512, "heads": 8, "kv_heads": 0, "ffn_hidden": 0, "seq": 1024, "vocab": 8192}
+PLAIN |= {"activation": "gelu", "positions": "none"}
 LATENT = {"layers": 8, "hidden": 512, "heads": 8, "seq": 256, "kv_latent": 512, "query_latent": 1536, "rotary_dim": 64}
 BASES = {
     "gpt3": {"layers": 96, "hidden": 12288, "heads": 96, "seq": 2048, "vocab": 51200, "p": 12, "t": 8, "B": 12},

@@ -4,26 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.layers.blocks import layer_of
 from ptdp_core.simulator import load_cluster, simulate
+from tests.ptdp_core.blocks import KEPT, configuring, llama
 
 H100 = load_cluster("h100")
-LLAMA = ModelConfig(
-    *(32, 4096, 32, 4096, 128256),
-    kv_heads=8,
-    ffn_hidden=14336,
-    activation="swiglu",
-    norm="rmsnorm",
-    positions="rotary",
-    tied_embeddings=False,
-    bias=False,
-)
+LLAMA = llama(32, 4096, 32, 4096, 128256, ffn_hidden=14336)
 
-
-def configured(model=LLAMA, **parallel):
-    chosen = {"B": 8, "recompute": "none", "attention": "sdpa", "lora_rank": 16} | parallel
-    return TrainingConfig(model, ParallelConfig(**chosen))
+configured = configuring(LLAMA, B=8, lora_rank=16, **KEPT)
 
 
 def products(config, backward):

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.layers.attention import Context
 from ptdp_core.layout import rank_elements, stage_passes
 from ptdp_core.simulator import load_cluster, simulate
@@ -12,25 +11,13 @@ from ptdp_core.simulator.bounds import least_time
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.memory import exchanged_bytes, layer_bytes
 from ptdp_core.simulator.network import Group, NetworkModel, data_group
-from tests.ptdp_core.blocks import layer
+from tests.ptdp_core.blocks import KEPT, configuring, layer, llama
 
 H100 = load_cluster("h100")
 EXCHANGES = ("all_gather", "ring", "all_to_all")
-MODEL = ModelConfig(
-    *(32, 4096, 32, 32768, 128256),
-    kv_heads=8,
-    ffn_hidden=14336,
-    activation="swiglu",
-    norm="rmsnorm",
-    positions="rotary",
-    tied_embeddings=False,
-    bias=False,
-)
+MODEL = llama(32, 4096, 32, 32768, 128256, ffn_hidden=14336)
 
-
-def configured(model=MODEL, **parallel):
-    chosen = {"d": 2, "B": 16, "recompute": "none", "attention": "sdpa", "sharded_optimizer": True} | parallel
-    return TrainingConfig(model, ParallelConfig(**chosen))
+configured = configuring(MODEL, d=2, B=16, sharded_optimizer=True, **KEPT)
 
 
 @pytest.mark.parametrize("exchange", EXCHANGES)

@@ -5,7 +5,6 @@ from itertools import pairwise
 
 import pytest
 
-from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.formulas import attention_core_flops, layer_forward_flops
 from ptdp_core.layers.blocks import layer_of
 from ptdp_core.layers.parts import total
@@ -15,29 +14,14 @@ from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.bounds import family_least_memory, family_least_time, least_time
 from ptdp_core.simulator.costs import CostModel, StageTimes, hidden_in_pair
 from ptdp_core.simulator.memory import deferred_bytes, layer_bytes
-from tests.ptdp_core.blocks import part
+from tests.ptdp_core.blocks import KEPT, configuring, llama, part
 
 H100 = load_cluster("h100")
-MODEL = ModelConfig(
-    *(4, 2048, 16, 4096, 32000),
-    kv_heads=8,
-    ffn_hidden=4096,
-    activation="swiglu",
-    norm="rmsnorm",
-    positions="rotary",
-    tied_embeddings=False,
-    bias=False,
-    experts=32,
-    experts_per_token=4,
-    expert_ffn_hidden=1024,
-)
+MODEL = llama(*(4, 2048, 16, 4096, 32000), ffn_hidden=4096, experts=32, experts_per_token=4, expert_ffn_hidden=1024)
 SHARED = replace(MODEL, shared_expert_ffn_hidden=2048)
 EXPERT = 3 * 2048 * 1024  # elements: gate, up and down
 
-
-def configured(model=MODEL, **parallel):
-    chosen = {"d": 8, "B": 64, "recompute": "none", "attention": "sdpa", "sharded_optimizer": True} | parallel
-    return TrainingConfig(model, ParallelConfig(**chosen))
+configured = configuring(MODEL, d=8, B=64, sharded_optimizer=True, **KEPT)
 
 
 def experts_of(config):

@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 from ptdp_core import formulas
-from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.config import ModelConfig
 from ptdp_core.layout import expert_elements, rank_elements, stage_layers
 from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.bounds import family_least_time, least_time
 from ptdp_core.simulator.costs import CostModel
 from reproduce.planning.models import named
 from reproduce.planning.space import stage_splits
-from tests.ptdp_core.blocks import layer
+from tests.ptdp_core.blocks import KEPT, configuring, layer
 
 DEEPSEEK = named("deepseek-v3")
 SMALL = replace(
@@ -30,9 +30,7 @@ SMALL = replace(
 DENSE = replace(SMALL, experts=0, experts_per_token=0, expert_ffn_hidden=0, shared_expert_ffn_hidden=0, dense_layers=0)
 H100 = replace(load_cluster("h100"), expert_launch_time=0.0)  # which would be most of such small layers' time
 
-
-def config(model, **parallel):
-    return TrainingConfig(model, ParallelConfig(**{"attention": "sdpa", "recompute": "none", "B": 32} | parallel))
+config = configuring(B=32, **KEPT)
 
 
 def gemm_flops(work):

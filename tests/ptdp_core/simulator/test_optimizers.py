@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.fields import choices
 from ptdp_core.layers.blocks import layer_of
 from ptdp_core.simulator import PAPER, load_cluster, simulate
@@ -12,6 +12,7 @@ from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.optimizers import OPTIMIZERS, orthogonalisation
 from ptdp_core.simulator.software import Software
 from reproduce.planning.what_if import evaluate
+from tests.ptdp_core.blocks import configuring
 
 H100 = load_cluster("h100")
 
@@ -42,9 +43,7 @@ def test_optimizer_precision():
     assert states / (plain["gradients"] / 4) == pytest.approx(10, rel=0.01)
 
 
-def config(**parallel):
-    sizes = {"d": 8, "B": 8, "sharded_optimizer": True, "recompute": "full"} | parallel
-    return TrainingConfig(ModelConfig(8, 4096, 32), ParallelConfig(**sizes))
+config = configuring(ModelConfig(8, 4096, 32), d=8, B=8, sharded_optimizer=True, recompute="full")
 
 
 def test_narrower_states_are_faster_to_step_and_to_reduce():

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.config import ParallelConfig, TrainingConfig
 from ptdp_core.engine.settings import Settings, check
 from ptdp_core.layers.blocks import layer_of
 from ptdp_core.layers.techniques import RECOMPUTATION_BACKWARD, RECOMPUTATION_FORWARD, modules_of
@@ -12,19 +12,11 @@ from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.bounds import least_time
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.memory import layer_bytes
+from tests.ptdp_core.blocks import llama
 
 H100 = load_cluster("h100")
 S, H, F = 4096, 2048, 8192
-LLAMA = ModelConfig(
-    *(4, H, 16, S, 32000),
-    kv_heads=8,
-    ffn_hidden=F,
-    activation="swiglu",
-    norm="rmsnorm",
-    positions="rotary",
-    tied_embeddings=False,
-    bias=False,
-)
+LLAMA = llama(4, H, 16, S, 32000, ffn_hidden=F)
 MIXTURE = replace(LLAMA, experts=8, experts_per_token=2, expert_ffn_hidden=1024)
 LATENT = replace(LLAMA, kv_heads=0, kv_latent=512, query_latent=1024, rotary_dim=64)
 

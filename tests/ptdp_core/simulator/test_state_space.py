@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ptdp_core import formulas
-from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.config import ModelConfig
 from ptdp_core.layers.blocks import LayerRun, block, layer_of
 from ptdp_core.layers.kinds import GpuShare
 from ptdp_core.layers.state_space import CHUNK, States, scan
@@ -19,6 +19,7 @@ from ptdp_core.simulator.memory import layer_bytes
 from reproduce.planning.models import find, named
 from reproduce.planning.space import TrainingJob, grids
 from reproduce.planning.time_shares import time_shares
+from tests.ptdp_core.blocks import KEPT, configuring
 
 H100 = load_cluster("h100")
 SIZES = {"norm": "rmsnorm", "positions": "none", "tied_embeddings": False, "bias": False}
@@ -29,10 +30,7 @@ LATENT = replace(
 )
 STATES = States(heads=16, head=64, groups=8, state=128)
 
-
-def configured(model, **parallel):
-    chosen = {"B": 8, "recompute": "none", "attention": "sdpa"} | parallel
-    return TrainingConfig(model, ParallelConfig(**chosen))
+configured = configuring(B=8, **KEPT)
 
 
 def flops(gemms):

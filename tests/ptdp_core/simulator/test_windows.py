@@ -5,30 +5,20 @@ from dataclasses import replace
 import pytest
 
 from ptdp_core import formulas
-from ptdp_core.config import LayerKind, ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.config import LayerKind
 from ptdp_core.layers.attention import attended
 from ptdp_core.layers.blocks import layer_of
 from ptdp_core.layout import rank_elements
 from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.bounds import least_time
 from ptdp_core.simulator.costs import CostModel
+from tests.ptdp_core.blocks import KEPT, configuring, llama
 
 H100 = load_cluster("h100")
-FULL = ModelConfig(
-    *(8, 2048, 16, 8192, 32000),
-    kv_heads=8,
-    activation="swiglu",
-    norm="rmsnorm",
-    positions="rotary",
-    tied_embeddings=False,
-    bias=False,
-)
+FULL = llama(8, 2048, 16, 8192, 32000)
 WINDOWED = replace(FULL, window=512)
 
-
-def configured(model, **parallel):
-    chosen = {"B": 8, "recompute": "none", "attention": "sdpa"} | parallel
-    return TrainingConfig(model, ParallelConfig(**chosen))
+configured = configuring(B=8, **KEPT)
 
 
 @pytest.mark.parametrize(("s", "window"), [(7, 0), (7, 1), (7, 3), (7, 6), (64, 16)])
