@@ -122,9 +122,8 @@ def gpipe_bubble_time(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "by construction, so that 'holds' is no evidence, in GPipe as executed: every device computes for exactly "
-    "m(t_f + t_b), at ten points, (p, m) = (2, 8), (4, 4), (4, 8), (4, 32), (4, 128), (8, 8), (8, 64), t_b = "
-    "t_f to 3 t_f",
+    "by construction, so that 'holds' is no evidence, in GPipe as executed: every device computes for exactly m(t_f + "
+    "t_b), at ten points, (p, m) = (2, 8), (4, 4), (4, 8), (4, 32), (4, 128), (8, 8), (8, 64), t_b = t_f to 3 t_f",
     "Section 2.2.1 (the ideal time)",
     rule="exact",
 )
@@ -183,9 +182,8 @@ def gpipe_needs_many_microbatches(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "GPipe, executed: a peak of exactly m stashed microbatches, at ten points, (p, m) = (2, 8), (4, 4), (4, "
-    "8), (4, 32), (4, 128), (8, 8), (8, 64), t_b = t_f to 3 t_f; 'high memory footprint' is this count, bytes "
-    "are not tested",
+    "GPipe, executed: a peak of exactly m stashed microbatches, at ten points, (p, m) = (2, 8), (4, 4), (4, 8), (4, "
+    "32), (4, 128), (8, 8), (8, 64), t_b = t_f to 3 t_f; 'high memory footprint' is this count, bytes are not tested",
     rule="counted",
 )
 def gpipe_stash(results: Results) -> Judgement:

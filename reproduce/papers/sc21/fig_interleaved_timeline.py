@@ -114,9 +114,8 @@ def one_f_one_b_bubble(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "microbatches stashed when executed: by 1F1B at most p, and by GPipe exactly m, at every size (p, m: "
-    "4, 8; 4, 64; 8, 16; 12, 24); that it is 'much more memory-efficient' follows from p against m and "
-    "has no bound here",
+    "microbatches stashed when executed: by 1F1B at most p, and by GPipe exactly m, at every size (p, m: 4, 8; 4, 64; "
+    "8, 16; 12, 24); that it is 'much more memory-efficient' follows from p against m and has no bound here",
     "Section 2.2.1",
     rule="counted",
 )
@@ -318,11 +317,10 @@ CASES = "with a last group of fewer than p microbatches (p=4, v=2 and 4; p=8, v=
 
 
 @ARTIFACT.claim(
-    "our reading of 'requires' as 'cannot run otherwise': with a last group of fewer than p microbatches "
-    "(p=4, v=2 and 4; p=8, v=2; m from p+1 to 2p-1, no smaller and no larger m is run), in the order that we "
-    "give a short last group, Megatron-LM's with the group cut off, as the paper gives none: it can run in no "
-    "case, that is, executed, every action once its inputs are there, it comes to a deadlock. The other "
-    "reading is interleaved_other_m_costs",
+    "our reading of 'requires' as 'cannot run otherwise': with a last group of fewer than p microbatches (p=4, v=2 "
+    "and 4; p=8, v=2; m from p+1 to 2p-1, no smaller and no larger m is run), in the order that we give a short last "
+    "group, Megatron-LM's with the group cut off, as the paper gives none: it can run in no case, that is, executed, "
+    "every action once its inputs are there, it comes to a deadlock. The other reading is interleaved_other_m_costs",
     "Section 2.2.2 (read as: it cannot run)",
     rule="ours",
     by="counted",
@@ -337,11 +335,10 @@ def interleaved_multiple_of_p(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "our reading of 'requires' as 'needs it for its small bubble': with a last group of fewer than p "
-    "microbatches (p=4, v=2 and 4; p=8, v=2; m from p+1 to 2p-1, no smaller and no larger m is run), in the "
-    "order that we give a short last group, Megatron-LM's with the group cut off, as the paper gives none: it "
-    "cannot run, or has a bubble larger than (p-1)/(vm), by any amount. The other reading is "
-    "interleaved_multiple_of_p",
+    "our reading of 'requires' as 'needs it for its small bubble': with a last group of fewer than p microbatches "
+    "(p=4, v=2 and 4; p=8, v=2; m from p+1 to 2p-1, no smaller and no larger m is run), in the order that we give a "
+    "short last group, Megatron-LM's with the group cut off, as the paper gives none: it cannot run, or has a bubble "
+    "larger than (p-1)/(vm), by any amount. The other reading is interleaved_multiple_of_p",
     "Section 2.2.2 (read as: it needs it for its bubble)",
     sentence=interleaved_multiple_of_p,
     rule="ours",

@@ -157,10 +157,9 @@ def _estimates(results: Results) -> dict[int, dict[int, float]]:
 
 
 @ARTIFACT.claim(
-    "'reasonably approximates', our reading: 10%, as 'about' has it; for true performance stands the "
-    "simulated: eq. (1), with the simulated computation time of a microbatch, has the same best b, and "
-    "throughput relative to b=1 within 10% of the simulated at every point of Figure 16; other models are"
-    " not tested",
+    "'reasonably approximates', our reading: 10%, as 'about' has it; for true performance stands the simulated: eq. "
+    "(1), with the simulated computation time of a microbatch, has the same best b, and throughput relative to b=1 "
+    "within 10% of the simulated at every point of Figure 16; other models are not tested",
     rule="ours",
 )
 def analytical_model(results: Results) -> Judgement:

@@ -169,10 +169,9 @@ def _judge_path(results: Results, series: str, formula: str) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "without scatter/gather a message of the plan has bsh elements: exactly, in elements, for every pair "
-    "of GPUs. The plan is the list of messages from one stage's t GPUs to the next stage's, for one "
-    "microbatch of GPT-3 forward (backward is its mirror), at t=2 and 8; each GPU sends to the one of its"
-    " own tensor rank",
+    "without scatter/gather a message of the plan has bsh elements: exactly, in elements, for every pair of GPUs. The "
+    "plan is the list of messages from one stage's t GPUs to the next stage's, for one microbatch of GPT-3 forward "
+    "(backward is its mirror), at t=2 and 8; each GPU sends to the one of its own tensor rank",
     "Section 3.2",
     rule="exact",
     by="counted",

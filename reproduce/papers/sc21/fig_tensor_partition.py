@@ -183,9 +183,8 @@ def layer_communication(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "GPT-3's layers at t = 2, 4 and 8: the rings of its layers' all-reduces send l_stage times "
-    "8bsh(t-1)/t elements, to 1e-9, for a stage between the first and the last (those have embedding and "
-    "logits, too)",
+    "GPT-3's layers at t = 2, 4 and 8: the rings of its layers' all-reduces send l_stage times 8bsh(t-1)/t elements, "
+    "to 1e-9, for a stage between the first and the last (those have embedding and logits, too)",
     "Section 3.2",
     rule="exact",
     by="counted",

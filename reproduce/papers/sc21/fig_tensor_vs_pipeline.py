@@ -69,9 +69,8 @@ def best_at_node_size(results: Results) -> Judgement:
     "figure, so that a miss would not contradict it; as plotted it is up_to_two_times_lower_in_the_paper",
     "Section 1",
     papers_points="our reading, as plotted in Figure 13: the fastest over the slowest (t, p) at one batch size, the "
-    "larger of the two quotients: between 1.95 and 2.05, as 'up to 2x'; more contradicts it; the "
-    "sentence names no figure, so that less is too near to call; 'even with high-bandwidth links' is "
-    "Selene's network and not varied",
+    "larger of the two quotients: between 1.95 and 2.05, as 'up to 2x'; more contradicts it; the sentence names no "
+    "figure, so that less is too near to call; 'even with high-bandwidth links' is Selene's network and not varied",
     rule="ours",
 )
 def up_to_two_times_lower(results: Results) -> Judgement:
@@ -208,9 +207,8 @@ def communication_rises_with_t(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "where m = p (p=32, B=32) the bubble takes at least a quarter of the iteration, and the fastest "
-    "combination at either batch size has m of at least 4p (numbers of ours for 'significant' and "
-    "'reasonable')",
+    "where m = p (p=32, B=32) the bubble takes at least a quarter of the iteration, and the fastest combination at "
+    "either batch size has m of at least 4p (numbers of ours for 'significant' and 'reasonable')",
     "Section 5.4.1 (the bubble)",
     rule="ours",
 )

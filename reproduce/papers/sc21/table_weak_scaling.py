@@ -114,10 +114,9 @@ def share_of_peak_52_percent(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    f"{NOTHING}no simulation here can tell: its margin on Selene, 6.7% lower to 7.2% higher, is wider than "
-    "half a teraFLOP/s either way, so that it cannot confirm 163 teraFLOP/s, and gemm_plateau and other "
-    "numbers of the cluster were set with Table 1, so that a miss would not contradict it; the scaling is "
-    "close_to_linear",
+    f"{NOTHING}no simulation here can tell: its margin on Selene, 6.7% lower to 7.2% higher, is wider than half a "
+    "teraFLOP/s either way, so that it cannot confirm 163 teraFLOP/s, and gemm_plateau and other numbers of the "
+    "cluster were set with Table 1, so that a miss would not contradict it; the scaling is close_to_linear",
     "Section 1 (the throughput)",
     rule="rounding",
 )
@@ -166,11 +165,10 @@ def super_linear(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "half of the reason, 'GPU utilization improves as the models get larger (larger matrix multiplications)', "
-    "our reading, at the two ends of Table 1, 1.7B on 32 and 1008B on 3072 GPUs: FLOP/s inside the GEMMs of a "
-    "transformer layer are higher for the larger; the other half, communication, is tested by "
-    "communication_does_not_rise, the super-linear scaling by super_linear; that one is the cause of the "
-    "other is not tested",
+    "half of the reason, 'GPU utilization improves as the models get larger (larger matrix multiplications)', our "
+    "reading, at the two ends of Table 1, 1.7B on 32 and 1008B on 3072 GPUs: FLOP/s inside the GEMMs of a transformer "
+    "layer are higher for the larger; the other half, communication, is tested by communication_does_not_rise, the "
+    "super-linear scaling by super_linear; that one is the cause of the other is not tested",
     "Section 5.1 (the reason)",
     sentence=super_linear,
     rule="ours",

@@ -109,9 +109,8 @@ def less_optimized_partitioning(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "by construction, in the simulator as in the engine, so that 'holds' is no evidence: over b the bytes of "
-    "the gradient all-reduce (counted) are equal, around Figure 16's configurations (91B, 64 GPUs), for each "
-    "d > 1",
+    "by construction, in the simulator as in the engine, so that 'holds' is no evidence: over b the bytes of the "
+    "gradient all-reduce (counted) are equal, around Figure 16's configurations (91B, 64 GPUs), for each d > 1",
     "Section 3.4 (the amount)",
     rule="counted",
     by="counted",
@@ -154,10 +153,9 @@ def every_model_fits(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "'tensor model parallelism in isolation': Figure 13's model (162.2B) on 64 GPUs with t=64, p=1, as "
-    "simulated, is slower than (t, p) = (8, 8) at both batch sizes (32 and 128); pipeline parallelism alone "
-    "cannot use 64 GPUs, as the model has 32 layers, and is not tested; the figure's ends: "
-    "fig_tensor_vs_pipeline.both_in_conjunction",
+    "'tensor model parallelism in isolation': Figure 13's model (162.2B) on 64 GPUs with t=64, p=1, as simulated, is "
+    "slower than (t, p) = (8, 8) at both batch sizes (32 and 128); pipeline parallelism alone cannot use 64 GPUs, as "
+    "the model has 32 layers, and is not tested; the figure's ends: fig_tensor_vs_pipeline.both_in_conjunction",
     "Section 5.4.1 (in isolation)",
     sentence=fig_tensor_vs_pipeline.both_in_conjunction,
     rule="direction",

@@ -205,9 +205,8 @@ def more_bytes(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "GPT-3 on 64 A100s of Selene (p t = 64, d = 1, B = 64), t = 2, 4, 8, 16: with sequence parallelism peak "
-    "memory of the fullest GPU is lower without full recomputation, and nowhere higher, whether or not it "
-    "fits"
+    "GPT-3 on 64 A100s of Selene (p t = 64, d = 1, B = 64), t = 2, 4, 8, 16: with sequence parallelism peak memory of "
+    "the fullest GPU is lower without full recomputation, and nowhere higher, whether or not it fits"
 )
 def less_memory(results: Results) -> Judgement:
     """Sequence parallelism lowers the memory of the fullest GPU wherever activations decide it."""
