@@ -102,7 +102,6 @@ EDGES = {
                 1 + 1e-9,
                 step=1e-14,
                 pipeline_traffic=per_sequence(bytes_of(series, B)),
-                pipeline_communication_time=1,
             )
         ),
         above(
