@@ -4,8 +4,10 @@
 #   docker run --rm -v "$PWD:/work" ptdp fig_interleaved       results in ./ptdp-results
 #   docker run --rm --privileged -v "$PWD:/work" ptdp fig_interleaved --fidelity emulated
 #
+# --build-arg BASE=python@sha256:... builds from a base image by its digest (docs/artifact-evaluation.md).
 # For GPUs: --build-arg TORCH_INDEX= (torch as it comes, with CUDA), and `docker run --gpus all`.
-FROM python:3.12-slim-bookworm
+ARG BASE=python:3.12-slim-bookworm
+FROM ${BASE}
 
 # ip and tc make the network of emulated nodes; their version does not matter.
 # hadolint ignore=DL3008

@@ -16,7 +16,7 @@ MAKE_VENV = $(PYTHON) -m venv $(VENV)
 INSTALL = $(RUN)/python -m pip install --quiet --disable-pip-version-check
 endif
 
-.PHONY: help test slow cov gpu lint lint-page exact mutants docs pictures references clean
+.PHONY: help doctor test slow cov gpu lint lint-page exact mutants docs appendix pictures references clean
 .DEFAULT_GOAL := fig_interleaved
 
 $(SMALL): pyproject.toml setup.py ptdp_core/simulator/native.c
@@ -32,6 +32,9 @@ $(STAMP): $(SMALL)
 
 fig_% table_%: $(SMALL) ## run an artifact, for example `make fig_interleaved`
 	$(RUN)/reproduce $@
+
+doctor: $(SMALL) ## what this machine can do, what is missing, how to get it
+	$(RUN)/reproduce doctor
 
 test: $(STAMP) ## run the test suite
 	$(RUN)/python -m pytest -n auto --dist worksteal
@@ -69,6 +72,9 @@ docs: $(SMALL) ## build the documentation site (build/site/index.html)
 	$(INSTALL) -e '.[docs]'
 	PYTHONPATH=. DISABLE_MKDOCS_2_WARNING=true NO_MKDOCS_2_WARNING=1 $(RUN)/python -m mkdocs build --strict
 	$(RUN)/python -m reproduce explore --out build/site/live
+
+appendix: $(SMALL) ## the appendix of an artifact evaluation, two pages (build/appendix.pdf; needs pdflatex)
+	PYTHONPATH=. $(RUN)/python docs/appendix.py
 
 references: $(STAMP) ## make the committed results of the papers' artifacts anew, and small
 	$(RUN)/reproduce all --results results/reference

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import runpy
 import shlex
 import shutil
 import statistics
@@ -111,11 +112,30 @@ def test_three_artifacts_are_set_in_the_latex_document_of_the_page(tmp_path, mon
     assert [main([*shlex.split(command), "-q"]) for command in commands] == [0, 0, 0]
     (document,) = re.findall(r"```latex\n(.*?)```", page, re.DOTALL)
     Path("page.tex").write_text(document, encoding="utf-8")
-    latex = ["pdflatex", "-halt-on-error", "-interaction=nonstopmode", "page.tex"]
+    assert 1 <= pages_of("page.tex") <= 2
+
+
+def pages_of(document):
+    """How many pages pdflatex sets, with nothing wider than its place."""
+    latex = ["pdflatex", "-halt-on-error", "-interaction=nonstopmode", document]
     done = subprocess.run(latex, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout[-2000:]
     assert "Overfull" not in done.stdout
-    assert re.search(r"Output written on page.pdf \([12] pages?", done.stdout)
+    return int(re.search(r"Output written on \w+\.pdf \((\d+) page", done.stdout)[1])
+
+
+def test_the_appendix_of_an_evaluation_has_every_place_of_the_paper_and_two_pages(tmp_path, monkeypatch):
+    program = runpy.run_path(str(ROOT / "docs" / "appendix.py"))
+    document = program["latex"]()
+    assert "<<" not in document
+    rows = list(program["claims"]())
+    assert [id for _, _, id, _, _ in rows] == list(catalog.ids("sc21"))
+    assert document.count(r"reproduce verify -{}-expected") == 2
+    if not shutil.which("pdflatex"):
+        pytest.skip("needs pdflatex (Debian: texlive-latex-recommended)")
+    monkeypatch.chdir(tmp_path)
+    Path("appendix.tex").write_text(document, encoding="utf-8")
+    assert pages_of("appendix.tex") == 2
 
 
 def test_the_page_on_experts_asks_what_is_answered(tmp_path):

@@ -121,10 +121,10 @@ def test_the_container_has_a_supported_python_and_starts_the_command():
     instructions = [
         line.split(maxsplit=1) for line in re.sub(r"\\\n", " ", text).splitlines() if re.match("[A-Z]+ ", line)
     ]
-    assert instructions[0][0] == "FROM"
+    assert instructions[:2] == [["ARG", instructions[0][1]], ["FROM", "${BASE}"]]
     assert {name for name, _ in instructions} <= {"FROM", "RUN", "ARG", "COPY", "WORKDIR", "ENTRYPOINT"}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    (version,) = re.findall(r"FROM python:(\d+\.\d+)-", text)
+    (version,) = re.findall(r"ARG BASE=python:(\d+\.\d+)-", text)
     assert f"Programming Language :: Python :: {version}" in project["classifiers"]
     (entry,) = json.loads(instructions[-1][1])
     assert entry in project["scripts"]
