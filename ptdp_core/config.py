@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.fields import check_fields, counted, counted_later, described, described_later
 from ptdp_core.pipeline_layout import layout_of, stage_sizes
-from ptdp_core.schedules import StagePlacement, check_schedule, default_schedule, definition, placement_of
+from ptdp_core.schedules import StagePlacement, check_schedule, default_schedule, definition
 
 DTYPES = {"fp32": 4, "fp64": 8, "bf16": 2, "fp16": 2}  # precisions by their names in configurations and records: bytes
 OLDER_DTYPES = {"float32": "fp32", "float64": "fp64", "bfloat16": "bf16", "float16": "fp16"}
@@ -778,7 +778,7 @@ class ParallelConfig:
     @property
     def placement(self) -> StagePlacement:
         """Which pipeline rank holds which stages: the schedule's (Section 2.2.2)."""
-        return placement_of(self.schedule, self.p, self.v)
+        return definition(self.schedule).placement(self.p, self.v)
 
     @property
     def vocabulary(self) -> str:
@@ -786,24 +786,9 @@ class ParallelConfig:
         return definition(self.schedule).vocabulary
 
     @property
-    def vocabulary_ranks(self) -> int:
-        """Ranks that embedding and output layer are divided among: t, or the p pipeline ranks that share them."""
-        return self.p if self.vocabulary else self.t
-
-    @property
     def reductions(self) -> int:
         """How often an iteration reduces a GPU's gradients: once, with ZeRO-2 every `reduce_every` microbatches."""
         return -(-self.m // self.reduce_every) if self.data_parallel == "zero2" else 1
-
-    @property
-    def whole_gradients(self) -> float:
-        """The share of a GPU's gradients that ZeRO-2 has whole beside its part of the sum, 0 for one of m = 1.
-
-        With interleaved chunks a round of at most p microbatches fills two of them: one is being reduced meanwhile.
-        """
-        if self.reduce_every == 1:
-            return 0.0
-        return min(1.0, 2 / self.v) if self.reduce_every <= self.p else 1.0
 
     @property
     def m(self) -> int:
@@ -1015,7 +1000,8 @@ class TrainingConfig:
 
         Where all ranks share the vocabulary, each has both uses of its part."""
         is_copied = self.model.tied_embeddings and not self.parallel.vocabulary
-        return self.parallel.placement.tied_ranks if is_copied else None
+        placement = self.parallel.placement
+        return (placement.first, placement.last) if is_copied and len(placement.ranks) > 1 else None
 
     @property
     def layers_per_chunk(self) -> int:

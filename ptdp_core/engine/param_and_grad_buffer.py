@@ -75,7 +75,7 @@ class ParamAndGradBuffer:
     `param_data` holds the parameters in the model's precision, and every `entry.parameter` is a view of it; `grad_data`
     their main gradients, of which `main_grad(entry)` is a view. With `sharded` only this rank's part of each bucket
     (`owned`) is reduced, and `gather_parameters` shares updated parameters. `tied_ranks` are those of the tied
-    embedding (`StagePlacement.tied_ranks`). With `sequence_parallel` the gradients of parameters that every tensor rank
+    embedding (`TrainingConfig.tied_ranks`). With `sequence_parallel` the gradients of parameters that every tensor rank
     holds whole come from its part of the sequence only, and are summed over the tensor-parallel group.
     """
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
-from ptdp_core.config import LayerKind, ModelConfig, TrainingConfig
+from ptdp_core.config import LayerKind, TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.layers.blocks import LayerRun, ends, layer_of
 from ptdp_core.layers.parts import (
@@ -58,7 +58,7 @@ def recomputation_gathers(config: TrainingConfig, layers: int) -> tuple[Collecti
     model, parallel = config.local_model, config.parallel
     if not parallel.distribute_checkpointed_activations:
         return ()
-    gathered = Collective(ALL_GATHER, "tp", prod(boundary_shape(model, parallel.b)))
+    gathered = Collective(ALL_GATHER, "tp", model.seq * parallel.b * model.hidden)
     return (gathered,) * -(-layers // parallel.checkpoint_layers)
 
 
@@ -94,7 +94,7 @@ def stage_passes(config: TrainingConfig, stage: int) -> PassCollectives:
     stages = stage_layers(model.all_layers, parallel.p * parallel.v, parallel.pipeline_layout)
     forward: tuple[Collective, ...] = ()
     backward: tuple[Collective, ...] = ()
-    (counts,) = layers_by_kind([stages[stage]], model)
+    (counts,) = layers_by_kind([stages[stage]], model.kind_of_layers)
     for kind, count in zip(model.layer_kinds, counts, strict=True):
         calls = layer_passes(config, *groups, kind=kind)
         forward += calls.forward * count
@@ -120,11 +120,6 @@ def vocabulary_exchanges(config: TrainingConfig) -> dict[str, Collective]:
     return {"E": reduced, "F": sent, "S": gathered, "T": reduced, "B": sent}
 
 
-def boundary_shape(model: ModelConfig, b: int, shards: int = 1) -> tuple[int, int, int]:
-    """Shape of the activation between two layers, [s, b, h], or of one of its parts along the sequence."""
-    return model.seq // shards, b, model.hidden
-
-
 @dataclass(frozen=True)
 class Boundary:
     """The tensor of one microbatch that one pipeline stage sends to the next, and its gradient, which is sent back.
@@ -145,7 +140,8 @@ class Boundary:
         """
         parallel = config.parallel
         scattered = parallel.scatter_gather and parallel.p > 1 and not parallel.sequence_parallel
-        shape = boundary_shape(config.local_model, parallel.b, parallel.sequence_shards)
+        model = config.local_model
+        shape = model.seq // parallel.sequence_shards, parallel.b, model.hidden
         return cls(shape, parallel.t if scattered else 1)
 
     @property

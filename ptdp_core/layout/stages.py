@@ -37,19 +37,13 @@ def stage_layers(layers: int, stages: int, pipeline_layout: str = "") -> tuple[r
     and loss, and the first the embedding. So 126 layers on 16 stages are 7, then 14 times 8, then 7. Raises
     ConfigurationError if a stage would have none.
     """
-    if pipeline_layout:
-        return _following(stage_sizes(pipeline_layout))
-    if layers < stages:
+    if layers < stages and not pipeline_layout:
         raise ConfigurationError(
             f"layers={layers} for {stages} stages; needs a layer for each stage; try layers={stages}"
         )
-    sizes = [-(-layers // stages)] * stages
-    for k in range(-layers % stages):
+    sizes = list(stage_sizes(pipeline_layout)) if pipeline_layout else [-(-layers // stages)] * stages
+    for k in () if pipeline_layout else range(-layers % stages):
         sizes[k // 2 if k % 2 else stages - 1 - k // 2] -= 1
-    return _following(sizes)
-
-
-def _following(sizes: Sequence[int]) -> tuple[range, ...]:
     return tuple(range(stop - size, stop) for size, stop in zip(sizes, accumulate(sizes), strict=True))
 
 
@@ -84,7 +78,7 @@ def _rank_kinds(
     layers: int, placement: StagePlacement, pipeline_layout: str, kind_of_layers: tuple[int, ...]
 ) -> RankKinds:
     held = stage_layers(layers, placement.p * placement.v, pipeline_layout)
-    counts = _by_kind(held, kind_of_layers)
+    counts = layers_by_kind(held, kind_of_layers)
     kinds: dict[tuple[tuple[int, ...], tuple[int, ...], int, bool, bool], int] = {}
     of, ranks = [], []
     for pp, stages in enumerate(placement.stages):
@@ -98,12 +92,8 @@ def _rank_kinds(
     return RankKinds(tuple(of), tuple(ranks), tuple(kind[0] for kind in kinds), tuple(kind[1] for kind in kinds))
 
 
-def layers_by_kind(stages: Iterable[range], model: ModelConfig) -> list[tuple[int, ...]]:
-    """How many layers of each kind (`ModelConfig.layer_kinds`) each stage has."""
-    return _by_kind(stages, model.kind_of_layers)
-
-
-def _by_kind(stages: Iterable[range], kind_of_layers: tuple[int, ...]) -> list[tuple[int, ...]]:
+def layers_by_kind(stages: Iterable[range], kind_of_layers: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """How many layers of each kind each stage has, by the kinds of all layers (`ModelConfig.kind_of_layers`)."""
     if not kind_of_layers:
         return [(len(layers),) for layers in stages]
     ends = [(layers.start, layers.stop) for layers in stages]
@@ -266,8 +256,11 @@ def partial_elements(config: TrainingConfig) -> list[int]:
 
 
 def vocabulary_rows(config: TrainingConfig) -> int:
-    """The words, with padding, of which a rank has the rows of the word table, and of the output layer's."""
-    ranks = config.parallel.vocabulary_ranks
+    """The words, with padding, of which a rank has the rows of the word table, and of the output layer's.
+
+    Their rows are divided among t ranks, or the p pipeline ranks that share them.
+    """
+    ranks = config.parallel.p if config.parallel.vocabulary else config.parallel.t
     return padded_vocab(config.model.vocab, ranks) // ranks
 
 

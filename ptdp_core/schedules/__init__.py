@@ -52,7 +52,6 @@ from ptdp_core.schedules.registry import (
     definition,
     exists,
     names,
-    placement_of,
     register,
     register_table,
 )

@@ -85,11 +85,6 @@ class StagePlacement:
         """Whether a stage's output goes to another rank."""
         return stage < len(self.ranks) - 1 and self.ranks[stage + 1] != self.ranks[stage]
 
-    @property
-    def tied_ranks(self) -> tuple[int, int] | None:
-        """The ranks of the first and of the last stage, whose embedding is tied; None if one stage is both."""
-        return (self.first, self.last) if len(self.ranks) > 1 else None
-
     @cached_property
     def crossings(self) -> tuple[int, ...]:
         """For each stage, how many of the boundaries before it are between two ranks."""

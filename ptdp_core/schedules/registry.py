@@ -11,7 +11,6 @@ from ptdp_core.schedules import zoo
 from ptdp_core.schedules.actions import Schedule
 from ptdp_core.schedules.definition import Definition, of_table
 from ptdp_core.schedules.files import PYTHON, TABLES, execute_definition, read_definition
-from ptdp_core.schedules.placement import StagePlacement
 from ptdp_core.schedules.vocabulary import SEPARATOR, with_vocabulary
 
 
@@ -125,11 +124,6 @@ def exists(name: str, p: int, m: int, v: int) -> bool:
     """Whether the schedule exists for p ranks, m microbatches and v chunks."""
     schedule = definition(name)
     return schedule.has_chunks(v) and not schedule.problem(p, m, v)
-
-
-def placement_of(name: str, p: int, v: int) -> StagePlacement:
-    """Which rank holds which stages in a schedule of p ranks with v chunks each."""
-    return definition(name).placement(p, v)
 
 
 @lru_cache(maxsize=128)

@@ -7,7 +7,7 @@ that differ in schedule and sharding alone, time and memory are bounded at once,
 from functools import lru_cache
 
 from ptdp_core.config import TrainingConfig
-from ptdp_core.schedules import MESSAGES_AT_ONCE, definition, placement_of, wave
+from ptdp_core.schedules import MESSAGES_AT_ONCE, definition, wave
 from ptdp_core.simulator.costs import CostModel, Stages, fields_but
 from ptdp_core.simulator.executor import PICOSECONDS
 from ptdp_core.simulator.memory import rank_memory
@@ -60,14 +60,14 @@ def least_time(config: TrainingConfig, model: CostModel) -> float:
         model.least_flushes[same] = _least_flush(config, model)
     stages = model.stages(config)
     sizes, ends = model.rank_sizes(config), {placement.first, placement.last}
-    last_backward = model.last_backward(config, stages, placement.first)
     first = sizes[placement.first]
+    _, last_backward = model.first_and_last(config, stages, placement.first)
     reduction = model.data_parallel(config, first.parameters, last_backward, first.experts)
     if len(ends) == 2:
         reduction += model.embedding_reduction(config)
     held = {rank: (config, sizes[rank].parameters, sizes[rank].experts) for rank in ends}
     step = max(
-        model.optimizer(*each) + model.weight_gather(*each, model.first_forward(config, stages, rank))
+        model.optimizer(*each) + model.weight_gather(*each, model.first_and_last(config, stages, rank)[0])
         for rank, each in held.items()
     )
     flush = model.least_flushes[same]
@@ -133,7 +133,7 @@ def _receives(name: str, p: int, m: int, v: int, rank: int) -> tuple[int, int]:
     It may receive two only in a steady state with 'slots'. The groups of 'derived' exchanges are not known before
     these are derived, and none of them is counted.
     """
-    schedule, placement = definition(name), placement_of(name, p, v)
+    schedule, placement = definition(name), definition(name).placement(p, v)
     if schedule.exchanges == "derived":
         return 0, 0
     activations, gradients = (

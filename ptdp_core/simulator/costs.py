@@ -5,7 +5,7 @@ All times in seconds. A stage is one model chunk; stage 0 also embeds, the last 
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from itertools import accumulate
 from math import fsum
 from operator import attrgetter
@@ -63,6 +63,11 @@ GRADIENT_COPY_BYTES = 12
 # a B200, with an fp32 sum and without (MooreThreads/SimuMax, configs/system/b200_bf16_ceperm.json).
 EXPOSED_ACCUMULATION = 0.56
 
+# The times of a stage that are those of its layers.
+OF_LAYERS = (
+    *("layers_forward", "recompute", "layers_backward", "weight_gradient"),
+    *("exchange", "recomputed_exchange", "moved"),
+)
 # Parameters of a bucket of gradients or weights, at least and for each replica (Megatron-Core, ddp_config.bucket_size).
 LEAST_BUCKET, BUCKET_FOR_EACH_REPLICA = 40e6, 1e6
 
@@ -129,8 +134,9 @@ def hidden_in_pair(forward: StageTimes, backward: StageTimes, taken: float = 0.0
     return of_forward, of_backward
 
 
+@cache
 def narrow_kernels(cluster: Cluster, elements: str) -> KernelModel:
-    """The times of products of 'fp8' or 'fp4' on a cluster's GPU.
+    """The times of products of 'fp8' or 'fp4' on a cluster's GPU; one object for each.
 
     Raises ConfigurationError if its file gives none.
     """
@@ -171,11 +177,6 @@ class Stages(tuple[StageTimes, ...]):
         return [values[number] for number in numbers]
 
     @cached_property
-    def work(self) -> float:
-        """Seconds of all passes of one microbatch."""
-        return fsum(self.each(lambda stage: stage.forward + stage.backward))
-
-    @cached_property
     def seconds(self) -> tuple[list[float], list[float]]:
         """Seconds of each stage's forward pass, and of its backward pass."""
         return self.each(lambda stage: stage.forward), self.each(lambda stage: stage.backward)
@@ -187,19 +188,13 @@ class Stages(tuple[StageTimes, ...]):
         return forward, backward
 
     @cached_property
-    def forward(self) -> list[int]:
-        """Picoseconds of each stage's forward pass."""
-        return self.each(lambda stage: round(stage.forward * PICOSECONDS))
+    def picoseconds(self) -> tuple[list[int], list[int], list[int]]:
+        """Of each stage's forward pass, backward pass, and the part of this that a split one does later."""
 
-    @cached_property
-    def backward(self) -> list[int]:
-        """Picoseconds of each stage's backward pass."""
-        return self.each(lambda stage: round(stage.backward * PICOSECONDS))
+        def whole(of: Callable[[StageTimes], float]) -> list[int]:
+            return self.each(lambda stage: round(of(stage) * PICOSECONDS))
 
-    @cached_property
-    def weight_gradient(self) -> list[int]:
-        """Picoseconds of the part of each stage's backward pass that a split one does later."""
-        return self.each(lambda stage: round(stage.weight_gradient * PICOSECONDS))
+        return whole(attrgetter("forward")), whole(attrgetter("backward")), whole(attrgetter("weight_gradient"))
 
     @cached_property
     def phases(self) -> dict[str, float]:
@@ -248,7 +243,6 @@ class CostModel:
         )
         self.kernels = KernelModel(cluster, attention_share=getattr(cluster, earlier) if earlier else 1.0)
         self.network = NetworkModel(cluster)
-        self._narrow: dict[str, KernelModel] = {}
         self._stages: dict[tuple[object, ...], Stages] = {}
         self._layers: dict[tuple[object, ...], StageTimes] = {}
         self._ends: dict[tuple[object, ...], tuple[StageTimes, ...]] = {}
@@ -256,18 +250,6 @@ class CostModel:
         self._sizes: dict[tuple[object, ...], list[RankSizes]] = {}
         self._boundaries: dict[tuple[object, ...], list[bool]] = {}
         self.least_flushes: dict[tuple[object, ...], float] = {}  # see `bounds.least_time`
-
-    @property
-    def gradient_bytes(self) -> int:
-        """Bytes of a gradient that is reduced: the cluster file's, unless its program sums in fp32 and this one not."""
-        narrower = self.cluster.software.fp32_gradients and not self.software.fp32_gradients
-        return self.cluster.element_bytes if narrower else self.cluster.gradient_bytes
-
-    def narrow_kernels(self, elements: str) -> KernelModel:
-        """The times of products of such elements, 'fp8' or 'fp4'; raises ConfigurationError on GPUs without them."""
-        if elements not in self._narrow:
-            self._narrow[elements] = narrow_kernels(self.cluster, elements)
-        return self._narrow[elements]
 
     def seconds(self, work: Work, group: Group, hidden: float = 0.0) -> float:
         """Seconds of work on a GPU of a tensor-parallel group, less the `hidden` seconds of overlapped collectives.
@@ -278,7 +260,7 @@ class CostModel:
         device = fsum(map(times.__getitem__, work.gemms))
         device += fsum(self.kernels.attention(*each) for each in work.attention)
         if work.narrow_gemms:
-            device += fsum(self.narrow_kernels(elements).gemm(*gemm) for elements, gemm in work.narrow_gemms)
+            device += fsum(narrow_kernels(self.cluster, elements).gemm(*gemm) for elements, gemm in work.narrow_gemms)
         # The bytes that memory-bound kernels move are counted in fp16, except those that are fp32 in any precision.
         in_precision = work.traffic_bytes - work.wide_bytes
         traffic = work.traffic_bytes + (self.cluster.element_bytes / FP16_BYTES - 1) * in_precision
@@ -338,7 +320,7 @@ class CostModel:
     def _linear_kernels(self, config: TrainingConfig) -> KernelModel:
         """The times of the products of linears, which may be of narrower elements."""
         recipe = RECIPES.get(config.parallel.fp8_recipe)
-        return self.narrow_kernels(recipe.elements) if recipe else self.kernels
+        return narrow_kernels(self.cluster, recipe.elements) if recipe else self.kernels
 
     def stages(self, config: TrainingConfig) -> Stages:
         """The times of the p*v stages, in model order; cached for configurations with the same passes."""
@@ -378,7 +360,7 @@ class CostModel:
         layers = [self._layer(config, kind) for kind in model.layer_kinds]
         embedding, logits = self._both_ends(config)
         held = stage_layers(model.all_layers, parallel.p * parallel.v, parallel.pipeline_layout)
-        kinds = layers_by_kind(held, model)
+        kinds = layers_by_kind(held, model.kind_of_layers)
         by_kind = {counts: self._overlapped(config, self._stage(config, layers, counts)) for counts in set(kinds)}
         stages = [by_kind[kind] for kind in kinds]
         for stage, end in ((0, embedding), (-1, logits)):
@@ -394,17 +376,9 @@ class CostModel:
         """The times of a stage with so many layers of each kind."""
         held = [(count, layer) for count, layer in zip(counts, layers, strict=True) if count]
         gathers = recomputation_gathers(config, sum(counts))
-        stage = StageTimes(
-            layers[0].fetch,
-            sum([count * layer.layers_forward for count, layer in held]),
-            sum([count * layer.recompute for count, layer in held])
-            + fsum([self._gathered(config, call) for call in gathers]),
-            sum([count * layer.layers_backward for count, layer in held]),
-            weight_gradient=sum([count * layer.weight_gradient for count, layer in held]),
-            exchange=sum([count * layer.exchange for count, layer in held]),
-            recomputed_exchange=sum([count * layer.recomputed_exchange for count, layer in held]),
-            moved=sum([count * layer.moved for count, layer in held]),
-        )
+        sums = {name: sum([count * getattr(layer, name) for count, layer in held]) for name in OF_LAYERS}
+        sums["recompute"] += fsum([self._gathered(config, call) for call in gathers])
+        stage = StageTimes(layers[0].fetch, **sums)
         return self._with_copies(config, stage, sum(counts)) if stage.moved else stage
 
     def host_bandwidth(self, config: TrainingConfig) -> float:
@@ -643,29 +617,26 @@ class CostModel:
     def _gathered(self, config: TrainingConfig, gather: Collective) -> float:
         size = self.cluster.element_bytes * gather.elements
         group = tensor_group(config.parallel.t, self.cluster.gpus_per_node)
-        return self.network.all_gather(group, size) + self.kernels.memory_bound(2 * size, 1)
+        return self.network.one_way(group, size, 2) + self.kernels.memory_bound(2 * size, 1)
 
-    def last_backward(self, config: TrainingConfig, stages: Sequence[StageTimes], rank: int) -> float:
-        """Seconds of the last microbatch's backward pass on a rank, with which 'torch' overlaps the reduction.
+    def first_and_last(self, config: TrainingConfig, stages: Sequence[StageTimes], rank: int) -> tuple[float, float]:
+        """Seconds of a rank's first forward passes, and of its last backward passes, one of each of its stages.
 
-        None where passes are split: no layer's gradients are complete before the last W.
+        Beside these, weights are gathered and gradients reduced: beside none where passes are split, as no layer's
+        gradients are complete before the last W.
         """
-        if definition(config.parallel.schedule).splits:
-            return 0.0
-        return fsum(stages[stage].backward for stage in config.parallel.placement.stages[rank])
-
-    def first_forward(self, config: TrainingConfig, stages: Sequence[StageTimes], rank: int) -> float:
-        """Seconds of a rank's first forward pass through each of its stages."""
-        return fsum(stages[stage].forward for stage in config.parallel.placement.stages[rank])
+        held = [stages[stage] for stage in config.parallel.placement.stages[rank]]
+        splits = definition(config.parallel.schedule).splits
+        return fsum([stage.forward for stage in held]), 0.0 if splits else fsum([stage.backward for stage in held])
 
     def _reduced(self, config: TrainingConfig, parameters: float, of_experts: float, element_bytes: int) -> float:
         """Seconds to all-reduce a GPU's gradients over its d*c replicas, and those of experts over theirs."""
         parallel, node = config.parallel, self.cluster.gpus_per_node
         group = data_group(parallel.t, parallel.weight_replicas, node)
-        reduce = self.network.gradient_all_reduce(group, element_bytes * (parameters - of_experts))
+        reduce = self.network.all_reduce(group, element_bytes * (parameters - of_experts), gradients=True)
         if of_experts:
             same = data_group(parallel.expert_parts, parallel.expert_replicas, node)
-            reduce += self.network.gradient_all_reduce(same, element_bytes * of_experts)
+            reduce += self.network.all_reduce(same, element_bytes * of_experts, gradients=True)
         return reduce
 
     def data_parallel(
@@ -708,7 +679,9 @@ class CostModel:
         ):
             group = data_group(apart * shards, copies, node)
             seconds += (
-                self.network.gradient_all_reduce(group, self.reduced_bytes(config) * held / shards) if held else 0.0
+                self.network.all_reduce(group, self.reduced_bytes(config) * held / shards, gradients=True)
+                if held
+                else 0.0
             )
         return seconds
 
@@ -742,7 +715,7 @@ class CostModel:
         if not config.model.tied_embeddings or parallel.vocabulary:
             return 0.0
         group = Group(2, 2 if parallel.n <= self.cluster.gpus_per_node else 1)
-        return self.network.gradient_all_reduce(group, self.reduced_bytes(config) * table_elements(config))
+        return self.network.all_reduce(group, self.reduced_bytes(config) * table_elements(config), gradients=True)
 
     def sequence_reduction(self, config: TrainingConfig, elements: float) -> float:
         """Seconds to sum the gradients of `elements` parameters that each GPU of a tensor-parallel group holds whole.
@@ -806,5 +779,10 @@ class CostModel:
         return seconds * own / elements + gathered
 
     def reduced_bytes(self, config: TrainingConfig) -> int:
-        """Bytes of a gradient that is reduced: the optimizer's, or else the program's."""
-        return OPTIMIZERS[config.parallel.optimizer_states].gradient_bytes or self.gradient_bytes
+        """Bytes of a gradient that is reduced: the optimizer's, or else the program's.
+
+        That is the cluster file's, unless its program sums in fp32 and this one does not.
+        """
+        narrower = self.cluster.software.fp32_gradients and not self.software.fp32_gradients
+        usual = self.cluster.element_bytes if narrower else self.cluster.gradient_bytes
+        return OPTIMIZERS[config.parallel.optimizer_states].gradient_bytes or usual

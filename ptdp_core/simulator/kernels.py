@@ -25,18 +25,16 @@ class KernelModel:
         self._gemms: dict[tuple[int, int, int, int], float] = {}
         self._kernel_bandwidth = cluster.memory_bandwidth * cluster.memory_efficiency
         self._tiles = tuple(dict.fromkeys((*cluster.gemm_tiles, *((n, m) for m, n in cluster.gemm_tiles))))
-        self._largest_intensity = max(m * n / (m + n) for m, n in self._tiles)
-        self._costs = [self._tile_costs(m, n) for m, n in self._tiles]
-
-    def _tile_costs(self, rows: int, columns: int) -> tuple[float, float]:
-        """The seconds of a multiprocessor on a tile: per element of the inner dimension, and to write the result."""
-        cluster = self._cluster
-        intensity = rows * columns / (rows + columns)
-        half = cluster.gemm_tile_intensity
-        relative = intensity / (intensity + half) * (self._largest_intensity + half) / self._largest_intensity
-        rate = cluster.peak_flops * cluster.gemm_wave_efficiency * relative / cluster.multiprocessors
+        # Seconds of a multiprocessor on each tile: per element of the inner dimension, and to write the result.
+        self._costs: list[tuple[float, float]] = []
+        half, largest = cluster.gemm_tile_intensity, max(m * n / (m + n) for m, n in self._tiles)
         write_rate = cluster.memory_bandwidth * cluster.gemm_write_efficiency / cluster.multiprocessors
-        return 2 * rows * columns / rate, cluster.element_bytes * rows * columns / write_rate
+        for rows, columns in self._tiles:
+            intensity = rows * columns / (rows + columns)
+            relative = intensity / (intensity + half) * (largest + half) / largest
+            rate = cluster.peak_flops * cluster.gemm_wave_efficiency * relative / cluster.multiprocessors
+            writing = cluster.element_bytes * rows * columns / write_rate
+            self._costs.append((2 * rows * columns / rate, writing))
 
     def gemm(self, M: int, N: int, K: int, batch: int = 1) -> float:
         """Seconds of `batch` products (M x K) times (K x N), with the gap to the next kernel.

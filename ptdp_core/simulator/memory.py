@@ -37,7 +37,10 @@ def state_bytes(
     """
     if sharded and optimizer == "adam":
         return (4, 4, 8) if software.fsdp else (WEIGHT_BYTES, GRADIENT_BYTES, OPTIMIZER_BYTES)
-    return OPTIMIZERS[optimizer].bytes(element_bytes, software)
+    row, wide = OPTIMIZERS[optimizer], max(element_bytes, FP32_BYTES)  # what is wide is no narrower than the weight
+    moment = max(row.moment_bytes, element_bytes) if row.moment_bytes == FP32_BYTES else row.moment_bytes
+    usual = wide if software.fp32_gradients else element_bytes
+    return element_bytes, row.gradient_bytes or usual, row.moments * moment + row.master_bytes * (element_bytes < wide)
 
 
 WEIGHT_BYTES, GRADIENT_BYTES, OPTIMIZER_BYTES = state_bytes(FP16_BYTES, PAPER)
@@ -298,7 +301,10 @@ def rank_memory(
         buffers += AHEAD + 2
     sharded = parallel.data_parallel == "zero3"
     weight, gradient, optimizer = state_bytes(cluster.element_bytes, software, sharded, parallel.optimizer_states)
-    whole = taught * parallel.whole_gradients
+    # Of ZeRO-2 gradients that are whole beside a rank's part of the sum. With interleaved chunks a round of at most p
+    # microbatches fills two of them: one is being reduced meanwhile.
+    every = parallel.reduce_every
+    whole = 0.0 if every == 1 else taught * (min(1.0, 2 / parallel.v) if every <= parallel.p else 1.0)
     states = {
         "weights": round(weight * (own if sharded else parameters))
         + (gathered_bytes(config, cluster, software) if sharded else 0)

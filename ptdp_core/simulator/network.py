@@ -113,30 +113,29 @@ class NetworkModel:
         bandwidth = min(self._rail_bandwidth(group, hca_bandwidth), nvlink) / 2
         return hops * self._cluster.tree_hop_latency + size_bytes / bandwidth
 
-    def all_reduce(self, group: Group, size_bytes: float) -> float:
+    def all_reduce(self, group: Group, size_bytes: float, gradients: bool = False) -> float:
         """Seconds to all-reduce `size_bytes` on every GPU: by a ring or, between nodes, a tree if that is faster.
 
-        A ring of k GPUs moves 2(k-1)/k of the tensor over each link.
+        A ring of k GPUs moves 2(k-1)/k of the tensor over each link. Those of `gradients` come once an iteration
+        (Section 5.9), and have an HCA's rate of their own.
         """
-        return self._all_reduce(group, size_bytes, self._cluster.tensor_hca_bandwidth)
-
-    def gradient_all_reduce(self, group: Group, size_bytes: float) -> float:
-        """Seconds to all-reduce gradients, once an iteration (Section 5.9), as `all_reduce` does."""
-        return self._all_reduce(group, size_bytes, self._cluster.allreduce_hca_bandwidth)
-
-    def _all_reduce(self, group: Group, size_bytes: float, hca_bandwidth: float) -> float:
+        cluster = self._cluster
+        hca_bandwidth = cluster.allreduce_hca_bandwidth if gradients else cluster.tensor_hca_bandwidth
         if group.size == 1:
             return 0.0
         latency, bandwidth = self._latency_and_bandwidth(group, hca_bandwidth)
         ring = latency + 2 * (group.size - 1) / group.size * size_bytes / bandwidth
         return min(ring, self._tree(group, size_bytes, hca_bandwidth)) if group.nodes > 1 else ring
 
-    def one_way(self, group: Group, size_bytes: float) -> float:
-        """Seconds of a layer's all-gather or reduce-scatter of `size_bytes`: half of a ring's all-reduce."""
+    def one_way(self, group: Group, size_bytes: float, rounds: int = 1) -> float:
+        """Seconds of a layer's all-gather or reduce-scatter of `size_bytes`: half of a ring's all-reduce.
+
+        To put together a boundary tensor, or a recomputed block's input, takes the latency of two `rounds`.
+        """
         if group.size == 1:
             return 0.0
         latency, bandwidth = self._latency_and_bandwidth(group, self._cluster.tensor_hca_bandwidth)
-        return latency / 2 + (group.size - 1) / group.size * size_bytes / bandwidth
+        return latency * rounds / 2 + (group.size - 1) / group.size * size_bytes / bandwidth
 
     def all_to_all(self, group: Group, size_bytes: float) -> float:
         """Seconds in which each GPU of a group sends 1/k of `size_bytes` to each of the k, itself included."""
@@ -159,16 +158,6 @@ class NetworkModel:
             latency += self._cluster.network_latency
             across = group.per_node * across_bytes / self._rail_bandwidth(group, self._cluster.tensor_hca_bandwidth)
         return latency + max(inside, across)
-
-    def all_gather(self, group: Group, size_bytes: float) -> float:
-        """Seconds to put together a boundary tensor, or a recomputed block's input, of `size_bytes` from its shards.
-
-        Half of a ring's all-reduce, but with the latency of a whole one.
-        """
-        if group.size == 1:
-            return 0.0
-        latency, bandwidth = self._latency_and_bandwidth(group, self._cluster.tensor_hca_bandwidth)
-        return latency + (group.size - 1) / group.size * size_bytes / bandwidth
 
     def message(self, size_bytes: float, between_nodes: bool, concurrent: int) -> float:
         """Seconds of a point-to-point message while its GPU sends (or receives) `concurrent` of them at once."""

@@ -6,7 +6,6 @@
 from typing import NamedTuple
 
 from ptdp_core.layers.parts import Gemm
-from ptdp_core.simulator.software import Software
 
 FP32_BYTES = 4
 ITERATIONS = 5  # of Newton and Schulz (Jordan et al. 2024, Muon; Liu et al. 2025, arXiv:2502.16982)
@@ -26,14 +25,6 @@ class OptimizerRow(NamedTuple):
     master_bytes: int = FP32_BYTES
     gradient_bytes: int = 0
     orthogonal: bool = False
-
-    def bytes(self, element_bytes: int, software: Software) -> tuple[int, int, int]:
-        """Bytes a parameter of weight, gradient and states; what is wide is no narrower than the weight."""
-        wide = max(element_bytes, FP32_BYTES)
-        moment = max(self.moment_bytes, element_bytes) if self.moment_bytes == FP32_BYTES else self.moment_bytes
-        master = self.master_bytes if element_bytes < wide else 0
-        usual = wide if software.fp32_gradients else element_bytes
-        return element_bytes, self.gradient_bytes or usual, self.moments * moment + master
 
 
 OPTIMIZERS = {

@@ -110,20 +110,20 @@ def _after_the_flush(
     times = []
     for rank in kinds.ranks:
         parameters, of_experts = trained(config, sizes[rank].parameters, sizes[rank].experts)
-        reduction = model.data_parallel(config, parameters, model.last_backward(config, stages, rank), of_experts)
+        first, last = model.first_and_last(config, stages, rank)
+        reduction = model.data_parallel(config, parameters, last, of_experts)
         if not config.parallel.lora_rank:  # norms and embedding are frozen
             reduction += model.sequence_reduction(config, whole[rank])
             reduction += embedding if rank in ends else 0.0
         held = config, parameters, of_experts
-        gather = model.weight_gather(*held, model.first_forward(config, stages, rank))
-        times.append((reduction, model.optimizer(*held), gather))
+        times.append((reduction, model.optimizer(*held), model.weight_gather(*held, first)))
     reductions, steps, gathers = ([times[kind][part] for kind in kinds.of] for part in range(3))
     return reductions, steps, gathers
 
 
 def pipeline_costs(model: CostModel, config: TrainingConfig, stages: Stages) -> Costs:
     """What the passes and messages of the configuration take, in picoseconds."""
-    boundaries = model.boundaries_between_nodes(config)
+    boundaries, (forward, backward, weight_gradient) = model.boundaries_between_nodes(config), stages.picoseconds
 
     def wire(concurrent: int) -> list[int]:
         times = {k: round(model.message(config, k, concurrent) * PICOSECONDS) for k in set(boundaries)}
@@ -133,12 +133,12 @@ def pipeline_costs(model: CostModel, config: TrainingConfig, stages: Stages) -> 
         (pass_seconds(model, config), collective_seconds(model, config)) if config.parallel.vocabulary else ({}, {})
     )
     return Costs(
-        forward=stages.forward,
-        backward=stages.backward,
+        forward=forward,
+        backward=backward,
         message=(wire(1), wire(2)),
         gather=round(model.gather(config) * PICOSECONDS),
         exchange=round(model.cluster.exchange_host_time * PICOSECONDS),
-        weight_gradient=stages.weight_gradient,
+        weight_gradient=weight_gradient,
         hidden=_hidden(config.parallel, stages) if definition(config.parallel.schedule).fuses else {},
         vocabulary={kind: round(seconds * PICOSECONDS) for kind, seconds in of_passes.items()},
         collectives={kind: round(seconds * PICOSECONDS) for kind, seconds in of_collectives.items()},

@@ -29,9 +29,8 @@ def sharded_stages(config: TrainingConfig, model: CostModel) -> Stages:
         wire = communication_bytes(config, model, model.rank_sizes(config)[0]) / model.cluster.zero3_bandwidth
         exposed = max(wire, busy * model.cluster.zero3_interference) - busy
         return Stages((only._replace(sharding_backward=exposed / parallel.m),))
-    kinds = layers_by_kind(
-        stage_layers(config.model.all_layers, parallel.p * parallel.v, parallel.pipeline_layout), config.model
-    )
+    layers_of = stage_layers(config.model.all_layers, parallel.p * parallel.v, parallel.pipeline_layout)
+    kinds = layers_by_kind(layers_of, config.model.kind_of_layers)
     sharded: list[StageTimes] = list(stages)
     for rank, held in enumerate(parallel.placement.stages):
         layers = sum(sum(kinds[stage]) for stage in held)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.fields import choices
-from ptdp_core.schedules import default_schedule, exists, looped, placement_of
+from ptdp_core.schedules import default_schedule, definition, exists, looped
 from reproduce.planning.space import StageSplit, TrainingJob, divisors, expert_sizes, grids, stage_splits
 
 # Of the others each waits as long as one of these or the paper's, and holds as many activations (docs/schedules.md).
@@ -265,7 +265,7 @@ def families(job: TrainingJob, gpus_per_node: int, techniques: Techniques = TECH
 
 def _takes(schedule: str, p: int, v: int, pipeline_layout: str) -> bool:
     """Whether a layout suits a schedule: they are written for the looped placement."""
-    return not pipeline_layout or v == 1 or placement_of(schedule, p, v) == looped(p, v)
+    return not pipeline_layout or v == 1 or definition(schedule).placement(p, v) == looped(p, v)
 
 
 def configurations(

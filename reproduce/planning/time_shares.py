@@ -25,7 +25,7 @@ def time_shares(estimate: Estimate, cluster: Cluster) -> dict[str, float]:
     def communicates(works: Iterable[tuple[float, Work]]) -> float:
         return passed * fsum(number * costs.communication(work, group) for number, work in works)
 
-    (numbers,) = layers_by_kind([range(model.all_layers)], model)
+    (numbers,) = layers_by_kind([range(model.all_layers)], model.kind_of_layers)
     layers = [(number, layer_of(config, kind)) for number, kind in zip(numbers, model.layer_kinds, strict=True)]
     forward = communicates((number, layer.forward) for number, layer in layers)
     backward = communicates((number, layer.backward) for number, layer in layers)

@@ -68,5 +68,5 @@ def error(measured: SeveralNodes, cluster: Cluster, found: Mapping[str, tuple[Fi
     group = Group(measured.ranks, cluster.gpus_per_node)
     network = NetworkModel(replace(cluster, **{name: number.value for name, (number, _) in found.items()}))  # type: ignore[arg-type]
     share = 2 * (measured.ranks - 1) / measured.ranks
-    ours = [network.gradient_all_reduce(group, row.amount / share) / row.seconds for row in measured.rows]
+    ours = [network.all_reduce(group, row.amount / share, gradients=True) / row.seconds for row in measured.rows]
     return sum(abs(log(ratio)) for ratio in ours) / len(ours)

@@ -176,13 +176,13 @@ def _rank(config: TrainingConfig, model: CostModel, rank: int) -> RankPlan:
     sizes = model.rank_sizes(config)[rank]
     parameters, of_experts = sizes.parameters, sizes.experts
     group = data_group(parallel.t, parallel.d, model.cluster.gpus_per_node)
-    last_backward = model.last_backward(config, model.stages(config), rank)
+    _, last_backward = model.first_and_last(config, model.stages(config), rank)
     copies = model.gradient_copies(config, parameters)
     summed = model.sequence_reduction(config, whole_elements(config)[rank])
     exposed = model.data_parallel(config, parameters, last_backward, of_experts) - copies
     table = table_elements(config) if rank in (config.tied_ranks or ()) else 0
     dense, expert, tied = (
-        model.gradient_bytes * elements for elements in (parameters - table - of_experts, of_experts, table)
+        model.reduced_bytes(config) * elements for elements in (parameters - table - of_experts, of_experts, table)
     )
     return RankPlan(
         pieces=_pieces(config, rank, dense, expert),

@@ -64,7 +64,7 @@ def test_a_ring_inside_a_node():
     size = 50e6
     expected = SELENE.nvlink_latency_8 + 2 * 7 / 8 * size / SELENE.nvlink_bandwidth_8
     assert network.all_reduce(Group(8, 8), size) == pytest.approx(expected)
-    assert network.all_gather(Group(8, 8), size) < network.all_reduce(Group(8, 8), size)
+    assert network.one_way(Group(8, 8), size, 2) < network.all_reduce(Group(8, 8), size)
     assert network.all_reduce(Group(1, 1), size) == 0
 
 
@@ -87,7 +87,7 @@ def test_sizes_between_the_measured_ones_lie_between(low, between, high):
 def test_groups_side_by_side_on_a_node_share_its_hcas(gpus_on_a_node, hcas):
     network = NetworkModel(replace(SELENE, tree_hop_latency=1.0))
     group = Group(4 * gpus_on_a_node, gpus_on_a_node)
-    seconds = network.gradient_all_reduce(group, 1e10)
+    seconds = network.all_reduce(group, 1e10, gradients=True)
     share = (group.size - 1) / group.size
     assert seconds == pytest.approx(2 * share * 1e10 / (hcas * SELENE.allreduce_hca_bandwidth), rel=1e-2)
 

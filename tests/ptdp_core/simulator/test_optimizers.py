@@ -9,6 +9,7 @@ from ptdp_core.fields import choices
 from ptdp_core.layers.blocks import layer_of
 from ptdp_core.simulator import PAPER, load_cluster, simulate
 from ptdp_core.simulator.costs import CostModel
+from ptdp_core.simulator.memory import state_bytes
 from ptdp_core.simulator.optimizers import OPTIMIZERS, orthogonalisation
 from ptdp_core.simulator.software import Software
 from reproduce.planning.what_if import evaluate
@@ -26,8 +27,8 @@ def test_every_choice_has_a_row():
     [("adam", 18), ("adam_bf16_moments", 14), ("adam_bf16", 10), ("adam_fp8", 8), ("adam_no_master", 8), ("muon", 14)],
 )
 def test_bytes_of_a_parameter(name, expected):
-    assert sum(OPTIMIZERS[name].bytes(2, Software(fp32_gradients=True))) == expected
-    assert OPTIMIZERS["adam"].bytes(4, PAPER) == (4, 4, 8)
+    assert sum(state_bytes(2, Software(fp32_gradients=True), optimizer=name)) == expected
+    assert state_bytes(4, PAPER) == (4, 4, 8)
 
 
 def test_optimizer_precision():

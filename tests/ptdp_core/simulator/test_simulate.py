@@ -301,7 +301,9 @@ def test_every_schedule_executes_chunks_without_a_layer(name):
     assert {stages[0].layers_backward, stages[-1].layers_backward} == {0.0}
     assert sum(estimate.phase_times.values()) == pytest.approx(estimate.iteration_time)
     compute = [estimate.phase_times[name] for name in ("forward", "recompute", "backward", "embedding_and_logits")]
-    assert sum(compute) * p == pytest.approx(m * (stages.work - p * v * stages[0].fetch))
+    assert sum(compute) * p == pytest.approx(
+        m * (sum(stage.forward + stage.backward for stage in stages) - p * v * stages[0].fetch)
+    )
     assert least_time(config, cost) <= estimate.iteration_time
     assert peak_memory(config, cost) == estimate.peak_memory
 

@@ -80,7 +80,7 @@ def synthetic(cluster, device, groups=(2, 4)):
         timings,
         None,
         all_reduce,
-        {k: {size: network.all_gather(Group(k, k), size) for size in SIZES} for k in groups},
+        {k: {size: network.one_way(Group(k, k), size, 2) for size in SIZES} for k in groups},
         {
             (kind, size): cluster.exchange_host_time + size / cluster.nvlink_p2p_bandwidth
             for kind in ("one way", "exchange")

@@ -130,7 +130,7 @@ def test_collectives_over_several_nodes_make_a_network_file(tmp_path, capsys):
     assert made.gemm_plateau == load_cluster("h100").gemm_plateau
     size = 2**32
     measured = 160e-6 + 2 * 31 / 32 * size / 320e9
-    assert NetworkModel(made).gradient_all_reduce(Group(32, 8), size) == pytest.approx(measured, rel=0.02)
+    assert NetworkModel(made).all_reduce(Group(32, 8), size, gradients=True) == pytest.approx(measured, rel=0.02)
 
 
 @pytest.mark.parametrize(("bus", "adapter"), [(320e9, 40.0), (480e9, 46.0), (800e9, 53.3)])

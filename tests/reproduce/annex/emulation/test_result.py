@@ -124,8 +124,8 @@ def test_reductions_over_unlike_groups_take_as_long_as_measured():
     pieces = plan.ranks[0].pieces[0]
     experts = 4 * sum(piece.elements for piece in pieces if piece.of_experts)
     others = 4 * (sum(piece.elements for piece in pieces) + plan.ranks[0].tied) - experts
-    seconds = network.gradient_all_reduce(Group(4, 2), SHRINK * others)
-    seconds += network.gradient_all_reduce(Group(2, 1), SHRINK * experts)
+    seconds = network.all_reduce(Group(4, 2), SHRINK * others, gradients=True)
+    seconds += network.all_reduce(Group(2, 1), SHRINK * experts, gradients=True)
     latency = 2 * cluster.nvlink_latency_2  # of NVLink, around the ring of two nodes
     assert seconds - latency == pytest.approx(others / 2e6 + experts / 3e6)
 
