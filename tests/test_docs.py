@@ -52,6 +52,71 @@ def test_the_readme_answers_as_the_reference_results_do():
         assert f"`{judged.artifact.id}.{judged.claim.id}`" in readme
 
 
+REFERENCE = ROOT / "results" / "reference"
+PAPERS = {"PTD-P": "sc21", "Reducing": "korthikanti", "Zero": "zerobubble", "MegaScale": "megascale", "Llama": "llama3"}
+
+
+def test_the_readme_counts_the_verdicts_of_each_paper():
+    table = re.findall(r"^\| \*?(\S+?)\*? .*?\|((?: \d+ \|){6})$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert [name for name, _ in table] == list(PAPERS)
+    for name, cells in table:
+        ids = catalog.ids(PAPERS[name])
+        records = [read_record(path) for id in ids for path in sorted((REFERENCE / id).glob("*/record.json"))]
+        counts = answer(claims_of(records), paper=PAPERS[name]).counts
+        order = ("holds", "contradicted", "inconclusive", "paper inconsistent", "not testable here")
+        assert [int(cell) for cell in cells.split(" |")[:-1]] == [
+            sum(counts.values()),
+            *(counts[each] for each in order),
+        ]
+
+
+def test_the_readme_says_how_far_to_trust_it_as_its_sources_do():
+    readme, blind = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/blind.md"))
+    rows = [row.split(" | ") for row in re.findall(r"^\| (.*) \|$", readme, re.MULTILINE)]
+    off = {what: error for what, _, error, *_ in (row for row in rows if len(row) == 4)}
+
+    def begins(text):
+        (error,) = [error for what, error in off.items() if what.startswith(text)]
+        return error
+
+    def score(name):
+        (whole,) = [each for each in read_record(REFERENCE / name / "record.json").points if each.key == "score:all"]
+        return whole.metrics["points"].value, whole.metrics["mean_error"].value, whole.metrics["worst_error"].value
+
+    n, mean, worst = score("accuracy")
+    assert begins(f"{n} published") == f"{mean:.1%} (worst {abs(worst):.1%})"
+    page = (ROOT / "docs" / "accuracy.md").read_text()
+    (whole, without) = re.findall(r"^\| (?:every configuration|Tables 1).* \| (.*?%) \| - \|", page, re.MULTILINE)[::-1]
+    assert begins("the same, each") == f"{whole}; {without} for the 95 without ZeRO-3"
+    n, mean, _ = score("blind_score")
+    assert begins(f"{n} points of") == f"{mean:.1%}"
+    for sealed in ("modern/described", "modern/latent_and_nvfp4"):
+        n, mean = re.search(rf"^\| `{sealed}`.*?\| (\d+) \| ([\d.]+%) \|", blind, re.MULTILINE).groups()
+        assert begins(f"{n} public").startswith(mean)
+    first, later = (json.loads((REFERENCE / f"gpu/{name}.json").read_text()) for name in ("first_run", "later_runs"))
+    predicted = [
+        case["predicted"]["engine"]["seconds"] / case["median"] - 1
+        for case in first["cases"].values()
+        if "median" in case
+    ]
+    assert begins("ten training").startswith(f"{statistics.mean(map(abs, predicted)):.1%}")
+    sealed = [case for case in later["runs"][0]["cases"].values() if "sealed_prediction" in case]
+    predicted = [case["sealed_prediction"]["time"] / case["median"] - 1 for case in sealed]
+    assert begins("eight of").startswith(f"{statistics.mean(map(abs, predicted)):.1%}")
+    points = [point.metrics for path in REFERENCE.glob("*/emulated/record.json") for point in read_record(path).points]
+    times = [
+        (metrics["iteration_time"].value, metrics["predicted_iteration_time"].value)
+        for metrics in points
+        if "predicted_iteration_time" in metrics
+    ]
+    errors = [abs(emulated / simulated - 1) for emulated, simulated in times]
+    assert begins(f"{len(times)} points run") == f"{statistics.mean(errors):.1%} (worst {max(errors):.1%})"
+    gpus = (ROOT / "docs" / "gpus.md").read_text(encoding="utf-8")
+    steps = re.findall(r"^\| (?:a step|GPT|the same, b).*$", readme, re.MULTILINE)
+    assert len(steps) == 4
+    assert all(f"{line}\n" in gpus for line in steps)
+
+
 PACKAGES = ("kernels", "ptdp_core", "benchmarks", "reproduce", "tests", "docs")
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
