@@ -43,6 +43,13 @@ KEYS_ELSEWHERE = {
     "cp": "context parallelism is the letter c here; try c",
     "ep": "expert parallelism is the letter e here; try e",
     "pipeline_model_parallel_layout": "try pipeline_layout",
+    **dict.fromkeys(("gpus", "n", "world_size"), "GPUs are p*t*c*d; try d"),
+    **dict.fromkeys(("batch", "batch_size", "global_batch_size", "gbs"), "the batch in sequences is B; try B"),
+    **dict.fromkeys(("micro_batch_size", "mbs"), "a microbatch has b sequences; try b"),
+    **dict.fromkeys(("seq_len", "seq_length", "sequence_length", "context_length"), "try seq"),
+    **dict.fromkeys(("fsdp", "zero", "zero_stage"), "try data_parallel='zero3'"),
+    **dict.fromkeys(("gradient_checkpointing", "activation_checkpointing"), "try recompute='full'"),
+    **dict.fromkeys(("fp8", "precision", "dtype"), "runs are in 16 bits, or have an fp8_recipe; try fp8_recipe"),
 }
 
 
@@ -669,10 +676,10 @@ class ParallelConfig:
                 f"needs a multiple of d*b={per_step}; try B={up}"
             )
         check_schedule(self.schedule, self.p, self.m, self.v)
-        if self.lora_rank and self.data_parallel in ("zero2", "zero3"):
+        if self.lora_rank and "muon" in self.optimizer_states:
             raise ConfigurationError(
-                f"lora_rank={self.lora_rank} with data_parallel={self.data_parallel!r}; needs whole weights on each "
-                "GPU; try data_parallel='torch'"
+                f"lora_rank={self.lora_rank} with optimizer_states={self.optimizer_states!r}, which is for whole "
+                "matrices; needs another; try optimizer_states='adam'"
             )
         if self.pipeline_layout:
             self._check_layout(stage_sizes(self.pipeline_layout))
@@ -935,6 +942,11 @@ class TrainingConfig:
             raise ConfigurationError(
                 f"data_parallel='zero3' with p={parallel.p}, t={parallel.t}, c={parallel.c}; needs p=1 and t=1, the "
                 f"baseline has no model parallelism, and c=1; try d={parallel.n}"
+            )
+        if parallel.lora_rank:
+            raise ConfigurationError(
+                f"lora_rank={parallel.lora_rank} with data_parallel='zero3' of the paper's program; needs FSDP, which "
+                "shards frozen weights, too; try program='hf'"
             )
         if parallel.v > 1 or parallel.schedule != default_schedule(1):
             raise ConfigurationError(

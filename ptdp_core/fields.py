@@ -10,6 +10,8 @@ from typing import Any, cast, get_args
 
 from ptdp_core.errors import ConfigurationError
 
+# What other frameworks call a value of ours.
+VALUES_ELSEWHERE = {"fsdp": "zero3", "fsdp2": "zero3", "ddp": "torch", "flash": "sdpa", "flash_attention": "sdpa"}
 LARGEST = 1 << 53  # of a size; floating-point numbers, in which times are computed, count exactly up to here
 
 
@@ -113,7 +115,9 @@ def _problem_of(item: Field[Any], value: object) -> str:
     """What an error says that a value is, what is needed, and a fix; empty if the field may have the value."""
     name, rule, types = item.name, item.metadata, get_args(item.type) or (item.type,)
     if rule["choices"]:
-        needed = f"needs one of {', '.join(rule['choices'])}; try {name}={rule['choices'][0]!r}"
+        usual = VALUES_ELSEWHERE.get(str(value).lower())
+        fix = usual if usual in rule["choices"] else rule["choices"][0]
+        needed = f"needs one of {', '.join(rule['choices'])}; try {name}={fix!r}"
         return "" if value in rule["choices"] else f"unknown; {needed}"
     if types == (bool,):
         return "" if isinstance(value, bool) else f"not a truth value; needs true or false; try {name}=true"

@@ -15,9 +15,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.harness.registry import BENCHMARKS
+from ptdp_core.config import TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
@@ -161,18 +162,20 @@ def run(
     return Record.of(runner.run(plan, command, fresh, export=export).record)
 
 
-def simulate(*configurations: Mapping[str, Scalar], cluster: str = PAPERS_CLUSTER, **shared: Scalar) -> Record:
+def simulate(*configurations: Mapping[str, Any], cluster: str = PAPERS_CLUSTER, **shared: Any) -> Record:
     """Simulate training configurations on a cluster: a record with a point for each.
 
     A configuration has the keys of `ptdp_core.config` (layers, hidden, heads, p, t, d, v, b, B, ...), or a `model` by
-    name ('llama-3-8b') in place of its fields, and may have a `label` and a training `program` by name. What all have
-    in common can be given by keyword; without any mapping the keywords are the configuration. One that cannot be run,
-    or does not fit into memory, is a point with status 'invalid' or 'oom' and the reason. The notes say what of a named
-    model is not modelled. Raises `UsageError` for an unknown key, cluster or program.
+    name ('llama-3-8b') in place of its fields, and may have a `label`, a training `program` by name, and `lengths` of
+    samples that are packed, a file or a list. What all have in common can be given by keyword; without any mapping the
+    keywords are the configuration. One that cannot be run, or does not fit into memory, is a point with status
+    'invalid' or 'oom' and the reason. The notes say what of a named model is not modelled, and what became of samples.
+    Raises `UsageError` for an unknown key, cluster or program.
     """
     from ptdp_core.simulator.cluster import PROGRAM
     from ptdp_core.simulator.programs import load_program
     from reproduce.experiment.parameters import check_keys
+    from reproduce.planning import lengths
     from reproduce.planning.models import with_model_fields
     from reproduce.planning.what_if import unmodelled
 
@@ -180,13 +183,17 @@ def simulate(*configurations: Mapping[str, Scalar], cluster: str = PAPERS_CLUSTE
     for number, configuration in enumerate(configurations or ({},), 1):
         asked = {**shared, **configuration}
         parameters = with_model_fields(asked)
-        program = parameters.pop(PROGRAM, None)
+        program, samples = parameters.pop(PROGRAM, None), parameters.pop("lengths", None)
         if left_out := unmodelled(asked):
             notes.append(f"configuration {number}: not modelled: {left_out}")
         try:
             if program is not None:
                 parameters = load_program(str(program)).with_defaults(parameters)
             check_keys(parameters)
+            if samples is not None:
+                config, packed = lengths.applied(TrainingConfig.from_plain(parameters), lengths.read(samples))
+                parameters |= config.to_plain()
+                notes.append(f"configuration {number}: {packed}")
         except ConfigurationError as error:
             raise UsageError(f"configuration {number}: {error}") from None
         label = str(parameters.pop("label", f"configuration {number}"))

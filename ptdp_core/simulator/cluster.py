@@ -173,7 +173,8 @@ def _file(what: str, name: str, folder: Path, usual: str) -> Path:
         return Path(name)
     names = sorted(path.stem for path in folder.glob("*.toml"))
     wrong = "is not there: no such file" if name.endswith(".toml") or "/" in name else "is unknown"
-    near = get_close_matches(name.lower(), names, n=1) or [usual]
+    longer = sorted((each for each in names if each.startswith(name.lower())), key=lambda each: (-len(each), each))
+    near = longer[-1:] or get_close_matches(name.lower(), names, n=1) or [usual]
     raise ValueError(
         f"{what}={name!r} {wrong}; needs one of {', '.join(names)}, or the path of a .toml file; try {near[0]}"
     )

@@ -254,13 +254,14 @@ def gathered_bytes(config: TrainingConfig, cluster: Cluster, software: Software)
     """Bytes of what ZeRO-3 has gathered beside its shards.
 
     Section 5.2's program has a layer's largest matrix: weight, gradient, send buffer. FSDP has the weights of a layer
-    and of the next, and the gradients of one, once as they are computed and once as they are reduced.
+    and of the next, and the gradients of one, once as they are computed and once as they are reduced; adapters have
+    hardly any.
     """
     parallel, width = config.parallel, cluster.element_bytes
     held = [elements_held((item,), parallel.t, parallel.expert_parts) for item in layer_of(config).parameters]
     if not software.fsdp:
         return 3 * width * max(held)
-    return (3 * width + cluster.gradient_bytes) * sum(held)
+    return (2 * width if parallel.lora_rank else 3 * width + cluster.gradient_bytes) * sum(held)
 
 
 def moment_bytes(
@@ -305,10 +306,12 @@ def rank_memory(
     # microbatches fills two of them: one is being reduced meanwhile.
     every = parallel.reduce_every
     whole = 0.0 if every == 1 else taught * (min(1.0, 2 / parallel.v) if every <= parallel.p else 1.0)
+    held = round(weight * parameters)
+    if sharded:  # frozen weights stay as narrow as they are
+        frozen = updated(config, parameters, of_experts) - own
+        held = round(weight * own + cluster.element_bytes * frozen) + gathered_bytes(config, cluster, software)
     states = {
-        "weights": round(weight * (own if sharded else parameters))
-        + (gathered_bytes(config, cluster, software) if sharded else 0)
-        + (round(RECIPES[parallel.fp8_recipe].written * cast) if cast else 0),
+        "weights": held + (round(RECIPES[parallel.fp8_recipe].written * cast) if cast else 0),
         "gradients": round(gradient * (own + whole if sharded or parallel.data_parallel == "zero2" else taught)),
         "optimizer": 0 if "optimizer" in parallel.offload else round(optimizer * own),
     }

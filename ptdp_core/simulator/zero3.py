@@ -12,7 +12,7 @@ from ptdp_core.config import TrainingConfig
 from ptdp_core.layout import layers_by_kind, stage_layers
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel, Stages, StageTimes
-from ptdp_core.simulator.memory import RankSizes
+from ptdp_core.simulator.memory import RankSizes, trained
 from ptdp_core.simulator.network import data_group
 
 
@@ -55,7 +55,8 @@ def communication_bytes(config: TrainingConfig, model: CostModel, sizes: RankSiz
         )
     )
     if model.software.fsdp:
-        return size * (2 * width + model.reduced_bytes(config)) * parallel.m
+        taught = trained(config, sizes.parameters, sizes.experts)[0] / sizes.parameters
+        return size * (2 * width + taught * model.reduced_bytes(config)) * parallel.m
     gathers = 3 if parallel.recompute == "full" else 2
     return width * size * (gathers * parallel.m + 1)
 
@@ -69,7 +70,7 @@ def _added_by_fsdp(
     one by one, by one communicator, so in turn. The first gather and the last reduction hide under nothing, the others
     under a layer's computation, which they slow down while they last. With `backward_post` a layer's gather waits for
     the reduction before it, and its computation for both. Before a reduction gradients are cast to its precision and
-    divided.
+    divided. With adapters (LoRA) these alone are reduced.
     """
     if not layers:
         return 0.0, 0.0
@@ -80,7 +81,7 @@ def _added_by_fsdp(
         model.reduced_bytes(config),
     )
 
-    def one_way(element_bytes: int) -> float:
+    def one_way(element_bytes: int, parameters: float, of_experts: float) -> float:
         group, same = (
             data_group(apart, shards, cluster.gpus_per_node)
             for apart, (shards, _) in ((parallel.t, parallel.shards), (parallel.expert_parts, parallel.expert_shards))
@@ -88,8 +89,9 @@ def _added_by_fsdp(
         of_dense = model.network.one_way(group, element_bytes * (parameters - of_experts))
         return of_dense + (model.network.one_way(same, element_bytes * of_experts) if of_experts else 0.0)
 
-    gather, reduce = one_way(width), one_way(wide)
-    cast = model.kernels.streamed((width + 3 * wide) * parameters) * layers
+    taught = trained(config, parameters, of_experts)
+    gather, reduce = one_way(width, parameters, of_experts), one_way(wide, *taught)
+    cast = model.kernels.streamed((width + 3 * wide) * taught[0]) * layers
     forward, backward = stage.layers_forward / layers, (stage.recompute + stage.layers_backward) / layers
     added = gather + _beyond(gather, forward, cluster) * (layers - 1)
     if model.software.backward_post:

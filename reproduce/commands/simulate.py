@@ -161,12 +161,13 @@ def _entries(words: Sequence[str]) -> list[Any]:
 
 
 def read_points(file: str) -> list[Any]:
-    """The list in a JSON file. Raises `UsageError`, with line and column, if it holds none."""
-    name = "standard input" if file == "-" else file
+    """The list in a JSON file, or in a word that is the list. Raises `UsageError`, with line and column, for none."""
+    written = file.lstrip()[:1] in ("[", "{")
+    name = {"-": "standard input"}.get(file, "the list given" if written else file)
     try:
-        data = sys.stdin.buffer.read() if file == "-" else opening.read_bytes(file)
+        data = file.encode() if written else sys.stdin.buffer.read() if file == "-" else opening.read_bytes(file)
     except OSError as error:
-        raise UsageError(f"cannot read {name}: {error.strerror}; needs a JSON file, or -") from None
+        raise UsageError(f"cannot read {name}: {error.strerror}; needs a JSON file, a list in quotes, or -") from None
 
     def as_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         """A JSON object with each key once: of two values json itself would drop the first without a word."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ptdp_core.config import KEYS_ELSEWHERE, ModelConfig, ParallelConfig
 from ptdp_core.errors import ConfigurationError
+from ptdp_core.fields import choices
 from results.records.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -50,4 +51,5 @@ def check_keys(entry: Any) -> None:
             raise ConfigurationError(f"{key}={entry[key]!r} is not text; needs a name in quotes")
     for key in ("schedule", "recompute", "data_parallel"):
         if key in entry and (not isinstance(entry[key], str) or not entry[key]):
-            raise ConfigurationError(f"{key}={entry[key]!r} is not a name; needs text in quotes, or leave it out")
+            needed = " or ".join(choices(ParallelConfig).get(key, ("text in quotes",)))
+            raise ConfigurationError(f"{key}={entry[key]!r} is not a name; needs {needed}, or leave it out")

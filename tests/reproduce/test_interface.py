@@ -10,6 +10,7 @@ import ptdp
 import reproduce
 from reproduce.output import theme
 from reproduce.planning.search import NEAR_TIE
+from reproduce.planning.what_if import evaluate
 from results import ROOT
 from results.records import read_record
 from results.records.errors import InvalidResultsError, NothingSelectedError, UsageError
@@ -162,6 +163,18 @@ def test_a_mistake_is_one_line(call, error, text):
         call()
     assert text in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_samples_of_mixed_lengths_are_packed_as_on_the_command_line():
+    point = {"model": "llama-3-8b", "seq": 8192, "d": 8, "B": 64, "data_parallel": "zero3", "attention": "sdpa"}
+    samples = [[500, 800], [3000, 200]]
+    record = reproduce.simulate(point, lengths=samples, cluster="h100", recompute="full")
+    (asked,) = record.points
+    answer = evaluate(point | {"lengths": samples, "recompute": "full"}, 1, "h100")
+    assert asked.metrics["iteration_time"].value == answer["iteration_time"]
+    assert record.notes[-1] == f"configuration 1: {answer['reason']}"
+    with pytest.raises(UsageError, match="a sample of 9000 tokens with seq=8192"):
+        reproduce.simulate(point, lengths=[9000], cluster="h100")
 
 
 def test_a_training_program_can_be_named_in_each_configuration_or_for_a_plan():

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from ptdp_core.errors import ConfigurationError
 from ptdp_core.layers.blocks import layer_of
 from ptdp_core.simulator import load_cluster, simulate
 from tests.ptdp_core.blocks import KEPT, configuring, llama
@@ -12,6 +13,7 @@ H100 = load_cluster("h100")
 LLAMA = llama(32, 4096, 32, 4096, 128256, ffn_hidden=14336)
 
 configured = configuring(LLAMA, B=8, lora_rank=16, **KEPT)
+LAYER = 4096 * (6144 + 4096 + 3 * 14336) + 2 * 4096  # elements
 
 
 def products(config, backward):
@@ -45,3 +47,22 @@ def test_experts_and_the_output_are_frozen_without_adapters():
     whole, few = (simulate(configured(model, lora_rank=r, e=2, d=2), H100) for r in (0, 8))
     assert few.iteration_time < 0.8 * whole.iteration_time
     assert few.memory_bytes["optimizer"] < 0.01 * whole.memory_bytes["optimizer"]
+
+
+def test_fsdp_shards_frozen_weights_and_reduces_adapters_alone():
+    """A layer's weights are gathered twice, in 16 bits; of gradients only the adapters' are there, and sent."""
+    whole, few = (simulate(configured(lora_rank=r, d=8, data_parallel="zero3"), H100) for r in (0, 16))
+    parameters, layer = LLAMA.layers * LAYER + 2 * LLAMA.vocab * 4096 + 4096, LAYER
+    share = 16 * (4096 + 6144 + 8192 + 4096 + 28672 + 14336 + 4096) / layer
+    assert few.memory_bytes["weights"] == pytest.approx(2 * parameters / 8 + 2 * 2 * layer, rel=0.01)
+    assert few.memory_bytes["optimizer"] == pytest.approx(8 * share * parameters / 8, rel=1e-3)
+    assert few.traffic["data"] / whole.traffic["data"] == pytest.approx(2 * 2 / (2 * 2 + 4), rel=0.02)
+    assert few.phase_times["data_parallel"] < whole.phase_times["data_parallel"]
+    replicas = simulate(configured(d=8, data_parallel="zero2", sharded_optimizer=True), H100)
+    assert few.peak_memory < replicas.peak_memory
+    assert replicas.iteration_time < few.iteration_time
+
+
+def test_the_paper_s_zero_3_has_no_adapters():
+    with pytest.raises(ConfigurationError, match="lora_rank=16 with data_parallel='zero3' of the paper's program; needs"):
+        simulate(configured(d=8, data_parallel="zero3"), load_cluster("selene"))
