@@ -64,5 +64,7 @@ def test_fsdp_shards_frozen_weights_and_reduces_adapters_alone():
 
 
 def test_the_paper_s_zero_3_has_no_adapters():
-    with pytest.raises(ConfigurationError, match="lora_rank=16 with data_parallel='zero3' of the paper's program; needs"):
+    with pytest.raises(
+        ConfigurationError, match="lora_rank=16 with data_parallel='zero3' of the paper's program; needs"
+    ):
         simulate(configured(d=8, data_parallel="zero3"), load_cluster("selene"))
