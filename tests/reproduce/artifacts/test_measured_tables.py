@@ -16,7 +16,8 @@ from reproduce.experiment.sweep import CPU, GPU
 from reproduce.papers.sc21 import table_checkpoint, table_fused_operators
 from reproduce.running import runner
 from results import ROOT
-from results.records import Metric, PointResult, read_record
+from results.records import Metric, read_record
+from tests.points import made
 
 
 class Answer:
@@ -33,8 +34,8 @@ class Answer:
 def operator(name, series, forward, backward, reason=None):
     times = {"forward_time": forward, "backward_time": backward}
     metrics = {} if reason else {k: Metric(min(v), "s", "measured", v) for k, v in times.items()}
-    status = "skipped" if reason else "ok"
-    return PointResult(name + series, series, name, {"operator": name}, status, reason, "0" * 64, metrics)
+    how = {"status": "skipped", "reason": reason} if reason else {}
+    return made(name + series, metrics, series=series, label=name, operator=name, **how)
 
 
 @pytest.fixture

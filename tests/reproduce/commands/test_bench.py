@@ -10,14 +10,14 @@ from benchmarks.harness import runner
 from benchmarks.harness.registry import BENCHMARKS
 from reproduce.cli import main
 from results import ROOT
-from results.records import Metric, PointResult, errors, fingerprint, read_record
+from results.records import Metric, errors, read_record
 from results.records.units import with_unit
+from tests.points import made
 
 
 def point(key, value=1.5, status="ok"):
-    ok = status == "ok"
-    metrics = {"time": Metric(value, "s", "measured", (value,))} if ok else {}
-    return PointResult(key, "copy", key, {"bytes": 1}, status, None if ok else "why not", fingerprint({}), metrics)
+    metrics = {"time": Metric(value, "s", "measured", (value,))} if status == "ok" else {}
+    return made(key, metrics, status, series="copy", reason="why not", bytes=1)
 
 
 @pytest.fixture

@@ -16,8 +16,9 @@ from reproduce.output.own_points import read_points
 from reproduce.output.tables import csv_text
 from reproduce.papers.sc21 import fig_interleaved
 from results import ROOT
-from results.records import Metric, PointResult, Record, errors, fingerprint, read_record, write_record
+from results.records import Metric, Record, errors, read_record, write_record
 from results.records.provenance import collect
+from tests.points import made
 
 
 def measured(unit, *samples):
@@ -25,9 +26,8 @@ def measured(unit, *samples):
 
 
 def make_point(key, series, label, parameters, metrics, status="ok"):
-    reason = None if status == "ok" else "why not"
     known = {"device": "cpu", **parameters}
-    return PointResult(key, series, label, known, status, reason, fingerprint(known), metrics if status == "ok" else {})
+    return made(key, metrics if status == "ok" else {}, status, series=series, label=label, **known)
 
 
 def record(name, points, notes=()):

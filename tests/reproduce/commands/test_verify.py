@@ -12,7 +12,8 @@ from reproduce.experiment.results import MissingResultError, Results
 from reproduce.papers.sc21 import paper_claims
 from reproduce.papers.sc21.paper_claims import ARTIFACT as PAPER
 from reproduce.papers.shared import paper_configurations, paper_formulas, paper_points
-from results.records import VERDICTS, Metric, PointResult, errors
+from results.records import VERDICTS, Metric, errors
+from tests.points import made
 
 LONG = "When " + "many words follow each other " * 20 + "the end."
 
@@ -138,18 +139,8 @@ def results(speeds, oom=(), failed=()):
         status = "oom" if any(part in point.key for part in oom) else "ok"
         status = "failed" if any(part in point.key for part in failed) else status
         value = ([speed for part, speed in speeds.items() if part in point.key] or [1.0])[-1]
-        points.append(
-            PointResult(
-                key=point.key,
-                series=point.series,
-                label=point.label,
-                parameters=point.parameters,
-                status=status,
-                reason=None if status == "ok" else "why",
-                fingerprint="0" * 64,
-                metrics={} if status != "ok" else {"throughput_per_gpu": Metric(value, "FLOP/s", "simulated")},
-            )
-        )
+        metrics = {} if status != "ok" else {"throughput_per_gpu": Metric(value, "FLOP/s", "simulated")}
+        points.append(made(point.key, metrics, status, series=point.series, label=point.label, **point.parameters))
     return Results(tuple(points), "simulated")
 
 

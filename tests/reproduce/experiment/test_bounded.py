@@ -10,32 +10,23 @@ from reproduce.experiment.bounded import PUBLISHED, Bounded
 from reproduce.experiment.claims import Claim
 from reproduce.experiment.metrics import METRICS
 from reproduce.experiment.results import Alternative, MissingResultError, Results
-from results.records import Metric, PaperValue, PointResult
+from results.records import Metric, PaperValue
+from tests.points import made
 
 SERIES = ("ours", "theirs", "third")
 
 
 def results(**values):
     """Points of three series in settings m=8 and m=16: 'ours=(2.0, None)', whose None is out of memory."""
-    return Results(
-        tuple(
-            PointResult(
-                key=f"{series}_{m}",
-                series=series,
-                label=f"m={m}",
-                parameters={"m": m},
-                status="oom" if value is None else "ok",
-                reason="does not fit" if value is None else None,
-                fingerprint="0" * 64,
-                metrics={"peak_memory": Metric(90e9, "B", "simulated")}
-                | ({} if value is None else {"tokens_per_s": Metric(value, "tokens/s", "simulated")}),
-                paper={"tokens_per_s": PaperValue(2.0, "tokens/s", "table", quantum=0.1)},
-            )
-            for series, of_series in values.items()
-            for m, value in zip((8, 16), of_series, strict=True)
-        ),
-        "simulated",
-    )
+    points, paper = [], {"tokens_per_s": PaperValue(2.0, "tokens/s", "table", quantum=0.1)}
+    for series, of_series in values.items():
+        for m, value in zip((8, 16), of_series, strict=True):
+            metrics = {"peak_memory": Metric(90e9, "B", "simulated")}
+            if value is not None:
+                metrics["tokens_per_s"] = Metric(value, "tokens/s", "simulated")
+            named = {"series": series, "label": f"m={m}", "reason": "does not fit"}
+            points.append(made(f"{series}_{m}", metrics, "oom" if value is None else "ok", paper=paper, m=m, **named))
+    return Results(tuple(points), "simulated")
 
 
 def judge(**fields):

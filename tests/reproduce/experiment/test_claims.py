@@ -7,22 +7,14 @@ import pytest
 from reproduce.experiment.claims import Claim, Judgement, OnPapersPoints, holds_if
 from reproduce.experiment.judging import accuracy, agreement, judge
 from reproduce.experiment.results import Results, argmax, falls, rises
-from results.records import Metric, PaperValue, PointResult
+from results.records import Metric, PaperValue
+from tests.points import made
 
 
 def point(value, paper=None, quantum=None, status="ok"):
-    ok = status == "ok"
-    return PointResult(
-        key="k",
-        series="s",
-        label="x=1",
-        parameters={},
-        status=status,
-        reason=None if ok else "why",
-        fingerprint="0" * 64,
-        metrics={"square": Metric(value, "s", "derived")} if ok else {},
-        paper={"square": PaperValue(paper, "s", "plot", quantum)} if paper is not None else {},
-    )
+    metrics = {"square": Metric(value, "s", "derived")} if status == "ok" else {}
+    published = {"square": PaperValue(paper, "s", "plot", quantum)} if paper is not None else {}
+    return made("k", metrics, status, series="s", label="x=1", paper=published)
 
 
 def claim(fidelity):

@@ -17,7 +17,8 @@ from reproduce.experiment.margins import Margin, Margins
 from reproduce.experiment.results import Read, Results
 from reproduce.running import runner
 from reproduce.running.fidelities import evaluator
-from results.records import Interval, Metric, PaperValue, PointResult
+from results.records import Interval, Metric, PaperValue
+from tests.points import made
 
 MARGINS = Margins(
     throughput=Margin(1.10, 0.9, 100, 0.9, "throughputs"),
@@ -25,6 +26,7 @@ MARGINS = Margins(
     zero3=Margin(2.0, 0.8, 6, None, "zero3"),
     memory=Margin(1.20, 0.9, 20, None, "memory"),
 )
+
 GPU = SimpleNamespace(usable_memory=80.0)
 
 
@@ -37,8 +39,7 @@ def point(series, x, throughput, memory=40.0, status="ok", **parameters):
         "peak_memory": Metric(memory, "B", "simulated"),
     }
     kept = metrics if status == "ok" else {"peak_memory": metrics["peak_memory"]}
-    reason = None if status == "ok" else "too large"
-    return PointResult(f"{series}_{x}", series, f"x={x}", {"x": x, **parameters}, status, reason, "0" * 64, kept)
+    return made(f"{series}_{x}", kept, status, series=series, label=f"x={x}", reason="too large", x=x, **parameters)
 
 
 def verdict(condition, *points, fidelity="simulated", known=MARGINS):

@@ -3,14 +3,15 @@
 import pytest
 
 from reproduce.experiment.predictions import notes, time_differences
-from results.records import Metric, PointResult
+from results.records import Metric
+from tests.points import made
 
 
 def point(x, seconds, predicted=None):
     metrics = {"iteration_time": Metric(seconds, "s", "emulated")}
     if predicted is not None:
         metrics["predicted_iteration_time"] = Metric(predicted, "s", "simulated")
-    return PointResult(f"x{x}", "s", f"x={x}", {"x": x}, "ok", None, "0" * 64, metrics)
+    return made(f"x{x}", metrics, series="s", label=f"x={x}", x=x)
 
 
 def test_differences_are_relative_to_the_prediction_and_the_worst_keeps_its_sign():

@@ -6,7 +6,8 @@ import pytest
 
 from reproduce.experiment import published
 from reproduce.experiment.results import MissingResultError, Results, numbers_of
-from results.records import Metric, PaperValue, PointResult
+from results.records import Metric, PaperValue
+from tests.points import made
 
 
 def results(*points):
@@ -16,7 +17,7 @@ def results(*points):
 def point(key, series, value, paper=None, **parameters):
     kept = {"square": PaperValue(paper, "s", "plot")} if paper is not None else {}
     metrics = {"square": Metric(value, "s", "simulated")}
-    return PointResult(key, series, key, {"x": key, **parameters}, "ok", None, "0" * 64, metrics, paper=kept)
+    return made(key, metrics, series=series, paper=kept, x=key, **parameters)
 
 
 def test_a_metric_that_a_point_lacks_is_missing():

@@ -20,8 +20,9 @@ from reproduce.experiment import catalog
 from reproduce.running import gpu_archive, gpu_session
 from reproduce.running.gpu_session import SAVING_S, SessionStep
 from results import ROOT
-from results.records import Metric, PointResult, fingerprint, read_record, write_record
+from results.records import Metric, read_record, write_record
 from results.records.errors import DONE, INVALID_RESULTS, UsageError
+from tests.points import made
 
 ONCE = "import sys, pathlib; p = pathlib.Path(sys.argv[1]); p.write_text(p.read_text() + 'x' if p.exists() else 'x')"
 
@@ -160,16 +161,7 @@ def session(folder, seconds):
     folder.mkdir()
     (folder / "session.json").write_text(json.dumps({"sources": gpu_session.sources(), "steps": kept}))
     for name, value in seconds.items():
-        point = PointResult(
-            f"engine/{name}",
-            "engine",
-            name,
-            {},
-            "ok",
-            None,
-            fingerprint({}),
-            {"time": Metric(value, "s", "measured", (value,))},
-        )
+        point = made(f"engine/{name}", {"time": Metric(value, "s", "measured", (value,))}, series="engine", label=name)
         record = replace(read_record(gpu_archive.SEALED), points=(point,), fidelity="measured")
         write_record(record, folder / name / "benchmarks" / "gpu_step" / "record.json")
     gpu_archive.write(folder, folder.with_suffix(".zip"))

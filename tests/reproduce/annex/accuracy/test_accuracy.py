@@ -14,13 +14,10 @@ from reproduce.cli import main
 from reproduce.experiment import catalog
 from reproduce.output.theme import style
 from results import ROOT
-from results.records import Metric, PointResult, errors, read_record
+from results.records import Metric, errors, read_record
+from tests.points import made
 
 IDS = ("fig_interleaved", "table_recompute_memory", "fig_scatter_gather")
-
-
-def result(status):
-    return PointResult("k", "", "l", {}, status, None if status == "ok" else "why", "0" * 64)
 
 
 # ------------------------------------------------------------------------------------------------------ the whole
@@ -110,8 +107,8 @@ def test_points_that_no_longer_fit_are_counted_and_not_compared():
 
     def evaluate(row, factor=1.1):
         if row.key == published.key[1] and factor == 1.1:
-            return result("oom")
-        return replace(result("ok"), metrics={row.metric: Metric(factor * row.paper, "FLOP/s", "simulated")})
+            return made(status="oom")
+        return replace(made(status="ok"), metrics={row.metric: Metric(factor * row.paper, "FLOP/s", "simulated")})
 
     known = beside(published, [evaluate(row, 1.3 + 0.2 * row.Index) for row in published.itertuples()])
     move = sensitivity._rescored(known, evaluate)
@@ -180,7 +177,7 @@ def test_terminal_is_readable_at_100_columns(tmp_path, capsys):
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_a_point_that_failed_exits_with_4(tmp_path, monkeypatch, assessment):
-    results = [result("failed"), *assessment.values.result[1:]]
+    results = [made(status="failed"), *assessment.values.result[1:]]
     broken = replace(assessment, values=assessment.values.assign(result=results))
     monkeypatch.setattr("reproduce.annex.accuracy.accuracy.assess", lambda *arguments: broken)
     assert main(["accuracy", "--results", str(tmp_path)]) == errors.POINTS_FAILED

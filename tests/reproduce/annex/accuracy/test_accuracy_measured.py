@@ -13,8 +13,9 @@ from ptdp_core.formulas import flops_per_iteration
 from ptdp_core.simulator import cluster_path, load_cluster, simulate
 from reproduce.annex.accuracy.measured import SHARED, assess, find, predict
 from reproduce.cli import main
-from results.records import Host, Metric, PointResult, Record, errors, read_record, write_record
+from results.records import Host, Metric, Record, errors, read_record, write_record
 from results.records.provenance import collect
+from tests.points import made
 
 MODEL = ModelConfig(4, 256, 8, 128, 1024)
 HOST = Host("Linux 6", "x86_64", "A CPU", 2, 8 << 30)
@@ -49,18 +50,8 @@ def save(tmp_path, cluster):
             config = TrainingConfig(MODEL, ParallelConfig(**layout))
             model = load_cluster(cluster)
             seconds = factor * predict(config, model, host.logical_cores)
-            points.append(
-                PointResult(
-                    key=label,
-                    series="steps",
-                    label=label,
-                    parameters={**config.to_plain(), "device": "cpu", **parameters},
-                    status="ok",
-                    reason=None,
-                    fingerprint="0" * 64,
-                    metrics={"iteration_time": Metric(seconds, "s", origin, (seconds,))},
-                )
-            )
+            metrics = {"iteration_time": Metric(seconds, "s", origin, (seconds,))}
+            points.append(made(label, metrics, series="steps", **config.to_plain() | {"device": "cpu"} | parameters))
         made_by = replace(collect(["reproduce"], datetime(2021, 11, 14, 9, tzinfo=UTC), 1.0), host=host)
         record = Record("artifact", id, "X", None, "measured", "cpu", "complete", made_by, tuple(points))
         path = tmp_path / "results" / id / folder / "record.json"

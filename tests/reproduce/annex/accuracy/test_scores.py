@@ -12,7 +12,8 @@ from reproduce.annex.accuracy.scores import baselines, compared, score, spearman
 from reproduce.experiment import catalog
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.sweep import Point
-from results.records import Metric, PaperValue, PointResult
+from results.records import Metric, PaperValue
+from tests.points import made
 
 
 def pairs(*rows):
@@ -128,8 +129,7 @@ def test_two_published_values_for_one_configuration_are_reported():
 
 
 def result(value, status="ok"):
-    metrics = {} if value is None else {"normalised": Metric(value, "1", "simulated")}
-    return PointResult("k", "", "l", {}, status, None if status == "ok" else "why", "0" * 64, metrics)
+    return made("k", {} if value is None else {"normalised": Metric(value, "1", "simulated")}, status)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from reproduce.annex.accuracy import fits, slopes
 from reproduce.annex.accuracy.accuracy import evaluators_of, predict
 from reproduce.cli import main
 from reproduce.experiment import catalog
-from results.records import Metric, PaperValue, PointResult
+from results.records import Metric, PaperValue
+from tests.points import made
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +49,7 @@ def test_the_command_prints_a_row_for_each_and_a_document(predicted, capsys, mon
 
 def point(key, status, peak, paper=False, **parameters):
     published = {"throughput_per_gpu": PaperValue(1.0, "FLOP/s", "table")} if paper else {}
-    reason = None if status == "ok" else "too large"
-    metrics = {"peak_memory": Metric(peak, "B", "simulated")}
-    return PointResult(key, "", key, parameters, status, reason, "0" * 64, metrics, published)
+    return made(key, {"peak_memory": Metric(peak, "B", "simulated")}, status, paper=published, **parameters)
 
 
 def test_what_fits_is_scored_by_what_the_paper_says():
