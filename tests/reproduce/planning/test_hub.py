@@ -95,6 +95,20 @@ USUAL = {  # keys of published files without effect on time and memory
     "use_cache": True,
     "_name_or_path": "x",
 }
+
+
+@pytest.fixture
+def config_json(tmp_path):
+    """Writes a model's config.json with these keys; returns its path."""
+
+    def write(keys):
+        path = tmp_path / "config.json"
+        path.write_text(json.dumps(keys))
+        return str(path)
+
+    return write
+
+
 QWEN_3 = {"model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 256}
 SLIDING = {"layer_types": ["sliding_attention", "full_attention"] * 4, "sliding_window": 1024}
 
@@ -114,8 +128,8 @@ SLIDING = {"layer_types": ["sliding_attention", "full_attention"] * 4, "sliding_
     ],
     ids=lambda value: ",".join(value) if isinstance(value, dict) else "",
 )
-def test_whatever_a_config_json_has_and_the_model_has_not_is_named(keys, named, tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps(LLAMA | USUAL | keys))
+def test_whatever_a_config_json_has_and_the_model_has_not_is_named(keys, named, tmp_path, config_json):
+    config_json(LLAMA | USUAL | keys)
     point = {"model": str(tmp_path), "seq": 32768, "t": 2, "d": 4, "B": 4, "attention": "sdpa"}
     assert find(str(tmp_path)).model.layers == 8
     assert named in evaluate(point, 1, "h100")["reason"]
@@ -125,10 +139,9 @@ PUBLISHED = json.loads(Path(__file__).with_name("configs.json").read_text())
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_a_published_config_json_is_the_nearest_model_with_all_that_it_lacks(name, tmp_path):
-    entry, path = PUBLISHED[name], tmp_path / "config.json"
-    path.write_text(json.dumps(entry["config"]))
-    found = find(str(path))
+def test_a_published_config_json_is_the_nearest_model_with_all_that_it_lacks(name, config_json):
+    entry = PUBLISHED[name]
+    found = find(config_json(entry["config"]))
     assert parameters(found.model) / 1e9 == pytest.approx(
         entry["billions"], rel=0.07 if "mamba" in str(entry) else 0.025
     )
@@ -149,28 +162,23 @@ def test_a_published_config_json_is_the_nearest_model_with_all_that_it_lacks(nam
         ({"model_type": "step3", "moe_layers_enum": "4,5,6,7"}, 4, ""),
     ],
 )
-def test_layers_with_experts_are_those_of_the_configuration(keys, dense, pattern, tmp_path):
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(LLAMA | QWEN_3 | keys))
-    model = find(str(path)).model
+def test_layers_with_experts_are_those_of_the_configuration(keys, dense, pattern, config_json):
+    model = find(config_json(LLAMA | QWEN_3 | keys)).model
     assert (model.dense_layers, model.layer_pattern) == (dense, pattern)
 
 
-def test_a_model_that_is_mostly_unknown_is_refused_with_its_share(tmp_path, capsys):
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(LLAMA | {"hidden_size_per_layer_input": 256, "vocab_size_per_layer_input": 262144}))
-    assert main(["plan", "--model", str(path), "--gpus", "8", "--batch", "64"]) == 2
+def test_a_model_that_is_mostly_unknown_is_refused_with_its_share(config_json, capsys):
+    path = config_json(LLAMA | {"hidden_size_per_layer_input": 256, "vocab_size_per_layer_input": 262144})
+    assert main(["plan", "--model", path, "--gpus", "8", "--batch", "64"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "model_type='llama': 76% of it is unknown here, embeddings of each layer (left out, +76.1%" in line
     assert "needs at most 33%" in line
 
 
-def test_what_has_no_effect_is_not_named(tmp_path):
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(LLAMA | USUAL))
-    assert find(str(path)).missing == ()
-    path.write_text(json.dumps(LLAMA | USUAL | {"model_type": "qwen3", "sliding_window": 4096}))
-    assert find(str(path)).missing == ()  # use_sliding_window is off
+def test_what_has_no_effect_is_not_named(config_json):
+    assert find(config_json(LLAMA | USUAL)).missing == ()
+    qwen = {"model_type": "qwen3", "sliding_window": 4096}  # use_sliding_window is off
+    assert find(config_json(LLAMA | USUAL | qwen)).missing == ()
 
 
 GEMMA_3 = {"model_type": "gemma3_text", "hidden_activation": "gelu_pytorch_tanh", "sliding_window": 512}
@@ -189,31 +197,27 @@ GEMMA_3 = {"model_type": "gemma3_text", "hidden_activation": "gelu_pytorch_tanh"
         (GEMMA_3, 512, "wwwwwf"),
     ],
 )
-def test_windows_by_layer_are_read(keys, window, layers, tmp_path):
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(LLAMA | USUAL | keys))
-    model = find(str(path)).model
-    assert (model.window, model.window_layers) == (window, layers)
-    assert not any("window" in item.text or "tokens" in item.text for item in find(str(path)).missing)
+def test_windows_by_layer_are_read(keys, window, layers, config_json):
+    found = find(config_json(LLAMA | USUAL | keys))
+    assert (found.model.window, found.model.window_layers) == (window, layers)
+    assert not any("window" in item.text or "tokens" in item.text for item in found.missing)
 
 
-def test_mistral_gpt_oss_and_gemma_3_are_described_by_their_config_json(tmp_path):
+def test_mistral_gpt_oss_and_gemma_3_are_described_by_their_config_json(config_json):
     mistral, gpt_oss = find("mistralai/Mistral-7B-v0.1").model, find("openai/gpt-oss-120b").model
     assert (mistral.window, mistral.window_layers) == (4096, "w")
     assert find("mistralai/Mistral-7B-Instruct-v0.3").model.window == 0
     assert (gpt_oss.window, gpt_oss.window_layers, gpt_oss.sinks) == (128, "wf", True)
-    path = tmp_path / "config.json"
     gemma = GEMMA_3 | {"query_pre_attn_scalar": 256, "rope_local_base_freq": 1e4, "cache_implementation": "hybrid"}
-    path.write_text(json.dumps({key: value for key, value in (LLAMA | USUAL | gemma).items() if key != "hidden_act"}))
-    model, missing = find(str(path)).model, find(str(path)).missing
+    found = find(config_json({key: value for key, value in (LLAMA | USUAL | gemma).items() if key != "hidden_act"}))
+    model, missing = found.model, found.missing
     assert (model.activation, model.qk_norm, model.post_norms, model.tied_embeddings) == ("geglu", True, True, True)
     assert missing == ()
 
 
-def test_it_is_said_wherever_the_model_is_used(tmp_path, capsys, as_json):
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(LLAMA | {"model_type": "mistral", "sliding_window": 4096, "attention_bias": True}))
-    point = {"model": str(path), "seq": 16384, "t": 2, "d": 4, "B": 4, "attention": "sdpa"}
+def test_it_is_said_wherever_the_model_is_used(tmp_path, config_json, capsys, as_json):
+    path = config_json(LLAMA | {"model_type": "mistral", "sliding_window": 4096, "attention_bias": True})
+    point = {"model": path, "seq": 16384, "t": 2, "d": 4, "B": 4, "attention": "sdpa"}
     file = tmp_path / "point.json"
     file.write_text(json.dumps([point]))
     said = "attention_bias=True (left out)"
@@ -227,7 +231,7 @@ def test_it_is_said_wherever_the_model_is_used(tmp_path, capsys, as_json):
     assert said in evaluate(point | {"B": 512, "b": 128}, 1, "h100")["reason"]  # does not fit
 
 
-def test_a_config_json_is_read_as_the_weights_beside_it_are(tmp_path):
+def test_a_config_json_is_read_as_the_weights_beside_it_are(config_json):
     """Qwen3-MoE with layers that have no experts, and query and key norms: the same parameters for plan and weights."""
     hugging_face = pytest.importorskip("reproduce.annex.weights.hugging_face")
     sizes = {"layers": 4, "hidden": 64, "heads": 4, "vocab": 128, "seq": 64, "ffn_hidden": 192, "head_dim": 32}
@@ -235,8 +239,7 @@ def test_a_config_json_is_read_as_the_weights_beside_it_are(tmp_path):
     experts = {"experts": 4, "experts_per_token": 2, "expert_ffn_hidden": 32, "router": "softmax_before"}
     models = [sizes | common | {"head_dim": 0}, sizes | common | experts | {"qk_norm": True, "dense_layers": 2}]
     for model in (ModelConfig(**fields) for fields in models):
-        (tmp_path / "config.json").write_text(json.dumps(hugging_face.config_of(model)))
-        found = find(str(tmp_path))
+        found = find(config_json(hugging_face.config_of(model)))
         assert found.missing == ()
         assert found.model == hugging_face.model_of(hugging_face.config_of(model))
         assert parameters(found.model) == parameters(model)
@@ -245,16 +248,7 @@ def test_a_config_json_is_read_as_the_weights_beside_it_are(tmp_path):
 def test_a_config_json_is_a_model(tmp_path, capsys):
     folder = tmp_path / "My-Model"
     folder.mkdir()
-    config = {
-        "model_type": "llama",
-        "num_hidden_layers": 8,
-        "hidden_size": 1024,
-        "num_attention_heads": 16,
-        "intermediate_size": 2816,
-        "max_position_embeddings": 131072,
-        "vocab_size": 32000,
-    }
-    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "config.json").write_text(json.dumps(LLAMA | {"max_position_embeddings": 131072}))
     for name in (str(folder), str(folder / "config.json")):
         found = find(name)
         assert (found.name, found.model.mlp_width, found.model.seq) == ("my-model", 2816, 8192)
