@@ -1,6 +1,7 @@
 """`reproduce gate`: exit codes and sentences, Markdown, JSON and record; measured by a launcher that is made up."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -176,7 +177,7 @@ def test_exact_checks_of_head_come_first(commit, repository, capsys):
 
 @pytest.mark.parametrize("platform", ["darwin", "win32"])
 def test_another_system_exits_3_with_the_reason(platform, monkeypatch, capsys):
-    monkeypatch.setattr("reproduce.annex.gate.trees.sys.platform", platform)
+    monkeypatch.setattr("reproduce.annex.gate.trees.sys", SimpleNamespace(platform=platform))
     assert reproduce("--base", "first") == 3
     assert f"needs Linux, and this is {platform}" in error_of(capsys)
 
