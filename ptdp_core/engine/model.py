@@ -10,7 +10,6 @@ Shapes: S sequence, B microbatch, H hidden, A heads, D = H/A, N = B*A, V vocabul
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import cached_property, partial
 from math import sqrt
 
@@ -21,7 +20,6 @@ from torch.nn.attention.bias import causal_lower_right
 
 from kernels import Kernels
 from kernels.rotary import queries_keys_values, turned
-from ptdp_core.config import ModelConfig
 from ptdp_core.engine.context import attend, own_chunks, to_heads, to_sequence
 from ptdp_core.engine.experts import MixtureOfExperts, Routing, activated
 from ptdp_core.engine.groups import Axis
@@ -42,76 +40,40 @@ ATTENTION_SITE, PROJECTION_SITE, MLP_SITE, CHUNK_SITE = range(4)
 Core = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]  # attention, from queries, keys and values
 
 
-@dataclass(frozen=True)
 class Build:
-    """What every module of a rank's chunks needs to be built and to run."""
+    """What every module of a rank's chunks needs to be built and to run.
 
-    model: ModelConfig
-    boundary: Boundary
-    make: ParameterStore
-    ops: Kernels
-    rng: RNGTracker
-    routing: Routing = field(default_factory=Routing)
-    dropout: float = 0.0
-    recompute_layers: int = 0  # layers per recomputed block; 0: keep all activations
-    distribute_block_inputs: bool = False  # tensor ranks keep 1/t each of a recomputed block's input
-    attention: str = "operators"
-    recompute_attention: bool = False  # of each layer's attention core only queries, keys and values are kept
-    recomputed_modules: tuple[str, ...] = ()  # of which a layer's MLP or experts keep their input alone
-    sequence_parallel: bool = False
-    pipeline_layout: str = ""
-    cp: Axis = field(default_factory=lambda: Axis("cp"))
-    context_exchange: str = "all_gather"
-    shares_vocabulary: bool = False  # all pipeline ranks hold embedding and output layer (`engine.vocabulary`)
+    `make` makes the rank's parameters, `routing` is for experts, `cp` its context-parallel axis. `recompute_layers` are
+    those of a recomputed block (0: all activations are kept), whose input tensor ranks may keep `distributed`; of
+    attention's core queries, keys and values alone are kept with `recompute_attention`, of `recomputed_modules` their
+    input alone. With `exchanges_heads` attention is over the whole sequence, by 1/c of a tensor rank's heads. If
+    pipeline ranks share the vocabulary, all hold embedding and output layer (`engine.vocabulary`).
+    """
 
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         settings: Settings,
-        store: ParameterStore,
+        make: ParameterStore,
         ops: Kernels,
         rng: RNGTracker,
         routing: Routing | None = None,
         cp: Axis | None = None,
-    ) -> "Build":
-        """For a run with these settings, on the rank whose parameters `store` makes.
-
-        `routing` is for experts, `cp` its context-parallel axis.
-        """
+    ) -> None:
+        self.model, self.parallel, self.dropout = settings.model, settings.parallel, settings.engine.dropout
+        self.make, self.ops, self.rng, self.routing = make, ops, rng, routing or Routing()
+        self.tp, self.cp, self.boundary = make.tp, cp or Axis("cp"), Boundary.of(settings.training)
         parallel = settings.parallel
-        return cls(
-            settings.model,
-            Boundary.of(settings.training),
-            store,
-            ops,
-            rng,
-            routing or Routing(),
-            dropout=settings.engine.dropout,
-            recompute_layers=settings.recompute_layers,
-            distribute_block_inputs=parallel.distribute_checkpointed_activations,
-            attention=parallel.attention,
-            recompute_attention=settings.recompute_attention,
-            recomputed_modules=parallel.recomputed_modules(parallel.writes_scores),
-            sequence_parallel=parallel.sequence_parallel,
-            pipeline_layout=parallel.pipeline_layout,
-            cp=cp or Axis("cp"),
-            context_exchange=parallel.context_exchange,
-            shares_vocabulary=bool(parallel.vocabulary),
-        )
-
-    @cached_property
-    def tp(self) -> Axis:
-        """The tensor-parallel axis, over which the parameters are divided."""
-        return self.make.tp
+        self.attention, self.recompute_attention = parallel.attention, settings.recompute_attention
+        self.recompute_layers = settings.recompute_layers
+        self.distributed = self.tp if parallel.distribute_checkpointed_activations else None
+        self.recomputed_modules = parallel.recomputed_modules(parallel.writes_scores)
+        self.sequence_parallel, self.context_exchange = parallel.sequence_parallel, parallel.context_exchange
+        self.exchanges_heads = self.cp.size > 1 and self.context_exchange == "all_to_all"
+        self.shares_vocabulary = bool(parallel.vocabulary)
 
     def draw_between_layers(self, layer: int, site: int) -> None:
         """Seed the next draw for a tensor between layers: equal on all tensor ranks, or this rank's part of it."""
         (self.rng.sharded if self.sequence_parallel else self.rng.replicated)(layer, site)
-
-    @property
-    def exchanges_heads(self) -> bool:
-        """Whether attention is over the whole sequence, by 1/c of a tensor rank's heads."""
-        return self.cp.size > 1 and self.context_exchange == "all_to_all"
 
     @cached_property
     def rotary(self) -> tuple[torch.Tensor, torch.Tensor]:
@@ -384,10 +346,9 @@ class Chunk(nn.Module):
         if self.received and scattered:  # once per message: recomputed blocks stash the gathered tensor
             x = gather(x, build.boundary.shape, build.tp)
         step = build.recompute_layers or max(1, len(self.layers))
-        distributed = build.tp if build.distribute_block_inputs else None
         for start in range(0, len(self.layers), step):
             block = self._block(start, start + step)
-            x = recomputed(block, x, distributed=distributed) if build.recompute_layers else block(x)
+            x = recomputed(block, x, distributed=build.distributed) if build.recompute_layers else block(x)
         if self.is_last and build.shares_vocabulary:
             _, x = self.norm(x)
             return x
@@ -450,7 +411,7 @@ class Chunk(nn.Module):
 def build_chunks(build: Build, placement: StagePlacement, rank: int) -> list[Chunk]:
     """The v model chunks of a pipeline rank, in order (Section 2.2.2)."""
     chunks: list[Chunk] = []
-    by_chunk = chunk_layers(build.model.layers, placement, rank, build.pipeline_layout)
+    by_chunk = chunk_layers(build.model.layers, placement, rank, build.parallel.pipeline_layout)
     for stage, layers in zip(placement.stages[rank], by_chunk, strict=True):
         ends = {"is_first": stage == 0, "is_last": stage == placement.p * placement.v - 1}
         # The first and the last stage share a tied table if they are on one rank.

@@ -87,7 +87,7 @@ class Trainer:
         )
         sharing = (groups.cp, groups.tp) if parallel.whole_experts else (groups.cp,)
         self.routing = Routing(groups.ep, sharing, parallel.capacity_factor, 1.0 / parallel.m, Turns(self.rng))
-        parts = Build.of(settings, self.store, ops, self.rng, self.routing, groups.cp)
+        parts = Build(settings, self.store, ops, self.rng, self.routing, groups.cp)
         self.chunks = build_chunks(parts, self.schedule.placement, groups.pp.rank)
         self.vocabulary = SharedVocabulary(parts, groups, self.schedule, parallel.v) if parallel.vocabulary else None
         self.buffer = ParamAndGradBuffer(

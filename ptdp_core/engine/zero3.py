@@ -37,7 +37,7 @@ class Zero3Trainer:
         self.dtype = torch.promote_types(dtype, torch.float32)
         self.rng = RNGTracker(engine.seed, groups.device)
         store = ParameterStore(engine.seed, groups.tp, groups.device, self.dtype)
-        (self.model,) = build_chunks(Build.of(settings, store, ops, self.rng, Routing()), looped(1, 1), 0)
+        (self.model,) = build_chunks(Build(settings, store, ops, self.rng, Routing()), looped(1, 1), 0)
         global_parameters = {id(local.tensor): local.shard.parameter for local in store.parameters}
         # Matched by position: sharding replaces the model's parameters by other objects, in the same order.
         in_order = [global_parameters[id(parameter)] for parameter in self.model.parameters()]

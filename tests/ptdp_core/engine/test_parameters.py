@@ -6,13 +6,14 @@ import pytest
 import torch
 
 from kernels import select
-from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.engine import parameters
 from ptdp_core.engine.groups import Axis
 from ptdp_core.engine.model import Build, build_chunks
 from ptdp_core.engine.parameters import BLOCK, ParameterStore
 from ptdp_core.engine.rng_tracker import RNGTracker
-from ptdp_core.layout import Boundary, Parameter
+from ptdp_core.engine.settings import Settings
+from ptdp_core.layout import Parameter
 
 CPU = torch.device("cpu")
 MODEL = ModelConfig(layers=4, hidden=24, heads=6, seq=20, vocab=300)
@@ -23,8 +24,8 @@ def local_parameters(pp, tp, dtype=torch.float32, **layout):
     parallel = ParallelConfig(B=8, **layout)
     axis = Axis("tp", tp, parallel.t)
     store = ParameterStore(1234, axis, CPU, dtype)
-    boundary = Boundary.of(TrainingConfig(MODEL, parallel))
-    build_chunks(Build(MODEL, boundary, store, select("reference"), RNGTracker(1, CPU)), parallel.placement, pp)
+    build = Build(Settings(MODEL, parallel), store, select("reference"), RNGTracker(1, CPU))
+    build_chunks(build, parallel.placement, pp)
     return store.parameters
 
 
