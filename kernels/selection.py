@@ -146,48 +146,27 @@ def why_unavailable(name: str, device: torch.device | str = "cpu") -> str | None
     device = torch.device(device)
     if device.type not in ("cpu", "cuda"):
         return "needs device cpu or cuda; try cpu"
-    if device.type == "cuda" and (reason := _no_cuda(device)):
-        return reason
-    if name == "compiled":
-        return _no_triton() if device.type == "cuda" else _no_compiler()
-    if name == "triton":
-        return _no_triton() or (_no_interpreter() if device.type == "cpu" else _too_old(device))
-    return None
-
-
-def _no_cuda(device: torch.device) -> str | None:
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if count == 0:
-        return "needs a GPU that PyTorch can use, and torch.cuda.is_available() is False; try cpu"
-    if device.index is not None and device.index >= count:
-        return f"needs an index below {count}, the number of GPUs here; try cuda:0"
-    return None
-
-
-def _no_triton() -> str | None:
-    if importlib.util.find_spec("triton") is None:
+    on_gpu = device.type == "cuda"
+    if on_gpu:
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if count == 0:
+            return "needs a GPU that PyTorch can use, and torch.cuda.is_available() is False; try cpu"
+        if device.index is not None and device.index >= count:
+            return f"needs an index below {count}, the number of GPUs here; try cuda:0"
+    if name == "compiled" and not on_gpu:
+        compiler = os.environ.get("CXX") or ("clang++" if sys.platform == "darwin" else "g++")
+        if shutil.which(compiler) is None:
+            return f"needs a C++ compiler, and {compiler} is not on the path; try apt install g++, or reference"
+    elif name in ("compiled", "triton") and importlib.util.find_spec("triton") is None:
         return "needs the package triton, which is not installed; try pip install triton, or reference"
-    return None
-
-
-def _no_interpreter() -> str | None:
-    if os.environ.get("TRITON_INTERPRET", "0").lower() not in ("1", "true", "yes", "on", "y"):
-        return (
-            "needs a GPU, or Triton's interpreter, which is for tests; try reference, or TRITON_INTERPRET=1 in "
-            "the environment"
-        )
-    return None
-
-
-def _too_old(device: torch.device) -> str | None:
-    major, minor = torch.cuda.get_device_capability(device)
-    if torch.version.hip is None and major < 7:
-        return f"needs compute capability 7.0 or newer, and this GPU has {major}.{minor}; try reference"
-    return None
-
-
-def _no_compiler() -> str | None:
-    compiler = os.environ.get("CXX") or ("clang++" if sys.platform == "darwin" else "g++")
-    if shutil.which(compiler) is None:
-        return f"needs a C++ compiler, and {compiler} is not on the path; try apt install g++, or reference"
+    if name == "triton" and not on_gpu:
+        if os.environ.get("TRITON_INTERPRET", "0").lower() not in ("1", "true", "yes", "on", "y"):
+            return (
+                "needs a GPU, or Triton's interpreter, which is for tests; try reference, or TRITON_INTERPRET=1 in "
+                "the environment"
+            )
+    elif name == "triton":
+        major, minor = torch.cuda.get_device_capability(device)
+        if torch.version.hip is None and major < 7:
+            return f"needs compute capability 7.0 or newer, and this GPU has {major}.{minor}; try reference"
     return None

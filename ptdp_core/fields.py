@@ -101,16 +101,12 @@ def _fields(part: Hashable) -> tuple[tuple[Field[Any], str, Any], ...]:
 def _problem(item: Field[Any], value: object) -> str:
     """See `_problem_of`; searches make many configurations with the same few values."""
     try:
-        return _known_problem(item, value)
-    except TypeError:  # a value that cannot be hashed, such as a list
         return _problem_of(item, value)
+    except TypeError:  # a value that cannot be hashed, such as a list
+        return _problem_of.__wrapped__(item, value)
 
 
 @lru_cache(maxsize=4096, typed=True)
-def _known_problem(item: Field[Any], value: object) -> str:
-    return _problem_of(item, value)
-
-
 def _problem_of(item: Field[Any], value: object) -> str:
     """What an error says that a value is, what is needed, and a fix; empty if the field may have the value."""
     name, rule, types = item.name, item.metadata, get_args(item.type) or (item.type,)

@@ -207,6 +207,7 @@ def check(settings: Settings) -> None:
         "post_norms": False,
         "layer_pattern": "",
         "expert_latent": 0,
+        "lora_rank": 0,
         "positions": "rotary" if settings.model.positions == "none" else settings.model.positions,
         "activation": "swiglu" if settings.model.activation == "geglu" else settings.model.activation,
     }.items():
@@ -220,8 +221,6 @@ def check(settings: Settings) -> None:
             f"dropout={engine.dropout} with context_exchange='ring', whose attention drops nothing; needs dropout=0; "
             "try dropout=0, or context_exchange='all_gather'"
         )
-    if parallel.lora_rank:
-        raise ConfigurationError(f"lora_rank={parallel.lora_rank} is simulated only; needs 0 to train; try lora_rank=0")
     if parallel.data_parallel == "zero2":
         raise ConfigurationError(
             "data_parallel='zero2' is simulated only; needs another to train; try data_parallel='torch'"

@@ -156,8 +156,7 @@ def _rank_error(error: "ChildFailedError") -> RankError:
     if not isinstance(reported, dict):  # it ended by itself, without an exception
         return RankError(rank, failure.exitcode, f"ended with exit code {failure.exitcode} before it was done")
     kind, _, message = reported["message"].partition(": ")
-    line, stack = " ".join(message.split()), reported["extraInfo"]["py_callstack"]
-    return RankError(rank, failure.exitcode, f"failed: {kind}: {line}\n{stack}", kind, message)
+    return RankError.raised(rank, failure.exitcode, kind, message, reported["extraInfo"]["py_callstack"])
 
 
 def _run_rank(

@@ -53,6 +53,11 @@ class RankError(RuntimeError):
         self.rank, self.exitcode, self.reason = rank, exitcode, reason
         self.kind, self.message = kind, message
 
+    @classmethod
+    def raised(cls, rank: int, exitcode: int | None, kind: str, message: str, stack: str) -> "RankError":
+        """Of a rank that raised an exception."""
+        return cls(rank, exitcode, f"failed: {kind}: {' '.join(message.split())}\n{stack}", kind, message)
+
 
 @dataclass
 class _Rank:
@@ -102,22 +107,13 @@ def launch(
             # Nothing is sent here: ranks read from `follow`, and see its end when the launcher ends, however it ends.
             follow, alive = context.Pipe(duplex=False)
             temporary = (folder, util.get_temp_dir())  # the latter is made by multiprocessing, for the fork server
+            setup = _Setup(ranks, folder, timeout, process_group, device, enter, threads, temporary)
             members: list[_Rank] = []
             try:
                 for index in range(ranks):
                     launcher_end, rank_end = context.Pipe(duplex=True)
-                    setup = _Setup(
-                        index=index,
-                        ranks=ranks,
-                        folder=folder,
-                        timeout=timeout,
-                        process_group=process_group,
-                        device=device,
-                        enter=enter,
-                        threads=threads,
-                        temporary=temporary,
-                    )
-                    process = context.Process(target=_run_rank, args=(setup, rank_end, follow, function, tuple(args)))
+                    job = (index, setup, rank_end, follow, function, tuple(args))
+                    process = context.Process(target=_run_rank, args=job)
                     process.start()
                     rank_end.close()  # the rank then has the only copy, whose end this process sees
                     members.append(_Rank(index, process, launcher_end, Path(folder) / f"stacks-{index}"))
@@ -184,7 +180,6 @@ def _nothing() -> None:
 class _Setup:
     """What a rank is told besides its function: see `launch`."""
 
-    index: int
     ranks: int
     folder: str
     timeout: float
@@ -250,9 +245,7 @@ def _fail(members: list[_Rank]) -> None:
     member = (causes or failed)[0]
     assert member.error is not None
     member.process.join(GRACE)  # it has told why, and is about to end
-    kind, message, stack = member.error
-    line = " ".join(message.split())
-    raise RankError(member.index, member.process.exitcode, f"failed: {kind}: {line}\n{stack}", kind, message)
+    raise RankError.raised(member.index, member.process.exitcode, *member.error)
 
 
 def is_consequence(kind: str, text: str) -> bool:
@@ -344,20 +337,22 @@ def _end(members: list[_Rank]) -> None:
         member.pipe.close()
 
 
-def _run_rank(setup: _Setup, pipe: Connection, follow: Connection, function: Callable[..., Any], args: Any) -> None:
+def _run_rank(
+    rank: int, setup: _Setup, pipe: Connection, follow: Connection, function: Callable[..., Any], args: Any
+) -> None:
     """Live as a rank: set up, run the function, send its result or error.
 
     It ends by `os._exit`: there is nothing to clean up then, and gloo's threads must not outlive their objects.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the launcher gets it too, and ends us
-    with open(Path(setup.folder) / f"stacks-{setup.index}", "w") as stacks:
+    with open(Path(setup.folder) / f"stacks-{rank}", "w") as stacks:
         faulthandler.register(signal.SIGUSR1, file=stacks)
-        index, ranks = str(setup.index), str(setup.ranks)
+        index, ranks = str(rank), str(setup.ranks)
         os.environ.update(RANK=index, LOCAL_RANK=index, WORLD_SIZE=ranks, LOCAL_WORLD_SIZE=ranks)
         code = 0
         try:
             if setup.enter is not None:
-                setup.enter(setup.index)
+                setup.enter(rank)
             threading.Thread(target=follow_launcher, args=(follow, setup.temporary), daemon=True).start()
             result = call_on_rank(
                 function,

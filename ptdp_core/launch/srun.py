@@ -117,8 +117,7 @@ def _failure(code: int, output: str, failures: dict[int, Failure]) -> RankError:
     if failures:
         causes = [rank for rank, failure in failures.items() if not is_consequence(failure.kind, failure.message)]
         rank = (causes or list(failures))[0]
-        kind, message, stack = failures[rank]
-        return RankError(rank, None, f"failed: {kind}: {' '.join(message.split())}\n{stack}", kind, message)
+        return RankError.raised(rank, None, *failures[rank])
     last = ([line.strip() for line in output.splitlines() if line.strip()] or ["nothing"])[-1]
     return RankError(0, code, f"(or another) did not start: exit code {code}; the launcher's last words: {last}")
 

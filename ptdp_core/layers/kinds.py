@@ -8,18 +8,16 @@ the elements of a layer's input, S those of what lies between layers on a GPU: N
 from typing import NamedTuple
 
 from ptdp_core.layers.parts import (
-    ACTIVATION,
-    ALL_GATHER,
     ALL_REDUCE,
     COLUMN,
     FP32,
-    REDUCE_SCATTER,
     SPLIT,
     Collective,
     Parameter,
     Part,
     PassCollectives,
     Work,
+    over_tensor_ranks,
 )
 
 # Calls that launch nothing, counted in Megatron-LM's code of 2021 on eager PyTorch: a module's __call__, a Python
@@ -179,7 +177,7 @@ def embedding(share: GpuShare, h: int, rows: int, added: bool, dropout: bool) ->
     """
     N = share.tokens * h
     S = N / share.shards
-    reduce, gather, scatter = _over_tensor_ranks(N)
+    reduce, gather, scatter = over_tensor_ranks(N)
     calls: tuple[tuple[Collective, ...], tuple[Collective, ...]] = (), ()
     if share.t > 1:
         calls = ((scatter,), (gather,)) if share.shards > 1 else ((reduce,), ())
@@ -200,7 +198,7 @@ def head(share: GpuShare, h: int, rows: int, fused_loss: bool) -> Part:
     """
     N = share.tokens * h
     S, tokens, L = N / share.shards, share.tokens, share.tokens * rows
-    (reduce, gather, scatter), per_token = _over_tensor_ranks(N), Collective(ALL_REDUCE, "tp", share.tokens, FP32)
+    (reduce, gather, scatter), per_token = over_tensor_ranks(N), Collective(ALL_REDUCE, "tp", share.tokens, FP32)
     calls: tuple[tuple[Collective, ...], tuple[Collective, ...]] = (), ()
     if share.t > 1:
         calls = (per_token,) * 3, (reduce,)
@@ -258,13 +256,4 @@ def merge(share: GpuShare, h: int) -> Part:
         "mtp",
         Work(((tokens, h // t, 2 * h, 1),), 2 * 2 * 4 * tokens * h, kernels=3),
         Work(((tokens, 2 * h, h // t, 1), (h // t, 2 * h, tokens, 1)), 2 * 10 * tokens * h, kernels=4),
-    )
-
-
-def _over_tensor_ranks(elements: int) -> tuple[Collective, Collective, Collective]:
-    """An all-reduce, an all-gather and a reduce-scatter of activations, or of their gradients, over tensor ranks."""
-    return (
-        Collective(ALL_REDUCE, "tp", elements, ACTIVATION),
-        Collective(ALL_GATHER, "tp", elements, ACTIVATION),
-        Collective(REDUCE_SCATTER, "tp", elements, ACTIVATION),
     )

@@ -55,6 +55,12 @@ class Collective(NamedTuple):
         return 2 if self.operation == ALL_REDUCE else 1
 
 
+def over_tensor_ranks(elements: int) -> tuple[Collective, Collective, Collective]:
+    """An all-reduce, an all-gather and a reduce-scatter of activations, or of their gradients, over tensor ranks."""
+    reduce, gather, scatter = (Collective(name, "tp", elements) for name in (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER))
+    return reduce, gather, scatter
+
+
 class PassCollectives(NamedTuple):
     """The collectives of one microbatch's forward and backward pass, in their order."""
 

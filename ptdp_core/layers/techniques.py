@@ -7,16 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ptdp_core.layers.parts import (
-    ALL_GATHER,
-    ALL_REDUCE,
-    REDUCE_SCATTER,
-    Block,
-    Collective,
-    Part,
-    PassCollectives,
-    Work,
-)
+from ptdp_core.layers.parts import Block, Part, PassCollectives, Work, over_tensor_ranks
 
 # What recomputing a layer or its attention core (Section 3.5) adds: torch's checkpoint function, and the random states
 # of the CPU, the GPU and the tracker saved; before the backward pass these saved, set and set back, the inputs
@@ -141,9 +132,7 @@ def tensor_parallel(block: Block, elements: int, sequence_parallel: bool) -> Blo
     the partial sums of a row-parallel one are reduce-scattered; their gradients go the other way. Only 1/t of a
     gathered input is kept, so that the backward pass gathers it again for the weight's gradient (`Part.again`).
     """
-    reduce, gather, scatter = (
-        Collective(operation, "tp", elements) for operation in (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER)
-    )
+    reduce, gather, scatter = over_tensor_ranks(elements)
 
     def joined(part: Part) -> Part:
         if not (part.f or part.g):

@@ -274,14 +274,15 @@ def _parsed(text: str) -> dict[str, Any]:
 
 def read_tiles(name: str) -> tuple[tuple[int, int], ...]:
     """The GEMM tiles of a cluster file, rows and columns. Raises ValueError if it and its bases give none."""
-    path, tiles = _nearest(name, TILES)
-    if not isinstance(tiles, list) or not tiles or not all(map(_is_tile, tiles)):
+    files = _with_bases(name)
+    path, tiles = next(((path, data[TILES]) for path, data in files if TILES in data), (files[0][0], None))
+
+    def is_tile(tile: Any) -> bool:
+        return isinstance(tile, list) and len(tile) == 2 and all(isinstance(size, int) and size > 0 for size in tile)
+
+    if not isinstance(tiles, list) or not tiles or not all(map(is_tile, tiles)):
         raise ValueError(f"cluster file {path}: {TILES}={tiles!r}; needs pairs of positive sizes; try [[128, 128]]")
     return tuple((rows, columns) for rows, columns in tiles)
-
-
-def _is_tile(tile: Any) -> bool:
-    return isinstance(tile, list) and len(tile) == 2 and all(isinstance(size, int) and size > 0 for size in tile)
 
 
 def read_program(name: str) -> tuple[Software, str]:
@@ -298,12 +299,6 @@ def read_program(name: str) -> tuple[Software, str]:
         except ValueError as error:
             raise ValueError(f"cluster file {path}: {error}") from None
     return PAPER, PAPERS
-
-
-def _nearest(name: str, key: str) -> tuple[Path, Any]:
-    """An entry of the cluster's file or of the nearest base that has it, and which file that is; else None."""
-    files = _with_bases(name)
-    return next(((path, data[key]) for path, data in files if key in data), (files[0][0], None))
 
 
 def _parameter(path: Path, name: str, entry: Any, base: ClusterParameter | None) -> ClusterParameter:

@@ -49,24 +49,9 @@ class _Record:
         self.state = state
 
 
-class _Whole(_Record):
-    __slots__ = ()
-
-
-class _Tensor(_Record):
-    __slots__ = ()
-
-
-class _Chunk(_Record):
-    __slots__ = ()
-
-
-class _Index(_Record):
-    __slots__ = ()
-
-
-class _Span(_Record):
-    __slots__ = ()
+_Whole, _Tensor, _Chunk, _Index, _Span = (
+    type(f"_{name}", (_Record,), {"__slots__": ()}) for name in ("Whole", "Tensor", "Chunk", "Index", "Span")
+)
 
 
 class _Size(tuple[int, ...]):

@@ -147,8 +147,9 @@ def _automatic() -> dict[str, str]:
         chosen = decided(automatic, torch.device("cuda"))
     choices = {"torch": release(), "kernels": chosen.engine.kernels, "attention": chosen.parallel.attention}
     with (
-        patch("kernels.selection._no_cuda", lambda device: None),
-        patch("kernels.selection._no_triton", lambda: None),
+        patch("torch.cuda.is_available", lambda: True),
+        patch("torch.cuda.device_count", lambda: 1),
+        patch("kernels.selection.importlib.util.find_spec", lambda name: name),
         patch("torch.cuda.get_device_capability") as capability_of,
     ):
         for capability in CAPABILITIES:
