@@ -9,7 +9,7 @@ Every field has a sentence about itself, which command-line help and documentati
 
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, fields, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, NamedTuple
 
 from ptdp_core.errors import ConfigurationError
@@ -104,149 +104,145 @@ class ModelConfig:
     layers: int = counted("Transformer layers, l.", words="Layers", letter="l")
     hidden: int = counted("Hidden size, h.", words="Hidden size", letter="h")
     heads: int = counted("Attention heads, a; they divide h.", words="Attention heads", letter="a")
-    seq: int = counted("Sequence length in tokens, s.", 2048, words="Sequence length", letter="s", unit="tokens")
-    vocab: int = counted("Vocabulary size without padding, V.", 51200, words="Vocabulary", letter="V", unit="tokens")
+    seq: int = counted("Sequence length in tokens, s.", 2048, "Sequence length", letter="s", unit="tokens")
+    vocab: int = counted("Vocabulary size without padding, V.", 51200, "Vocabulary", letter="V", unit="tokens")
     kv_heads: int = counted_later(
         "Key/value heads, each shared by a group of query heads (grouped-query attention); 0: as many as heads.",
         0,
-        words="Key/value heads",
+        "Key/value heads",
     )
-    ffn_hidden: int = counted_later("Width of the MLP between its two linears; 0: 4h.", 0, words="Width of the MLP")
+    ffn_hidden: int = counted_later("Width of the MLP between its two linears; 0: 4h.", 0, "Width of the MLP")
     activation: str = described_later(
         "'gelu', or 'swiglu' for a gated MLP: silu(x W_gate) * (x W_up), whose first linear is twice as wide; 'geglu' "
         "has gelu for silu (simulated only).",
         "gelu",
+        "Activation",
         choices=("gelu", "swiglu", "geglu"),
-        words="Activation",
     )
     norm: str = described_later(
         "'layernorm', or 'rmsnorm', which subtracts no mean and has no bias.",
         "layernorm",
+        "Normalisation",
         choices=("layernorm", "rmsnorm"),
-        words="Normalisation",
     )
     positions: str = described_later(
         "'learned' adds a table to the embedding, 'rotary' turns queries and keys by their positions; 'none' is "
         "simulated only.",
         "learned",
+        "Positions",
         choices=("learned", "rotary", "none"),
-        words="Positions",
     )
     rope_theta: float = described_later(
         "Base of the rotary frequencies: theta^(-2i/d) for a head of size d.",
         1e4,
+        "Rotary base",
         above=0,
         wrong="not a positive number",
         fix="10000.0",
-        words="Rotary base",
         letter="θ",
     )
-    tied_embeddings: bool = described_later(
-        "Whether the output layer is the word embedding.", True, words="Tied embeddings"
-    )
-    bias: bool = described_later("Whether linear layers have biases.", True, words="Biases")
-    head_dim: int = counted_later("Size of an attention head; 0: h/a.", 0, words="Size of a head")
+    tied_embeddings: bool = described_later("Whether the output layer is the word embedding.", True, "Tied embeddings")
+    bias: bool = described_later("Whether linear layers have biases.", True, "Biases")
+    head_dim: int = counted_later("Size of an attention head; 0: h/a.", 0, "Size of a head")
     qk_norm: bool = described_later(
         "Whether every head's queries and keys are normalised, as by `norm`, before they meet (Qwen3).",
         False,
-        words="Normalised queries and keys",
+        "Normalised queries and keys",
     )
     post_norms: bool = described_later(
         "Whether results of attention and MLP are normalised, too, before they are added (Gemma). Simulated only.",
         False,
-        words="Norms behind attention and MLP",
+        "Norms behind attention and MLP",
     )
     window: int = counted_later(
         "Tokens that a query sees in layers with a window, its own included; 0: all before it. Simulated only.",
         0,
-        words="Attention window",
+        "Attention window",
         unit="tokens",
     )
     window_layers: str = described_later(
         "Which layers have the window, a pattern that is repeated: 'w' has it, 'f' sees all; 'wf' every second one.",
         "w",
-        words="Layers with a window",
+        "Layers with a window",
     )
     layer_pattern: str = described_later(
         "What each layer is, repeated: 'M' state-space (Mamba-2), '*' attention, '-' an MLP, 'E' experts, each alone; "
         "'d' attention and an MLP, 'e' and experts, 'm', 'x' state-space and these. Empty: all alike. Simulated only.",
         "",
-        words="Kinds of layers",
+        "Kinds of layers",
     )
-    mamba_heads: int = counted_later("Heads of a state-space layer, H.", 0, words="Heads of a state-space layer")
+    mamba_heads: int = counted_later("Heads of a state-space layer, H.", 0, "Heads of a state-space layer")
     mamba_head_dim: int = counted_later(
-        "Elements of a head of a state-space layer, P.", 64, words="Size of a state-space head"
+        "Elements of a head of a state-space layer, P.", 64, "Size of a state-space head"
     )
     mamba_groups: int = counted_later(
-        "Groups of a state-space layer's heads that share B and C, G; they divide H.", 8, words="State-space groups"
+        "Groups of a state-space layer's heads that share B and C, G; they divide H.", 8, "State-space groups"
     )
     mamba_state: int = counted_later(
-        "States of an element of a state-space layer, N.", 128, words="States of a state-space layer"
+        "States of an element of a state-space layer, N.", 128, "States of a state-space layer"
     )
     sinks: bool = described_later(
-        "Whether a learned number of each head joins its softmax (GPT-OSS). Simulated only.",
-        False,
-        words="Attention sinks",
+        "Whether a learned number of each head joins its softmax (GPT-OSS). Simulated only.", False, "Attention sinks"
     )
-    experts: int = counted_later("Experts of a layer, E, in its MLP's place; 0: none.", 0, words="Experts", letter="E")
+    experts: int = counted_later("Experts of a layer, E, in its MLP's place; 0: none.", 0, "Experts", letter="E")
     experts_per_token: int = counted_later(
-        "Experts that a token goes through, k; at most E.", 0, words="Experts of a token", letter="k"
+        "Experts that a token goes through, k; at most E.", 0, "Experts of a token", letter="k"
     )
     expert_ffn_hidden: int = counted_later(
-        "Width of an expert between its two linears; 0: that of the MLP.", 0, words="Width of an expert"
+        "Width of an expert between its two linears; 0: that of the MLP.", 0, "Width of an expert"
     )
     shared_expert_ffn_hidden: int = counted_later(
-        "Width of an expert that every token goes through; 0: none.", 0, words="Width of the shared expert"
+        "Width of an expert that every token goes through; 0: none.", 0, "Width of the shared expert"
     )
     expert_latent: int = counted_later(
         "Size of the vectors that experts read and write, made of a token's by a linear and turned back by another; 0: "
         "h. Simulated only.",
         0,
-        words="Latent of experts",
+        "Latent of experts",
     )
-    dense_layers: int = counted_later("First layers that keep their MLP.", 0, words="Layers without experts")
+    dense_layers: int = counted_later("First layers that keep their MLP.", 0, "Layers without experts")
     router: str = described_later(
         "Weights of a token's experts: 'softmax_after' over the outputs of the k chosen, 'softmax_before' over all E, "
         "of which the k are used as they are, 'sigmoid' of each of the k over their sum.",
         "softmax_after",
+        "Router",
         choices=("softmax_after", "softmax_before", "sigmoid"),
-        words="Router",
     )
     trained_with_dropout: str = described_later(
         "Whether the model is trained with dropout: 'yes', 'no', or, by 'biases', if it has biases: models without "
         "them were not (PaLM, Llama). For the simulator: training is told a probability.",
         "biases",
+        "Dropout",
         choices=("biases", "yes", "no"),
-        words="Dropout",
     )
     auxiliary_loss: float = described_later(
         "Coefficient of the loss that balances the experts (Fedus et al. 2021, equation 4); loss lines leave it out.",
         0.0,
+        "Balancing loss",
         least=0,
-        words="Balancing loss",
     )
 
     kv_latent: int = counted_later(
         "Size of the vector that keys and values of all heads are made from (multi-head latent attention); 0: from the "
         "layer's input. Simulated only.",
         0,
-        words="Latent of keys and values",
+        "Latent of keys and values",
     )
     query_latent: int = counted_later(
         "Size of the vector that queries are made from, with kv_latent; 0: from the layer's input.",
         0,
-        words="Latent of queries",
+        "Latent of queries",
     )
     rotary_dim: int = counted_later(
         "Size of the part that positions turn, beside `head_dim`, with kv_latent; all heads share that of the key.",
         0,
-        words="Turned part of a head",
+        "Turned part of a head",
     )
     mtp_layers: int = counted_later(
         "Further layers behind the last, each of which predicts one more token (multi-token prediction). Simulated "
         "only.",
         0,
-        words="Layers of multi-token prediction",
+        "Layers of multi-token prediction",
     )
 
     def __post_init__(self) -> None:
@@ -415,200 +411,191 @@ class ModelConfig:
         return all(getattr(self, item.name) == item.default for item in fields(self) if item.metadata["later"])
 
 
+sized, sized_later = partial(counted, group="Layout"), partial(counted_later, group="Layout")
+
+
 @dataclass(frozen=True)
 class ParallelConfig:
     """How one training iteration is spread over n = p*t*c*d GPUs and carried out (Sections 2 to 4)."""
 
-    p: int = counted(
-        "Pipeline-parallel size: stages that the layers are divided into.",
-        1,
-        words="Pipeline stages",
-        unit="GPUs",
-        group="Layout",
+    p: int = sized(
+        "Pipeline-parallel size: stages that the layers are divided into.", 1, "Pipeline stages", unit="GPUs"
     )
-    t: int = counted(
+    t: int = sized(
         "Tensor-parallel size: GPUs that share each layer; it divides the attention heads.",
         1,
-        words="Tensor parallelism",
+        "Tensor parallelism",
         unit="GPUs",
-        group="Layout",
     )
-    d: int = counted(
-        "Data-parallel size: replicas of the model.", 1, words="Data parallelism", unit="replicas", group="Layout"
-    )
-    c: int = counted_later(
+    d: int = sized("Data-parallel size: replicas of the model.", 1, "Data parallelism", unit="replicas")
+    c: int = sized_later(
         "Context-parallel size: GPUs that share each sequence, with two of its 2c chunks each; 2c divides s.",
         1,
-        words="Context parallelism",
+        "Context parallelism",
         unit="GPUs",
-        group="Layout",
     )
     context_exchange: str = described_later(
         "How context-parallel GPUs attend to others' chunks: 'all_gather' of keys and values, 'ring', which passes "
         "them on while it attends, or 'all_to_all', by which each gets all of the sequence for 1/c of its heads.",
         "all_gather",
+        "Exchange of context parallelism",
         choices=("all_gather", "ring", "all_to_all"),
-        words="Exchange of context parallelism",
     )
     v: int = counted(
         "Model chunks on each device; more than 1 if the schedule interleaves (Section 2.2.2).",
         1,
-        words="Model chunks on a GPU",
+        "Model chunks on a GPU",
         group="Schedule",
     )
-    b: int = counted("Microbatch size in sequences.", 1, words="Microbatch size", unit="sequences", group="Layout")
-    B: int = counted(
-        "Global batch size in sequences, a multiple of d*b.", 1, words="Batch size", unit="sequences", group="Layout"
-    )
+    b: int = sized("Microbatch size in sequences.", 1, "Microbatch size", unit="sequences")
+    B: int = sized("Global batch size in sequences, a multiple of d*b.", 1, "Batch size", unit="sequences")
     schedule: str = described(
         "Pipeline schedule: a name that `reproduce schedule` lists, or a table of one's own (.csv, .txt); by default "
         "1f1b for v = 1 and interleaved for v > 1. 1f1b+vocab-1 and the like share the vocabulary among all p ranks.",
         "",
-        words="Pipeline schedule",
+        "Pipeline schedule",
         group="Schedule",
     )
     pipeline_layout: str = described_later(
         "Layers of each stage as Megatron-Core writes them: 'Et*3|(t*4|)*6t*3L', E the embedding, t a layer, L the "
         "loss, | the end of a stage, which may hold no layer; by default as even as can be.",
         "",
-        words="Layers of the stages",
+        "Layers of the stages",
         group="Schedule",
     )
     scatter_gather: bool = described(
         "Send boundary tensors in t parts, where p > 1 and t > 1 (Section 4.1); void with sequence_parallel.",
         True,
-        words="Scatter/gather messages",
+        "Scatter/gather messages",
     )
     sequence_parallel: bool = described_later(
         "Cut layer norms, dropout and what lies between layers along the sequence: tensor ranks compute and keep 1/t "
         "each (Korthikanti et al. 2022); t divides s. Without effect for t = 1.",
         False,
-        words="Sequence parallelism",
+        "Sequence parallelism",
     )
     recompute: str = described(
         "What runs again in the backward pass: 'full' whole layers (Section 3.5), 'selective' the attention core "
         "(Korthikanti et al. 2022), 'none' nothing; 'auto' as little as a GPU's memory allows (on CPUs whole layers).",
         "full",
+        "Recomputation",
         choices=("full", "selective", "none", "auto"),
-        words="Recomputation",
     )
     recompute_modules: str = described_later(
         "What recompute='selective' runs again, with commas between: core_attn, layernorm, mlp, moe (all experts), "
         "mlp_act and moe_act (activations), mla_up_proj (latents' heads), operators (all but products and attention).",
         "core_attn",
-        words="Recomputed modules",
+        "Recomputed modules",
     )
     lora_rank: int = counted_later(
         "Rank of adapters beside each linear that alone are trained, all else is frozen (LoRA, Hu et al. 2021); 0: all "
         "is trained. Simulated only.",
         0,
-        words="Rank of adapters",
+        "Rank of adapters",
     )
     offload: str = described_later(
         "What waits in the host's memory, with commas between: 'layers' (all they keep), what attn_norm, qkv_linear, "
         "core_attn, attn_proj, mlp_norm, expert_fc1, moe_act read, 'optimizer' (its states). Simulated only.",
         "",
-        words="Offloaded",
+        "Offloaded",
     )
     offload_layers: int = counted_later(
         "Layers of each model chunk, the first of it, of which `offload` moves what they keep; 0: all.",
         0,
-        words="Offloaded layers of a chunk",
+        "Offloaded layers of a chunk",
         unit="layers",
     )
     checkpoint_layers: int = counted(
         "Layers that are recomputed together from one kept input, with recompute='full'.",
         1,
-        words="Recomputed together",
+        "Recomputed together",
         unit="layers",
     )
     distribute_checkpointed_activations: bool = described(
         "Keep 1/t of each recomputed block's input on every tensor rank, and gather it before the block runs again.",
         False,
-        words="Kept inputs shared by tensor ranks",
+        "Kept inputs shared by tensor ranks",
     )
     fused: bool = described(
-        "Fuse the operators of Section 4.2; otherwise each runs by itself.", True, words="Fused operators"
+        "Fuse the operators of Section 4.2; otherwise each runs by itself.", True, "Fused operators"
     )
     attention: str = described_later(
         "'operators' builds attention as in the paper; 'sdpa' is PyTorch's own, which never writes the [s, s] scores "
         "(and leaves recompute='selective' nothing to do) and draws other masks; 'auto' is sdpa on a GPU, if fused.",
         "operators",
+        "Attention",
         choices=("operators", "sdpa", "auto"),
-        words="Attention",
     )
     attention_kernels: str = described_later(
         "Kernels of attention with windows or sinks, with commas between, where they are not the usual one: "
         "'windows=flash_attention_2' (or 1; Dao 2023, 2022), 'sinks=none' for operators.",
         "",
-        words="Kernels of windows and sinks",
+        "Kernels of windows and sinks",
     )
     fp8_recipe: str = described_later(
         "FP8 for the linears of layers: 'delayed' or 'tensorwise' one scale a tensor, 'rowwise' a row, 'blockwise' 128 "
         "elements, 'mxfp8' 32; 'nvfp4' of 4 bits 16. 'delayed', 'rowwise' and 'nvfp4' are simulated only.",
         "none",
+        "FP8 for linears",
         choices=("none", "delayed", "tensorwise", "rowwise", "blockwise", "mxfp8", "nvfp4"),
-        words="FP8 for linears",
     )
     data_parallel: str = described(
         "'local' all-reduces gradients after the flush, 'torch' in buckets during the last backward pass; 'zero2' "
         "keeps 1/d of them (simulated only); 'zero3' shards all states, in the engine without model parallelism.",
         "local",
+        "Gradient reduction",
         choices=("local", "torch", "zero2", "zero3"),
-        words="Gradient reduction",
     )
     sharded_optimizer: bool = described(
         "ZeRO-1: shard the optimizer's states over the d replicas, with c > 1 over the d*c GPUs with the same weights.",
         False,
-        words="Sharded optimizer (ZeRO-1)",
+        "Sharded optimizer (ZeRO-1)",
     )
     optimizer_states: str = described_later(
         "Optimizer and precision of states: 'adam' in fp32; bf16 moments, and gradients and masters (adam_bf16), or "
         "no masters; 'adam_fp8' with moments of 8 bits; 'muon'. All but adam are simulated only.",
         "adam",
+        "Optimizer",
         choices=("adam", "adam_bf16_moments", "adam_bf16", "adam_fp8", "adam_no_master", "muon"),
-        words="Optimizer",
     )
     reduce_every: int = counted_later(
         "Microbatches over which data_parallel='zero2' sums whole gradients before it reduces them; up to p of them go "
         "through a model chunk one after the other if chunks are interleaved. Simulated only.",
         1,
-        words="Microbatches a reduction (ZeRO-2)",
+        "Microbatches a reduction (ZeRO-2)",
         unit="microbatches",
     )
     zero3_shards: int = counted_later(
         "GPUs over which data_parallel='zero3' shards the states, copies of which the others have (hybrid sharding, "
         "HSDP); 0: all with the same weights. Simulated only.",
         0,
-        words="GPUs that share a copy of the states",
+        "GPUs that share a copy of the states",
         unit="GPUs",
     )
-    e: int = counted_later(
+    e: int = sized_later(
         "Expert-parallel size: groups of GPUs with different experts, among d*c*t/etp.",
         1,
-        words="Expert parallelism",
+        "Expert parallelism",
         unit="GPUs",
-        group="Layout",
     )
-    etp: int = counted_later(
+    etp: int = sized_later(
         "Tensor-parallel size inside experts: t, or 1 with sequence_parallel; 0: t.",
         0,
-        words="Tensor ranks of an expert",
+        "Tensor ranks of an expert",
         unit="GPUs",
-        group="Layout",
     )
     capacity_factor: float = described_later(
         "Most tokens of a rank's microbatch that an expert takes, over the mean; the others skip it. 0: it takes all "
         "(dropless).",
         0.0,
+        "Capacity of an expert",
         least=0,
-        words="Capacity of an expert",
     )
     expert_imbalance: float = described_later(
         "Tokens of the busiest expert-parallel rank over the mean, 1 to 1.5 or so; simulated only.",
         1.0,
+        "Imbalance of experts",
         least=1,
-        words="Imbalance of experts",
     )
 
     def __post_init__(self) -> None:

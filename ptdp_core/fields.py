@@ -18,6 +18,7 @@ LARGEST = 1 << 53  # of a size; floating-point numbers, in which times are compu
 def described(
     description: str,
     default: Any = MISSING,
+    words: str = "",
     *,
     choices: tuple[str, ...] = (),
     least: float | None = None,
@@ -28,7 +29,6 @@ def described(
     fix: str = "",
     later: bool = False,
     group: str = "",
-    words: str = "",
     letter: str = "",
     unit: str = "",
 ) -> Any:
@@ -46,9 +46,9 @@ def described(
     return field(default=default, metadata={"description": description, "later": later, **rule, **shown})
 
 
-def counted(description: str, default: Any = MISSING, **more: Any) -> Any:
+def counted(description: str, default: Any = MISSING, words: str = "", **more: Any) -> Any:
     """A `described` field that is a positive whole number."""
-    return described(description, default, least=1, most=LARGEST, wrong="not a positive whole number", **more)
+    return described(description, default, words, least=1, most=LARGEST, wrong="not a positive whole number", **more)
 
 
 described_later, counted_later = partial(described, later=True), partial(counted, later=True)
