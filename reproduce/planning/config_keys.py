@@ -61,7 +61,9 @@ DIFFERENCES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("glm4", {"post_norms": True}),
     ("qwen3 olmo2 olmo3 olmoe exaone4 dots1 hunyuan minimax_m2", NORMED),
     ("gpt_oss", {"sinks": True}),
+    ("recurrent_gemma", GEMMA),
 )
+HALVED = ("recurrent_gemma",)  # whose width of an MLP is that of gate and up together
 KINDS: Mapping[str, Mapping[str, Any]] = {kind: fields for kinds, fields in DIFFERENCES for kind in kinds.split()}
 # What some kinds have without a key that says so.
 BIASES: Mapping[str, str] = {
@@ -97,6 +99,8 @@ WITHOUT_EFFECT = (
     *("moe_shared_expert_overlap", "keep_mtp_spec_in_bf16", "rope_theta", "partial_rotary_factor", "mlp_hidden_act"),
     *("norm_epsilon", "norm_type", "moe_layer_end_index", "qk_norm_type", "use_mtp", "conv_L_cache", "chunk_size"),
     *("moe_loss_weight", "moe_jitter_eps", "router_jitter_noise", "input_jitter_noise", "do_layer_norm_before"),
+    *("moe_eval_capacity_factor", "moe_train_capacity_factor", "moe_min_capacity", "use_residual", "conv1d_width"),
+    *("embeddings_scale_by_sqrt_dim", "final_w_init_variance_scale", "w_init_variance_scale"),
     *("no_bias", "mamba_chunk_size", "time_step_limit", "time_step_min", "time_step_max", "time_step_floor"),
 )
 ENDS_WITHOUT_EFFECT = ("_token_id", "_token_ids", "_token_index", "_initializer_range")

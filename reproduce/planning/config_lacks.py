@@ -83,7 +83,8 @@ def _linear_attention(read: HubConfig, model: ModelConfig, layers: Sequence[Laye
     if not counts and model.mamba_heads:
         counts = Counter({"mamba beside attention": len(layers)})
     taken = _mixer_parameters(model, "mamba" if model.mamba_heads else "attention")
-    how = "taken as a state-space layer" if model.mamba_heads else f"taken as attention over {model.window} tokens"
+    how = f"taken as attention over {model.window or model.seq} tokens"
+    how = "taken as a state-space layer" if model.mamba_heads else how
     for mixer, count in counts.items():
         own = _own_parameters(read, mixer, model)
         if own != taken:
@@ -105,6 +106,8 @@ def _own_parameters(read: HubConfig, mixer: str, model: ModelConfig) -> int:
     """Parameters of a layer's linear attention, a state-space layer's or other ones; 0 where nothing tells them."""
     h, states = model.hidden, read.states(model.hidden)
     if states is None:
+        if mixer == "recurrence" and (width := read.get("lru_width")):  # two branches and a way back; gates by head
+            return 3 * h * width + 2 * width**2 // model.heads + (KERNEL + 1) * width
         return 4 * h**2 if mixer == "conv" else 0  # of three gated branches
     heads, size, groups, state = states
     values, keys = heads * size, groups * state
@@ -133,6 +136,8 @@ def _other_heads(read: HubConfig, model: ModelConfig) -> Iterator[Lack]:
         inner, queries = read.get("index_head_dim", 128), read.get("index_n_heads", 64)
         size = model.layers * (inner * queries * (model.query_latent or model.hidden) + model.hidden * inner)
         yield Lack(f"attention to index_topk={top} chosen tokens", "taken as full attention", size, 2.0 * size, top)
+    if read.get("parallel_attn_mlp_res"):
+        yield Lack("an MLP beside attention and experts", "taken as a shared expert")
     if size := read.get("hidden_size_per_layer_input"):
         yield Lack(
             "embeddings of each layer", parameters=model.layers * size * read.get("vocab_size_per_layer_input", 0)

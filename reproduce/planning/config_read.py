@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from reproduce.planning.config_keys import CLASS_SIZES, LANGUAGE, NAMES, PARTS, WINDOW_EVERY, of_kind
+from reproduce.planning.config_keys import CLASS_SIZES, HALVED, LANGUAGE, NAMES, PARTS, WINDOW_EVERY, of_kind
 
 FULL, WINDOW, MAMBA = "full attention", "sliding attention", "mamba"
 # Kinds of attention by configurations' words; any other is linear in the sequence's length.
@@ -17,7 +17,8 @@ MLP, EXPERTS = "mlp", "experts"
 ALONE = {"-": MLP, "mlp": MLP, "E": EXPERTS, "moe": EXPERTS}  # layers that are no more, in a list of single parts
 # Keys that say of how many layers one has experts.
 EVERY = (
-    *("decoder_sparse_step", "moe_layer_freq", "interleave_moe_layer_step", "moe_layer_interval"),
+    *("decoder_sparse_step", "moe_layer_freq", "moe_layer_frequency", "interleave_moe_layer_step"),
+    "moe_layer_interval",
     "expert_layer_period",
 )
 GROUPS = ("mamba_n_groups", "mamba_ngroups", "n_groups")
@@ -50,6 +51,8 @@ class HubConfig(dict[str, Any]):
             if first(own[key], TOWER_HIDDEN) and first(own[key], TOWER_LAYERS):
                 self.towers[key.removesuffix("_config")] = own.pop(key)
         self.kind = str(own.get("model_type"))
+        if self.kind in HALVED:
+            own["intermediate_size"] //= 2
         super().__init__({**of_kind(self.kind, CLASS_SIZES, {}), **own})
         self.asked, self.averaged = {"model_type"}, set[str]()
 
@@ -88,6 +91,8 @@ class HubConfig(dict[str, Any]):
         """Width of what every token goes through beside its experts."""
         count, width = self.number("shared_experts", 0), self.number("shared_width", 0)
         alone = (count or 1) * width or count * self.number("expert_width", 0)
+        if self.get("parallel_attn_mlp_res"):  # Arctic's MLP beside attention and experts, as wide as the model
+            return self.number("hidden")
         return alone or (self.number("expert_width") if self.kind.startswith("llama4") else 0)
 
     def layers(self) -> tuple[LayerWords, ...]:
@@ -117,6 +122,9 @@ class HubConfig(dict[str, Any]):
         if (inner := self.get("linear_attn_config")) and "full_attn_layers" in inner:
             places = [layer - 1 for layer in inner["full_attn_layers"]]
         offset, kinds = period - 1, self.get("layer_types") or self.get("attn_type_list") or self._pattern
+        if blocks := self.get("block_types"):  # again and again
+            kinds = [MIXERS.get(str(blocks[layer % len(blocks)]), "recurrence") for layer in range(count)]
+            return [WINDOW if kind == FULL and self.window else kind for kind in kinds]
         if self.get("attn_layer_period"):
             period, offset = self["attn_layer_period"], self.get("attn_layer_offset", 0)
         if kinds:
@@ -152,7 +160,7 @@ class HubConfig(dict[str, Any]):
     @property
     def window(self) -> int:
         """The window of attention in tokens, 0 without one."""
-        window = self.get("sliding_window") or 0
+        window = self.get("sliding_window") or self.get("attention_window_size") or 0
         return window if self.get("use_sliding_window", not self.kind.startswith("qwen")) else 0
 
     def _sliding(self, count: int) -> list[str]:
