@@ -9,7 +9,7 @@ from ptdp_core.config import TrainingConfig
 from ptdp_core.engine.settings import Settings, check
 from ptdp_core.engine.settings_file import from_mapping, override
 from ptdp_core.launch.recipes import recipe
-from ptdp_core.simulator import load_cluster, simulate
+from ptdp_core.simulator import load_cluster, read_parameters, simulate
 from tests.mistakes import says
 from tests.ptdp_core.blocks import KEPT, LATER
 
@@ -49,7 +49,13 @@ def given(word):
         return name, text
 
 
-def ask(how, *words):
+def ask(line):
+    how, _, rest = line.partition(" ")
+    words = rest.split()
+    if how in ("cluster", "network"):
+        Path("mine.toml").write_bytes(json.loads(rest).encode("latin-1"))
+        read_parameters("mine.toml" if how == "cluster" else "h100+mine.toml")
+        load_cluster("mine.toml")
     if how == "recipe":
         from_mapping(override(recipe(words[0]), words[1:]))
     *cluster, base = (word for word in words if "=" not in word)
@@ -61,8 +67,10 @@ def ask(how, *words):
 
 
 @pytest.mark.parametrize(("line", "message"), asked(), ids=lambda text: text.partition(" needs ")[0])
-def test_what_cannot_be_is_refused_in_one_line(line, message):
+def test_what_cannot_be_is_refused_in_one_line(line, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError) as refused:  # noqa: PT011  (the whole message is looked at)
-        ask(*line.split())
+        ask(line)
     assert says(str(refused.value), message)
     assert "\n" not in str(refused.value)
+    assert "Error(" not in str(refused.value)
