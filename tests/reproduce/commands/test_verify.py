@@ -165,12 +165,6 @@ def test_takeaway_2_is_judged_on_every_split_of_64_gpus():
     assert (8, 8, 1) in splits
 
 
-@pytest.mark.parametrize(
-    ("speeds", "verdict"),
-    [({"t=8": 2.0}, "holds"), ({"t=4": 2.0}, "contradicted"), ({"t=8": 2.0, "t=16,_B=32": 3.0}, "contradicted")],
-)
-def test_takeaway_1(speeds, verdict):
-    assert paper_claims.takeaway_1(results(speeds)).verdict == verdict
 
 
 @pytest.mark.parametrize(
