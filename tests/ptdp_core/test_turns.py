@@ -40,7 +40,7 @@ def test_without_handing_over_one_runs_after_the_other():
 
 @pytest.mark.parametrize("at", [0, 1])
 def test_an_error_of_the_other_is_raised_where_its_turn_would_have_been(at):
-    turns, said = Turns(), list[str]()
+    turns, said = Turns(), []
 
     def fails():
         for _ in range(at):
@@ -59,7 +59,7 @@ def test_an_error_of_the_other_is_raised_where_its_turn_would_have_been(at):
 
 
 def test_an_error_of_this_side_leaves_the_other_behind():
-    turns, said = Turns(), list[str]()
+    turns, said = Turns(), []
 
     def other():
         turns.hand_over()

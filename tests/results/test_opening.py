@@ -4,15 +4,12 @@ import gzip
 import os
 import re
 import zlib
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from results import ROOT, opening
 
-READERS: dict[str, Callable[[Path], Any]] = {
+READERS = {
     "bytes": opening.read_bytes,
     "text": opening.read_text,
     "packed": opening.read_packed,

@@ -327,7 +327,7 @@ HOST, CLUSTER = "/provenance/host", "/provenance/cluster"
 with Path(__file__).with_name("broken.txt").open(encoding="utf-8") as table:
     ROWS = [line.strip().split(" | ") for line in table if line.startswith("/")]
 # (where to put what, the pointer of the message if it is another, what is needed)
-BROKEN: list[tuple[str, object, str | None, str]] = [
+BROKEN = [
     ("/claims/1", example().to_json()["claims"][0], "/claims/1/id", "one that differs from /claims/0/id"),
     *((where, ABSENT if what == "absent" else json.loads(what), None, needs) for where, what, needs in ROWS),
 ]

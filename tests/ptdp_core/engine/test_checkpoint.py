@@ -5,7 +5,6 @@ import shutil
 from contextlib import nullcontext
 from math import prod
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -20,7 +19,7 @@ from tests.marks import by_default
 from tests.ptdp_core.engine import jobs
 from tests.small_disk import small_disk
 
-BASE: dict[str, Any] = {"B": 4, "layers": 4, "dropout": 0.1, "recompute": "none"}
+BASE = {"B": 4, "layers": 4, "dropout": 0.1, "recompute": "none"}
 SAVED = BASE | {"p": 2, "t": 2, "d": 2}
 
 
@@ -52,7 +51,7 @@ def test_with_dropout_the_curve_goes_on_at_another_layout(saved):
         assert losses == pytest.approx(expected, rel=1e-10)
 
 
-LAYOUTS: list[dict[str, Any]] = [
+LAYOUTS = [
     {"p": 4, "t": 1, "d": 2},
     {},
     {"t": 4},
@@ -189,7 +188,7 @@ def two_checkpoints(saved_twice, tmp_path):
     return tmp_path / "step_00000001", tmp_path / "step_00000002"
 
 
-DAMAGE: dict[str, Any] = {
+DAMAGE = {
     "truncated": lambda data: data[: len(data) // 2],
     "zeroed": lambda data: data[:-4096] + bytes(4096) if len(data) > 4096 else bytes(len(data)),
     "one bit": lambda data: data[:100] + bytes([data[100] ^ 1]) + data[101:],

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pytest
 import torch
@@ -19,7 +18,7 @@ GPT = ModelConfig(2, 64, 4, 32, 256)
 LLAMA = replace(GPT, activation="swiglu", norm="rmsnorm", positions="rotary", bias=False, kv_heads=2, ffn_hidden=128)
 EXPERTS = replace(LLAMA, experts=4, experts_per_token=2, auxiliary_loss=0.01)
 STEPS = 4
-CASES: dict[str, tuple[ModelConfig, dict[str, Any], dict[str, Any]]] = {
+CASES = {
     "gpt": (GPT, {}, {"fused_accumulation": True}),
     "gpt of one microbatch": (GPT, {"B": 2}, {}),
     "llama": (LLAMA, {}, {"fused_accumulation": True}),

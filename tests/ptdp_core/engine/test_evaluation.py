@@ -1,13 +1,11 @@
 """Evaluation: the loss of training, in every layout, and training as if there had been none."""
 
-from typing import Any
-
 import pytest
 
 from ptdp_core.launch.local import launch
 from tests.ptdp_core.engine import jobs
 
-CASES: dict[int, list[dict[str, Any]]] = {
+CASES = {
     2: [
         {"p": 2, "v": 2, "B": 4, "exchange": "overlapped"},
         {"p": 2, "B": 4, "layers": 2, "schedule": "zb-h1", "exchange": "overlapped"},

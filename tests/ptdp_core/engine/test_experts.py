@@ -3,7 +3,6 @@
 import itertools
 from collections import Counter, defaultdict
 from functools import partial
-from typing import Any
 
 import pytest
 import torch
@@ -67,7 +66,7 @@ def test_one_rank(tmp_path):
     check([EVERYTHING | {"B": 4} | way for way in ways], tmp_path)
 
 
-LAYOUTS: list[dict[str, Any]] = [
+LAYOUTS = [
     {"d": 2, "e": 2},
     {"d": 2, "e": 1},
     {"d": 2, "e": 2, "data_parallel": "torch", "bucket_mib": 0.002},
@@ -130,7 +129,7 @@ def test_a_checkpoint_goes_on_at_another_number_of_expert_ranks(tmp_path):
         assert losses == pytest.approx(expected, rel=1e-10)
 
 
-EXCHANGING: list[dict[str, Any]] = [
+EXCHANGING = [
     {"d": 2, "e": 2},
     {"d": 4, "e": 2},
     {"d": 4, "e": 4},

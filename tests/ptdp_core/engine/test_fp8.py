@@ -1,7 +1,5 @@
 """FP8 in linears: its rounding, its products and their gradients, and that training goes as in bf16."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -282,7 +280,7 @@ def test_only_the_linears_of_layers_multiply_in_it(monkeypatch):
     assert len(counted) == (3 + 1) * 4 * 2 * 4
 
 
-LAYOUTS: list[dict[str, Any]] = [
+LAYOUTS = [
     {"p": 2, "schedule": "zb-h1"},
     {"p": 2, "recompute": "none", "exchange": "overlapped"},
     {"d": 2, "data_parallel": "torch", "fused_accumulation": True},

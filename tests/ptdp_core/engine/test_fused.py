@@ -1,7 +1,6 @@
 """A fused F and B really take turns at the exchanges of experts, and change no gradient, no count and no stash."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,7 @@ from tests.ptdp_core.engine.test_experts import MIXTURE
 
 BASE = MIXTURE | {"layers": 8, "p": 2, "d": 2, "e": 2, "B": 16, "recompute": "none", "data_parallel": "local"}
 ONE_AFTER_THE_OTHER, FUSED = ({"v": 2, "schedule": f"dualpipev{how}"} for how in ("", "-overlap"))
-WAYS: list[dict[str, Any]] = [
+WAYS = [
     {"dropout": 0.1},
     {"exchange": "overlapped", "recompute": "full", "dropout": 0.1},
     pytest.param({"recompute": "selective", "fused_accumulation": True}, marks=pytest.mark.slow),

@@ -6,9 +6,7 @@ import pickle
 import random
 import shutil
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -21,7 +19,7 @@ from reproduce.annex.weights import weights
 from reproduce.annex.weights.weights import export_weights
 from tests.ptdp_core.engine import hostile, jobs
 
-CASE: dict[str, Any] = {"B": 4, "layers": 2, "recompute": "none"}
+CASE = {"B": 4, "layers": 2, "recompute": "none"}
 CPU = torch.device("cpu")
 MISSING = object()
 
@@ -157,7 +155,7 @@ def bytes_for_a_tensor(metadata):
     metadata.state_dict_metadata[next(iter(metadata.state_dict_metadata))] = MetadataIndex("x")
 
 
-EDITS: list[tuple[Callable[[Any], Any], str]] = [
+EDITS = [
     (lambda m: setattr(first_place(m), "relative_path", "../other"), "cannot be read: KeyError: '../other'"),
     (lambda m: setattr(first_place(m), "relative_path", "/dev/zero"), "cannot be read: KeyError: '/dev/zero'"),
     (lambda m: setattr(first_place(m), "length", 1 << 40), "looks for "),
@@ -233,7 +231,7 @@ def test_metadata_says_what_it_says_to_torch(saved):
 
 
 HUGE = 10**9
-STATES: list[tuple[str, Any, str]] = [
+STATES = [
     ("progress", MISSING, "progress=None; needs an object"),
     ("progress.step", MISSING, "progress=['consumed', 'good_steps', 'scale', 'seed', 'updates']; needs the fields"),
     ("progress.other", 1, "progress=['consumed',"),

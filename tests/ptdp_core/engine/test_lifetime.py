@@ -1,7 +1,5 @@
 """A trainer that is gone leaves no memory behind: its weights, gradients and AdamW's tensors go with it."""
 
-from typing import Any
-
 import pytest
 
 from ptdp_core.launch.local import launch
@@ -9,7 +7,7 @@ from tests.ptdp_core.engine import jobs
 
 OVERLAPPED = {"data_parallel": "torch", "sharded_optimizer": True, "overlapped_gather": True}
 EXPERTS = {"experts": 4, "experts_per_token": 2}
-ALONE: dict[str, dict[str, Any]] = {
+ALONE = {
     "plain": {},
     "bf16": {"dtype": "bf16"},
     "gradients added in GEMMs": {"dtype": "bf16", "fused_accumulation": True},
@@ -23,7 +21,7 @@ ALONE: dict[str, dict[str, Any]] = {
     "FP8": {"fp8_recipe": "mxfp8", "dtype": "bf16", "hidden": 32, "seq": 32},
     "Llama": {"norm": "rmsnorm", "activation": "swiglu", "positions": "rotary", "bias": False, "kv_heads": 2},
 }
-FOUR: dict[str, dict[str, Any]] = {
+FOUR = {
     "pipeline and tensors": {"p": 2, "t": 2, "sequence_parallel": True, "dtype": "bf16", "overlapped_all_reduce": True},
     "a V of stages": {"p": 2, "v": 2, "d": 2, "schedule": "zb-v", "layers": 8},
     "fused passes of experts": {

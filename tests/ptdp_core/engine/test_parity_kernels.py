@@ -17,7 +17,7 @@ from results import ROOT
 from tests.ptdp_core.engine import compare_cases, jobs
 from tests.ptdp_core.engine.test_parity import GRID, TOLERANCE, References
 
-CASES: list[dict[str, Any]] = [
+CASES = [
     {"layers": 2, "b": 2, "B": 4, "recompute": "full"},
     {"p": 2, "t": 2, "v": 2, "b": 1, "B": 2, "recompute": "full"},
     {"t": 2, "b": 2, "B": 2, "layers": 2, "recompute": "selective"},
@@ -58,7 +58,7 @@ def interpreted(work):
 
 
 LLAMA = {"activation": "swiglu", "norm": "rmsnorm", "positions": "rotary", "bias": False, "kv_heads": 2}
-LATER: list[dict[str, Any]] = [
+LATER = [
     {"attention": "sdpa", "layers": 2, "b": 2, "B": 4, "recompute": "none"},
     LLAMA | {"attention": "sdpa", "hidden": 16, "layers": 2, "b": 2, "B": 4, "recompute": "full"},
     LLAMA

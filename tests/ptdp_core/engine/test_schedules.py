@@ -1,7 +1,5 @@
 """Every registered schedule, and the tests' own, trains as the serial model does: loss, norm, gradients, parameters."""
 
-from typing import Any
-
 import pytest
 
 from ptdp_core.layout import WORD_EMBEDDING
@@ -10,7 +8,7 @@ from reproduce.planning.schedule_gradients import compare_gradients
 from tests.ptdp_core.engine import jobs
 from tests.ptdp_core.engine.test_parity import References, check
 
-LAYOUTS: list[dict[str, Any]] = [
+LAYOUTS = [
     {"p": 4, "exchange": "blocking", "recompute": "none", "data_parallel": "local"},
     {"p": 4, "exchange": "overlapped", "recompute": "full", "data_parallel": "local"},
     {"p": 2, "t": 2, "exchange": "overlapped", "recompute": "none", "data_parallel": "local"},

@@ -1,7 +1,5 @@
 """The ZeRO-3 baseline trains like PTD-P: same data, model, optimizer, and the same checkpoints."""
 
-from typing import Any
-
 import pytest
 
 from ptdp_core.launch.local import launch
@@ -23,7 +21,7 @@ def test_zero3_equals_ptdp(d, options):
             assert norm == pytest.approx(norm0, rel=1e-9)
 
 
-BASE: dict[str, Any] = {"B": 12, "layers": 2, "recompute": "none"}
+BASE = {"B": 12, "layers": 2, "recompute": "none"}
 ZERO3 = BASE | {"data_parallel": "zero3"}
 
 

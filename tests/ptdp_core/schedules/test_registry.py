@@ -11,7 +11,6 @@ from ptdp_core.schedules import (
     MODES,
     Exchange,
     Schedule,
-    Time,
     build,
     check_complete,
     check_groups,
@@ -35,13 +34,7 @@ from tests.ptdp_core.schedules.cases import existing
 from tests.ptdp_core.schedules.toys import TOYS, V
 
 # t_f, t_b and t_w, with t_w at most t_f and at most t_b - t_w; first equal times of F, I and W
-TIMES: list[tuple[Time, Time, Time]] = [
-    (1, 2, 1),
-    (1, 3, 1),
-    (3, 5, 2),
-    (5, 4, 1),
-    (Fraction(2, 3), Fraction(7, 5), Fraction(1, 2)),
-]
+TIMES = [(1, 2, 1), (1, 3, 1), (3, 5, 2), (5, 4, 1), (Fraction(2, 3), Fraction(7, 5), Fraction(1, 2))]
 # Whose blocking exchanges make a rank wait although its input exists: where both ranks of every moment between the two
 # passes are inside a pass, one waits for the end of it (`derived.py`).
 STALLS = {"hanayo", "dualpipev"}

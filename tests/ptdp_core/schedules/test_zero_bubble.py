@@ -11,7 +11,6 @@ from ptdp_core.schedules import (
     Action,
     Compute,
     Schedule,
-    Time,
     bubble_fraction,
     build,
     check_complete,
@@ -25,7 +24,7 @@ from ptdp_core.schedules import (
 
 SIZES = [(p, m) for p in (1, 2, 3, 4, 8) for m in (1, 2, 3, 5, 8, 16, 19)]
 # t_f, t_b and t_w, with t_w at most t_f and at most t_b - t_w
-TIMES: list[tuple[Time, Time, Time]] = [
+TIMES = [
     (1, 2, 1), (1, 3, 1), (3, 4, 2), (5, 4, 1), (2, 2, 0), (Fraction(2, 3), Fraction(7, 5), Fraction(1, 2)),
 ]  # fmt: skip
 

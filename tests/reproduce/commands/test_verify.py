@@ -165,8 +165,6 @@ def test_takeaway_2_is_judged_on_every_split_of_64_gpus():
     assert (8, 8, 1) in splits
 
 
-
-
 @pytest.mark.parametrize(
     ("speeds", "oom", "verdict"),
     [

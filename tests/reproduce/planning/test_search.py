@@ -17,7 +17,6 @@ from reproduce.planning.cells import (
     PAPERS_TECHNIQUES,
     SPLIT_SCHEDULES,
     TECHNIQUES,
-    Techniques,
     cells,
     configurations,
     families,
@@ -57,7 +56,7 @@ JOBS = [TrainingJob(ModelConfig(12, 8192, 32), 12, 24), TrainingJob(ModelConfig(
 EXPERTS = ModelConfig(
     *(4, 1024, 8, 512), activation="swiglu", bias=False, experts=8, experts_per_token=2, expert_ffn_hidden=512
 )
-SOME: Techniques = (*PAPERS_TECHNIQUES, "sequence_parallel", "split", "layouts", "zero1", "zero2")
+SOME = (*PAPERS_TECHNIQUES, "sequence_parallel", "split", "layouts", "zero1", "zero2")
 
 
 @pytest.fixture(

@@ -9,7 +9,7 @@ from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.costs import CostModel
 from reproduce.planning.time_shares import time_shares
 
-MIXTURE: dict[str, object] = {"layers": 32, "hidden": 2048, "heads": 16, "kv_heads": 8, "ffn_hidden": 5632}
+MIXTURE = {"layers": 32, "hidden": 2048, "heads": 16, "kv_heads": 8, "ffn_hidden": 5632}
 MIXTURE |= {"vocab": 32000, "seq": 2048, "activation": "swiglu", "norm": "rmsnorm", "positions": "rotary"}
 MIXTURE |= {"bias": False, "tied_embeddings": False, "experts": 8, "experts_per_token": 2, "expert_ffn_hidden": 1024}
 MIXTURE |= {"attention": "sdpa", "d": 8, "B": 16}

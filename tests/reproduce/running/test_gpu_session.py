@@ -32,7 +32,7 @@ def python(name, text, *words, seconds=60.0, needs=()):
 
 
 def test_steps_run_in_order_and_what_has_passed_is_not_run_again(tmp_path):
-    mark, told = tmp_path / "mark", list[str]()
+    mark, told = tmp_path / "mark", []
     cured = tmp_path / "cured"
     fails = f"import pathlib, sys; sys.exit(0 if pathlib.Path({str(cured)!r}).exists() else 'no such thing')"
     steps = [
@@ -72,7 +72,7 @@ def test_it_stops_in_time_and_goes_on_with_what_was_not_tried(tmp_path):
         python("long", "", seconds=1000),
         python("short", "", seconds=0),
     ]
-    start, told = time.monotonic(), list[str]()
+    start, told = time.monotonic(), []
     first = gpu_session.run(steps, tmp_path, told.append, seconds=SAVING_S + 2.5)
     assert time.monotonic() - start < 60  # of 600
     assert (first["long"].status, first["endless"].status) == ("no time", "no time")

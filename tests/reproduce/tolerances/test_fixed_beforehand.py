@@ -10,7 +10,7 @@ from pathlib import Path
 from reproduce.experiment import catalog
 from reproduce.experiment.papers import FIRST
 
-THEN: dict[str, str] = json.loads((Path(__file__).parent / "fixed_beforehand.json").read_text(encoding="utf-8"))
+THEN = json.loads((Path(__file__).parent / "fixed_beforehand.json").read_text(encoding="utf-8"))
 NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?%?(?!\w)")
 # Numbers that are gone: of configurations, where a claim is judged on more of them now, and one that became stricter.
 GONE = {

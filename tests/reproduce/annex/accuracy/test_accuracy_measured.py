@@ -1,10 +1,9 @@
 """`reproduce accuracy` against measured runs: what is compared, what is left out, the baselines, what is written."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,7 +19,7 @@ from tests.points import made
 MODEL = ModelConfig(4, 256, 8, 128, 1024)
 HOST = Host("Linux 6", "x86_64", "A CPU", 2, 8 << 30)
 NAME = "A CPU, 2 cores"
-LAYOUTS: Mapping[str, Mapping[str, Any]] = {
+LAYOUTS = {
     "serial": {"B": 8, "recompute": "none"},
     "recompute": {"B": 8},
     "pipeline": {"p": 2, "B": 8},

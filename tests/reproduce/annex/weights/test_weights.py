@@ -5,7 +5,6 @@ import subprocess
 import sys
 from dataclasses import replace
 from functools import partial
-from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -27,7 +26,7 @@ from tests.ptdp_core.engine.test_parity import LLAMA, TOLERANCE
 
 SIZES = {"layers": 2, "hidden": 32, "heads": 8, "seq": jobs.SEQ, "vocab": jobs.VOCAB}
 EXPERTS = LLAMA | {"experts": 4, "experts_per_token": 2, "router": "softmax_after"}
-KINDS: dict[str, dict[str, Any]] = {
+KINDS = {
     "gpt2": {},
     "llama": LLAMA,
     "mixtral": EXPERTS,
