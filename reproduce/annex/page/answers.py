@@ -1,4 +1,4 @@
-"""What the page says of a configuration beyond `reproduce simulate`: what limits it, what changed, and sweeps."""
+"""What the page says of a configuration beyond `reproduce simulate`: its parts, what differs from another, sweeps."""
 
 import json
 import tomllib
@@ -9,9 +9,9 @@ from typing import Any
 
 from ptdp_core.config import TrainingConfig
 from ptdp_core.errors import ConfigurationError
-from ptdp_core.formulas import parameters
 from ptdp_core.simulator import cluster_path
 from ptdp_core.simulator.cluster import read_parameters
+from ptdp_core.simulator.programs import load_program
 from reproduce.annex.page import form, words
 from reproduce.experiment.metrics import METRICS
 from reproduce.planning.amounts import amount
@@ -21,7 +21,17 @@ from reproduce.running.simulated import open_cluster
 
 USEFUL = ("forward", "backward", "embedding_and_logits")  # phases that training cannot do without
 SWEEPABLE = ("iteration_time", "model_flops_utilization", "peak_memory", "tokens_per_s_per_gpu")
-TOLD = ("iteration_time", "model_flops_utilization", "peak_memory")  # metrics in a sentence about a change
+COMPARED = ("iteration_time", "model_flops_utilization", "peak_memory", "tokens_per_s", "idle_fraction")
+GB = 1e9
+# Facts of an answer or its run: the metric, what it is called, its unit, and how many of its own units that is.
+FACTS = (
+    ("iteration_time", "An iteration", "s", 1),
+    ("model_flops_utilization", "Of peak (MFU)", "%", 0.01),
+    ("cost", "Cost", "M$", 1e6),
+    ("energy", "Energy", "GWh", 3.6e12),
+    ("tokens_per_s_per_gpu", "Tokens a second", "a GPU", 1),
+    ("sequences_per_s", "Sequences", "a second", 1),
+)
 SWEPT = 14  # configurations of a sweep at most
 STEADY = 5e-4  # a change by less is told as none
 
@@ -30,7 +40,7 @@ def evaluated(
     configuration: Mapping[str, Any], cluster: str, tokens: str = "", price: str = "", sensitivity: bool = False
 ) -> dict[str, Any]:
     """What `reproduce simulate --json` says of a configuration; kept, because it is compared with the next one."""
-    return _kept(json.dumps(without_default_schedule(configuration)), cluster, tokens, price, sensitivity)
+    return _kept(json.dumps(said(configuration)), cluster, tokens, price, sensitivity)
 
 
 @lru_cache(maxsize=64)
@@ -39,74 +49,142 @@ def _kept(configuration: str, cluster: str, tokens: str, price: str, sensitivity
     return evaluate(json.loads(configuration), 1, cluster, run=run, sensitivity=sensitivity)
 
 
-def without_default_schedule(configuration: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration without the schedule '', by which the page means the default one."""
-    return {name: value for name, value in configuration.items() if (name, value) != ("schedule", "")}
+def said(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration without the schedule '' and the program '', by which the page means the usual ones."""
+    return {name: value for name, value in configuration.items() if value != "" or name not in ("schedule", "program")}
 
 
-def further(configuration: Mapping[str, Any], cluster: str, answer: Mapping[str, Any]) -> dict[str, Any]:
+def filled(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration with the defaults of the fields that it does not name: its program's, then the usual ones."""
+    given = said(configuration)
+    program = load_program(given["program"]).defaults if "program" in given else {}
+    usual = {name: field["default"] for name, field in form.offered().items()}
+    return {**usual, **program, **configuration}
+
+
+def config_of(configuration: Mapping[str, Any]) -> TrainingConfig:
+    """The configuration with what its program fills in. Raises `ConfigurationError`, also for what that does not do."""
+    given = said(configuration)
+    name = given.pop("program", None)
+    if name is None:
+        return TrainingConfig.from_plain(given)
+    program = load_program(name)
+    config = TrainingConfig.from_plain(program.with_defaults(given))
+    program.check(config)
+    return config
+
+
+def illegal(configuration: Mapping[str, Any]) -> str:
+    """Why a configuration is not legal; '' if it is."""
+    try:
+        config_of(configuration)
+    except ConfigurationError as error:
+        return str(error)
+    return ""
+
+
+def further(configuration: Mapping[str, Any], cluster: str, answer: Mapping[str, Any], tokens: str) -> dict[str, Any]:
     """What the page says besides of a configuration that was simulated: `reproduce simulate` leaves it to the reader.
 
     - `capacity`: bytes of a GPU that a training run can fill; `per_node`: GPUs of a node
-    - `phases`, `memory`: the parts of an iteration and of the peak memory, with what people call them
-    - `limit`: a sentence about the largest phase that does not train the model
-    - `sizes`: what follows from the fields, in words
+    - `phases`, `memory`: the parts of an iteration in seconds and of the peak memory in GB
+    - `headline`: the one number with its unit, the words before it, and its interval; `doubt`: whose interval it is
+    - `facts`: what else is told, each with value, unit, and interval; `brief`: share of the peak and memory
     """
     if answer["iteration_time"] is None:
         return {}
-    loaded, _ = open_cluster(cluster)
-    parts = answer["phase_times"]
-    useful = sum(parts[phase] for phase in USEFUL) / answer["iteration_time"]
-    largest = max((phase for phase in parts if phase not in USEFUL), key=lambda phase: parts[phase])
-    label, share = words.phase(largest), parts[largest] / answer["iteration_time"]
-    config = TrainingConfig.from_plain(without_default_schedule(configuration))
+    program = said(configuration).get("program")
+    loaded, _ = open_cluster(cluster, program)
+    useful = sum(answer["phase_times"][phase] for phase in USEFUL) / answer["iteration_time"]
+    over = (answer["peak_memory"] - loaded.usable_memory) / GB
+    used = f"{words.figures(answer['peak_memory'] / GB)} of {words.figures(loaded.usable_memory / GB)} GB"
+    fits = f"it fits, {words.figures(-over)} GB to spare" if over <= 0 else f"{words.figures(over)} GB too much"
+    whose = f": {load_program(program).title}, where its runs were scored, else the widest of all" if program else ""
+    known = "iteration_time" in (answer["intervals"] or {})
     return {
         "capacity": loaded.usable_memory,
         "per_node": loaded.gpus_per_node,
-        "phases": [
-            {"name": phase, "label": words.phase(phase), "seconds": seconds} for phase, seconds in parts.items()
-        ],
-        "memory": [
-            {"name": part, "label": part.replace("_", " "), "bytes": size}
-            for part, size in answer["memory_bytes"].items()
-        ],
-        "limit": f"{useful:.0%} of the iteration trains the model; the largest other part, {share:.0%}, is {label}.",
-        "sizes": f"{parameters(config.model) / 1e9:,.1f} billion parameters on {config.parallel.n:,} GPUs, "
-        f"{config.parallel.m:,} microbatches for each pipeline. Weights and activations of "
-        f"{8 * loaded.element_bytes} bits, gradients of {8 * loaded.gradient_bytes}, {loaded.optimizer_bytes:g} bytes "
-        "moved for each parameter by the optimizer.",
+        "phases": words.parts(answer["phase_times"], 1, words.phase),
+        "memory": words.parts(answer["memory_bytes"], GB, lambda name: name.replace("_", " ")),
+        "headline": _headline(answer, over, tokens),
+        "doubt": f"9 of 10 real runs are expected in the band{whose or ', of programs whose runs were scored'}."
+        if known
+        else "No interval: no runs like these were scored on such a machine.",
+        "facts": _facts(answer),
+        "brief": f"{100 * answer['model_flops_utilization']:.0f}% · {used}",
+        "notes": [f"{useful:.0%} trains the model", fits, f"{used} are needed".replace(" of ", " GB of ")],
     }
+
+
+def _headline(answer: Mapping[str, Any], over: float, tokens: str) -> dict[str, Any]:
+    run, seconds = answer.get("run"), answer["iteration_time"]
+    if answer["status"] == "oom":
+        return {"words": "The fullest GPU needs", "value": f"+{words.figures(over)}", "unit": "GB too much"}
+    if run is None:
+        value, ends, told = seconds, (answer["intervals"] or {}).get("iteration_time"), ("An iteration takes", "s")
+    else:
+        size = tokens.replace("T", " trillion").replace("B", " billion")
+        value, ends, told = (
+            run["run_time"],
+            run["intervals"].get("run_time"),
+            (f"Training on {size} tokens takes", "days"),
+        )
+    return {"words": told[0], "value": words.figures(value), "unit": told[1], "now": value, "interval": ends}
+
+
+def _facts(answer: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
+    """Four facts: seconds and share of the peak, cost and energy if a run is asked for, else what is done a second."""
+    rows = []
+    for name, label, unit, factor in FACTS:
+        of = answer if name in answer else answer.get("run") or {}
+        if of.get(name) is not None:
+            ends = (of["intervals"] or {}).get(name)
+            rows.append((label, words.figures(of[name] / factor), unit, words.between(ends, factor)))
+    return rows[:4]
 
 
 def compared(before: Mapping[str, Any], after: Mapping[str, Any], tokens: str = "", price: str = "") -> dict[str, Any]:
-    """Two configurations, each with its cluster: the fields that differ, the metrics of both, and a sentence.
+    """One kept and the one shown: the fields that differ, the metrics of both, and what makes the difference.
 
     A configuration is {"configuration": ..., "cluster": ...}. `tokens` and `price` change nothing of it, but answers
-    that are there with them are used.
+    that are there with them are used. `ends` are the seconds of both, `parts` lead from the shown one's to the other's.
     """
-    answers = [evaluated(each["configuration"], each["cluster"], tokens, price) for each in (before, after)]
-    both = list(zip((before, after), answers, strict=True))
+    found = [evaluated(each["configuration"], each["cluster"], tokens, price) for each in (before, after)]
     differ = [*differences(before, after)]
+    kept, shown = (each["phase_times"] or {} for each in found)
+    ends = [sum(shown.values()), sum(kept.values())]
+    gains = {name: kept.get(name, 0.0) - seconds for name, seconds in shown.items()}
+    large = sorted((name for name in gains if abs(gains[name]) > 0.002 * ends[0]), key=lambda name: -abs(gains[name]))
+    parts = words.parts({name: gains[name] for name in large}, 1, words.phase)
+    more = ends[1] - ends[0]
+    same = abs(more) < 0.005 * ends[0]
+    why = "" if same or not parts else f", for {' and '.join(part['label'] for part in parts[:2])}"
+    takes = "as long" if same else f"{words.figures(abs(more))} s {'longer' if more > 0 else 'less'}"
+    told = [f"{each['label']} {each['values'][1]}, kept {each['values'][0]}" for each in differ]
+    statuses = [each["reason"] or each["status"] for each in found]
+    if statuses[0] != statuses[1]:
+        told.append(f"shown: {statuses[1]}; kept: {statuses[0]}")
     return {
         "differences": differ,
-        "phases": [further(each["configuration"], each["cluster"], answer).get("phases", []) for each, answer in both],
-        "statuses": [answer["reason"] or answer["status"] for answer in answers],
+        "heading": f"The one you kept takes {takes}{why}" if differ else "Kept: now change something",
+        "note": f"Seconds of an iteration, from the layout shown to the one kept. {'; '.join(told)}",
+        "ends": ends,
+        "parts": parts,
         "metrics": [
-            {
-                "name": name,
-                "label": METRICS[name].heading,
-                "values": [None if answer[name] is None else METRICS[name].show(answer[name]) for answer in answers],
-                "change": _change(*(answer[name] for answer in answers)),
-            }
-            for name in (*TOLD, "tokens_per_s", "idle_fraction")
+            (METRICS[name].heading, _shown(name, new), _shown(name, old), _change(old, new))
+            for name in COMPARED
+            for old, new in [[each[name] for each in found]]
         ],
-        "sentence": _sentence(differ, *answers),
     }
+
+
+def _shown(name: str, value: float | None) -> str:
+    return "–" if value is None else METRICS[name].show(value)
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Every field, and every number of the cluster, that is not the same in both, with both values."""
-    settings = [_filled(each["configuration"]) for each in (before, after)]
+    settings = [filled(each["configuration"]) for each in (before, after)]
     for name, label in form.LABELS.items():
         old, new = (setting.get(name) for setting in settings)
         if old != new:
@@ -132,34 +210,12 @@ def _machine(cluster: str) -> str:
     return str(described.get("base") or described.get("name"))
 
 
-def _filled(configuration: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration with the defaults of the fields that it does not name."""
-    return {name: field["default"] for name, field in form.offered().items()} | dict(configuration)
-
-
 def _change(before: float | None, after: float | None) -> str:
     """The change in percent; empty where one of the values is not known."""
     if not before or after is None:
         return ""
     change = after / before - 1
     return "same" if abs(change) < STEADY else f"{change:+.1%}".replace("-", "\N{MINUS SIGN}")
-
-
-def _sentence(differences: list[dict[str, Any]], before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """What was changed and what that did, for one who has changed one thing; empty if nothing was."""
-    if not differences:
-        return ""
-    what = "; ".join(f"{each['label']} {' → '.join(map(str, each['values']))}" for each in differences[:3])
-    if len(differences) > 3:
-        what += f"; and {len(differences) - 3} more"
-    told = []
-    for name in TOLD:
-        metric, old, new = METRICS[name], before[name], after[name]
-        if old is not None and new is not None:
-            values = f"{metric.show(old)} → {metric.show(new)} {metric.shown}".strip()
-            told.append(f"{metric.label} {values} ({_change(old, new)})")
-    became = "" if before["status"] == after["status"] else f" It is now {after['status']}."
-    return f"{what}: {', '.join(told)}.{became}" if told else f"{what}.{became}"
 
 
 GPUS = ("p", "t", "c", "d")  # the sizes whose product is the number of GPUs
@@ -188,8 +244,8 @@ def sweep(configuration: Mapping[str, Any], cluster: str, field: str) -> dict[st
 
 
 def gpus(configuration: Mapping[str, Any]) -> int:
-    filled = _filled(configuration)
-    return prod(int(filled[name]) for name in GPUS)
+    settings = filled(configuration)
+    return prod(int(settings[name]) for name in GPUS)
 
 
 def changes(configuration: Mapping[str, Any], field: str, value: Any) -> dict[str, Any]:
@@ -200,7 +256,7 @@ def changes(configuration: Mapping[str, Any], field: str, value: Any) -> dict[st
     if field not in GPUS:
         return {field: value}
     other, n = ADJUSTED[field], gpus(configuration)
-    rest = value * prod(int(_filled(configuration)[name]) for name in GPUS if name not in (field, other))
+    rest = value * prod(int(filled(configuration)[name]) for name in GPUS if name not in (field, other))
     return {field: value, other: 0 if n % rest else n // rest}
 
 
@@ -212,19 +268,11 @@ def _legal(configuration: Mapping[str, Any], field: str) -> list[Any]:
     elif isinstance(definition["default"], bool):
         values = [False, True]
     else:
-        now = _filled(configuration)[field] or 1
+        now = filled(configuration)[field] or 1
         doubled = [base << k for base in (1, 3) for k in range(13)]
         around = [now * k // 4 for k in (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32)]
         values = sorted({*range(1, 17), *doubled, *around} - {0})
-    return [value for value in values if _is_legal({**configuration, **changes(configuration, field, value)})]
-
-
-def _is_legal(configuration: Mapping[str, Any]) -> bool:
-    try:
-        TrainingConfig.from_plain(without_default_schedule(configuration))
-    except ConfigurationError:
-        return False
-    return True
+    return [value for value in values if not illegal({**configuration, **changes(configuration, field, value)})]
 
 
 def _thinned(values: list[Any], now: Any) -> list[Any]:

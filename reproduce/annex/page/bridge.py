@@ -9,7 +9,7 @@ import gc
 import json
 import tempfile
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import lru_cache
 from hashlib import sha256
@@ -23,16 +23,15 @@ from reproduce.annex.page import answers, bars, choices, form, lessons, scenario
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.judging import agreement
-from reproduce.experiment.metrics import METRICS, listed
+from reproduce.experiment.metrics import listed
 from reproduce.output.plain_text import plain, quoted
 from reproduce.output.verdicts import told
-from reproduce.planning import run_cost
 from reproduce.planning.models import find, main_names
 from reproduce.running import runner
 from reproduce.running.evaluator import Plan
 from reproduce.running.fidelities import code_digest, evaluator
 from reproduce.running.simulated import open_cluster
-from results.records import PointResult
+from results.records import Metric, PaperValue, PointResult
 from results.records.errors import ReproduceError
 
 SHOWN_OF_QUANTITY = ("name", "heading", "axis", "shown", "factor", "digits")
@@ -77,14 +76,12 @@ def start() -> dict[str, Any]:
         "schedules": {name: words.schedule(name) for name in names()},
         "fields": form.offered(),
         "metrics": [
-            _fields(metric, "name", "factor", "digits")
-            | {"heading": " ".join(metric.short.split()) or metric.heading, "sure": metric.margin is not None}
+            _fields(metric, "name", "factor") | {"heading": " ".join(metric.short.split()) or metric.heading}
             for metric in listed()
+            if metric.name in answers.SWEEPABLE
         ],
-        "swept": answers.SWEEPABLE,
         "scenarios": scenarios.offered(),
         "lessons": lessons.offered(),
-        "of_run": [_fields(METRICS[name], "name", "heading", "factor", "digits") for name in run_cost.NAMES],
     }
 
 
@@ -165,22 +162,48 @@ def artifact(id: str, cluster: str) -> dict[str, Any]:
         "cluster": _called(cluster) if evaluate_point.cluster_ref else None,
         "command": _command(plan, cluster),
         "quantities": [_fields(quantity, *SHOWN_OF_QUANTITY) for quantity in shown.quantities],
-        "columns": {heading: name for name, heading in shown.columns.items()},
         "x": asdict(shown.x_axis) if shown.x_axis else None,
         "points": [_point(shown, point) for point in points],
         "claims": [
-            _fields(claim, "id", "place", "tolerance", "verdict", "explanation")
-            | {"sentence": quoted(plain(claim.sentence), claim.place, "“”")}
+            _fields(claim, "id", "place", "verdict", "explanation")
+            | {"kind": words.KINDS[claim.verdict], "sentence": quoted(plain(claim.sentence), claim.place, "“”")}
             | {"shown": told(claim), "bar": bars.bar(claim, judges.get(claim.id))}
             for claim in claims
         ],
         "notes": list(notes),
+        "near": words.near(points, shown.main.name),
+        "table": _table(shown, points, plan.fidelity),
         "looks": {
             series: {"colour": look["color"], "dotted": look.get("linestyle") == ":"}
             for series, look in shown.looks.items()
             if "color" in look
         },
     }
+
+
+def _table(shown: Artifact, points: Sequence[PointResult], fidelity: str) -> list[list[Any]]:
+    """Headings and a row for each point: parameters, ours, the paper's, how far off; no column is empty."""
+
+    def number(metric: Metric | PaperValue | None, quantity: Any) -> str:
+        value = None if metric is None else metric.value
+        return "" if value is None else f"{value / quantity.factor:.{quantity.digits}f}"
+
+    first = shown.main
+    ours_headed = [f"{each.heading} [{fidelity}]" for each in shown.quantities]
+    theirs_headed = f"{first.heading} [paper]"
+    rows: list[list[Any]] = [
+        ["Series", "Point", *shown.columns.values(), *ours_headed, theirs_headed, "Off, %", "Agreement"]
+    ]
+    for point in points:
+        ours, paper = point.metrics.get(first.name), point.paper.get(first.name)
+        off = f"{100 * (ours.value / paper.value - 1):.1f}" if ours and ours.value and paper and paper.value else ""
+        rows.append(
+            [point.series, point.label, *(point.parameters.get(name, "") for name in shown.columns)]
+            + [number(point.metrics.get(each.name), each) for each in shown.quantities]
+            + [number(paper, first), off, point.reason or agreement(shown, point)]
+        )
+    kept = [any(row[i] not in ("", None) for row in rows[1:]) for i in range(len(rows[0]))]
+    return [[cell for cell, keep in zip(row, kept, strict=True) if keep] for row in rows]
 
 
 def _command(plan: Plan, cluster: str) -> str:
@@ -210,20 +233,18 @@ def what_if(
     tokens: str = "",
     price: str = "",
     sensitivity: bool = False,
-    before: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """A configuration simulated: what `reproduce simulate --json` says of it, and `answers.further`.
 
     `tokens` (as '300B') ask for the whole run, too, a `price` of a GPU hour for its cost, `sensitivity` for what limits
-    an iteration, and `before` (as `compare`'s `other`) for a sentence on what changed since then.
+    an iteration.
     """
     answer = answers.evaluated(configuration, cluster, tokens, price, sensitivity)
-    changed = compare(configuration, cluster, before, tokens, price)["sentence"] if before else ""
     knobs = choices.knobs(configuration, cluster) if answer["status"] != "invalid" else {}
     helped: dict[str, Any] = {"helps": choices.helps(configuration, cluster)} if answer["status"] == "oom" else {}
     if answer.get("elasticities"):
         helped["limits"] = [each | {"change": words.said(each["change"])} for each in answer["elasticities"]]
-    return answer | answers.further(configuration, cluster, answer) | {"changed": changed, "knobs": knobs} | helped
+    return answer | answers.further(configuration, cluster, answer, tokens) | {"knobs": knobs} | helped
 
 
 def compare(
@@ -235,21 +256,6 @@ def compare(
     return answers.compared(before, {"configuration": configuration, "cluster": cluster}, tokens, price)
 
 
-def timeline(configuration: Mapping[str, Any], cluster: str) -> dict[str, Any]:
-    """The simulated passes of every pipeline rank (`timelines.timeline`)."""
-    return timelines.timeline(answers.without_default_schedule(configuration), cluster)
-
-
-def wait(configuration: Mapping[str, Any], cluster: str, rank: int, place: int) -> dict[str, Any]:
-    """For whom a rank waits before a pass, in a sentence (`timelines.wait`)."""
-    return timelines.wait(answers.without_default_schedule(configuration), cluster, rank, place)
-
-
-def moment(configuration: Mapping[str, Any], cluster: str, time: float) -> dict[str, Any]:
-    """What happens at a time of a timeline, in sentences (`timelines.moment`)."""
-    return timelines.moment(answers.without_default_schedule(configuration), cluster, time)
-
-
 ANSWERS: Mapping[str, Callable[..., dict[str, Any]]] = {
     "start": start,
     "artifacts": artifacts,
@@ -257,6 +263,7 @@ ANSWERS: Mapping[str, Callable[..., dict[str, Any]]] = {
     "lesson": lessons.lesson,
     "chosen": choices.chosen,
     "scheduled": choices.scheduled,
+    "programmed": choices.programmed,
     "own": timelines.own,
 }
 ANSWERS_ON_CLUSTER: Mapping[str, Callable[..., dict[str, Any]]] = {
@@ -265,7 +272,6 @@ ANSWERS_ON_CLUSTER: Mapping[str, Callable[..., dict[str, Any]]] = {
     "compare": compare,
     "sweep": answers.sweep,
     "best": choices.best,
-    "moment": moment,
-    "timeline": timeline,
-    "wait": wait,
+    "moment": timelines.moment,
+    "timeline": timelines.timeline,
 }

@@ -1,12 +1,10 @@
 """What a reader may choose in What if: what is legal, what would fit, and what is best, each told in a sentence."""
 
 from collections.abc import Iterator, Mapping
-from math import gcd
 from typing import Any
 
-from ptdp_core.config import TrainingConfig
-from ptdp_core.errors import ConfigurationError
 from ptdp_core.simulator import Estimate
+from ptdp_core.simulator.programs import USUAL, load_program
 from reproduce.annex.page import answers, form, words
 from reproduce.experiment.metrics import listed
 from reproduce.planning import plan_text
@@ -24,11 +22,21 @@ CHIPS: tuple[tuple[str, str, Any, Any], ...] = (
     ("8-bit products", "fp8_recipe", "delayed", "none"),
 )
 LAYOUT = ("p", "t", "c", "d")
+BEYOND = "beyond the interval of the one shown"
+GROUPS = {  # of best layouts: what each is called, and what is in it
+    "near": ("Too near to call", "within what the simulator can tell apart from the one shown"),
+    "tight": ("Tight", "less than 10% of memory free"),
+    "faster": ("Surely faster", BEYOND),
+    "slower": ("Surely slower", BEYOND),
+    "2021": ("As in 2021", "the paper’s own means and its takeaways"),
+}
+MANY = (2, 3, 4, 5, 6, 8, 12)  # chunks on a GPU
+DOUBLED = tuple(2**k for k in range(1, 9))
 
 
 def chosen(configuration: Mapping[str, Any], gpus: int | None = None, batch: int | None = None) -> dict[str, Any]:
     """Another number of GPUs, or another batch: the fields that change, or what is wrong and what would be right."""
-    filled = _filled(configuration)
+    filled = answers.filled(configuration)
     model = filled["p"] * filled["t"] * filled["c"]
     name = " × ".join(str(filled[size]) for size in ("p", "t", "c") if size != "c" or filled["c"] > 1)
     if gpus is not None:
@@ -41,7 +49,7 @@ def chosen(configuration: Mapping[str, Any], gpus: int | None = None, batch: int
     unit = filled["d"] * filled["b"]
     step = unit * filled["p"] if filled["schedule"] == "interleaved" else unit
     assert batch is not None
-    if batch > 0 and _legal({**configuration, "B": batch}) == "":
+    if batch > 0 and not answers.illegal({**configuration, "B": batch}):
         return {"changes": {"B": batch}}
     nearest = max(step, round(batch / step) * step)
     return {"wrong": f"{batch:,} is no multiple of {step:,}. Nearest: {nearest:,}.", "nearest": nearest}
@@ -49,17 +57,17 @@ def chosen(configuration: Mapping[str, Any], gpus: int | None = None, batch: int
 
 def scheduled(configuration: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Another schedule, with as many chunks on a GPU as it takes: the fields that change. Raises `ValueError`."""
-    now = _filled(configuration)["v"]
+    now = answers.filled(configuration)["v"]
     for v in (now, 1, 2, 3, 4, 6, 8):
         changes = {"schedule": name, "v": v}
-        if not (reason := _legal({**configuration, **changes})):
+        if not (reason := answers.illegal({**configuration, **changes})):
             return {"changes": changes}
     raise ValueError(reason)
 
 
 def knobs(configuration: Mapping[str, Any], cluster: str) -> dict[str, Any]:
     """The next legal sizes of the layout, the techniques with what each would change, and why some are not legal."""
-    filled = _filled(configuration)
+    filled = answers.filled(configuration)
     return {
         "sizes": {name: filled[name] for name in ("p", "t", "c", "d", "v", "b", "B")},
         "steps": {name: _steps(configuration, name) for name in ("p", "t")},
@@ -70,51 +78,64 @@ def knobs(configuration: Mapping[str, Any], cluster: str) -> dict[str, Any]:
 
 def _steps(configuration: Mapping[str, Any], name: str) -> dict[str, Any]:
     """What changes with the next smaller and the next larger legal value of a size; None at its end."""
-    now, n = _filled(configuration)[name], answers.gpus(configuration)
+    now, n = answers.filled(configuration)[name], answers.gpus(configuration)
     values = [value for value in range(1, min(n, 512) + 1) if n % value == 0 and value != now]
     changed = {value: answers.changes(configuration, name, value) for value in values}
-    legal = [value for value in values if _legal({**configuration, **changed[value]}) == ""]
+    legal = [value for value in values if not answers.illegal({**configuration, **changed[value]})]
     less, more = [v for v in legal if v < now], [v for v in legal if v > now]
     return {"less": changed[less[-1]] if less else None, "more": changed[more[0]] if more else None}
 
 
 def _chips(configuration: Mapping[str, Any], filled: Mapping[str, Any], cluster: str) -> Iterator[dict[str, Any]]:
-    interleaved = filled["v"] > 1
-    name = f"{filled['v']} chunks, {words.schedule(filled['schedule']).lower()}" if interleaved else "Interleaved"
-    off = {"v": 1, "schedule": ""}
-    chunks = next((v for v in (4, 2, 3, 5, 8) if _legal({**configuration, "v": v, "schedule": "interleaved"}) == ""), 2)
-    on = {"v": chunks, "schedule": "interleaved"}
-    yield _chip(configuration, name, interleaved, off if interleaved else on)
-    for words_, field, value, without in CHIPS:
-        is_on = filled[field] not in (without, "none", False)
-        chip = _chip(configuration, words_, is_on, {field: without if is_on else value})
-        lacks = field == "fp8_recipe" and not is_on and not open_cluster(cluster)[0].fp8_peak_flops
-        yield chip | {"reason": chip["reason"] or lacks * "this GPU has no products of 8 bits"}
-    c = filled["c"]
-    parallel = {"c": 1 if c > 1 else 2, "d": filled["d"] * c if c > 1 else filled["d"] // 2}
-    yield _chip(configuration, f"Context over {c} GPUs" if c > 1 else "Context parallel", c > 1, parallel)
-    if filled.get("experts"):
-        e = filled["e"]
-        shared = gcd(int(filled["experts"]), int(filled["d"]))
-        experts = {"e": 1 if e > 1 else shared}
-        yield _chip(configuration, f"Experts over {e} GPUs" if e > 1 else "Expert parallel", e > 1, experts)
+    """Each technique as a chip: chunks, context and experts with the values that are legal, others on or off."""
+    v, c, e = (int(filled[name]) for name in ("v", "c", "e"))
+    schedule = filled["schedule"] if v > 1 and filled["schedule"] else "interleaved"
+    kind = words.schedule(schedule).lower()
+    off = ("Not interleaved", {"v": 1, "schedule": ""})
+    chunks = {n: (f"{n} chunks, {kind}", {"v": n, "schedule": schedule}) for n in sorted({*MANY, v} - {1})}
+    yield _chosen(configuration, "Interleaved", v, {1: off} | chunks)
+    for name, field, value, without in CHIPS:
+        on = filled[field] not in (without, "none", False)
+        changes = {field: without if on else value}
+        lacks = field == "fp8_recipe" and not on and not open_cluster(cluster)[0].fp8_peak_flops
+        reason = answers.illegal({**configuration, **changes}) or lacks * "this GPU has no products of 8 bits"
+        yield {"name": name, "on": on, "reason": reason, "options": [{"words": name, "changes": changes}], "at": 0}
+    for name, field, now, values in (
+        ("Context parallel", "c", c, {*DOUBLED, c}),
+        ("Expert parallel", "e", e, {n for n in range(2, 513) if int(filled["experts"] or 0) % n == 0}),
+    ):
+        if field == "c" or filled["experts"]:
+            each = {n: answers.changes(configuration, field, n) for n in sorted({1, *values})}
+            said = {n: f"{name.split()[0]} over {n} GPUs" if n > 1 else f"No {name.lower()}ism" for n in each}
+            yield _chosen(configuration, name, now, {n: (said[n], changes) for n, changes in each.items()})
 
 
-def _chip(configuration: Mapping[str, Any], name: str, on: bool, changes: dict[str, Any]) -> dict[str, Any]:
-    return {"name": name, "on": on, "changes": changes, "reason": _legal({**configuration, **changes})}
+def _chosen(
+    configuration: Mapping[str, Any], name: str, now: int, values: Mapping[int, tuple[str, dict[str, Any]]]
+) -> dict[str, Any]:
+    """A technique with several values, of which only the legal ones are options; where no other is, why not."""
+    reasons = {n: answers.illegal({**configuration, **changes}) for n, (_, changes) in values.items() if n != now}
+    options = [
+        {"words": said, "changes": changes} for n, (said, changes) in values.items() if n == now or not reasons[n]
+    ]
+    at = next(i for i, option in enumerate(options) if option["words"] == values[now][0])
+    reason = next(iter(reasons.values())) if len(options) == 1 else ""
+    return {"name": name, "on": now > 1, "options": options, "at": at, "reason": reason}
 
 
-def _legal(configuration: Mapping[str, Any]) -> str:
-    """Why a configuration is not legal; '' if it is."""
-    try:
-        TrainingConfig.from_plain(answers.without_default_schedule(configuration))
-    except ConfigurationError as error:
-        return str(error)
-    return ""
-
-
-def _filled(configuration: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: field["default"] for name, field in form.offered().items()} | dict(configuration)
+def programmed(configuration: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The configuration for another program: as it is, else without what that does not do, else with its own means."""
+    given = {key: value for key, value in configuration.items() if key != "program"}
+    if not name:
+        return {"configuration": given}
+    lacks = {key for key in load_program(name).lacks if key in given and given[key] != USUAL[key]}
+    without = {key: value for key, value in given.items() if key in LAYOUT or key not in lacks}
+    for size in sorted(lacks & {"p", "t", "c"}):
+        without |= answers.changes(without, size, 1)
+    model = {key: value for key, value in without.items() if key in (*MODEL_FIELDS, *LAYOUT, "b", "B")}
+    data = model | {"p": 1, "t": 1, "c": 1, "d": answers.gpus(given), "recompute": "full"}
+    tried = [each | {"program": name} for each in (given, without, model, data)]
+    return {"configuration": next((each for each in tried if not answers.illegal(each)), tried[0])}
 
 
 def helps(configuration: Mapping[str, Any], cluster: str) -> list[dict[str, Any]]:
@@ -137,15 +158,16 @@ def best(configuration: Mapping[str, Any], cluster: str) -> dict[str, Any]:
     memory; what is surely faster or slower stands apart, as does what the paper's takeaways choose. Each row says what
     differs from the one shown.
     """
-    filled = _filled(configuration)
+    filled = answers.filled(configuration)
     model = {name: filled[name] for name in MODEL_FIELDS if filled.get(name) is not None}
     name, job = request({**model, "gpus": answers.gpus(configuration), "batch": filled["B"]})
-    loaded, reference = open_cluster(cluster)
+    program = answers.said(configuration).get("program")
+    loaded, reference = open_cluster(cluster, program)
     result = make_plan(name, job, loaded, reference.name, SHOWN_PLANS, forbid=DISPATCH)
     shown = answers.evaluated(configuration, cluster)
     interval = (shown["intervals"] or {}).get("iteration_time")
     of_2021 = [result.papers_best, result.takeaways.chosen]
-    rows: dict[str, list[dict[str, Any]]] = {"near": [], "tight": [], "faster": [], "slower": [], "2021": []}
+    rows: dict[str, list[dict[str, Any]]] = {kind: [] for kind in GROUPS}
     told = set()
     for estimate in (*result.search.ranked[:SHOWN_PLANS], *filter(None, of_2021)):
         row = _row(estimate, configuration, cluster, loaded)
@@ -159,7 +181,7 @@ def best(configuration: Mapping[str, Any], cluster: str) -> dict[str, Any]:
     if shown["status"] == "ok":
         rows["near"].insert(0, mine)
     return {
-        "groups": [{"kind": kind, "rows": found} for kind, found in rows.items() if found],
+        "groups": [{"kind": kind, "words": GROUPS[kind], "rows": found} for kind, found in rows.items() if found],
         "counts": plan_text.count_line(result).replace("of ", "Of ", 1) + ".",
         "notes": [words.said(plan_text.untried_line(result)).replace("NOT TRIED", "Not tried", 1)],
         "first": {"configuration": result.best.config.to_plain(), "iteration_time": result.best.iteration_time},
@@ -183,16 +205,14 @@ def _group(
 
 def _row(estimate: Estimate, configuration: Mapping[str, Any], cluster: str, loaded: Any) -> dict[str, Any]:
     """A layout with its numbers, and what of it is not as in the one shown."""
-    plain = estimate.config.to_plain()
-    before, after = (
-        {"configuration": answers.without_default_schedule(each), "cluster": cluster} for each in (configuration, plain)
-    )
+    plain = estimate.config.to_plain() | ({"program": configuration["program"]} if configuration.get("program") else {})
+    before, after = ({"configuration": answers.said(each), "cluster": cluster} for each in (configuration, plain))
     differs = [
         f"{each['label'].lower()} {each['values'][1]}"
         for each in answers.differences(before, after)
         if each["name"] not in ("p", "t", "d", "v") and each["name"] not in MODEL_FIELDS
     ]
-    sizes = any(_filled(configuration)[name] != plain[name] for name in ("p", "t", "d", "v"))
+    sizes = any(answers.filled(configuration)[name] != plain[name] for name in ("p", "t", "d", "v"))
     differ = ", ".join(differs[:3]) or ("another division of the same GPUs" if sizes else "")
     metrics = {metric.name: metric.simulated(estimate, loaded) for metric in listed()}
     return {"layout": _layout(plain), "differs": differ, "configuration": plain} | metrics

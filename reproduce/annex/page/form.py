@@ -13,6 +13,7 @@ from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.fields import LARGEST, smallest
 from ptdp_core.schedules import names
 from ptdp_core.simulator.cluster import ClusterParameter
+from ptdp_core.simulator.programs import program_names
 from reproduce.annex.page import words
 
 
@@ -49,15 +50,19 @@ LABELS = {
         item.metadata["words"], item.metadata["letter"] or item.name * (len(item.name) == 1), item.metadata["unit"]
     )
     for _, item in _IN_ORDER
-}
+} | {"program": Label("Training program")}
 
 
 @cache
 def offered() -> dict[str, dict[str, Any]]:
-    """Every field by name, in the order of the form: group, words, and what its definition says."""
-    return {
+    """Every field by name, in the order of the form: group, words, and what its definition says; then the program."""
+    fields = {
         item.name: {"group": group, **LABELS[item.name]._asdict(), **_definition(item)} for group, item in _IN_ORDER
     }
+    programs = ("", *program_names())
+    of_program = {"sentence": "", "default": "", "choices": programs, "least": None, "most": None, "whole": False}
+    told = {"choice_words": {name: words.choice("program", name) for name in programs}}
+    return fields | {"program": {"group": "Program", **LABELS["program"]._asdict(), **of_program, **told}}
 
 
 def _definition(field: Field[Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from html import escape
 from textwrap import shorten
 
 from reproduce.annex.page import lessons, picture
+from reproduce.annex.page.words import KINDS
 from reproduce.experiment import catalog, papers
 from reproduce.output.answer import Answer, Judged, answer, claims_of
 from reproduce.output.plain_text import plain, quoted
@@ -19,13 +20,6 @@ from results import ROOT
 from results.records import Record
 
 REFERENCE = ROOT / "results" / "reference"
-KINDS = {
-    "holds": "holds",
-    "inconclusive": "open",
-    "paper inconsistent": "self",
-    "contradicted": "contra",
-    "not testable here": "untested",
-}
 TALLY = {
     "holds": "hold",
     "inconclusive": "too near to call, or a result is missing",
@@ -33,7 +27,7 @@ TALLY = {
     "contradicted": "contradicted by the results",
     "not testable here": "not testable without the hardware",
 }
-SAID, WHY = 130, 150  # characters of a sentence and of a reason in the card
+SAID, WHY = 100, 110  # characters of a sentence and of a reason in the card
 # The scores of docs/blind.md, whose measurements are not in this repository.
 BLIND_DENSE, BLIND_EXPERTS = "8.9%", "17.5%"
 

@@ -12,7 +12,7 @@ from reproduce.experiment import catalog
 from reproduce.experiment.sweep import PAPER
 
 FIGURE = "fig_interleaved"
-SIZES = ((596, 450), (324, 330))  # of a desk's and of a phone's screen, in pixels; home.js shows one of them
+SIZES = ((596, 530), (324, 330))  # of a desk's and of a phone's screen, in pixels; home.js shows one of them
 HIGH, STEP, LETTER = 26, 20, 7  # pixels of the top, the shown unit between lines, pixels of a letter
 
 

@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 from ptdp_core.config import TrainingConfig
 from ptdp_core.schedules import Schedule, execute, stash_course
 from ptdp_core.schedules.files import check
-from ptdp_core.simulator import Estimate, load_cluster, simulate
+from ptdp_core.simulator import Estimate, simulate
+from reproduce.annex.page import answers
 from reproduce.experiment.parameters import check_keys
+from reproduce.running.simulated import open_cluster
 
 MOST_DRAWN = 500_000  # passes of a timeline
 PASSES = {"F": "forward", "B": "backward", "I": "input-gradient", "W": "weight-gradient"}
@@ -26,15 +28,13 @@ class Kept(NamedTuple):
 def timeline(configuration: Mapping[str, Any], cluster: str) -> dict[str, Any]:
     """The simulated passes of every pipeline rank: [kind, stage, microbatch, start, end] in seconds, and its stash.
 
-    The stash of a rank is a list of [second, microbatches of a chunk held from then on]. `waits` is a sentence on the
-    longest waiting, `facts` are what to look for.
+    The stash of a rank is a list of [second, microbatches of a chunk held from then on]. `facts` are what to look for.
     """
     kept = _simulated(configuration, cluster)
     estimate, rows = kept.estimate, kept.estimate.timeline
     parallel = estimate.config.parallel
     return {
         "iteration_time": estimate.iteration_time,
-        "idle_fraction": estimate.idle_fraction,
         "p": parallel.p,
         "rows": [
             [[kind, *(action[1:] if action else (None, None)), start, end] for kind, action, start, end, _ in row]
@@ -42,7 +42,6 @@ def timeline(configuration: Mapping[str, Any], cluster: str) -> dict[str, Any]:
         ],
         "stash": [[[time, stashed + deferred] for time, stashed, deferred in stash_course(row)] for row in rows],
         "unit": "s",
-        "waits": _most_waited(kept),
         "facts": _facts(kept),
     }
 
@@ -58,14 +57,12 @@ def own(text: str) -> dict[str, Any]:
     end = max(event.end for row in rows for event in row)
     return {
         "iteration_time": end,
-        "idle_fraction": 1 - sum(event.end - event.start for row in rows for event in row) / (end * schedule.p),
         "p": schedule.p,
         "rows": [
             [[kind, *(action[1:] if action else ()), start, end] for kind, action, start, end, _ in row] for row in rows
         ],
         "stash": [[[time, stashed + deferred] for time, stashed, deferred in stash_course(row)] for row in rows],
         "unit": "units",
-        "waits": "",
         "facts": [],
     }
 
@@ -135,33 +132,23 @@ def _facts(kept: Kept) -> list[dict[str, str]]:
     return [dict(zip(("name", "value", "unit", "said"), fact, strict=True)) for fact in facts]
 
 
-def wait(configuration: Mapping[str, Any], cluster: str, rank: int, place: int) -> dict[str, Any]:
-    """In a sentence: for whom a rank waits before the pass at a place of its row, or after its last one."""
-    return {"sentence": _waits(_simulated(configuration, cluster), rank, place)}
-
-
 def _simulated(configuration: Mapping[str, Any], cluster: str) -> Kept:
     """The iteration with its timeline; kept, because a page asks about one again and again. Raises `ValueError`."""
-    check_keys(configuration)
-    config = TrainingConfig.from_plain(configuration)
+    given = answers.said(configuration)
+    program = given.pop("program", None)
+    check_keys(given)
+    config = answers.config_of(configuration)
     parallel = config.parallel
     if (passes := 2 * parallel.m * parallel.p * parallel.v) > MOST_DRAWN:
         raise ValueError(f"{passes} passes are too many to draw; needs at most {MOST_DRAWN}; try a smaller B")
-    return _kept(config, cluster)
+    return _kept(config, cluster, program)
 
 
 @lru_cache(maxsize=2)  # two schedules that stand side by side
-def _kept(config: TrainingConfig, cluster: str) -> Kept:
-    estimate = simulate(config, load_cluster(cluster), timeline=True)
-    return Kept(
-        estimate,
-        {
-            event.action.output: (rank, i)
-            for rank, row in enumerate(estimate.timeline)
-            for i, event in enumerate(row)
-            if event.action
-        },
-    )
+def _kept(config: TrainingConfig, cluster: str, program: str | None) -> Kept:
+    estimate = simulate(config, open_cluster(cluster, program)[0], timeline=True)
+    places = ((rank, i, event.action) for rank, row in enumerate(estimate.timeline) for i, event in enumerate(row))
+    return Kept(estimate, {action.output: (rank, i) for rank, i, action in places if action})
 
 
 def _gap(estimate: Estimate, rank: int, place: int) -> tuple[float, float]:
@@ -175,7 +162,7 @@ def _waits(kept: Kept, rank: int, place: int) -> str:
     """In a sentence: how long a rank waits there, and for whom; a message is waited for as the pass that takes it."""
     rows = kept.estimate.timeline
     start, length = _gap(kept.estimate, rank, place)
-    waits = f"Stage {rank + 1} waits {_shown(length)} from {start:.3f} s"
+    waits = f"Stage {rank + 1} waits {_shown(length)} from {start:.3g} s"
     action = next((event.action for event in rows[rank][place:] if event.action), None)
     source = action.input(_stages(kept)) if action else None
     maker = kept.makers.get(source) if source else None
@@ -192,13 +179,5 @@ def _stages(kept: Kept) -> int:
     return parallel.p * parallel.v
 
 
-def _most_waited(kept: Kept) -> str:
-    """In a sentence: the longest waiting of the iteration, and for whom."""
-    rows = kept.estimate.timeline
-    places = [(rank, place) for rank, row in enumerate(rows) for place in range(len(row) + 1)]
-    longest = max(places, key=lambda place: _gap(kept.estimate, *place)[1])
-    return f"The longest waiting: {_waits(kept, *longest)}"
-
-
 def _shown(seconds: float) -> str:
-    return f"{seconds:.2f} s" if seconds >= 1 else f"{1e3 * seconds:.2f} ms"
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{1e3 * seconds:.3g} ms"

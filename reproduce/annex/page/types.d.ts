@@ -40,27 +40,22 @@ interface Scenario {
   configuration: Configuration;
 }
 
-interface MetricShown {
-  name: string;
-  heading: string;
-  factor: number;
-  digits: number;
-}
-
 interface Offer {
   clusters: Record<string, string>;
   model_words: Record<string, string>;
   models: Record<string, Configuration>;
   schedules: Record<string, string>;
   fields: Record<string, Field>;
-  metrics: (MetricShown & { sure: boolean })[];
-  of_run: MetricShown[];
-  swept: string[];
+  metrics: { name: string; heading: string; factor: number }[];
   scenarios: Scenario[];
   lessons: { id: string; title: string }[];
 }
 
-interface QuantityShown extends MetricShown {
+interface QuantityShown {
+  name: string;
+  heading: string;
+  factor: number;
+  digits: number;
   axis: string;
   shown: string;
 }
@@ -96,11 +91,14 @@ interface ArtifactAnswer {
   cluster: string | null;
   command: string;
   quantities: QuantityShown[];
-  columns: Record<string, string>;
+  near: string;
+  table: Scalar[][];
   x: { parameter: string; label: string; scale: string } | null;
   points: PointAnswer[];
   finding: string;
-  claims: (Record<"id" | "place" | "verdict" | "shown" | "explanation" | "sentence", string> & { bar: Bar | null })[];
+  claims: (Record<"id" | "place" | "verdict" | "kind" | "shown" | "explanation" | "sentence", string> & {
+    bar: Bar | null;
+  })[];
   notes: string[];
   looks: Record<string, { colour: string; dotted: boolean }>;
 }
@@ -112,16 +110,20 @@ interface WhatIfAnswer {
   iteration_time: number | null;
   intervals: Record<string, Interval> | null;
   run?: Answers;
-  elasticities?: { change: string; faster_by: number; fits: boolean }[];
+  knobs: {
+    sizes: Record<"p" | "t" | "c" | "d" | "v" | "b" | "B", number>;
+    steps: Answers;
+    chips: Chip[];
+    layers: number;
+  };
   [metric: string]: any;
 }
-
-type Changes = Record<string, Scalar>;
 
 interface Chip {
   name: string;
   on: boolean;
-  changes: Changes;
+  options: { words: string; changes: Configuration }[];
+  at: number;
   reason: string;
 }
 
@@ -135,36 +137,35 @@ interface BestRow {
 }
 
 interface BestAnswer {
-  groups: { kind: string; rows: BestRow[] }[];
+  groups: { kind: string; words: [string, string]; rows: BestRow[] }[];
   counts: string;
   notes: string[];
 }
 
-interface Phase {
+interface Part {
   name: string;
   label: string;
-  seconds: number;
+  look: string;
+  size: number;
 }
 
 type Pass = [kind: string, stage: number | null, microbatch: number | null, start: number, end: number];
 
 interface TimelineAnswer {
   iteration_time: number;
-  idle_fraction: number;
   p: number;
   rows: Pass[][];
   stash: [number, number][][];
   unit: string;
   facts: Record<"name" | "value" | "unit" | "said", string>[];
-  waits: string;
 }
 
 interface ComparisonAnswer {
-  differences: { name: string; label: string; values: string[] }[];
-  metrics: { name: string; label: string; values: (string | null)[]; change: string }[];
-  phases: Phase[][];
-  statuses: string[];
-  sentence: string;
+  heading: string;
+  note: string;
+  metrics: string[][];
+  ends: number[];
+  parts: Part[];
 }
 
 interface SweepAnswer {

@@ -2,11 +2,13 @@
 
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from typing import Any
 
 from ptdp_core.schedules import definition
 from ptdp_core.simulator import cluster_path
+from ptdp_core.simulator.programs import load_program
 from reproduce.experiment.metrics import METRICS
 from reproduce.experiment.quantities import XAxis
 from results.records import PointResult
@@ -34,6 +36,23 @@ PHASES = {
     "embedding_and_logits": "embedding and logits",
     "forward": "forward",
     "backward": "backward",
+}
+LOOKS = {  # the class of its colour, of what is no optimizer or else
+    "forward": "fwd",
+    "backward": "bwd",
+    "recompute": "fwd2",
+    "bubble": "wait",
+    **dict.fromkeys(("pipeline_communication", "data_parallel", "expert_exchange"), "msg"),
+    "weights": "fwd",
+    "gradients": "bwd",
+    **dict.fromkeys(("stashed_activations", "working_activations"), "fwd2"),
+}
+KINDS = {
+    "holds": "holds",
+    "inconclusive": "open",
+    "paper inconsistent": "self",
+    "contradicted": "contra",
+    "not testable here": "untested",
 }
 MACHINES = {"selene": "Selene: A100s, as in the paper"}
 _SIZED = re.compile(r"(?:(?P<family>.*?)-)?(?P<size>\d+(?:\.\d+)?|\d+x\d+)(?P<unit>[bt])(?P<rest>-.*)?")
@@ -73,6 +92,8 @@ def schedule(name: str) -> str:
 
 def choice(field: str, value: str) -> str:
     """A choice of a field in words."""
+    if field == "program":
+        return load_program(value).title if value else "the usual one of the machine"
     return schedule(value) if field == "schedule" else CHOICES.get(value, value.replace("_", " "))
 
 
@@ -94,6 +115,36 @@ def said(text: str) -> str:
 def phase(name: str) -> str:
     """A part of an iteration's time."""
     return PHASES.get(name) or METRICS[f"{name}_time"].label
+
+
+def parts(sizes: Mapping[str, float], unit: float, label: Callable[[str], str]) -> list[dict[str, Any]]:
+    """The parts of a whole: what each is called, how it looks, and its size in a unit."""
+    return [
+        {"name": name, "label": label(name), "look": LOOKS.get(name, "opt"), "size": size / unit}
+        for name, size in sizes.items()
+    ]
+
+
+def figures(value: float) -> str:
+    """A number in three figures, or as many as its whole part has; a true minus."""
+    return (f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:.3g}").replace("-", "\N{MINUS SIGN}")
+
+
+def between(ends: Mapping[str, float] | None, unit: float = 1.0) -> str:
+    """An interval in words; '' where there is none."""
+    return f"{figures(ends['low'] / unit)} to {figures(ends['high'] / unit)}" if ends else ""
+
+
+def near(points: Sequence[PointResult], metric: str) -> str:
+    """How near ours are to the paper's, in a sentence."""
+    points_ok = [
+        point for point in points if point.status == "ok" and metric in point.metrics and metric in point.paper
+    ]
+    both = [(point.metrics[metric].value, point.paper[metric].value) for point in points_ok]
+    off = [100 * abs(ours / paper - 1) for ours, paper in both if ours and paper]
+    if not off:
+        return f"{len(points)} points; the paper prints none of them."
+    return f"{len(off)} points: {sum(off) / len(off):.1f}% from the paper on average, {max(off):.1f}% at worst."
 
 
 def finding(points: Sequence[PointResult], metric: str, x: XAxis) -> str:

@@ -1,144 +1,133 @@
-// Bars of What if: an interval, parts of a whole, gains about zero, and a waterfall.
-import { figures, path, picture, rect, svg, text, wide } from "./svg.js";
+// Bars: the interval of a number, the bound of a claim, parts of a whole, and rows from one value to another.
+import { capital, circle, figures, path, picture, rect, signed, text, wide } from "./svg.js";
 
 const [NARROW, TALL] = [480, 38];
-/** @type {Record<string, string>} */
-const LOOKS = {
-  forward: "fwd",
-  backward: "bwd",
-  recompute: "fwd2",
-  bubble: "wait",
-  pipeline_communication: "msg",
-  data_parallel: "msg",
-  expert_exchange: "msg",
-  weights: "fwd",
-  gradients: "bwd",
-  stashed_activations: "fwd2",
-  working_activations: "fwd2",
-};
+/**
+ * @typedef {{ label: string, from: number, to: number, look: string, words: string, strong?: boolean }} Row
+ */
 
-/** How a part of a time or of the memory looks: the class of its colour. @param {string} name */
-export const lookOf = (name) => LOOKS[name] ?? "opt";
-
-/** @typedef {{ look: string, label: string, size: number }} Part */
-
-/** The value between the ends of its interval. @param {WhatIfAnswer} _ @param {string} value @param {Interval} ends @param {string} unit */
-export function interval(_, value, { low, high }, unit) {
-  const [least, most] = [low - (high - low), high + (high - low)];
-  const X = (/** @type {number} */ at) => ((at - least) / (most - least)) * 300;
-  const now = Number(value.replaceAll(",", ""));
+/** A value between the ends of its interval. @param {number} now @param {Interval} ends @param {string} unit */
+export function interval(now, { low, high }, unit) {
+  const X = (at) => 100 + ((at - low) / (high - low)) * 100;
   return picture(
     300,
     40,
     `9 of 10 in ${figures(low)} to ${figures(high)} ${unit}`,
     path("M0 12H300", "thin"),
-    rect(X(low), 6, X(high) - X(low), 12, "ar f1"),
-    svg("circle", { class: "f1", cx: X(now), cy: 12, r: 6 }),
-    text(X(low), 36, figures(low), "mid"),
-    text(X(high), 36, `${figures(high)} ${unit}`, "mid"),
+    rect(100, 6, 100, 12, "ar f1"),
+    circle(X(now), 12, 6, "f1"),
+    text(100, 36, figures(low), "mid"),
+    text(200, 36, `${figures(high)} ${unit}`, "mid"),
   );
 }
 
-/** Parts of a whole as one bar: beyond the whole it is too much. @param {Part[]} parts @param {number} whole @param {string} unit @param {number} width */
-export function stack(parts, whole, unit, width) {
+/** What a claim needs (green), its bound (the mark) and what came out (the dot). @param {Bar} bar */
+export function bound({ value, bound: at, least, needs, said }) {
+  const low = Math.min(value, at);
+  const room = Math.abs(value - at) || Math.abs(value) || 1;
+  const [dot, mark] = [value, at].map((each) => 60 + ((each - low) / room) * 180);
+  const within = (x, words) => Math.min(Math.max(x, wide(words) / 2), 300 - wide(words) / 2);
+  return picture(
+    300,
+    46,
+    `Result ${said}, needed: ${needs}`,
+    rect(0, 16, 300, 10, "sunk"),
+    rect(least ? mark : 0, 16, least ? 300 - mark : mark, 10, "p-holds needed"),
+    path(`M${mark} 11V31`, "play"),
+    circle(dot, 21, 6, "inkf"),
+    text(within(dot, said), 8, said, "k b mid"),
+    text(within(mark, needs), 45, needs, "mid"),
+  );
+}
+
+/** Parts of a whole as one bar: beyond the whole it is too much. @param {Part[]} given @param {number} whole @param {string} unit @param {number} width */
+export function stack(given, whole, unit, width) {
+  const parts = given.filter(({ size }) => size > 0);
   const sum = parts.reduce((total, { size }) => total + size, 0);
   const most = Math.max(sum, whole);
-  const X = (/** @type {number} */ size) => (size / most) * (width - 4) + 2;
-  let at = 0;
+  const X = (size) => (size / most) * (width - 4) + 2;
+  const memory = unit === "GB";
   const drawn = [rect(2, 6, width - 4, TALL, "sunk")];
   const small = [];
-  for (const { look, label, size } of parts.filter((part) => part.size > 0)) {
+  let at = 0;
+  for (const { look, label, size } of parts) {
     const [from, to] = [X(at), X((at += size))];
     drawn.push(rect(from, 6, to - from - 1, TALL, look));
-    const words = label[0].toUpperCase() + label.slice(1);
-    if (to - from > wide(words) + 12 && look !== "wait")
-      drawn.push(text(from + 6, 22, words, `b on-${look}`), text(from + 6, 38, figures(size), `on-${look}`));
-    else small.push({ label, size, at: (from + to) / 2 });
+    if (to - from > wide(label) + 12 && look !== "wait")
+      drawn.push(text(from + 6, 22, capital(label), `b on-${look}`), text(from + 6, 38, figures(size), `on-${look}`));
+    else if (size > most / 300) small.push({ label, size });
   }
-  if (unit === "GB") {
-    drawn.push(path(`M${X(whole)} 0V${TALL + 12}`, "play"));
-    if (sum > whole)
-      drawn.push(svg("rect", { x: X(whole), y: 6, width: X(sum) - X(whole), height: TALL, class: "bad-line over" }));
+  if (memory) {
     drawn.push(
+      path(`M${X(whole)} 0V${TALL + 12}`, "play"),
       text(Math.max(60, X(sum)) - 4, TALL + 24, `${figures(sum)} GB`, "k b end"),
       text(width, TALL + 42, `${figures(whole)} GB usable`, "end"),
     );
+    if (sum > whole) drawn.push(rect(X(whole), 6, X(sum) - X(whole), TALL, "bad-line over", 0));
   }
-  const rest = small.sort((one, other) => other.size - one.size).filter(({ size }) => size > most / 300);
-  let [x, y] = [0, TALL + (unit === "GB" ? 42 : 24)];
-  for (const { label, size } of rest.slice(0, unit === "GB" ? 2 : 6)) {
+  let [x, y] = [0, TALL + (memory ? 42 : 24)];
+  small.sort((one, other) => other.size - one.size);
+  for (const { label, size } of small.slice(0, memory ? 2 : 6)) {
     const words = `${label} ${figures(size)}`;
-    if (x && x + wide(words) > width - (unit === "GB" ? 110 : 0)) [x, y] = [0, y + 18];
+    if (x && x + wide(words) > width - (memory ? 110 : 0)) [x, y] = [0, y + 18];
     drawn.push(text(x, y, words));
     x += wide(words) + 14;
   }
-  const told = parts.filter(({ size }) => size > 0).map(({ label, size }) => `${label} ${figures(size)} ${unit}`);
-  return [picture(width, y + 8, told.join(", "), ...drawn)];
+  return picture(width, y + 8, parts.map(({ label, size }) => `${label} ${figures(size)} ${unit}`).join(", "), drawn);
 }
 
-/** What each change gains or loses, about zero. @param {{ change: string, faster_by: number, fits: boolean }[]} rows @param {number} width */
-export function bars(rows, width) {
+/** Rows from one value to another on one scale, with zero as a line where some lie below it. @param {Row[]} rows @param {number} width */
+export function across(rows, width) {
   const narrow = width < NARROW;
-  const most = Math.max(0.01, ...rows.map((row) => Math.abs(row.faster_by)));
-  const left = narrow ? 0 : 230;
-  const zero = left + (width - left) * 0.42;
-  const tall = narrow ? 44 : 28;
-  const drawn = rows.flatMap(({ change, faster_by, fits }, i) => {
+  const [left, tall] = [narrow ? 0 : Math.min(230, width * 0.45), narrow ? 44 : 28];
+  const [least, most] = [
+    Math.min(0, ...rows.map(({ to }) => to)),
+    Math.max(0.01, ...rows.flatMap(({ from, to }) => [from, to])),
+  ];
+  const [start, end] = [left + (least < 0 ? 50 : 0), width - 70];
+  const X = (at) => start + ((at - least) / (most - least)) * (end - start);
+  const height = 16 + rows.length * tall;
+  const drawn = rows.flatMap(({ label, from, to, look, words, strong }, i) => {
     const y = 8 + i * tall + (narrow ? 16 : 0);
-    const size = (Math.abs(faster_by) / most) * (width - zero - 56);
-    const length = Math.min(size, faster_by < 0 ? zero - left - 50 : size);
-    const [x, kind] = faster_by < 0 ? [zero - length, "f2"] : [zero, "f1"];
-    const words = `${faster_by < 0 ? "−" : faster_by > 0 ? "+" : ""}${(100 * Math.abs(faster_by)).toFixed(1)}`;
-    const bar = fits
-      ? rect(x, y, length, 16, kind)
-      : svg("rect", { x, y, width: length, height: 16, class: "pub s1 dash" });
-    const name = `${change[0].toUpperCase()}${change.slice(1)}${fits ? "" : " · does not fit"}`;
+    const [low, high] = [X(Math.min(from, to)), X(Math.max(from, to))];
+    const below = to < from && least < 0;
     return [
-      bar,
-      text(faster_by < 0 ? x - 6 : x + length + 6, y + 13, words, faster_by < 0 ? "k b end" : "k b"),
-      narrow ? text(0, y - 6, name) : text(0, y + 13, name.slice(0, 34)),
+      rect(low, y, Math.max(1, high - low), 16, look),
+      text(below ? low - 6 : high + 6, y + 13, words, below ? "k b end" : "k b"),
+      text(0, narrow ? y - 6 : y + 13, narrow ? label : label.slice(0, left / 7), strong ? "k b" : ""),
     ];
   });
-  const label = rows.map(({ change, faster_by }) => `${change} ${(100 * faster_by).toFixed(1)}%`).join(", ");
-  const height = 16 + rows.length * tall;
-  return [picture(width, height, label, path(`M${zero} 0V${height}`, "thin"), ...drawn)];
+  const zero = least < 0 && path(`M${X(0)} 0V${height}`, "thin");
+  return picture(width, height, rows.map(({ label, words }) => `${label} ${words}`).join(", "), zero, drawn);
 }
 
-/** From one sum to another, part by part. @param {string[]} names @param {number[]} ends @param {Part[]} parts @param {number} width */
-export function waterfall(names, ends, parts, width) {
-  const [left, right] = [Math.min(190, width * 0.45), 70];
-  const most = Math.max(
-    ...ends,
-    ...parts.map((_, i) => ends[0] + parts.slice(0, i + 1).reduce((sum, { size }) => sum + size, 0)),
-  );
-  const X = (/** @type {number} */ at) => left + (at / most) * (width - left - right);
+/** What each change gains or loses, in %. @param {{ change: string, faster_by: number, fits: boolean }[]} changes @returns {Row[]} */
+export const gains = (changes) =>
+  changes.map(({ change, faster_by: by, fits }) => ({
+    label: `${capital(change)}${fits ? "" : " · does not fit"}`,
+    from: 0,
+    to: 100 * by,
+    look: fits ? (by < 0 ? "f2" : "f1") : "pub s1 dash",
+    words: signed(100 * by, (size) => size.toFixed(1)),
+  }));
+
+/** From one sum to another, part by part. @param {string[]} names @param {number[]} ends @param {Part[]} parts @returns {Row[]} */
+export function waterfall(names, ends, parts) {
+  const end = (i) => ({
+    label: names[i],
+    from: 0,
+    to: ends[i],
+    look: `f${i + 1}`,
+    words: `${figures(ends[i])} s`,
+    strong: true,
+  });
   let at = ends[0];
-  const rows = parts.map(({ look, label, size }) => {
-    const [from, to] = [at, (at += size)];
-    return {
-      label: `${size < 0 ? "−" : "+"} ${label}`,
-      from: Math.min(from, to),
-      to: Math.max(from, to),
-      look,
-      words: `${size < 0 ? "−" : "+"}${figures(Math.abs(size))}`,
-    };
-  });
-  const first = { label: names[0], from: 0, to: ends[0], look: "f1", words: `${figures(ends[0])} s` };
-  const last = { label: names[1], from: 0, to: ends[1], look: "f2", words: `${figures(ends[1])} s` };
-  const drawn = [first, ...rows, last].flatMap(({ label, from, to, look, words }, i, all) => {
-    const strong = i === 0 || i === all.length - 1 ? "k b" : "";
-    return [
-      text(0, 20 + i * 28, label.slice(0, Math.floor(left / 7.2)), strong),
-      rect(X(from), 7 + i * 28, Math.max(1, X(to) - X(from)), 17, look),
-      text(X(to) + 6, 20 + i * 28, words, "k b"),
-    ];
-  });
-  return [
-    picture(
-      width,
-      16 + 28 * (rows.length + 2),
-      `From ${figures(ends[0])} to ${figures(ends[1])} s: ${rows.map(({ label, words }) => `${label} ${words}`).join(", ")}`,
-      ...drawn,
-    ),
-  ];
+  const steps = parts.map(({ look, label, size }) => ({
+    label: `${size < 0 ? "−" : "+"} ${label}`,
+    from: at,
+    to: (at += size),
+    look,
+    words: signed(size),
+  }));
+  return [end(0), ...steps, end(1)];
 }

@@ -1,118 +1,103 @@
 // Elements of the page, found and made.
 
-/** @param {string} id */
-export function byId(id) {
-  const node = document.getElementById(id);
-  if (!node) throw new Error(`the page has no ${id}`);
-  return node;
-}
-
-/** @param {string} id */
-export const inputOf = (id) => /** @type {HTMLInputElement} */ (byId(id));
-
-/** @param {string} id */
-export const selectOf = (id) => /** @type {HTMLSelectElement} */ (byId(id));
+/** @param {string} id @returns {any} */
+export const byId = (id) => document.getElementById(id);
 
 /**
- * An element with attributes and, in order, what is in it.
+ * Makes elements of "tag.class.class#id": then attributes and listeners, if any, and in order what is in them. What is
+ * false, null or "" is left out; lists in the content are opened.
  *
- * @template {keyof HTMLElementTagNameMap} Tag
- * @param {Tag} tag
- * @param {Record<string, string | number | boolean>} [attributes] those that are false are left out
- * @param {...(string | Node)} content
- * @returns {HTMLElementTagNameMap[Tag]}
+ * @param {string} space @returns {(what: string, ...content: any[]) => any}
  */
-export function element(tag, attributes = {}, ...content) {
-  const node = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes))
-    if (value !== false) node.setAttribute(name, value === true ? "" : String(value));
-  node.append(...content);
-  return node;
-}
+const maker =
+  (space) =>
+  (what, ...content) => {
+    const [named, id] = what.split("#");
+    const [tag, ...classes] = named.split(".");
+    const given = content[0]?.constructor === Object ? content.shift() : {};
+    const node = document.createElementNS(space, tag);
+    for (const [name, value] of Object.entries({ id, class: classes.join(" "), ...given }))
+      if (typeof value === "function") node.addEventListener(name, value);
+      else if (typeof value === "number") node.setAttribute(name, String(Math.round(value * 100) / 100));
+      else if (value || (value === "" && name in given)) node.setAttribute(name, value === true ? "" : value);
+    node.append(...content.flat(9).filter((it) => it || it === 0));
+    return node;
+  };
+export const el = maker("http://www.w3.org/1999/xhtml");
+export const svg = maker("http://www.w3.org/2000/svg");
+
+/** Put something else into an element. @param {string} id @param {...any} content */
+export const fill = (id, ...content) => byId(id).replaceChildren(...content.flat(9).filter(Boolean));
+
+/** Which of several is shown. @param {Element} node @param {boolean} on @param {string} [as] */
+export const mark = (node, on, as = "true") =>
+  on ? node.setAttribute("aria-current", as) : node.removeAttribute("aria-current");
 
 /** @param {string} value @param {string} [shown] */
-export const option = (value, shown = value) => element("option", { value }, shown);
+export const option = (value, shown = value) => el("option", { value }, shown);
 
 /** Fill a choice with names for people by value. @param {string} id @param {Record<string, string>} names @param {string} now */
 export function choices(id, names, now) {
-  selectOf(id).replaceChildren(...Object.entries(names).map(([value, shown]) => option(value, shown)));
-  selectOf(id).value = now;
-}
-
-/** @param {string} text @param {() => unknown} pressed @param {Record<string, string | boolean>} [attributes] */
-export function button(text, pressed, attributes = {}) {
-  const made = element("button", { type: "button", class: "quiet", ...attributes }, text);
-  made.addEventListener("click", pressed);
-  return made;
-}
-
-/** A choice with its words above it. @param {string} words @param {string} id @param {string} [kind] */
-export const labelled = (words, id, kind = "field") =>
-  element("label", { class: kind }, element("span", {}, words), element("select", { id }));
-
-/** What opens on demand: its name, its state at the right. @param {string} name @param {string} id @param {...Node} content */
-export const more = (name, id, ...content) =>
-  element(
-    "details",
-    { class: "more", id },
-    element("summary", {}, name, element("span", { class: "u" })),
-    element("div", {}, ...content),
+  fill(
+    id,
+    Object.entries(names).map(([value, shown]) => option(value, shown)),
   );
+  byId(id).value = now;
+}
+
+/** @param {string} text @param {(event: any) => unknown} click @param {string} [what] @param {object} [attributes] */
+export const button = (text, click, what = ".quiet", attributes) =>
+  el(`button${what}`, { type: "button", click, ...attributes }, text);
+
+/** A field with its words above it. @param {string} words @param {any} input @param {string} [what] @param {...any} more */
+export const field = (words, input, what = ".field", ...more) => el(`label${what}`, el("span", words), input, ...more);
+
+/** @param {string} href @param {string} words @param {string} [what] */
+export const link = (href, words, what = ".quiet") => el(`a${what}`, { href }, words);
+
+/** What scrolls by itself. @param {string} label @param {...any} content */
+export const scrolled = (label, ...content) =>
+  el("div.scroll", { tabindex: 0, role: "region", "aria-label": label }, ...content);
+
+/** What opens on demand: its name, its state at the right. @param {string} name @param {string} id @param {...any} content */
+export const more = (name, id, ...content) =>
+  el(`details.more#${id}`, el("summary", name, el("span.u")), el("div", ...content));
 
 /** The state of a detail at its right. @param {string} id @param {string} words */
-export function tell(id, words) {
-  const node = byId(id).querySelector("summary .u");
-  if (node) node.textContent = words;
-}
+export const tell = (id, words) => (byId(id).querySelector("summary .u").textContent = words);
 
 /** A value with its unit, lighter. @param {string} value @param {string} unit */
-export const valued = (value, unit) => [
-  value,
-  element("span", { class: "u" }, `${unit === "%" || unit === "×" ? "" : " "}${unit}`),
-];
+export const valued = (value, unit) => [value, el("span.u", `${unit === "%" || unit === "×" ? "" : " "}${unit}`)];
 
 /** Facts in a row: what, value, unit, and a note. @param {[string, string, string, string][]} rows */
 export const facts = (rows) =>
-  element(
-    "dl",
-    { class: "facts" },
-    ...rows.map(([name, value, unit, note]) =>
-      element(
-        "div",
-        {},
-        element("dt", {}, name),
-        element("dd", {}, ...valued(value, unit), element("small", {}, note)),
-      ),
+  el(
+    "dl.facts",
+    rows.map(([name, value, unit, note]) =>
+      el("div", el("dt", name), el("dd", valued(value, unit), el("small", note))),
     ),
   );
 
-/**
- * A table; a column of numbers stands at its right.
- *
- * @param {string} label
- * @param {string[]} headings
- * @param {(Scalar | null)[][]} cells
- */
-export function table(label, headings, cells) {
-  const numeric = headings.map((_, i) =>
-    cells.every((row) => row[i] === "" || row[i] === null || !Number.isNaN(Number(String(row[i]).replace("−", "-")))),
-  );
-  const kind = (/** @type {number} */ i) => ({ class: numeric[i] && "n" });
-  const head = element("tr", {}, ...headings.map((text, i) => element("th", { scope: "col", ...kind(i) }, text)));
+/** A table of rows, the first its headings; a column of numbers stands at its right. @param {string} label @param {any[][]} rows */
+export function table(label, [headings, ...cells]) {
+  const isNumber = (cell) => cell === "" || cell === null || !Number.isNaN(Number(String(cell).replace("−", "-")));
+  const kinds = headings.map((_, i) => ({ class: cells.every((row) => isNumber(row[i])) && "n" }));
+  const head = headings.map((text, i) => el("th", { scope: "col", ...kinds[i] }, text));
+  const shown = (cell) => String(cell ?? "").replace(/^-(?=\d)/, "−");
   const body = cells.map((row) =>
-    element("tr", {}, ...row.map((cell, i) => element("td", kind(i), String(cell ?? "")))),
+    el(
+      "tr",
+      row.map((cell, i) => el("td", kinds[i], shown(cell))),
+    ),
   );
-  const made = element("table", {}, element("thead", {}, head), element("tbody", {}, ...body));
-  return element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, made);
+  return scrolled(label, el("table", el("thead", el("tr", head)), el("tbody", body)));
 }
 
 /** Hands a file to the reader. @param {string} name @param {string | Blob} content @param {string} [type] */
 export function download(name, content, type) {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(content instanceof Blob ? content : new Blob([content], { type }));
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  const href = URL.createObjectURL(content instanceof Blob ? content : new Blob([content], { type }));
+  el("a", { href, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(href), 1000);
 }
 
 /** Copy, and say so on the button. @param {HTMLElement} pressed @param {string} text */

@@ -1,67 +1,39 @@
 // Fields of a configuration, in words, as Python describes them: those of the layout, and those of the model.
-import { byId, element, inputOf, option } from "./elements.js";
+import { byId, el, option } from "./elements.js";
 import { configure, current, fail, offered } from "./page.js";
 
 const WORDS = 14; // of help under a label
-const CHOSEN = ["p", "t", "d", "B"]; // which have better places
-
-/** Make the fields of some groups. @param {string[]} groups */
-export const fieldset = (groups) =>
-  element(
-    "div",
-    { class: "fields" },
-    ...Object.entries(offered()?.fields ?? {})
-      .filter(([name, { group }]) => groups.includes(group) && !CHOSEN.includes(name))
-      .map(([name, field]) => one(name, field)),
-  );
+const CHOSEN = ["p", "t", "d", "B", "program"]; // which have better places
 
 /** @param {string} name @param {Field} definition */
 function one(name, { words, letter, unit, sentence, choices, choice_words, default: usual, least, most, whole }) {
-  const id = `field-${name}`;
-  const named = [words, unit && `, ${unit}`, letter && " "].filter(Boolean).join("");
-  let input;
-  if (choices)
-    input = element("select", { id, name }, ...choices.map((choice) => option(choice, choice_words[choice])));
-  else if (typeof usual === "boolean") input = element("input", { id, name, type: "checkbox" });
-  else if (typeof usual === "string") input = element("input", { id, name, type: "text" });
-  else
-    input = element("input", {
-      id,
-      name,
-      type: "number",
-      inputmode: "decimal",
-      step: whole ? 1 : "any",
-      min: least ?? false,
-      max: most ?? false,
-    });
-  input.addEventListener("change", () => changed(name, words, input));
+  const number = { type: "number", inputmode: "decimal", step: whole ? 1 : "any", min: least, max: most };
+  const kind = { boolean: { type: "checkbox" }, string: { type: "text" } }[typeof usual] ?? number;
+  const change = ({ target: { type, value, checked, valueAsNumber } }) => {
+    if (type !== "number") return configure({ [name]: type === "checkbox" ? checked : value });
+    if (Number.isNaN(valueAsNumber)) return fail(`${words} is empty; needs a number`);
+    configure({ [name]: valueAsNumber });
+  };
+  const given = { name, change, ...(!choices && kind) };
+  const options = choices?.map((choice) => option(choice, choice_words[choice]));
   const help = sentence.split(/(?<=\.) /)[0];
-  const small = help.split(" ").length <= WORDS ? [element("small", {}, help)] : [];
-  return element(
-    "label",
-    { class: "field", title: sentence },
-    element("span", {}, named, letter && element("var", {}, letter)),
-    input,
-    ...small,
+  return el(
+    "label.field",
+    { title: sentence },
+    el("span", `${words}${unit && `, ${unit}`}${letter && " "}`, letter && el("var", letter)),
+    el(`${choices ? "select" : "input"}#field-${name}`, given, options),
+    help.split(" ").length <= WORDS && el("small", help),
   );
-}
-
-/** @param {string} name @param {string} words @param {HTMLInputElement | HTMLSelectElement} input */
-function changed(name, words, input) {
-  if (input instanceof HTMLSelectElement || input.type === "text") return configure({ [name]: input.value });
-  if (input.type === "checkbox") return configure({ [name]: input.checked });
-  if (Number.isNaN(input.valueAsNumber)) return fail(`${words} is empty; needs a number`);
-  configure({ [name]: input.valueAsNumber });
 }
 
 /** Show the configuration in the fields; what one is writing in stays as it is. */
 export function show() {
   for (const [name, { default: usual }] of Object.entries(offered()?.fields ?? {})) {
-    if (!document.getElementById(`field-${name}`)) continue;
-    const input = inputOf(`field-${name}`);
+    const input = byId(`field-${name}`);
+    if (!input) continue;
     const value = current().configuration[name] ?? usual ?? "";
     if (input.type === "checkbox") input.checked = Boolean(value);
-    else if (input !== document.activeElement || input instanceof HTMLSelectElement)
+    else if (input !== document.activeElement || input.type.startsWith("select"))
       input.value = input.type === "number" && !Number.isFinite(value) ? "" : String(value);
   }
 }
@@ -69,17 +41,27 @@ export function show() {
 /** The name of the known model that the configuration has, or "". */
 export function modelShown() {
   const { models, fields } = /** @type {Offer} */ (offered());
-  const { configuration } = current();
-  const same = (/** @type {[string, Configuration]} */ [, sizes]) =>
-    Object.entries(sizes).every(([name, size]) => (configuration[name] ?? fields[name].default) === size);
+  const now = (name) => current().configuration[name] ?? fields[name].default;
+  const same = ([, sizes]) => Object.entries(sizes).every(([name, size]) => now(name) === size);
   return Object.entries(models).find(same)?.[0] ?? "";
 }
 
-/** Fill a detail of the view with its fields, once it is opened. @param {string} id @param {string[]} groups */
+/** Fill a detail of the view with the fields of some groups, once it is opened. @param {string} id @param {string[]} groups */
 export const filled = (id, groups) =>
-  byId(id).addEventListener("toggle", () => {
-    const place = byId(id).querySelector("div");
-    if (!place || place.querySelector(".fields")) return;
-    place.prepend(fieldset(groups));
-    show();
-  });
+  byId(id).addEventListener(
+    "toggle",
+    () => {
+      const fields = Object.entries(offered()?.fields ?? {});
+      const shown = fields.filter(([name, { group }]) => groups.includes(group) && !CHOSEN.includes(name));
+      byId(id)
+        .querySelector("div")
+        .prepend(
+          el(
+            "div.fields",
+            shown.map((each) => one(...each)),
+          ),
+        );
+      show();
+    },
+    { once: true },
+  );

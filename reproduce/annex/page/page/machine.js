@@ -1,6 +1,6 @@
 // The machine: one that is shipped, with numbers that one may change, or the text of a cluster file. Its details stand
 // in the view that is shown.
-import { button, byId, element, inputOf, labelled, more, selectOf, tell, choices } from "./elements.js";
+import { button, byId, choices, el, field, fill as put, more, scrolled, tell } from "./elements.js";
 import { change, cluster, current, fail, isShipped, offered } from "./page.js";
 import { ask } from "./python.js";
 
@@ -9,32 +9,30 @@ let shown = ""; // what the numbers are of
 /** Another machine, or this one's own numbers again, or a file's. @param {{ cluster?: string, text?: string }} part */
 const use = (part) => change({ changes: {}, text: "", ...part });
 
+const pickers = () => /** @type {NodeListOf<HTMLSelectElement>} */ (document.querySelectorAll("select[id^=machine-]"));
+
 /** A choice of the machine for a view. @param {string} view */
-export function picker(view) {
-  const made = labelled("Machine", `machine-${view}`, "field full");
-  made.querySelector("select")?.addEventListener("change", () => use({ cluster: selectOf(`machine-${view}`).value }));
-  return made;
-}
+export const picker = (view) =>
+  field(
+    "Machine",
+    el(`select#machine-${view}`, { change: ({ target }) => use({ cluster: target.value }) }),
+    ".field.full",
+  );
 
 export function make() {
-  const text = element("textarea", { id: "cluster-text", rows: 4, spellcheck: "false", placeholder: 'base = "h100"' });
+  const text = el("textarea#cluster-text", { rows: 4, spellcheck: "false", placeholder: 'base = "h100"' });
+  const numbers = scrolled("Numbers of the machine");
+  numbers.id = "cluster-numbers";
   const details = more(
     "The machine in detail",
     "cluster",
-    element("p", { class: "note", id: "cluster-description" }),
-    element("div", {
-      class: "scroll",
-      tabindex: 0,
-      role: "region",
-      "aria-label": "Numbers of the machine",
-      id: "cluster-numbers",
-    }),
-    element("label", { class: "field" }, element("span", {}, "Or paste a cluster file (TOML)"), text),
-    element(
-      "p",
-      { class: "row" },
-      button("Use this file", read, { class: "btn", id: "cluster-use" }),
-      button("As shipped again", () => use({}), { id: "cluster-reset" }),
+    el("p.note#cluster-description"),
+    numbers,
+    field("Or paste a cluster file (TOML)", text),
+    el(
+      "p.row",
+      button("Use this file", read, ".btn#cluster-use"),
+      button("As shipped again", () => use({}), ".quiet#cluster-reset"),
     ),
   );
   details.addEventListener("toggle", () => details.open && void showNumbers());
@@ -42,7 +40,7 @@ export function make() {
 }
 
 function read() {
-  const text = inputOf("cluster-text").value;
+  const text = byId("cluster-text").value;
   ask("cluster", { name: current().cluster, text }).then(
     () => use({ text }),
     (error) => fail(error.message),
@@ -54,55 +52,45 @@ export function refresh() {
   document.getElementById(`${view}-details`)?.append(byId("cluster"));
   const count = Object.keys(changes).length;
   tell("cluster", text ? "a file of your own" : count ? `${count} changed` : "as shipped");
-  for (const select of document.querySelectorAll("[id^=machine-]"))
-    /** @type {HTMLSelectElement} */ (select).value = name;
-  if (/** @type {HTMLDetailsElement} */ (byId("cluster")).open) void showNumbers();
+  for (const select of pickers()) select.value = name;
+  if (byId("cluster").open) void showNumbers();
 }
 
 async function showNumbers() {
-  const { cluster: name, text } = cluster();
-  if (shown === JSON.stringify([name, text, current().changes])) return;
-  shown = JSON.stringify([name, text, current().changes]);
+  const { cluster: name, text, changes } = cluster();
+  if (shown === JSON.stringify([name, text, changes])) return;
+  shown = JSON.stringify([name, text, changes]);
   const answer = await ask("cluster", { name, text }).catch((error) => fail(error.message));
   if (!answer) return;
-  inputOf("cluster-text").value = text;
+  byId("cluster-text").value = text;
   byId("cluster-description").textContent = answer.description;
-  const head = ["Number", "Value", "Unit", "Range", "Source"].map((word) => element("th", { scope: "col" }, word));
-  const body = element("tbody", {}, ...answer.numbers.map(row));
-  byId("cluster-numbers").replaceChildren(element("table", {}, element("thead", {}, element("tr", {}, ...head)), body));
+  const head = ["Number", "Value", "Unit", "Range", "Source"].map((word) => el("th", { scope: "col" }, word));
+  put("cluster-numbers", el("table", el("thead", el("tr", head)), el("tbody", answer.numbers.map(row))));
 }
 
-/** @param {ClusterNumber} entry */
-function row(entry) {
-  const { words, value, low, high, source, set_with, shown } = entry;
-  const [unit, factor] = shown;
-  const said = (/** @type {number} */ number) => String(Number((number / factor).toPrecision(12)));
-  const now = said(current().changes[entry.name] ?? value);
-  const fixed = low === high || Boolean(current().text);
-  const label = unit ? `${words} in ${unit}` : words;
-  const input = element("input", { inputmode: "decimal", "aria-label": label, value: now, size: 8 });
-  input.addEventListener("change", () => changed(entry, input.value, said));
-  const value_ = fixed ? now : element("span", { class: "field" }, input);
-  return element(
-    "tr",
-    {},
-    element("th", { scope: "row" }, words),
-    element("td", { class: "n" }, value_),
-    element("td", {}, unit),
-    element("td", {}, low === high ? "fixed" : `${said(low)} to ${said(high)}`),
-    element("td", {}, element("small", {}, `${source} (set with: ${set_with})`)),
-  );
-}
-
-/** @param {ClusterNumber} entry @param {string} text in the shown unit @param {(value: number) => string} said */
-function changed({ name, words, value: usual, low, high, shown }, text, said) {
-  const [unit, factor] = shown;
+/** A number, which one may change in its range, in the unit that people read. @param {ClusterNumber} entry */
+function row({ name, words, value: usual, low, high, source, set_with, shown: [unit, factor] }) {
+  const { changes, text } = current();
+  const said = (number) => String(Number((number / factor).toPrecision(12)));
+  const now = said(changes[name] ?? usual);
   const needs = `needs ${said(low)} to ${said(high)} ${unit}`.trim();
-  if (text.trim() === "" || Number.isNaN(Number(text))) return fail(`${words}: ${text} is no number; ${needs}`);
-  const value = text === said(usual) ? usual : Number(text) * factor;
-  if (value < low || value > high) return fail(`${words}: ${text} lies outside its range; ${needs}`);
-  const { [name]: _, ...others } = current().changes;
-  change({ changes: value === usual ? others : { ...others, [name]: value } });
+  const changed = ({ target: { value: given } }) => {
+    if (given.trim() === "" || Number.isNaN(Number(given))) return fail(`${words}: ${given} is no number; ${needs}`);
+    const value = given === said(usual) ? usual : Number(given) * factor;
+    if (value < low || value > high) return fail(`${words}: ${given} lies outside its range; ${needs}`);
+    const { [name]: _, ...others } = current().changes;
+    change({ changes: value === usual ? others : { ...others, [name]: value } });
+  };
+  const label = unit ? `${words} in ${unit}` : words;
+  const input = el("input", { inputmode: "decimal", "aria-label": label, value: now, size: 8, change: changed });
+  return el(
+    "tr",
+    el("th", { scope: "row" }, words),
+    el("td.n", low === high || text ? now : el("span.field", input)),
+    el("td", unit),
+    el("td", low === high ? "fixed" : `${said(low)} to ${said(high)}`),
+    el("td", el("small", `${source} (set with: ${set_with})`)),
+  );
 }
 
 /** What people call the machine, however its numbers were changed. */
@@ -112,6 +100,5 @@ export const called = () =>
     : `${offered()?.clusters[current().cluster] ?? current().cluster}${isShipped() ? "" : ", changed"}`;
 
 export function fill() {
-  const names = offered()?.clusters ?? {};
-  for (const select of document.querySelectorAll("select[id^=machine-]")) choices(select.id, names, current().cluster);
+  for (const select of pickers()) choices(select.id, offered()?.clusters ?? {}, current().cluster);
 }

@@ -5,25 +5,22 @@ import * as address from "./state.js";
 
 let state = address.START;
 let complaint = ""; // about the address
-/** @type {Offer | undefined} */
+/** @type {any} */
 let offer;
 /** @type {Record<string, number>} */
 const asked = {};
-/** @type {() => void} */
 let refresh = () => {};
 
 export const current = () => state;
+
+/** What Python offers, once it has said so. @returns {Offer | undefined} */
 export const offered = () => offer;
 
-/** @param {() => void} show called after each change */
-export function onChange(show) {
-  refresh = show;
-}
-
 /** @param {Offer} answer */
-export function setOffer(answer) {
-  offer = answer;
-}
+export const setOffer = (answer) => (offer = answer);
+
+/** @param {() => void} show called after each change */
+export const onChange = (show) => (refresh = show);
 
 /** What is shown changes, in part. @param {Partial<typeof address.START>} part */
 export function change(part) {
@@ -38,6 +35,9 @@ export const configure = (part) => change({ configuration: { ...state.configurat
 /** The cluster as Python takes it. */
 export const cluster = () => ({ cluster: state.cluster, changes: state.changes, text: state.text });
 
+/** The configuration and its cluster as Python takes them. */
+export const point = () => ({ configuration: state.configuration, ...cluster() });
+
 /** Whether the cluster is a shipped one without a change. */
 export const isShipped = () => !state.text && !Object.keys(state.changes).length;
 
@@ -48,11 +48,10 @@ export function readAddress() {
 
 /** Go where a link leads: what it names changes. @param {string} href */
 export function follow(href) {
-  const [to] = address.read(href);
+  const to = /** @type {any} */ (address.read(href)[0]);
   const named = [...new URLSearchParams(href.slice(1)).keys()];
-  const part = Object.fromEntries(named.map((key) => [key, /** @type {any} */ (to)[key]]));
   history.pushState(null, "", location.href);
-  change({ claim: "", ...part, view: to.view });
+  change({ claim: "", ...Object.fromEntries(named.map((key) => [key, to[key]])), view: to.view });
 }
 
 export function writeAddress() {
@@ -70,31 +69,19 @@ export function fail(message) {
  * Show what `answer` resolves to, unless something newer of the same kind was asked meanwhile; an error leaves what is
  * shown, and resolves to "failed".
  *
- * @template Answer
- * @param {string} kind
- * @param {Promise<Answer>} answer
- * @param {(answer: Answer) => void} show
+ * @param {string} kind @param {Promise<any>} answer @param {(answer: any) => unknown} show
  */
 export async function newest(kind, answer, show) {
   const turn = (asked[kind] = (asked[kind] ?? 0) + 1);
-  try {
-    const found = await answer;
-    if (turn !== asked[kind]) return;
-    fail(complaint);
-    show(found);
-  } catch (error) {
-    if (turn !== asked[kind]) return;
-    fail(/** @type {Error} */ (error).message);
-    return "failed";
-  }
+  const [found, error] = await answer.then(
+    (it) => [it],
+    (wrong) => [null, wrong],
+  );
+  if (turn !== asked[kind]) return;
+  fail(error ? error.message : complaint);
+  if (error) return "failed";
+  show(found);
 }
 
-/**
- * Ask Python, and show the answer as `newest` does.
- *
- * @param {string} kind
- * @param {string} name
- * @param {object} given
- * @param {(answer: any) => void} show
- */
+/** Ask Python, and show the answer as `newest` does. @param {string} kind @param {string} name @param {object} given @param {(answer: any) => unknown} show */
 export const update = (kind, name, given, show) => newest(kind, ask(name, given), show);

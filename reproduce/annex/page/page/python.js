@@ -1,17 +1,12 @@
 // Python, in a worker. The page starts the first one itself, before anything else.
 const QUIET_MS = 150; // an answer that comes sooner is not announced
-export const FETCHING = "Loading the simulator, 14 MB the first time";
-
-/** @typedef {{ message: object, resolve: (answer: any) => void, reject: (error: Error) => void }} Waiting */
+const FETCHING = "Loading the simulator, 14 MB the first time";
 
 /** @type {Worker | undefined} */
 let worker;
-/** @type {Map<number, Waiting>} */
+/** @type {Map<number, { message: object, resolve: (answer: any) => void, reject: (error: Error) => void }>} */
 let waiting = new Map();
-let number = 0;
-let loaded = false;
-/** @type {ReturnType<typeof setTimeout> | undefined} */
-let timer;
+let [number, loaded, timer] = [0, false, 0];
 /** @type {Status} */
 let status;
 /** @type {(status: Status) => void} */
@@ -23,19 +18,13 @@ export function onStatus(show) {
   show(status);
 }
 
-/**
- * Asks Python: a promise of its answer, rejected with one line for a user's mistake, or if Python cannot be started.
- *
- * @param {string} name
- * @param {object} given
- * @returns {Promise<any>}
- */
+/** Asks Python: a promise of its answer, rejected with one line for a user's mistake, or if Python cannot be started. @param {string} name @param {object} given @returns {Promise<any>} */
 export function ask(name, given) {
   return new Promise((resolve, reject) => {
     const message = { id: ++number, name, arguments: given };
     waiting.set(number, { message, resolve, reject });
     worker?.postMessage(message);
-    if (loaded) timer ??= setTimeout(() => say("Simulating", true), QUIET_MS);
+    if (loaded) timer ||= setTimeout(() => say("Simulating", true), QUIET_MS);
   });
 }
 
@@ -63,17 +52,14 @@ function use(next) {
   };
 }
 
-/**
- * @param {number} id
- * @param {{ answer?: any, error?: string }} result
- */
+/** @param {number} id @param {{ answer?: any, error?: string }} result */
 function settle(id, { answer, error }) {
   loaded = true;
   const asked = waiting.get(id);
   waiting.delete(id);
   if (!waiting.size) {
     clearTimeout(timer);
-    timer = undefined;
+    timer = 0;
     say("Simulator ready", false);
   }
   if (error) asked?.reject(new Error(error));
@@ -87,15 +73,9 @@ function failed(message) {
   waiting.clear();
 }
 
-/**
- * @param {string} message
- * @param {boolean} busy
- * @param {number} [share]
- */
+/** @param {string} message @param {boolean} busy @param {number} [share] */
 function say(message, busy, share) {
-  if (message === status?.message) return;
-  status = { message, busy, share, loaded };
-  listener(status);
+  if (message !== status?.message) listener((status = { message, busy, share, loaded }));
 }
 
 use(globalThis.firstWorker);

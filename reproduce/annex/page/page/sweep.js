@@ -1,48 +1,37 @@
 // One field varied, on as many GPUs: the curve of a metric over its values, and a slider that sets it.
 import { draw } from "./chart.js";
-import { byId, element, inputOf, labelled, more, option, selectOf } from "./elements.js";
-import { change, cluster, configure, current, offered, update } from "./page.js";
+import { byId, choices, el, field, more } from "./elements.js";
+import { change, cluster, configure, current, offered, point, update } from "./page.js";
 
-/** @type {SweepAnswer | undefined} */
-let shown;
+/** @type {any} */
+let shown; // an answer
 let asked = ""; // what the shown curve is about: everything but the field's own value
 
 export function section() {
-  const slider = element("input", {
-    id: "sweep-value",
-    type: "range",
-    min: 0,
-    step: 1,
-    "aria-label": "Value of the field",
-  });
-  slider.addEventListener("input", () => {
-    const point = shown?.points[slider.valueAsNumber];
-    if (point) configure(point.changes);
-  });
-  const made = more(
+  const moved = ({ target }) => shown.points[target.value] && configure(shown.points[target.value].changes);
+  return more(
     "One field varied",
     "sweeping",
-    element("div", { class: "fields" }, labelled("Field", "sweep-field"), labelled("Curve of", "sweep-metric")),
-    element("p", { class: "note", id: "sweep-shown" }),
-    slider,
-    element("div", { id: "sweep-chart", class: "plot" }),
+    el(
+      "div.fields",
+      field("Field", el("select#sweep-field", { change: ({ target }) => change({ sweep: target.value }) })),
+      field("Curve of", el("select#sweep-metric", { change: () => shown && show(shown) })),
+    ),
+    el("p.note#sweep-shown"),
+    el("input#sweep-value", { type: "range", min: 0, step: 1, "aria-label": "Value of the field", input: moved }),
+    el("div.plot#sweep-chart"),
   );
-  made
-    .querySelector("#sweep-field")
-    ?.addEventListener("change", () => change({ sweep: selectOf("sweep-field").value }));
-  made.querySelector("#sweep-metric")?.addEventListener("change", () => shown && show(shown));
-  return made;
 }
 
 export function refresh() {
   const { sweep, configuration } = current();
-  selectOf("sweep-field").value = sweep;
+  byId("sweep-field").value = sweep;
   if (!sweep) return;
-  byId("sweeping").setAttribute("open", "");
+  byId("sweeping").open = true;
   const { [sweep]: value, ...others } = configuration;
   const about = JSON.stringify({ sweep, others, ...cluster() });
-  if (about === asked && shown?.points.some((point) => point.value === value)) return show(shown);
-  return update("sweep", "sweep", { configuration, ...cluster(), field: sweep }, (answer) => {
+  if (about === asked && shown?.points.some((each) => each.value === value)) return show(shown);
+  return update("sweep", "sweep", { ...point(), field: sweep }, (answer) => {
     asked = about;
     show(answer);
   });
@@ -51,24 +40,24 @@ export function refresh() {
 /** @param {SweepAnswer} answer */
 function show(answer) {
   shown = answer;
-  const { points, field, label } = answer;
-  const definition = offered()?.fields[field];
-  const now = current().configuration[field] ?? definition?.default ?? "";
-  const words = (/** @type {Scalar} */ value) =>
-    definition?.choice_words[String(value)] ?? (typeof value === "boolean" ? (value ? "on" : "off") : String(value));
-  const slider = inputOf("sweep-value");
-  slider.max = String(points.length - 1);
-  slider.value = String(points.findIndex(({ value }) => value === now));
-  slider.setAttribute("aria-valuetext", `${label} ${words(now)}`);
+  const { points, field: name, label } = answer;
+  const definition = offered()?.fields[name];
+  const now = current().configuration[name] ?? definition?.default ?? "";
+  const words = (value) => definition?.choice_words[value] ?? { true: "on", false: "off" }[value] ?? String(value);
+  const slider = byId("sweep-value");
+  slider.max = points.length - 1;
+  slider.value = points.findIndex(({ value }) => value === now);
+  const said = `${label}: ${words(now)}`;
+  slider.setAttribute("aria-valuetext", said);
   byId("sweep-shown").textContent = points.length
-    ? `${label}: ${words(now)}`
+    ? said
     : "No value of this field is legal with the others as they are.";
-  const metric = offered()?.metrics.find(({ name }) => name === selectOf("sweep-metric").value);
+  const metric = offered()?.metrics.find((each) => each.name === byId("sweep-metric").value);
   if (!metric || !points.length) return byId("sweep-chart").replaceChildren();
-  const marks = points.map((point) => ({
-    x: words(point.value),
-    y: point[metric.name] / metric.factor,
-    status: point.status,
+  const marks = points.map((each) => ({
+    x: words(each.value),
+    y: each[metric.name] / metric.factor,
+    status: each.status,
   }));
   draw(byId("sweep-chart"), {
     label: `${metric.heading} over ${label}`,
@@ -82,12 +71,9 @@ function show(answer) {
 }
 
 export function fill() {
-  const { fields, metrics, swept } = /** @type {Offer} */ (offered());
-  const names = Object.keys(fields).map((name) => option(name, fields[name].words));
-  selectOf("sweep-field").replaceChildren(option("", "choose a field"), ...names);
-  selectOf("sweep-field").value = current().sweep;
-  selectOf("sweep-metric").replaceChildren(
-    ...metrics.filter(({ name }) => swept.includes(name)).map(({ name, heading }) => option(name, heading)),
-  );
+  const { fields, metrics } = /** @type {Offer} */ (offered());
+  const names = Object.entries(fields).map(([name, { words }]) => [name, words]);
+  choices("sweep-field", { "": "choose a field", ...Object.fromEntries(names) }, current().sweep);
+  choices("sweep-metric", Object.fromEntries(metrics.map(({ name, heading }) => [name, heading])), metrics[0].name);
   if (shown) show(shown); // the curve may have come before what the metrics are called
 }

@@ -1,11 +1,10 @@
 // The view of timelines: one schedule, or two of them on one scale, with a playhead that says who works and who waits.
-import { button, byId, choices, element, facts, inputOf, labelled, option, selectOf } from "./elements.js";
-import { exports } from "./exports.js";
+import { button, byId, choices, el, facts, field, fill as put, link } from "./elements.js";
 import { called } from "./machine.js";
-import { change, cluster, configure, current, fail, newest, offered, update } from "./page.js";
+import { change, cluster, configure, current, fail, newest, offered, point, update } from "./page.js";
 import { ask } from "./python.js";
-import { figures } from "./svg.js";
-import { draw, key, looks, starts } from "./timeline.js";
+import { exports, figures } from "./svg.js";
+import { draw, key, starts } from "./timeline.js";
 
 const OFTEN = { "1f1b": "Default (1F1B)", interleaved: "Interleaved", "zb-h1": "Zero bubble" };
 const PLAY_MS = 12_000; // a whole iteration
@@ -18,95 +17,66 @@ let moments = [];
 let [now, playing, unfolded, own] = [0, 0, false, ""];
 
 export function make() {
-  const slider = element("input", {
-    id: "time",
-    type: "range",
-    min: 0,
-    step: "any",
-    value: 0,
-    "aria-label": "Time in the iteration",
-  });
-  slider.addEventListener("input", () => seek(slider.valueAsNumber));
-  slider.addEventListener("keydown", press);
-  const file = element("input", {
-    id: "own",
-    type: "file",
-    accept: ".csv,.txt",
-    class: "off",
-    tabindex: -1,
-    "aria-label": "A schedule of your own",
-  });
-  file.addEventListener("change", () => void drop(file.files?.[0]));
+  const time = { type: "range", min: 0, step: "any", value: 0, "aria-label": "Time in the iteration" };
+  const slider = el("input#time", { ...time, input: () => seek(slider.valueAsNumber), keydown: press });
+  const hidden = { type: "file", accept: ".csv,.txt", tabindex: -1, "aria-label": "A schedule of your own" };
+  const file = el("input.off#own", { ...hidden, change: () => drop(file.files[0]) });
   const view = byId("view-timeline");
   view.addEventListener("dragover", (event) => event.preventDefault());
   view.addEventListener("drop", (event) => {
     event.preventDefault();
-    void drop(event.dataTransfer?.files[0]);
+    void drop(event.dataTransfer.files[0]);
   });
+  const often = ([value, words]) =>
+    el("label", el("input", { type: "radio", name: "schedule", value, change: () => choose(value) }), words);
+  const unfold = () => {
+    unfolded = !unfolded;
+    redraw();
+  };
+  const beside = el("select#schedule-b", { change: ({ target }) => change({ beside: target.value }) });
   view.append(
-    element(
-      "div",
-      { class: "head" },
-      element("h1", {}, "One iteration, pass by pass"),
-      element("p", { class: "lede", id: "timeline-lede" }),
-    ),
-    element(
+    el("div.head", el("h1", "One iteration, pass by pass"), el("p.lede#timeline-lede")),
+    el(
       "section",
       { "aria-label": "Timeline" },
-      element(
-        "div",
-        { class: "row ends" },
-        segments(),
-        element(
-          "span",
-          { class: "row tight" },
+      el(
+        "div.row.ends",
+        el("div.seg", { role: "radiogroup", "aria-label": "Schedule" }, Object.entries(OFTEN).map(often)),
+        el(
+          "span.row.tight",
           button("Your own schedule (CSV)", () => file.click()),
           file,
-          button("Same in What if", () => change({ view: "whatif" })),
+          link("#view=whatif", "Same in What if"),
         ),
       ),
-      element("div", { class: "fields" }, labelled("Any schedule", "schedule-a"), labelled("Beside it", "schedule-b")),
-      element("div", { id: "timeline-key" }),
-      element("figure", { class: "titled", id: "timelines" }),
-      element(
-        "div",
-        { class: "player" },
-        button("▶", play, { class: "round", id: "play", "aria-label": "Play" }),
+      el(
+        "div.fields",
+        field("Any schedule", el("select#schedule-a", { change: ({ target }) => choose(target.value) })),
+        field("Beside it", beside),
+      ),
+      el("div#timeline-key"),
+      el("figure.titled#timelines"),
+      el(
+        "div.player",
+        button("▶", play, ".round#play", { "aria-label": "Play" }),
         slider,
-        element("output", { class: "num", id: "clock", for: "time" }),
+        el("output.num#clock", { for: "time" }),
       ),
-      element("div", { class: "said", id: "moment", role: "status" }, element("b"), element("span")),
-      element(
-        "p",
-        { class: "row tight" },
-        button("Unfold the middle", () => ((unfolded = !unfolded), redraw()), { id: "unfold" }),
-        ...exports(
-          () => byId("timelines"),
-          () => "timeline",
-        ),
+      el("div.said#moment", { role: "status" }, el("b"), el("span")),
+      el(
+        "p.row.tight",
+        button("Unfold the middle", unfold, ".quiet#unfold"),
+        exports("timelines", () => "timeline"),
       ),
     ),
-    element(
+    el(
       "section",
       { "aria-labelledby": "look" },
-      element("h2", { id: "look" }, "What to look for"),
-      element("div", { id: "timeline-facts" }),
-      element(
-        "p",
-        {},
-        element("a", { href: "#view=lessons&lesson=bubble" }, "Why a pipeline waits, in three minutes →"),
-      ),
+      el("h2#look", "What to look for"),
+      el("div#timeline-facts"),
+      el("p", link("#view=lessons&lesson=bubble", "Why a pipeline waits, in three minutes →", "")),
     ),
   );
-}
-
-function segments() {
-  const made = Object.entries(OFTEN).map(([name, words]) => {
-    const input = element("input", { type: "radio", name: "schedule", value: name });
-    input.addEventListener("change", () => void choose(name));
-    return element("label", {}, input, words);
-  });
-  return element("div", { class: "seg", role: "radiogroup", "aria-label": "Schedule" }, ...made);
 }
 
 /** Another schedule, with the chunks that it needs. @param {string} schedule */
@@ -118,68 +88,53 @@ async function choose(schedule) {
   );
 }
 
+const schedule = () => {
+  const { schedule: named, v } = current().configuration;
+  return String(named || (Number(v ?? 1) > 1 ? "interleaved" : "1f1b"));
+};
+
 export function refresh() {
   const { configuration, beside } = current();
-  const usual = Number(configuration.v ?? 1) > 1 ? "interleaved" : "1f1b";
-  const schedule = String(configuration.schedule || usual);
   for (const input of /** @type {NodeListOf<HTMLInputElement>} */ (document.querySelectorAll(".seg input")))
-    input.checked = input.value === schedule && !own;
-  selectOf("schedule-a").value = schedule;
-  selectOf("schedule-b").value = beside;
+    input.checked = input.value === schedule() && !own;
+  byId("schedule-a").value = schedule();
+  byId("schedule-b").value = beside;
   if (own) return;
-  const first = ask("timeline", { configuration, ...cluster() });
-  const second = beside
-    ? [
-        ask("scheduled", { configuration, name: beside }).then(({ changes }) =>
-          ask("timeline", { configuration: { ...configuration, ...changes }, ...cluster() }),
-        ),
-      ]
-    : [];
-  return newest("timeline", Promise.all([first, ...second]), show);
+  const second = async () => {
+    const { changes } = await ask("scheduled", { configuration, name: beside });
+    return ask("timeline", { configuration: { ...configuration, ...changes }, ...cluster() });
+  };
+  return newest("timeline", Promise.all([ask("timeline", point()), ...(beside ? [second()] : [])]), show);
 }
 
 /** @param {TimelineAnswer[]} answers */
 function show(answers) {
   shown = answers;
-  const [first] = answers;
-  moments = starts(first);
-  now = Math.min(now || 0.02 * first.iteration_time, first.iteration_time);
-  inputOf("time").max = String(first.iteration_time);
-  const microbatches = 1 + Math.max(...first.rows[0].map(([, , microbatch]) => microbatch ?? 0));
-  const where = own ? "" : ` on ${called()}`;
-  byId("timeline-lede").textContent =
-    `${first.p} stages, ${microbatches} microbatches, ${figures(first.iteration_time)} ${first.unit}${where}. What does each stage do, and for whom does it wait?`;
-  byId("timeline-facts").replaceChildren(
-    facts(first.facts.map(({ name, value, unit, said }) => [name, value, unit, said])),
-  );
-  byId("timeline-key").replaceChildren(key(new Set(answers.flatMap((answer) => [...looks(answer)]))));
+  const [{ p, rows, iteration_time: whole, unit, facts: looked }] = answers;
+  moments = starts(answers[0]);
+  now = Math.min(now || 0.02 * whole, whole);
+  byId("time").max = whole;
+  const m = 1 + Math.max(...rows[0].map(([, , microbatch]) => microbatch ?? 0));
+  const size = `${p} stages, ${m} microbatches, ${figures(whole)} ${unit}${own ? "" : ` on ${called()}`}`;
+  byId("timeline-lede").textContent = `${size}. What does each stage do, and for whom does it wait?`;
+  put("timeline-facts", facts(looked.map(({ name, value, unit: of, said }) => [name, value, of, said])));
+  put("timeline-key", key(...answers));
   redraw();
 }
 
 function redraw() {
   const whole = Math.max(...shown.map(({ iteration_time }) => iteration_time));
-  const { configuration, beside } = current();
-  const names = [
-    own || configuration.schedule || (Number(configuration.v ?? 1) > 1 ? "interleaved" : "1f1b"),
-    beside,
-  ].map((name) => offered()?.schedules[String(name)] ?? String(name));
+  const names = [own || schedule(), current().beside].map((name) => offered()?.schedules[name] ?? name);
   byId("unfold").textContent = unfolded ? "Fold the middle" : "Unfold the middle";
-  const places = shown.map(() => element("div", { class: "plot" }));
-  byId("timelines").replaceChildren(
-    ...places.flatMap((place, i) =>
-      shown.length > 1
-        ? [element("h3", {}, `${names[i]}: ${figures(shown[i].iteration_time)} ${shown[i].unit}`), place]
-        : [place],
-    ),
+  const places = shown.map(() => el("div.plot"));
+  const title = ({ iteration_time, unit }, i) =>
+    shown.length > 1 && el("h3", `${names[i]}: ${figures(iteration_time)} ${unit}`);
+  put(
+    "timelines",
+    shown.map((data, i) => [title(data, i), places[i]]),
   );
-  heads = places.map((place, i) =>
-    draw(place, {
-      data: shown[i],
-      title: `Timeline, ${names[i]}, ${shown[i].p} stages`,
-      whole,
-      unfolded,
-      onTime: seek,
-    }),
+  heads = shown.map((data, i) =>
+    draw(places[i], { data, title: `Timeline, ${names[i]}, ${data.p} stages`, whole, unfolded, onTime: seek }),
   );
   seek(now);
 }
@@ -187,26 +142,19 @@ function redraw() {
 /** Move the playhead, and say what happens there, unless it plays. @param {number} time */
 function seek(time) {
   now = time;
-  inputOf("time").value = String(time);
+  byId("time").value = time;
   const unit = shown[0]?.unit ?? "s";
-  inputOf("time").setAttribute("aria-valuetext", `${time.toFixed(2)} ${unit}`);
-  byId("clock").replaceChildren(element("b", {}, time.toFixed(2)), element("span", { class: "u" }, ` ${unit}`));
+  byId("time").setAttribute("aria-valuetext", `${time.toFixed(2)} ${unit}`);
+  put("clock", el("b", time.toFixed(2)), el("span.u", ` ${unit}`));
   for (const head of heads) head(time);
   if (playing || current().view !== "timeline") return;
-  if (own) return say(working(time), "");
-  void update(
-    "moment",
-    "moment",
-    { configuration: current().configuration, ...cluster(), time },
-    ({ sentence, detail }) => say(sentence, detail),
-  );
-}
-
-/** @param {string} sentence @param {string} detail */
-function say(sentence, detail) {
-  const [first, second] = byId("moment").children;
-  first.textContent = sentence;
-  second.textContent = detail;
+  const say = ({ sentence, detail }) => {
+    const [first, second] = byId("moment").children;
+    first.textContent = sentence;
+    second.textContent = detail;
+  };
+  if (own) return say({ sentence: working(time), detail: "" });
+  void update("moment", "moment", { ...point(), time }, say);
 }
 
 /** Of a schedule of one's own: which stages work. @param {number} time */
@@ -214,42 +162,50 @@ function working(time) {
   const ranks = shown[0].rows.flatMap((row, rank) =>
     row.some(([, , , start, end]) => start <= time && time < end) ? [rank + 1] : [],
   );
-  return `At ${time.toFixed(1)} units ${ranks.length} of ${shown[0].p} stages work${ranks.length ? `: ${ranks.join(", ")}` : ""}`;
+  const who = ranks.length ? `: ${ranks.join(", ")}` : "";
+  return `At ${time.toFixed(1)} units ${ranks.length} of ${shown[0].p} stages work${who}`;
 }
 
-/** @param {KeyboardEvent} event */
+/** @param {any} event */
 function press(event) {
   const step = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, PageUp: 10, PageDown: -10 }[event.key];
   if (event.key === " ") play();
   else if (event.key === "Home") seek(0);
   else if (event.key === "End") seek(shown[0].iteration_time);
   else if (step) {
-    const at =
-      step > 0 ? moments.findIndex((each) => each > now + 1e-9) : moments.findLastIndex((each) => each < now - 1e-9);
-    const next = (at < 0 ? (step > 0 ? moments.length - 1 : 0) : at) + step - Math.sign(step);
-    seek(moments[Math.min(Math.max(next, 0), moments.length - 1)]);
+    const before = moments.filter((each) => each < now - 1e-9).length; // those up to now
+    const passed = moments.filter((each) => each <= now + 1e-9).length;
+    const to = step > 0 ? passed + step - 1 : before + step;
+    seek(moments[Math.min(Math.max(to, 0), moments.length - 1)]);
   } else return;
   event.preventDefault();
 }
+
+/** @param {string} sign @param {string} words */
+const playButton = (sign, words) => {
+  byId("play").textContent = sign;
+  byId("play").setAttribute("aria-label", words);
+};
 
 /** Let the playhead run, or stop it; nothing is said meanwhile. */
 function play() {
   const stop = () => {
     cancelAnimationFrame(playing);
     playing = 0;
-    byId("play").textContent = "▶";
-    byId("play").setAttribute("aria-label", "Play");
+    playButton("▶", "Play");
     seek(now);
   };
   if (playing) return stop();
   const [whole, from] = [shown[0].iteration_time, performance.now()];
   const begin = now >= whole ? 0 : now;
   if (matchMedia("(prefers-reduced-motion: reduce)").matches) return seek(whole);
-  byId("play").textContent = "❚❚";
-  byId("play").setAttribute("aria-label", "Stop");
-  const frame = (/** @type {number} */ at) => {
+  playButton("❚❚", "Stop");
+  const frame = (at) => {
     const time = begin + ((at - from) / PLAY_MS) * whole;
-    if (time >= whole || current().view !== "timeline") return ((now = Math.min(time, whole)), stop());
+    if (time >= whole || current().view !== "timeline") {
+      now = Math.min(time, whole);
+      return stop();
+    }
     playing = requestAnimationFrame(frame);
     seek(time);
   };
@@ -259,8 +215,7 @@ function play() {
 /** A schedule of one's own from a file. @param {File | undefined} file */
 async function drop(file) {
   if (!file) return;
-  const text = await file.text();
-  await update("timeline", "own", { text }, (answer) => {
+  await update("timeline", "own", { text: await file.text() }, (answer) => {
     own = file.name;
     show([answer]);
   });
@@ -268,11 +223,7 @@ async function drop(file) {
 
 export function fill() {
   const names = offered()?.schedules ?? {};
-  choices("schedule-a", names, String(current().configuration.schedule || "1f1b"));
-  choices("schedule-b", names, "");
-  selectOf("schedule-b").prepend(option("", "nothing"));
-  selectOf("schedule-b").value = current().beside;
-  selectOf("schedule-a").addEventListener("change", () => void choose(selectOf("schedule-a").value));
-  selectOf("schedule-b").addEventListener("change", () => change({ beside: selectOf("schedule-b").value }));
+  choices("schedule-a", names, schedule());
+  choices("schedule-b", { "": "nothing", ...names }, current().beside);
   if (shown.length && current().view === "timeline") void refresh();
 }

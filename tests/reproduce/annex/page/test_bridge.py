@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from ptdp_core.config import ModelConfig, ParallelConfig
+from ptdp_core.simulator.programs import load_program, program_names
 from reproduce.annex.page import bridge, build, home
 from reproduce.annex.page.home import REFERENCE
 from reproduce.experiment import catalog
@@ -43,10 +44,14 @@ def test_an_artifact_has_the_numbers_and_verdicts_of_its_run(id, tmp_path):
     assert [(claim["id"], claim["verdict"]) for claim in page["claims"]] == [(c.id, c.verdict) for c in record.claims]
 
 
-def test_the_columns_are_parameters_of_the_points_by_heading():
+def test_the_table_of_points_has_their_parameters_by_heading_and_how_far_off_they_are():
     page = answer("artifact", id="table_weak_scaling")
-    assert page["columns"]["l"] == "layers"
-    assert all(name in point["parameters"] for name in page["columns"].values() for point in page["points"])
+    headings, *rows = page["table"]
+    assert [row[headings.index("l")] for row in rows] == [point["parameters"]["layers"] for point in page["points"]]
+    first, name = rows[0], page["quantities"][0]["name"]
+    off = 100 * (page["points"][0]["metrics"][name] / page["points"][0]["paper"][name] - 1)
+    assert first[headings.index("Off, %")] == f"{off:.1f}"
+    assert re.fullmatch(r"\d+ points: [\d.]+% from the paper on average, [\d.]+% at worst\.", page["near"])
 
 
 def test_an_artifact_names_the_cluster_that_it_was_simulated_on():
@@ -63,7 +68,7 @@ def test_every_artifact_is_offered():
 def test_every_field_of_a_configuration_is_offered_and_texts_with_their_choices():
     fields = answer("start")["fields"]
     defined = [field.name for part in (ModelConfig, ParallelConfig) for field in dataclasses.fields(part)]
-    assert sorted(fields) == sorted(defined)
+    assert sorted(fields) == sorted([*defined, "program"])
     texts = {name for name, field in fields.items() if isinstance(field["default"], str) and not field["choices"]}
     assert texts == {
         "pipeline_layout",
@@ -170,8 +175,44 @@ def test_what_is_offered_in_the_layout_is_legal_and_what_is_not_says_why():
                 after = answer("what_if", configuration=configuration | changes, cluster=scenario["cluster"])
                 assert (after["gpus"], after["status"] != "invalid") == (gpus, True)
         for chip in knobs["chips"]:
-            after = answer("what_if", configuration=configuration | chip["changes"], cluster=scenario["cluster"])
-            assert (after["status"] == "invalid") == bool(chip["reason"]), chip
+            for option in chip["options"]:
+                after = answer("what_if", configuration=configuration | option["changes"], cluster=scenario["cluster"])
+                struck = bool(chip["reason"]) and not chip["on"] and option["words"] == chip["name"]
+                assert (after["status"] == "invalid") == struck, chip
+                assert after["gpus"] in (gpus, None)
+
+
+@pytest.mark.parametrize("name", program_names())
+def test_another_program_is_taken_as_the_command_line_takes_it_without_what_it_lacks(name: str):
+    """Its answer is that of `reproduce simulate --program`, on as many GPUs, with an interval and whose it is."""
+    given = answer("start")["scenarios"][1]["configuration"]
+    configuration = answer("programmed", configuration=given, name=name)["configuration"]
+    page = answer("what_if", configuration=configuration, cluster="h100")
+    plain = {key: value for key, value in configuration.items() if key != "program"}
+    alone = evaluate(plain, 1, "h100", program=name)
+    assert (page["status"], page["iteration_time"]) == (alone["status"], alone["iteration_time"])
+    assert (page["status"] in ("ok", "oom"), page["gpus"]) == (True, 512)
+    assert page["intervals"]["iteration_time"] == alone["intervals"]["iteration_time"]
+    assert load_program(name).title in page["doubt"]
+    assert answer("programmed", configuration=configuration, name="")["configuration"] == plain
+
+
+def test_experts_and_context_are_chips_with_the_values_that_are_legal():
+    model = {
+        "layers": 32,
+        "hidden": 4096,
+        "heads": 32,
+        "experts": 8,
+        "experts_per_token": 2,
+        "seq": 8192,
+        "attention": "sdpa",
+    }
+    configuration = model | {"p": 2, "t": 2, "d": 8, "B": 64}
+    chips = {chip["name"]: chip for chip in answer("what_if", configuration=configuration)["knobs"]["chips"]}
+    assert [option["changes"]["e"] for option in chips["Expert parallel"]["options"]] == [1, 2, 4, 8]
+    assert [option["changes"] for option in chips["Context parallel"]["options"]][:2] == [
+        *({"c": 1, "d": 8}, {"c": 2, "d": 4})
+    ]
 
 
 def test_what_would_fit_does():
@@ -293,16 +334,24 @@ def test_the_page_has_the_whole_run_and_what_limits_it():
     given = answer("what_if", configuration=FIGURE_12, tokens="300B", price="2.5", sensitivity=True)
     document = evaluate(FIGURE_12, 1, "selene", run=TrainingRun(300e9, price=2.5), sensitivity=True)
     assert given | json.loads(json.dumps(document)) == given
-    assert {metric["name"] for metric in answer("start")["of_run"]} <= given["run"].keys()
+    assert {"run_time", "cost", "energy"} <= given["run"].keys()
     assert "'much' is no amount" in error("what_if", configuration=FIGURE_12, tokens="much")
 
 
 def test_an_answer_says_what_of_a_gpu_s_memory_is_used_and_what_an_iteration_consists_of():
     given = answer("what_if", configuration=FIGURE_12)
-    assert sum(part["bytes"] for part in given["memory"]) == given["peak_memory"] < given["capacity"] == 80.2e9
-    assert sum(phase["seconds"] for phase in given["phases"]) == pytest.approx(given["iteration_time"], rel=1e-12)
-    assert given["limit"].startswith("61% of the iteration trains the model; the largest other part, 20%, is recomp")
-    assert given["sizes"].startswith("174.6 billion parameters on 96 GPUs, 60 microbatches for each pipeline")
+    assert sum(part["size"] for part in given["memory"]) == pytest.approx(given["peak_memory"] / 1e9, rel=1e-12)
+    assert given["peak_memory"] < given["capacity"] == 80.2e9
+    assert sum(phase["size"] for phase in given["phases"]) == pytest.approx(given["iteration_time"], rel=1e-12)
+    assert given["notes"] == ["61% trains the model", "it fits, 41.9 GB to spare", "38.3 GB of 80.2 GB are needed"]
+    assert given["brief"] == "32% · 38.3 of 80.2 GB"
+    run = answer("what_if", configuration=FIGURE_12, tokens="300B", price="2.5")
+    assert (run["headline"]["words"], run["headline"]["unit"]) == ("Training on 300 billion tokens takes", "days")
+    assert [(name, unit) for name, _, unit, _ in run["facts"]] == [
+        *(("An iteration", "s"), ("Of peak (MFU)", "%"), ("Cost", "M$"), ("Energy", "GWh"))
+    ]
+    low, high = (run["run"]["intervals"]["cost"][end] / 1e6 for end in ("low", "high"))
+    assert run["facts"][2][3] == f"{low:.3g} to {high:.3g}"
     assert answer("what_if", configuration=FIGURE_12 | {"recompute": "none"})["status"] == "oom"
 
 
@@ -311,22 +360,16 @@ def test_two_configurations_side_by_side_have_the_numbers_of_each_and_only_what_
     compared = answer("compare", configuration=FIGURE_12 | {"B": 120, "d": 2}, other=other)
     assert {each["name"]: each["values"] for each in compared["differences"]} == {"d": ["1", "2"], "B": ["60", "120"]}
     alone = answer("what_if", configuration=FIGURE_12 | {"B": 120, "d": 2})["iteration_time"]
-    assert compared["metrics"][0]["values"] == ["13.75", f"{alone:.2f}"]
+    assert compared["metrics"][0][1:3] == [f"{alone:.2f}", "13.75"]
+    assert compared["ends"][1] - compared["ends"][0] == pytest.approx(13.75 - alone, abs=0.01)
+    assert compared["heading"].startswith("The one you kept takes ")
     spelt_out = FIGURE_12 | {"d": 1, "schedule": "", "recompute": "full"}
     same = answer("compare", configuration=spelt_out, other=other)
-    assert (same["differences"], same["sentence"]) == ([], "")
+    assert same["differences"] == []
     slower = answer("compare", configuration=FIGURE_12, other=other, changes={"hca_bandwidth": 1.3e10})
     assert [each["values"] for each in slower["differences"]] == [["17 GB/s", "13 GB/s"]]
     elsewhere = answer("compare", configuration=FIGURE_12, other=other, cluster="h100")
-    assert elsewhere["sentence"].startswith("Machine selene → h100: iteration 13.75 → ")
-
-
-def test_what_changed_is_said_with_both_values_and_becomes_no_claim_where_nothing_is_known():
-    before = {"configuration": FIGURE_12, "cluster": "selene"}
-    halved = answer("what_if", configuration=FIGURE_12 | {"B": 30}, before=before)
-    assert halved["changed"].startswith("Batch size 60 → 30: iteration 13.75 → 7.95 s (−42.2%), MFU 32.1 → 27.8 % (−")
-    wrong = answer("what_if", configuration=FIGURE_12 | {"B": 0}, before=before)
-    assert wrong["changed"] == "Batch size 60 → 0. It is now invalid."
+    assert [each["values"] for each in elsewhere["differences"]] == [["selene", "h100"]]
 
 
 @pytest.mark.parametrize("field", ["t", "B", "hidden", "recompute", "schedule", "sequence_parallel"])
@@ -339,20 +382,6 @@ def test_a_sweep_simulates_legal_values_of_one_field_among_them_the_present_one(
         alone = answer("what_if", configuration=configuration | point["changes"])
         assert point["iteration_time"] == alone["iteration_time"]
         assert point["status"] == alone["status"] != "invalid"
-
-
-def test_a_rank_waits_for_the_pass_whose_message_it_needs():
-    rows = answer("timeline", configuration=FIGURE_12)["rows"]
-    place = next(i for i, box in enumerate(rows[0]) if box[0] == "B")  # the first backward pass of the first rank
-    while rows[0][place - 1][0] != "F":
-        place -= 1  # it waits before the message
-    start, end = rows[0][place - 1][4], rows[0][place][3]
-    sentence = answer("wait", configuration=FIGURE_12, rank=0, place=place)["sentence"]
-    assert sentence == (
-        f"Stage 1 waits {end - start:.2f} s from {start:.3f} s, for the backward pass of microbatch 1 from stage 2."
-    )
-    last = answer("wait", configuration=FIGURE_12, rank=11, place=len(rows[11]))["sentence"]
-    assert last.endswith("until the slowest stage has come as far.")
 
 
 def test_every_scenario_fits_on_its_cluster_and_says_how_many_gpus_it_takes():

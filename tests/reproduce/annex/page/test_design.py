@@ -188,9 +188,21 @@ def test_10_the_number_has_its_interval_or_none(visit):
     label = page.get_attribute("#answer .answer svg", "aria-label")
     assert re.fullmatch(r"9 of 10 in [\d.,]+ to [\d.,]+ days", label)
     shows(page, "#changed", "9 of 10 in")
-    unknown = visit(anchor=whatif(cluster="gb200", tokens=""))
+    unknown = visit(anchor=whatif(cluster="mi300x", tokens=""))
     assert unknown.locator("#answer .answer svg").count() == 0
     assert "9 of 10" not in unknown.inner_text("#answer .answer")
+
+
+def test_another_program_changes_the_answer_and_its_interval_says_whose_it_is(visit):
+    page = visit(anchor=whatif())
+    before = page.inner_text("#answer .answer")
+    page.select_option("#program", "torchtitan")
+    shows(page, "#answer .note", "torchtitan")
+    assert page.inner_text("#answer .answer") != before
+    assert page.locator("#answer .answer svg").count() == 1
+    assert "torchtitan" in page.evaluate("decodeURIComponent(location.hash)")
+    page.select_option("[aria-label='Context parallel']", "Context over 2 GPUs")
+    shows(page, "#steps", "2 × 8 × 2")
 
 
 def test_11_what_does_not_fit_says_by_how_much_and_what_would(visit):
