@@ -57,6 +57,7 @@ EDGES = {
     ],
     "selective_suffices": [
         fits_unless("selective_on_t8_p8", "with sequence parallelism and selective recomputation it fits", True),
+        fits_unless("full_off_t8_p8", "and full recomputation does", True),
         fits_unless(
             "selective_off_t8_p8", "without sequence parallelism neither selective nor no recomputation does", False
         ),
