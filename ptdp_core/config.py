@@ -811,7 +811,12 @@ class TrainingConfig:
         _check_divides("t", t, "ffn_hidden", model.mlp_width, "equal parts of the MLP on every tensor rank")
         self._check_exchange()
         self._check_experts()
-        self._check_vocabulary()
+        if parallel.vocabulary and (t > 1 or parallel.c > 1 or model.mtp_layers):
+            raise ConfigurationError(
+                f"t={t}, c={parallel.c}, mtp_layers={model.mtp_layers} with schedule={parallel.schedule!r}, by which "
+                "pipeline ranks share the vocabulary; needs t=1, c=1, mtp_layers=0; "
+                f"try schedule={parallel.schedule.rpartition('+')[0]!r}"
+            )
         for choice, known in (("recompute_modules", RECOMPUTE_MODULES), ("offload", OFFLOADED)):
             chosen = getattr(parallel, choice)
             for name in filter(None, chosen.split(",")):
@@ -882,16 +887,6 @@ class TrainingConfig:
                 f"c={parallel.c} with context_exchange='all_to_all' does not divide the {heads} key/value heads of a "
                 f"tensor rank; needs whole heads on every context rank; try c={largest_divisor(heads, parallel.c)}, or "
                 "context_exchange='all_gather'"
-            )
-
-    def _check_vocabulary(self) -> None:
-        """Raise ConfigurationError if pipeline ranks are to share a vocabulary that something else divides, too."""
-        parallel = self.parallel
-        if parallel.vocabulary and (parallel.t > 1 or parallel.c > 1 or self.model.mtp_layers):
-            raise ConfigurationError(
-                f"t={parallel.t}, c={parallel.c}, mtp_layers={self.model.mtp_layers} with schedule="
-                f"{parallel.schedule!r}, by which pipeline ranks share the vocabulary; needs t=1, c=1, mtp_layers=0; "
-                f"try schedule={parallel.schedule.rpartition('+')[0]!r}"
             )
 
     def _check_experts(self) -> None:

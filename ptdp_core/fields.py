@@ -40,10 +40,8 @@ def described(
     only where it is not at its default (`TrainingConfig.to_plain`). People call it `words`, with the paper's letter and
     the unit if it has one; it stands among those of a `group`, by default that of its class.
     """
-    ends = {"least": least, "most": most, "above": above, "below": below}
-    rule = {"choices": choices, **ends, "wrong": wrong, "fix": fix}
-    shown = {"group": group, "words": words, "letter": letter, "unit": unit}
-    return field(default=default, metadata={"description": description, "later": later, **rule, **shown})
+    said = dict(locals())
+    return field(default=said.pop("default"), metadata=said)
 
 
 def counted(description: str, default: Any = MISSING, words: str = "", **more: Any) -> Any:

@@ -170,7 +170,7 @@ class Optimizer:
         for s in self.segments:
             counts = s.entry.shard.counts(groups.tp.rank)
             kind = self._counted if counts else self._uncounted
-            (self._experts if s.entry.shard.parameter.stacked else kind).append(self._gradient(s))
+            (self._experts if s.entry.shard.parameter.stacked else kind).append(buffer.grad_data[s.start : s.stop])
 
     def _segment(self, entry: BufferEntry, first: int, end: int) -> Segment:
         """The part of a parameter that lies in elements [first, end) of the flat buffers, which this rank owns."""
@@ -179,10 +179,6 @@ class Optimizer:
         master = nn.Parameter(weights.to(self.buffer.dtype, copy=True) if self.mixed else weights)
         master.grad = self.buffer.grad_data[start:stop]
         return Segment(entry, start, stop, master)
-
-    def _gradient(self, segment: Segment) -> torch.Tensor:
-        """The main gradient of a segment, a 1-D view."""
-        return self.buffer.grad_data[segment.start : segment.stop]
 
     def step(self, lr: float, step: int = 1, loss: torch.Tensor | None = None) -> StepResult:
         """Update the parameters from the reduced main gradients of step number `step`, whose mean loss is `loss`.

@@ -112,17 +112,7 @@ class Work(NamedTuple):
         return len(self.gemms) + len(self.narrow_gemms) + self.kernels + collectives + self.host_calls
 
     def __add__(self, other: "Work") -> "Work":  # type: ignore[override]
-        return Work(
-            self.gemms + other.gemms,
-            self.traffic_bytes + other.traffic_bytes,
-            self.kernels + other.kernels,
-            self.all_reduce_bytes + other.all_reduce_bytes,
-            self.one_way_bytes + other.one_way_bytes,
-            self.wide_bytes + other.wide_bytes,
-            self.host_calls + other.host_calls,
-            self.attention + other.attention,
-            self.narrow_gemms + other.narrow_gemms,
-        )
+        return Work(*map(add, self, other))
 
 
 NOTHING = Work()

@@ -44,7 +44,7 @@ from ptdp_core.simulator.memory import (
     state_bytes,
     updated,
 )
-from ptdp_core.simulator.network import Group, NetworkModel, data_group, expert_group, leaves_node, tensor_group
+from ptdp_core.simulator.network import Group, NetworkModel, data_group, leaves_node, tensor_group
 from ptdp_core.simulator.optimizers import OPTIMIZERS, orthogonalisation
 from ptdp_core.simulator.software import Software
 from ptdp_core.simulator.vocabulary import blocks_of
@@ -516,7 +516,7 @@ class CostModel:
         parallel, model = config.parallel, config.model
         if parallel.e == 1:
             return 0.0
-        group = expert_group(parallel.e, parallel.expert_tensor_ranks, self.cluster.gpus_per_node)
+        group = data_group(parallel.expert_tensor_ranks, parallel.e, self.cluster.gpus_per_node)
         size = self.cluster.element_bytes * LayerRun.of(parallel).load
         sizes = [size * call.elements for call in layer_passes(config, "ep").forward]
         if not self.software.deduplicated_dispatch:

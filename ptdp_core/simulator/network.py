@@ -34,13 +34,8 @@ def tensor_group(t: int, gpus_per_node: int) -> Group:
 
 
 def data_group(t: int, d: int, gpus_per_node: int) -> Group:
-    """The group of the d GPUs whose ranks are t apart: the replicas of one shard."""
+    """The group of the d GPUs whose ranks are t apart: replicas of one shard, or those with the experts of e ranks."""
     return Group(d, min(d, max(1, gpus_per_node // t)))
-
-
-def expert_group(e: int, etp: int, gpus_per_node: int) -> Group:
-    """The group of the e GPUs with different experts, each of which etp GPUs side by side share."""
-    return data_group(etp, e, gpus_per_node)
 
 
 def leaves_node(ranks: int, pp: int, other: int, gpus_per_node: int) -> bool:

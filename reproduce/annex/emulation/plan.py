@@ -15,7 +15,7 @@ from ptdp_core.layout import (
 )
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel, StageTimes
-from ptdp_core.simulator.network import data_group, expert_group
+from ptdp_core.simulator.network import data_group
 
 # Messages and the rates of links between nodes are smaller than the cluster's by this factor; compute times are not. So
 # a message takes as long as on the cluster, and 16 ranks are no load for two cores.
@@ -165,7 +165,7 @@ def _exchange(config: TrainingConfig, model: CostModel) -> AllToAll:
     if not calls:
         return NO_EXPERTS
     repeated = parallel.recompute == "full"
-    if expert_group(parallel.e, parallel.expert_tensor_ranks, model.cluster.gpus_per_node).nodes == 1:
+    if data_group(parallel.expert_tensor_ranks, parallel.e, model.cluster.gpus_per_node).nodes == 1:
         return AllToAll(seconds=model.expert_exchange(config) / len(calls), repeated=repeated)
     sent = model.cluster.element_bytes * calls[0].elements
     return AllToAll(elements=shrunk(sent, parallel.e), repeated=repeated)

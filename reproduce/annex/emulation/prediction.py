@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from ptdp_core.layout import stage_passes
 from ptdp_core.schedules import MESSAGES_AT_ONCE, definition
 from ptdp_core.simulator.cluster import Cluster
-from ptdp_core.simulator.network import Group, data_group, expert_group, tensor_group
+from ptdp_core.simulator.network import Group, data_group, tensor_group
 from reproduce.annex.emulation.plan import SHRINK, EmulationPlan
 from reproduce.annex.emulation.rank_report import MeasuredLinks, Timing
 
@@ -56,7 +56,7 @@ def _groups(plan: EmulationPlan) -> dict[str, Group]:
         "data": data_group(parallel.t, parallel.d, node),
         "expert data": data_group(parallel.e * apart, parallel.expert_replicas, node),
         "tensor": tensor_group(parallel.t, node),
-        "experts": expert_group(parallel.e, apart, node),
+        "experts": data_group(apart, parallel.e, node),
     }
 
 
