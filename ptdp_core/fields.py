@@ -125,12 +125,11 @@ def _problem_of(item: Field[Any], value: object) -> str:
         return _outside(item) if rule["wrong"] else f"no finite number; needs one; try {name}={item.default!r}"
     if isinstance(value, int | float) and rule["most"] is not None and value > rule["most"]:
         return f"larger than any run's; needs at most {rule['most']}; try a smaller {name}"
-    return _outside(item) if isinstance(value, int | float) and not _is_inside(item, value) else ""
-
-
-def _is_inside(item: Field[Any], value: float) -> bool:
-    least, above, below = (item.metadata[end] for end in ("least", "above", "below"))
-    return (least is None or value >= least) and (above is None or value > above) and (below is None or value < below)
+    if not isinstance(value, int | float):
+        return ""
+    least, above, below = (rule[end] for end in ("least", "above", "below"))
+    outside = (least is not None and value < least) or (below is not None and value >= below)
+    return _outside(item) if outside or (above is not None and value <= above) else ""
 
 
 def _outside(item: Field[Any], wrong: str = "", fix: str = "") -> str:

@@ -159,8 +159,8 @@ def prepare(data: str, cache: str = "") -> Path:
             raise ValueError(f"data={data!r} holds no file; needs a text file or a folder of them; try another path")
         key = hashlib.sha256("\n".join(f"{f} {f.stat().st_size}" for f in files).encode()).hexdigest()[:16]
         out = folder / f"bytes-{key}.tokens"
-        if _is_whole(out):
-            return out
+        with contextlib.suppress(ValueError, OSError):  # unless it is there and intact
+            return _open_own(out).path
         ids = _bytes_of(files, None if data else DEFAULT_BYTES)
     except OSError as error:
         raise ValueError(
@@ -171,14 +171,6 @@ def prepare(data: str, cache: str = "") -> Path:
     except OSError as error:
         raise not_writable("cache", folder, error) from None
     return out
-
-
-def _is_whole(cached: Path) -> bool:
-    """Whether a token file in the cache exists and is intact."""
-    with contextlib.suppress(ValueError, OSError):
-        _open_own(cached)
-        return True
-    return False
 
 
 def text_files(path: Path, setting: str = "data") -> Iterator[Path]:

@@ -49,11 +49,6 @@ class LossScale:
             return cls(65536.0, dynamic=True, interval=settings.loss_scale_interval)
         return cls(float(settings.loss_scale))
 
-    @property
-    def can_fall(self) -> bool:
-        """Whether the scale is dynamic and above 1, so that a smaller one may avoid an overflow."""
-        return self.dynamic and self.value > 1
-
     def update(self, overflow: bool) -> None:
         """Adjust a dynamic scale after a step."""
         if not self.dynamic:
@@ -73,7 +68,7 @@ def must_skip(step: int, loss: float, norm: float, scale: LossScale, settings: O
     """
     if isfinite(loss) and isfinite(norm):
         return False
-    if scale.can_fall or settings.on_nan == "skip":
+    if (scale.dynamic and scale.value > 1) or settings.on_nan == "skip":  # a smaller scale may avoid an overflow
         return True
     scaled = not scale.dynamic and scale.value > 1
     fix = "loss_scale='dynamic'" if scaled else f"an lr below {settings.lr:g}, or clip=1.0"

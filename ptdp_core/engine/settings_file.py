@@ -85,18 +85,15 @@ def override(sections: dict[str, dict[str, Any]], assignments: Sequence[str]) ->
             raise ConfigurationError(f"set={text!r} assigns nothing; needs name=value; try --set p=2")
         if name not in FIELDS:
             raise _unknown("field", name, FIELDS)
-        out.setdefault(FIELDS[name], {})[name] = _parse(value.strip())
+        try:
+            parsed = tomllib.loads(f"x = {value.strip()}")["x"]
+        except (tomllib.TOMLDecodeError, RecursionError):
+            parsed = value.strip()
+        out.setdefault(FIELDS[name], {})[name] = parsed
     changed = {text.partition("=")[0].strip() for text in assignments}
     if "v" in changed and "schedule" not in changed:
         out["parallel"].pop("schedule", None)  # ParallelConfig chooses it from v
     return out
-
-
-def _parse(value: str) -> Any:
-    try:
-        return tomllib.loads(f"x = {value}")["x"]
-    except (tomllib.TOMLDecodeError, RecursionError):
-        return value
 
 
 def _unknown(what: str, name: str, known: Any) -> ConfigurationError:

@@ -132,7 +132,8 @@ class Zero3Optimizer:
         The word embedding's rows include padding, which checkpoints do not hold.
         """
         for parameter, tensor in zip(self.global_parameters, self.parameters, strict=True):
-            local = {kind: _local(whole) for kind, whole in state_of(self.adam, tensor).items()}
+            whole = state_of(self.adam, tensor)  # which may be sharded
+            local = {kind: x.to_local() if isinstance(x, DTensor) else x for kind, x in whole.items()}
             rows = local["parameter"].shape[0]
             first = min(self.groups.dp.rank * -(-tensor.shape[0] // self.groups.dp.size), parameter.shape[0])
             shape, stop = (rows, *parameter.shape[1:]), min(first + rows, parameter.shape[0])
@@ -146,8 +147,3 @@ class Zero3Optimizer:
         for parameter in self.parameters:
             self.adam.state[parameter]["step"].fill_(updates)
         self.scale.value, self.scale.good = scale, good
-
-
-def _local(x: torch.Tensor) -> torch.Tensor:
-    """This rank's rows of a tensor that may be sharded."""
-    return x.to_local() if isinstance(x, DTensor) else x

@@ -46,11 +46,6 @@ class PartialSchedule:
         i = self._started[kind, stage]
         return [Action(kind, stage, i)] if i < self.m else []
 
-    def can_run(self, action: Action) -> bool:
-        """Whether all that an action needs is there now."""
-        arrival = self.arrival(action)
-        return arrival is not None and arrival <= self.now
-
     def arrival(self, action: Action) -> Time | None:
         """When all that an action needs is there; None while a pass that gives it has not started."""
         latest: Time = 0
@@ -106,7 +101,8 @@ def list_schedule(
         for rank in range(placement.p):
             if free[rank] > now:
                 continue
-            action = next((offer for offer in offers(rank, partial) if partial.can_run(offer)), None)
+            offered = ((partial.arrival(offer), offer) for offer in offers(rank, partial))
+            action = next((offer for there, offer in offered if there is not None and there <= now), None)
             if action is not None:
                 free[rank] = now + cost[action.kind]
                 partial.start(rank, action, free[rank])

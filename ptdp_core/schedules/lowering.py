@@ -178,16 +178,11 @@ def _blocking_neighbours(
     return groups
 
 
-def _slots(kinds: str) -> list[str]:
-    """The slots, which run between two exchanges, of passes of these kinds: F in the warm-up, FB, B in the cool-down.
-
-    If all forward passes come before all backward passes there is no steady state (interleaved with m = p).
-    """
-    return re.findall("FB|." if "BF" in kinds else ".", kinds)
-
-
 def _blocking_slots(actions: Sequence[Action], outputs: Sequence[M | None], inputs: Sequence[M | None]) -> Groups[M]:
     """The groups with chunks: one between two slots, of all that the finished slot sends and the next one needs.
+
+    Slots are F in the warm-up, FB, and B in the cool-down. If all forward passes come before all backward passes there
+    is no steady state (interleaved with m = p).
 
     Receives are placed just in time, as late as they can be, and need not move: every message is sent and
     received on the same diagonal. Number the group after slot i of rank r by i + r. Forward step k is slot k
@@ -201,7 +196,8 @@ def _blocking_slots(actions: Sequence[Action], outputs: Sequence[M | None], inpu
     groups: Groups[M] = [([], [], [])]
     sends: list[M] = []
     first = 0
-    for before, slot in pairwise(("", *_slots("".join([action[0] for action in actions])))):
+    kinds = "".join([action[0] for action in actions])
+    for before, slot in pairwise(("", *re.findall("FB|." if "BF" in kinds else ".", kinds))):
         after = first + len(slot)
         receives = [message for message in inputs[first:after] if message is not None]
         if sends and receives and before == "F" and slot == "B":

@@ -13,15 +13,11 @@ from ptdp_core.schedules.definition import Definition, of_table
 from ptdp_core.schedules.files import PYTHON, TABLES, execute_definition, read_definition
 from ptdp_core.schedules.vocabulary import SEPARATOR, with_vocabulary
 
-
-def _of_the_zoo() -> dict[str, Definition]:
-    modules = [import_module(f"{zoo.__name__}.{module.name}") for module in iter_modules(zoo.__path__)]
-    schedules: list[Definition] = [module.SCHEDULE for module in modules]
-    return {schedule.name: schedule for schedule in sorted(schedules, key=lambda item: (item.year, item.name))}
-
-
+_ZOO = [import_module(f"{zoo.__name__}.{module.name}").SCHEDULE for module in iter_modules(zoo.__path__)]
 # Oldest first: the order in which they are listed everywhere.
-DEFINITIONS = _of_the_zoo()
+DEFINITIONS: dict[str, Definition] = {
+    schedule.name: schedule for schedule in sorted(_ZOO, key=lambda item: (item.year, item.name))
+}
 
 
 def register(schedule: Definition) -> None:

@@ -73,9 +73,9 @@ def _asked() -> dict[str, Value]:
 
     class StandIn(ModuleType):
         @staticmethod
-        def compile(*table: Any) -> tuple[object, tuple[Any, ...]]:
+        def compile(*table: Any) -> object:
             asked["compile"] += 1
-            return None, ()
+            return "a program"
 
         @staticmethod
         def execute(*costs: Any) -> None:
