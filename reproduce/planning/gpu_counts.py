@@ -137,7 +137,7 @@ def table(found: Sequence[OnGpus], cluster: Cluster, limits: Limits) -> Table:
 
 
 def sentence(found: Sequence[OnGpus], limits: Limits) -> str:
-    """The smallest number of GPUs that meets the limits, in a sentence; '' without limits."""
+    """The smallest number of GPUs that meets the limits, in a sentence, and the cheapest; '' without limits."""
     if limits == Limits():
         return ""
     days, budget = limits.days, limits.budget
@@ -146,7 +146,11 @@ def sentence(found: Sequence[OnGpus], limits: Limits) -> str:
     if (least := smallest(found, limits)) is None or least.run is None:
         return f"none of these meets {both}; try more GPUs, more money or fewer tokens"
     cost = f", {least.run['cost']:,.0f} USD" if least.run["cost"] is not None else ""
-    return f"{least.gpus} GPUs are the fewest of these that meet {both}: {least.run['run_time']:.1f} days{cost}"
+    said = f"{least.gpus} GPUs are the fewest of these that meet {both}: {least.run['run_time']:.1f} days{cost}"
+    inside = [(each.run["cost"], each.gpus) for each in found if each.run and each.run["cost"] and limits.met(each.run)]
+    if inside and (cheapest := min(inside))[1] != least.gpus:
+        said += f"; {cheapest[1]} cost least, {cheapest[0]:,.0f} USD"
+    return said
 
 
 def document(name: str, job: TrainingJob, cluster: Cluster, found: Sequence[OnGpus], limits: Limits) -> dict[str, Any]:

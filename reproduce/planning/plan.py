@@ -156,7 +156,7 @@ def make_plan(
     plain, (cluster, techniques) = cluster, may_use(cluster, job.model, allow, forbid)
     result = search(job, cluster, top, techniques, on_step=on_step, headroom=headroom)
     if not result.ranked:
-        raise _nothing(job, cluster, result)
+        raise _nothing(job, cluster, techniques, result)
     papers = search(job, plain, 1, PAPERS_TECHNIQUES, headroom=headroom).ranked
     return TrainingPlan(
         name=name,
@@ -174,14 +174,14 @@ def make_plan(
     )
 
 
-def _nothing(job: TrainingJob, cluster: Cluster, result: Search) -> ReproduceError:
+def _nothing(job: TrainingJob, cluster: Cluster, techniques: Techniques, result: Search) -> ReproduceError:
     """Why no configuration was simulated: what is missing, in numbers, and the nearest fix."""
     if result.too_long:
         return NothingSelectedError(
             f"of {result.legal} legal configurations {result.too_large} do not fit, and {result.too_long} have "
             f"schedules too long to execute; try more GPUs, or fewer layers than {job.model.layers}"
         )
-    least, near = least_memory(job, cluster), nearest_gpus(job, cluster)
+    least, near = least_memory(job, cluster, techniques), nearest_gpus(job, cluster, techniques)
     if least is None:
         sizes = sorted({d for *_, d in grids(job, cluster.gpus_per_node)})
         shown = ", ".join(map(str, sizes[:6])) + (", ..." if len(sizes) > 6 else "")
@@ -191,7 +191,11 @@ def _nothing(job: TrainingJob, cluster: Cluster, result: Search) -> ReproduceErr
             + (f", or gpus={near}, the nearest number on which this batch fits" if near else "")
         )
     need, config = least
-    parallel = config.parallel
+    usual = vars(ParallelConfig(B=1))
+    chosen = {name: getattr(config.parallel, name) for name in ("p", "t", "d", "v", "b", "schedule", "recompute")}
+    also = {name: getattr(config.parallel, name) for name in ("c", "e", "etp", "data_parallel", "sharded_optimizer")}
+    chosen |= {name: value for name, value in also.items() if value != usual[name]}
+    named = ", ".join(f"{name}={value}" for name, value in chosen.items())
     fix = (
         f"try gpus={near}, the nearest number on which it does"
         if near
@@ -200,9 +204,8 @@ def _nothing(job: TrainingJob, cluster: Cluster, result: Search) -> ReproduceErr
     if found := advice(simulate(config, cluster), cluster):
         fix += f", or what is not searched: {found[0].words}"
     return NothingSelectedError(
-        f"nothing fits: of all legal configurations on {job.n} GPUs, p={parallel.p}, t={parallel.t}, d={parallel.d}, "
-        f"v={parallel.v}, b={parallel.b}, schedule={parallel.schedule}, recompute={parallel.recompute} takes least "
-        f"memory, {need / 1e9:.1f} GB; {cluster.name} has {cluster.usable_memory / 1e9:.1f} GB to fill; {fix}"
+        f"nothing fits: of all legal configurations on {job.n} GPUs, {named} takes least memory, {need / 1e9:.1f} GB; "
+        f"{cluster.name} has {cluster.usable_memory / 1e9:.1f} GB to fill; {fix}"
     )
 
 

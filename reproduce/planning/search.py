@@ -153,7 +153,7 @@ def search(
     waiting: list[tuple[float, int, Cell | tuple[Cell, Mapping[str, Any]] | Family | TrainingConfig]] = []
     legal = too_large = too_long = 0
     full: set[Hashable] = set()  # columns of cells of which no larger microbatch fits
-    for cell in cells(job, cluster.gpus_per_node, (*techniques, *(["fsdp"] if cluster.software.fsdp else []))):
+    for cell in cells(job, cluster.gpus_per_node, _possible(cluster, techniques)):
         legal += len(cell)
         if cell.column in full or cell_is_full(cell, model):
             full.add(cell.column)
@@ -198,6 +198,11 @@ def search(
             on_step(len(estimates))
     best, tight = ranked(estimates, cluster, headroom), len(estimates) - len(roomy)
     return Search(job, best, legal, too_large, too_long, tight, complete)
+
+
+def _possible(cluster: Cluster, techniques: Techniques) -> Techniques:
+    """The techniques, and FSDP where the cluster's program has it."""
+    return (*techniques, "fsdp") if cluster.software.fsdp else techniques
 
 
 def cell_least_time(cell: Cell, example: TrainingConfig, model: CostModel) -> float:
@@ -289,10 +294,13 @@ def takeaways(job: TrainingJob, cluster: Cluster) -> Takeaways:
     return Takeaways(tuple(sizes), ())
 
 
-def least_memory(job: TrainingJob, cluster: Cluster) -> tuple[int, TrainingConfig] | None:
+def least_memory(
+    job: TrainingJob, cluster: Cluster, techniques: Techniques = TECHNIQUES
+) -> tuple[int, TrainingConfig] | None:
     """The legal configuration that takes the least memory, and its bytes; None if nothing is legal."""
-    model = CostModel(cluster)
-    needs = ((peak_memory(c, model), c) for family in families(job, cluster.gpus_per_node) for c in _frugal(family))
+    model, possible = CostModel(cluster), _possible(cluster, techniques)
+    legal = families(job, cluster.gpus_per_node, possible)
+    needs = ((peak_memory(config, model), config) for family in legal for config in _frugal(family))
     return min(needs, key=lambda need: need[0], default=None)
 
 
@@ -303,12 +311,12 @@ def _frugal(family: Family) -> Iterator[TrainingConfig]:
         yield from (config for config in members if not is_too_long(config))
 
 
-def nearest_gpus(job: TrainingJob, cluster: Cluster) -> int | None:
+def nearest_gpus(job: TrainingJob, cluster: Cluster, techniques: Techniques = TECHNIQUES) -> int | None:
     """The number of GPUs nearest to n on which some legal configuration fits, the smaller of two; None if none does."""
-    model, per_node = CostModel(cluster), cluster.gpus_per_node
+    model, per_node, possible = CostModel(cluster), cluster.gpus_per_node, _possible(cluster, techniques)
     sizes = (range(1, LARGEST_TENSOR_GROUP_NODES * per_node + 1), divisors(job.model.all_layers), divisors(job.B))
     for n in sorted({t * p * d for t, p, d in product(*sizes)}, key=lambda n: (abs(n - job.n), n)):
-        for family in families(replace(job, n=n), per_node):
+        for family in families(replace(job, n=n), per_node, possible):
             if all(family_least_memory(config, model) > cluster.usable_memory for config in family.frugal()):
                 continue
             if any(fits(config, model, cluster) for config in _frugal(family)):

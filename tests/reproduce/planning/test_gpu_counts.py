@@ -1,10 +1,12 @@
 """Several numbers of GPUs: each row is what a plan on it finds, and the smallest that meets a limit is named."""
 
+from dataclasses import replace
+
 import pytest
 
 from ptdp_core.simulator import load_cluster
 from reproduce.cli import main
-from reproduce.planning.gpu_counts import Limits, counts, on_each, smallest
+from reproduce.planning.gpu_counts import Limits, counts, on_each, sentence, smallest
 from reproduce.planning.plan import make_plan, request
 from reproduce.planning.run_cost import TrainingRun
 from reproduce.planning.untried import may_use
@@ -45,6 +47,9 @@ def test_each_is_the_plan_s_best_and_the_fewest_that_do_are_found():
     assert smallest(found, Limits(days=days[-1] / 2)) is None
     costs = [each.run["cost"] for each in found if each.run]
     assert smallest(found, Limits(budget=max(costs))) == found[0]
+    assert "cost" not in sentence(found, Limits(days=days[0] + 1))
+    dear = [replace(found[0], run={**found[0].run, "cost": 1e9}), *found[1:]]
+    assert sentence(dear, Limits(days=days[0] + 1)).endswith(f"; {found[1].gpus} cost least, {costs[1]:,.0f} USD")
 
 
 def test_the_command_draws_and_says_it(tmp_path, capsys, as_json):

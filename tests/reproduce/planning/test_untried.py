@@ -1,5 +1,6 @@
 """What a plan's search may use, what it does not try, and public jobs at which it has to find the better layout."""
 
+import re
 from dataclasses import asdict, replace
 
 import pytest
@@ -15,7 +16,7 @@ from reproduce.planning.search import search
 from reproduce.planning.space import TrainingJob
 from reproduce.planning.untried import DISPATCH, LEAST_GAIN, may_use, sentence
 from reproduce.planning.what_if import evaluate
-from results.records.errors import UsageError
+from results.records.errors import NothingSelectedError, UsageError
 
 MIXTURE = {"layers": 8, "hidden": 2048, "heads": 16, "kv_heads": 8, "ffn_hidden": 2048, "vocab": 32000, "seq": 4096}
 MIXTURE |= {"activation": "swiglu", "norm": "rmsnorm", "positions": "rotary", "bias": False, "tied_embeddings": False}
@@ -159,3 +160,10 @@ def test_an_allowed_recipe_is_searched_and_said(tmp_path, capsys, as_json):
     assert best["fp8_recipe"] == "mxfp8"
     assert best["recompute"] != "selective"
     assert main(["plan", *words, "--allow", "everything"]) == 2
+
+
+def test_what_takes_least_memory_may_be_fsdp_and_the_nearest_gpus_are_enough():
+    with pytest.raises(NothingSelectedError, match=r"t=4, d=1, .*, c=2, data_parallel=zero3 takes least") as refused:
+        planned("h100", model="llama-3-70b", gpus=8, batch=8)
+    (gpus,) = re.findall(r"try gpus=(\d+)", str(refused.value))
+    assert planned("h100", model="llama-3-70b", gpus=int(gpus), batch=8).best.fits
