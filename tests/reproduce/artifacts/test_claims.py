@@ -20,12 +20,8 @@ NOT_TESTABLE = {
     *("zb_1p_memory_like_1f1b", "zb_2p_memory_up_to_twice", "throughput_increases_by_30_percent"),
     *("aggregate_502_petaflops", "share_of_peak_52_percent", "throughput_163_teraflops", "shares_of_peak_52_and_44"),
     *("up_to_33_percent_lower", "up_to_two_times_higher", "up_to_two_times_lower", "every_1_or_2_simulated"),
-    "fig_scatter_gather.up_to_11_percent",
-    "exponential_flops",
-    "deepspeed_36_percent",
-    "load_bandwidth",
-    "save_bandwidth",
-    "checkpoints_and_throughput",
+    *("fig_scatter_gather.up_to_11_percent", "exponential_flops", "deepspeed_36_percent", "load_bandwidth"),
+    *("save_bandwidth", "checkpoints_and_throughput"),
 }
 SWEEPS = (
     *("fig_microbatch", "fig_pipeline_vs_data", "fig_pipeline_weak_scaling", "fig_recomputation"),

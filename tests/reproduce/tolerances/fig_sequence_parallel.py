@@ -8,6 +8,9 @@ def with_it(key, otherwise):
     return lambda point, x: 1.0 if not point.sequence_parallel else x if point.key == key else otherwise(point)
 
 
+NEITHER = "without sequence parallelism neither selective nor no recomputation does"
+
+
 def fits_unless(key, words, oom_otherwise):
     """Whether one of the points at t = 8 fits decides; the others are as the claim says."""
     too_large = {"selective_off_t8_p8", "none_off_t8_p8"}
@@ -58,11 +61,7 @@ EDGES = {
     "selective_suffices": [
         fits_unless("selective_on_t8_p8", "with sequence parallelism and selective recomputation it fits", True),
         fits_unless("full_off_t8_p8", "and full recomputation does", True),
-        fits_unless(
-            "selective_off_t8_p8", "without sequence parallelism neither selective nor no recomputation does", False
-        ),
-        fits_unless(
-            "none_off_t8_p8", "without sequence parallelism neither selective nor no recomputation does", False
-        ),
+        fits_unless("selective_off_t8_p8", NEITHER, False),
+        fits_unless("none_off_t8_p8", NEITHER, False),
     ],
 }
