@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ptdp_core import interrupts
-from reproduce.commands import COMMANDS, GONE, GROUPS, module_of
+from reproduce.commands import COMMANDS, EXAMPLES, GONE, GROUPS, module_of
 from reproduce.commands.options import add_usual, program, program_to_type, where_exit_codes_are, with_network
 from reproduce.commands.schema import add_schema
 from results.records import errors
@@ -84,7 +84,8 @@ def command_of(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
 def parser_of(name: str) -> Parser:
     """The parser of a command."""
     module = module_of(name)
-    codes = where_exit_codes_are()
+    codes, text = where_exit_codes_are(), getattr(module, "HELP", "")
+    example = f"example:\n  {program()} {EXAMPLES[name]}\n\n" if name in EXAMPLES else ""
     if not name:
         meanings = [f"  {code:>3}  {text}" for code, text in errors.MEANINGS.items()]
         wrapped = [textwrap.fill(text, 80, subsequent_indent=" " * 7) for text in meanings]
@@ -92,7 +93,7 @@ def parser_of(name: str) -> Parser:
     parser = Parser(
         prog=f"{program()} {name}".strip(),
         description=COMMANDS.get(name, f"{DESCRIPTION}\n{LISTED}"),
-        epilog=f"{getattr(module, 'HELP', '')}{codes}",
+        epilog=f"{text}{example}{codes}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )

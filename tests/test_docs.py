@@ -489,6 +489,16 @@ def test_the_links_of_the_pages_lead_to_files_and_headings():
     assert followed >= 20
 
 
+def test_forty_commands_of_the_pages_are_run_by_the_tests_above():
+    shell = [
+        page for name in ("tutorial", "questions") for page in SHELL.findall((ROOT / f"docs/{name}.md").read_text())
+    ]
+    run = {line for commands, _ in shell for line in SHELL_LINE.findall(commands) if line.startswith("reproduce ")}
+    run |= {command for _, commands, _ in rows_for_programs() for command in commands}
+    run |= {command for _, command, quoted in asked() if quoted}
+    assert len(run) >= 40
+
+
 def test_neither_the_side_bar_nor_a_part_of_it_has_more_than_eight_entries():
     nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
     parts = re.split(r"^  - ", nav, flags=re.MULTILINE)[1:]

@@ -17,6 +17,7 @@ import pickle
 import re
 import shutil
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -153,6 +154,8 @@ def fork_server(preload: Sequence[str] = ()) -> ForkServerContext:
     resource_tracker.ensure_running()  # started before the signals are masked, as starting it changes the mask
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     added = {name: value for name, value in THREADING.items() if name not in os.environ}
+    if not {"", os.getcwd()} & set(sys.path):  # else a folder here called as one of our packages would be it
+        added["PYTHONSAFEPATH"] = "1"
     if in_main:
         added["PTDP_PARENT"] = str(os.getpid())  # END_WITH_PARENT takes it out again
     os.environ.update(added)

@@ -51,6 +51,23 @@ PARTS = {
     "gate exact": "compare all that is deterministic with the committed reference",
 }
 COMMANDS = {name: text for group in (*GROUPS.values(), PARTS) for name, text in group.items()}
+# What the help of a command without examples of its own shows.
+EXAMPLES = {
+    "list": "list --paper llama3",
+    "describe": "describe fig_interleaved",
+    "verify": "verify fig_interleaved --expected",
+    "report": "report --out report.html",
+    "plot": "plot fig_interleaved --for acm",
+    "paper": "paper zpp asked/zeropp.csv",
+    "explain": "explain mine.json --seconds 9.2",
+    "train": "train --recipe tiny --set p=2 --set t=2 --ranks 4",
+    "doctor": "doctor",
+    "bench": "bench run gemm --quick",
+    "gate": "gate --base HEAD~1 --budget 90s",
+    "gate exact": "gate exact schedules",
+    "accuracy": "accuracy --ledger",
+    "predict": "predict runs.json --out sealed",
+}
 # The annex that has a command, as a module `command_NAME`; the others' modules are here.
 IN_ANNEX = {
     "accuracy": "accuracy",
