@@ -400,7 +400,8 @@ def _print_end(runs: Sequence[Run], parsed: Namespace) -> None:
     if len(runs) > 1:
         out.print(f"{len(runs)} artifacts; claims: {verdict_counts(runs) or 'none'}")
     failed = [done.plan for done in runs if any(point.status == "failed" for point in done.record.points)]
-    missing = [id for id in catalog.ids() if not any((parsed.results / id).glob(f"*/{RECORD}"))]
+    paper = catalog.named_by_files(runs[-1].plan.artifact.paper)
+    missing = [id for id in paper if not any((parsed.results / id).glob(f"*/{RECORD}"))]
     if failed:
         words = options.command_line(parsed, failed[0].artifact.id, *_flags(failed[0]), "--debug")
     elif missing:

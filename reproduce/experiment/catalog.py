@@ -27,6 +27,12 @@ def ids(paper: str | None = None) -> tuple[str, ...]:
     return tuple(id for known in chosen for id in _ids_of(known))
 
 
+def named_by_files(paper: str) -> tuple[str, ...]:
+    """The ids of a paper's artifacts in the order of their files' names, without reading these."""
+    known = papers.paper(paper)
+    return tuple(map(known.id_of, known.names))
+
+
 def broken() -> tuple[str, ...]:
     """A line for each paper, or file of one, that cannot be read; its artifacts are left out."""
     unread = [_readable(known) for known in papers.papers()]
@@ -54,7 +60,9 @@ def _place(artifact: Artifact) -> tuple[object, ...]:
 
 @cache
 def _readable(paper: Paper) -> str:
-    """'' if the files of the paper can be read, or what is wrong."""
+    """'' if the files of a paper of one's own can be read, as this project's can be; or what is wrong."""
+    if paper.folder.parent in (papers.FOLDER, papers.ANNEX):
+        return ""
     try:
         for name in paper.names:
             _artifact_of(paper, name)
