@@ -1,6 +1,6 @@
 """Layer normalisation: PyTorch's own operator in every implementation.
 
-PyTorch's is fused already, forward and backward; `benchmarks/suite/fused_kernels.py` measures it beside what
+PyTorch's is fused already, forward and backward; `reproduce/annex/bench/fused_kernels.py` measures it beside what
 `torch.compile` makes of the formula.
 """
 

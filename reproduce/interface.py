@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.harness.registry import BENCHMARKS
 from ptdp_core.config import TrainingConfig
 from ptdp_core.errors import ConfigurationError
+from reproduce.annex import part
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.fidelity import PAPERS_CLUSTER
@@ -77,7 +78,7 @@ class Record(records.Record):
         numbers come from. The font is 'sans' or 'serif' (a venue's), the width 'column', 'page' or inches. Raises
         `UsageError` for another one, and if there is no figure (tables, plans, simulations).
         """
-        from reproduce.output import benchmark_figures, figures, own_points, theme
+        from reproduce.output import figures, own_points, theme
 
         for value, known in ((style, theme.STYLES), (font, tuple(theme.FONTS))):
             if value is not None and value not in known:
@@ -89,7 +90,7 @@ class Record(records.Record):
         look = theme.look_of(style, font, inches)
         with theme.style(look):
             if self.kind == "benchmark":
-                figure = benchmark_figures.draw(self)
+                figure = part("bench", "benchmark_figures").draw(self)
             elif self._artifact is None or self._artifact.draw is None:
                 raise UsageError(f"{self.id} has no figure; try .frame()")
             elif points is None:

@@ -33,7 +33,6 @@ LEVELS = (
     ("ptdp_core.launch",),
     ("benchmarks",),
     ("benchmarks.harness",),
-    ("benchmarks.suite",),
     ("benchmarks.gated",),
     ("reproduce",),
     ("reproduce.annex",),  # its registry alone: an annex is imported by name

@@ -1,21 +1,13 @@
-"""The list of the benchmarks, each of which is a module `benchmarks.suite.<name>`. Listing them imports none."""
+"""The list of the benchmarks, each of which is a module of the annex `bench`; and where their records are."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Protocol, cast
+from pathlib import Path
 
-from benchmarks.harness.setup import Setup
-from results.records import PointResult
-from results.records.errors import UsageError, did_you_mean
+from results.records import PointResult, Record
 
-
-class Suite(Protocol):
-    """The module of a benchmark: `NOTES` are sentences for its record, and `points` measures."""
-
-    NOTES: tuple[str, ...]
-
-    def points(self, setup: Setup) -> Iterator[PointResult]: ...
+FOLDER = "benchmarks"  # the folder of benchmarks' records, below the folder of results
+CANARY = "canary"  # the series of the canaries' points
+NOT_QUIET = "The machine was not quiet"  # the beginning of the note that says that the canaries differ
 
 
 @dataclass(frozen=True)
@@ -31,10 +23,6 @@ class Benchmark:
     columns: tuple[str, ...]
     section: str | None = None
     uses_device: bool = True
-
-    def load(self) -> Suite:
-        """Import the benchmark's module, and with it what that needs (torch as a rule)."""
-        return cast(Suite, import_module(f"benchmarks.suite.{self.name}"))
 
 
 BENCHMARKS = {
@@ -82,16 +70,11 @@ BENCHMARKS = {
 }
 
 
-def find(name: str) -> tuple[Benchmark, str]:
-    """The benchmark of that name, and the name of its point that may follow a slash: `gpu_step/small`, else "".
+def record_path(results: Path, name: str) -> Path:
+    """The path of a benchmark's record."""
+    return results / FOLDER / name / "record.json"
 
-    Raises `UsageError` with the nearest name if there is none.
-    """
-    name, _, point = name.partition("/")
-    if name not in BENCHMARKS:
-        hint = did_you_mean(name, tuple(BENCHMARKS))
-        raise UsageError(f"unknown benchmark {name!r}{hint} (reproduce bench list shows all)")
-    if point and point not in (known := getattr(BENCHMARKS[name].load(), "NAMES", ())):
-        there = f"{did_you_mean(point, known)}; there are {', '.join(known)}" if known else "; its points have no names"
-        raise UsageError(f"unknown point {point!r} of the benchmark {name}{there}")
-    return BENCHMARKS[name], point
+
+def results_of(record: Record) -> list[PointResult]:
+    """The points of a benchmark's record without the canaries'."""
+    return [point for point in record.points if point.series != CANARY]

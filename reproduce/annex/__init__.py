@@ -11,6 +11,7 @@ from results.records.errors import UnavailableError
 
 ANNEXES = {
     "accuracy": "the simulator scored against published runs, its intervals, sealed predictions",
+    "bench": "microbenchmarks of operators, messages and steps; all that one GPU should verify",
     "calibrate": "a cluster file from measurements of a machine",
     "emulation": "the engine in real time on virtual accelerators and emulated nodes",
     "exact": "all that is deterministic, counted and compared with a committed reference",

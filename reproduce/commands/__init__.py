@@ -71,6 +71,7 @@ EXAMPLES = {
 # The annex that has a command, as a module `command_NAME`; the others' modules are here.
 IN_ANNEX = {
     "accuracy": "accuracy",
+    "bench": "bench",
     "calibrate": "calibrate",
     "explain": "explain",
     "explain trace": "explain",

@@ -4,8 +4,8 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.harness.registry import BENCHMARKS
-from benchmarks.harness.runner import record_path
+from benchmarks.harness.registry import BENCHMARKS, record_path
+from reproduce.annex import part
 from reproduce.commands.options import add_json, add_results, path_of
 from reproduce.experiment import catalog
 from reproduce.output import figures, own_points, theme
@@ -122,9 +122,7 @@ def _records(results: Path, name: str) -> list[Path]:
 def _draw(name: str, path: Path, look: theme.FigureLook, stem: str) -> list[Path]:
     record = read_record(path)
     if name in BENCHMARKS:
-        from reproduce.output import benchmark_figures
-
-        return write_files(path.parent, benchmark_figures.render(record, look, stem))
+        return write_files(path.parent, part("bench", "benchmark_figures").render(record, look, stem))
     return write_files(path.parent, figures.render(catalog.load(name).at(record.scale), record, look, stem))
 
 

@@ -19,6 +19,7 @@ from reproduce.experiment.parameters import ranks_of, settings_of
 from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import Point
 from reproduce.running.evaluator import Outcome, Plan, PointEvaluator, sources_digest
+from results import ROOT
 from results.records import Metric, PointResult, provenance
 from results.records.errors import UnavailableError
 from results.records.units import with_unit
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from benchmarks.harness.step_time import OnGpu, StepTimes
     from ptdp_core.engine.settings import Settings
 
+OF_ANNEX = tuple(
+    f"reproduce/annex/bench/{name}.py" for name in ("fused_step", "checkpoint", "fused_kernels", "fused_kernels_cases")
+)
 SOURCES = (
     "ptdp_core/config.py",
     "ptdp_core/formulas.py",
@@ -39,10 +43,7 @@ SOURCES = (
     "benchmarks/harness/step_time.py",
     "benchmarks/harness/training.py",
     "benchmarks/harness/timing.py",
-    "benchmarks/suite/fused_step.py",
-    "benchmarks/suite/checkpoint.py",
-    "benchmarks/suite/fused_kernels.py",
-    "benchmarks/suite/fused_kernels_cases.py",
+    *(name for name in OF_ANNEX if (ROOT / name).is_file()),
     "reproduce/experiment/parameters.py",
 )
 GPUS_OF = FIDELITIES["measured"].scales

@@ -90,6 +90,9 @@ OTHERWISE = {
         "accuracy/refit.py",
         "accuracy/sealed.py",
         "emulation/fabric.py",
+        "bench/gpu_archive.py",
+        "bench/gpu_session.py",
+        "bench/simulator_rate.py",
         "gate/command_gate.py",
         *(f"gate/{name}.py" for name in ("counts", "project", "run", "trees")),
         *(f"exact/{name}.py" for name in ("artifacts", "mutations", "page", "reference", "simulated")),
@@ -102,7 +105,6 @@ OTHERWISE = {
     "reproduce/commands": ("schema.py",),
     "reproduce/experiment": ("margins.py",),
     "reproduce/output": ("export.py", "html/page.py", "html/report.py"),
-    "reproduce/running": ("gpu_archive.py", "gpu_session.py"),
     "results": ("opening.py",),
     "results/records": ("environment.py", "provenance.py", "storage.py", "validation.py"),
 }

@@ -71,7 +71,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(parsed: Namespace) -> int:
     """Measure, fit, write, and with --check train and compare; what can be wrong is found before any work."""
-    from benchmarks.harness.runner import choose_device
     from reproduce.annex.calibrate import write
     from reproduce.annex.calibrate.fit import fit
     from reproduce.running.runner import require_folder
@@ -87,7 +86,7 @@ def run(parsed: Namespace) -> int:
 
     if parsed.check:
         require_folder(parsed.results / check.ID / "measured")
-    device = choose_device(parsed.device)
+    device = part("bench", "runner").choose_device(parsed.device)
     ranks = measure.devices(device)
     started = datetime.now(UTC)
     timings, quiet = measure.measured(device, ranks, quiet=parsed.quiet)

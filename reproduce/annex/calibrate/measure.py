@@ -33,7 +33,6 @@ from benchmarks.harness.timing import (
     wall_timer,
 )
 from benchmarks.harness.training import build
-from benchmarks.suite import collectives, gemm, memory, p2p
 from kernels import Kernels, select
 from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.engine.data import Sequences, open_tokens, write_tokens
@@ -44,12 +43,14 @@ from ptdp_core.engine.settings import EngineSettings
 from ptdp_core.launch.local import RankError
 from ptdp_core.launch.training_log import peak_memory
 from ptdp_core.layers.parts import Gemm
+from reproduce.annex import part
 from reproduce.annex.calibrate.timings import DeviceTimings, LayerSize, Timings, gemms_of, layers_for
 from reproduce.annex.calibrate.write import machine
 from reproduce.output.progress import progress
 from results.records import provenance
 from results.records.errors import UnavailableError
 
+collectives, gemm, memory, p2p = (part("bench", name) for name in ("collectives", "gemm", "memory", "p2p"))
 MOST_RANKS = 8  # of a node that is measured: what the cluster format has room for
 REPEATS = 2
 ROUNDS, LIMIT_S = 10, 8.0

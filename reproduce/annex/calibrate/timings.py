@@ -93,7 +93,7 @@ class Timings:
     """A node: its devices while all are busy, one alone (where that can differ), and what is between them.
 
     `all_reduce[k]` and `all_gather[k]` over k ranks by bytes of the whole tensor, `messages` by (kind, bytes) as
-    `benchmarks.suite.p2p` names them; empty with one device.
+    `reproduce.annex.bench.p2p` names them; empty with one device.
     """
 
     device: str

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from ptdp_core.config import TrainingConfig
 from ptdp_core.formulas import parameters
 from ptdp_core.simulator.memory import OPTIMIZER_BYTES, WEIGHT_BYTES
+from reproduce.annex import part
 from reproduce.experiment import published
 from reproduce.experiment.artifact import Artifact, Take
 from reproduce.experiment.claims import NOTHING, Judgement
@@ -72,8 +73,9 @@ def measure(launcher: "Launcher") -> Take:
 
     from benchmarks.harness.points import rate, seconds
     from benchmarks.harness.setup import Setup
-    from benchmarks.suite.checkpoint import measure_here
     from ptdp_core.interrupts import allowed, held
+
+    measure_here = part("bench", "checkpoint").measure_here
 
     def take(point: Point) -> Mapping[str, Metric]:
         config, device = TrainingConfig.from_plain(point.parameters), point.parameters["device"]

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ptdp_core.formulas import parameters
+from reproduce.annex import part
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact, Take
@@ -16,7 +17,6 @@ from results.records import Metric
 
 if TYPE_CHECKING:
     from benchmarks.harness.launchers import Launcher
-    from benchmarks.suite.fused_step import Fusion
 
 ID = "table_fused_operators"
 GPT_3, LARGER = "GPT-3 175B", "530B"
@@ -76,12 +76,15 @@ def measured(kernels: str, **model: Any) -> Sweep:
     )
 
 
+UNFUSED = "reference"  # what eager PyTorch is called among the implementations of an operator
+
+
 def measure(launcher: "Launcher") -> Take:
     """A function that gives a point's metrics; all points are measured together, when it is first called."""
     from benchmarks.harness.points import Once
-    from benchmarks.suite.fused_step import measure_here
 
-    shared: list[Once[Fusion]] = []
+    measure_here = part("bench", "fused_step").measure_here
+    shared: list[Once[Any]] = []
 
     def take(point: Point) -> Mapping[str, Metric]:
         if not shared:
@@ -94,9 +97,8 @@ def measure(launcher: "Launcher") -> Take:
     return take
 
 
-def _of_step(point: Point, fusion: "Fusion") -> dict[str, Metric]:
+def _of_step(point: Point, fusion: Any) -> dict[str, Metric]:
     from benchmarks.harness.points import rate, seconds
-    from benchmarks.suite.fused_step import UNFUSED
     from ptdp_core.formulas import flops_per_iteration
 
     settings = settings_of(point.parameters)
@@ -111,11 +113,9 @@ def _of_step(point: Point, fusion: "Fusion") -> dict[str, Metric]:
     }
 
 
-def _of_operator(point: Point, fusion: "Fusion") -> dict[str, Metric]:
+def _of_operator(point: Point, fusion: Any) -> dict[str, Metric]:
     """Medians of forward and of backward passes, whose sum is the operator's time."""
     from statistics import median
-
-    from benchmarks.suite.fused_step import UNFUSED
 
     what, kernels = point.parameters["what"], point.parameters["kernels"]
     times: dict[str, dict[str, tuple[float, ...]]] = {}

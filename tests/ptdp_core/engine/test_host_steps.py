@@ -10,10 +10,10 @@ import pytest
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks.harness.training import build
-from benchmarks.suite.train_step_peers import PlainGPT
 from kernels import why_unavailable
 from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.engine.settings import EngineSettings
+from reproduce.annex.bench.train_step_peers import PlainGPT
 
 LAYERS, MICROBATCHES = (2, 6), 2
 

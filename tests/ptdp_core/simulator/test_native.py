@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.suite.simulator_rate import random_points
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.schedules import build, definition, exists, names, register_table
 from ptdp_core.schedules.registry import DEFINITIONS
@@ -14,6 +13,7 @@ from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.executor import Costs
 from ptdp_core.simulator.native import native, uncompiled, why_in_python
 from ptdp_core.simulator.steady_state import flush
+from reproduce.annex.bench.simulator_rate import random_points
 from tests.ptdp_core.schedules.cases import sizes
 
 pytest.importorskip("_ptdp_native", reason="no C compiler was there when the project was installed")

@@ -30,6 +30,7 @@ OTHERS = (
 
 # What asks for an annex besides its commands.
 ASKED_FOR = {
+    "bench": ("table_fused_operators --fidelity measured --scale cpu",),
     "emulation": ("fig_interleaved --fidelity emulated",),
     "papers": ("zerobubble/table_4", "fig_scaling", "list --paper llama3"),
 }

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from benchmarks.harness.timing import Samples
-from benchmarks.suite.checkpoint import CheckpointTimes
-from benchmarks.suite.fused_step import Fusion
 from ptdp_core.config import ModelConfig, ParallelConfig
+from reproduce.annex.bench.checkpoint import CheckpointTimes
+from reproduce.annex.bench.fused_step import Fusion
 from reproduce.experiment import catalog
 from reproduce.experiment.judging import judge
 from reproduce.experiment.parameters import settings_of

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from benchmarks.harness import runner
-from benchmarks.harness.registry import BENCHMARKS
+from benchmarks.harness.registry import BENCHMARKS, CANARY, results_of
+from reproduce.annex.bench import runner
 from reproduce.cli import main
 from results import ROOT
 from results.records import Metric, errors, read_record
@@ -35,7 +35,7 @@ def fake(monkeypatch):
                         raise point
                     yield point
 
-        monkeypatch.setattr(type(BENCHMARKS["memory"]), "load", lambda self: Suite)
+        monkeypatch.setattr(runner, "load", lambda benchmark: Suite)
 
     return use
 
@@ -62,9 +62,9 @@ def test_a_run_writes_a_valid_record_and_prints_it(capsys, tmp_path):
     assert (record.kind, record.id, record.fidelity, record.scale) == ("benchmark", "gemm", "measured", "quick")
     assert record.provenance.command[-2:] == ("--results", tmp_path.name)
     assert "torch" in record.provenance.versions
-    assert [p.key for p in record.points if p.series == runner.CANARY] == ["canary/before", "canary/after"]
+    assert [p.key for p in record.points if p.series == CANARY] == ["canary/before", "canary/after"]
     said = capsys.readouterr().out
-    for result in runner.results_of(record):
+    for result in results_of(record):
         row = next(line for line in said.splitlines() if line.startswith(f"{result.key} "))
         assert with_unit(result.metrics["speed"].value, "FLOP/s", 3, zeros=True) in row
     assert said.splitlines()[-1] == "next: reproduce plot gemm"

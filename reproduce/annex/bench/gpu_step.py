@@ -21,8 +21,6 @@ from benchmarks.harness.ranks import run_ranks, slowest_timer
 from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import Samples, Step, measure, take_turns
 from benchmarks.harness.training import batches, build, fastest_product, parameters_of
-from benchmarks.suite.gpu_cases import CASES, GPUS_CASES, PEERS, GpuCase, named
-from benchmarks.suite.train_step_peers import PlainGPT, autocast, hugging_face_rotary, plain_step
 from kernels import select
 from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.engine.groups import Groups, local_device
@@ -30,6 +28,8 @@ from ptdp_core.engine.settings import EngineSettings, OptimizerSettings, Setting
 from ptdp_core.engine.trainer import Trainer
 from ptdp_core.formulas import model_flops_per_iteration
 from ptdp_core.launch.training_log import peak_memory
+from reproduce.annex.bench.gpu_cases import CASES, GPUS_CASES, PEERS, GpuCase, named
+from reproduce.annex.bench.train_step_peers import PlainGPT, autocast, hugging_face_rotary, plain_step
 from results.records import Metric, PointResult
 from results.records.errors import UnavailableError
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pandas import DataFrame, concat
 
 from benchmarks.harness.points import size_text
-from benchmarks.harness.runner import NOT_QUIET, results_of
+from benchmarks.harness.registry import NOT_QUIET, results_of
 from reproduce.output import theme
 from reproduce.output.figures import series_lines
 from reproduce.output.frame import frame

@@ -15,15 +15,15 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.registry import BENCHMARKS
-from benchmarks.harness.runner import CANARY, record_path
-from benchmarks.suite.gpu_cases import CASES, GPUS_CASES
+from benchmarks.harness.registry import BENCHMARKS, CANARY, record_path
 from ptdp_core.config import TrainingConfig
 from ptdp_core.simulator import simulate
 from ptdp_core.simulator.cluster import with_program
+from reproduce.annex.bench import gpu_session
+from reproduce.annex.bench.gpu_cases import CASES, GPUS_CASES
 from reproduce.experiment import catalog
 from reproduce.experiment.fidelity import FIDELITIES, folder_name
-from reproduce.running import gpu_session, simulated
+from reproduce.running import simulated
 from results import ROOT, opening
 from results.records import Metric, PointResult, Record, fingerprint, read_record, write_record
 from results.records.errors import InvalidResultsError

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.suite.gpu_cases import CASES, GPUS_CASES, PEERS
+from reproduce.annex.bench.gpu_cases import CASES, GPUS_CASES, PEERS
 from reproduce.running.evaluator import sources_digest
 from results import ROOT
 from results.records import errors, read_record
@@ -159,7 +159,7 @@ def wheels(steps: Sequence[SessionStep]) -> dict[str, list[str]]:
 
 def sources() -> str:
     """A digest of what the steps run."""
-    return sources_digest(("kernels", "ptdp_core", "benchmarks"), None, sys.modules[__name__])
+    return sources_digest(("kernels", "ptdp_core", "benchmarks", "reproduce/annex/bench"), None, sys.modules[__name__])
 
 
 def outcomes_of(folder: Path) -> tuple[dict[str, StepOutcome], bool]:

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING
 
-from benchmarks.harness.registry import BENCHMARKS, find
+from benchmarks.harness.registry import BENCHMARKS, record_path, results_of
 from ptdp_core import interrupts
+from reproduce.annex.bench.runner import find
 from reproduce.commands import options
 from results.records import errors
 from results.records.documents import print_document
@@ -19,7 +20,7 @@ from results.visible import visible
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from reproduce.running.gpu_session import SessionStep, StepOutcome
+    from reproduce.annex.bench.gpu_session import SessionStep, StepOutcome
 
 MEANINGS = {
     "list": "the microbenchmarks: of the engine, its kernels and messages, and the simulator",
@@ -103,8 +104,8 @@ def measure(parsed: Namespace) -> int:
         )
     names = list(BENCHMARKS) if parsed.names == ["all"] else list(dict.fromkeys(parsed.names))
     found = {name: find(name) for name in names}  # all of them before the first one runs
-    from benchmarks.harness import runner
-    from benchmarks.harness.table import table
+    from reproduce.annex.bench import runner
+    from reproduce.annex.bench.table import table
     from results.records import write_record
 
     device, records = runner.choose_device(parsed.device), []
@@ -117,13 +118,13 @@ def measure(parsed: Namespace) -> int:
             print(f"reproduce: interrupted in {name}; the rest, with the same options: {rest}", file=sys.stderr)
             return interrupts.settle()
         tell("")
-        path = runner.record_path(parsed.results, record.id)
+        path = record_path(parsed.results, record.id)
         write_record(record, path)
         records.append(record)
         if not parsed.json:
             text = str(path) if parsed.quiet else f"{table(record)}\nfile: {path}\n"
             print(text, flush=True)
-    statuses = [{point.status for point in runner.results_of(record)} for record in records]
+    statuses = [{point.status for point in results_of(record)} for record in records]
     code = errors.POINTS_FAILED if any("failed" in status for status in statuses) else errors.DONE
     if not code and any("ok" not in status for status in statuses):
         code = errors.NOTHING_SELECTED
@@ -150,7 +151,7 @@ def _add_gpu(parser: ArgumentParser) -> None:
 
 def run_session(parsed: Namespace) -> int:
     """Run the steps, or tell of them; done if all that could run have passed."""
-    from reproduce.running import gpu_archive, gpu_session
+    from reproduce.annex.bench import gpu_archive, gpu_session
 
     if parsed.archive:
         return _import(parsed)
@@ -188,7 +189,7 @@ def run_session(parsed: Namespace) -> int:
 
 
 def _print_outcomes(outcomes: "Mapping[str, StepOutcome]") -> None:
-    from reproduce.running import gpu_session
+    from reproduce.annex.bench import gpu_session
 
     for name, outcome in outcomes.items():
         if outcome.status != gpu_session.NO_TIME:
@@ -207,7 +208,7 @@ def _print_outcomes(outcomes: "Mapping[str, StepOutcome]") -> None:
 
 def _import(parsed: Namespace) -> int:
     """Write the records of an archive to their places, and print how its steps ended and how they were predicted."""
-    from reproduce.running import gpu_archive
+    from reproduce.annex.bench import gpu_archive
 
     imported = gpu_archive.read(parsed.archive, parsed.results)
     gpu_archive.save(imported)
@@ -225,7 +226,8 @@ def _import(parsed: Namespace) -> int:
 
 def _outcomes(parsed: Namespace, steps: "Sequence[SessionStep]", folder: "Path") -> "Mapping[str, StepOutcome]":
     """Run the steps, and make the archive. Raises `UnavailableError` where there is no GPU for them."""
-    from reproduce.running import gpu_archive, gpu_session, measured
+    from reproduce.annex.bench import gpu_archive, gpu_session
+    from reproduce.running import measured
 
     if not parsed.toy and not measured.gpus_found():
         raise errors.UnavailableError("no GPU that PyTorch can use; needs one; try --toy, which runs on the CPU")

@@ -40,7 +40,6 @@ from benchmarks.harness.ranks import run_ranks, slowest_timer
 from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import Samples, Step, take_turns
 from benchmarks.harness.training import batches, build, fastest_product, model_for, parameters_of
-from benchmarks.suite.train_step_peers import AsStage, PlainGPT, PlainStage, hugging_face, plain_loss, plain_step
 from kernels import select
 from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.engine.groups import Groups, local_device
@@ -50,6 +49,7 @@ from ptdp_core.engine.trainer import Trainer
 from ptdp_core.engine.zero3 import Zero3Trainer
 from ptdp_core.formulas import model_flops_per_iteration
 from ptdp_core.layout import chunk_layers
+from reproduce.annex.bench.train_step_peers import AsStage, PlainGPT, PlainStage, hugging_face, plain_loss, plain_step
 from results.records import Metric, PointResult
 from results.records.errors import UnavailableError
 

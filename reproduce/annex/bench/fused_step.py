@@ -12,12 +12,12 @@ import torch
 
 from benchmarks.harness.timing import Samples, Step, device_timer, measure, take_turns, wall_timer
 from benchmarks.harness.training import batches
-from benchmarks.suite.fused_kernels import Copy, fitting_sequence, measure_case
-from benchmarks.suite.fused_kernels_cases import cases, shapes
 from kernels import select
 from ptdp_core.engine.groups import Groups, local_device
 from ptdp_core.engine.settings import Settings
 from ptdp_core.engine.trainer import Trainer
+from reproduce.annex.bench.fused_kernels import Copy, fitting_sequence, measure_case
+from reproduce.annex.bench.fused_kernels_cases import cases, shapes
 from results.records import PointResult
 
 UNFUSED = "reference"

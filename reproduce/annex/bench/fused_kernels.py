@@ -19,8 +19,16 @@ from torch import Tensor
 from benchmarks.harness.points import Parameter
 from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import FLUSH_BYTES, Samples, Step, Timer, device_timer, take_turns
-from benchmarks.suite.fused_kernels_cases import Call, OperatorCase, Shape, attention, cases, largest_tensor, shapes
 from ptdp_core.engine.parameters import TORCH_DTYPES
+from reproduce.annex.bench.fused_kernels_cases import (
+    Call,
+    OperatorCase,
+    Shape,
+    attention,
+    cases,
+    largest_tensor,
+    shapes,
+)
 from results.records import Metric, PointResult, fingerprint
 
 COPY = "copy"

@@ -10,15 +10,16 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.harness.registry import find
-from benchmarks.suite.gpu_cases import CASES, GPUS_CASES
-from benchmarks.suite.gpu_step import unsupported
 from ptdp_core.config import ModelConfig, ParallelConfig
+from reproduce.annex.bench import command_bench as bench
+from reproduce.annex.bench import gpu_archive, gpu_session
+from reproduce.annex.bench.gpu_cases import CASES, GPUS_CASES
+from reproduce.annex.bench.gpu_session import SAVING_S, SessionStep
+from reproduce.annex.bench.gpu_step import unsupported
+from reproduce.annex.bench.runner import find
 from reproduce.cli import main
-from reproduce.commands import COMMANDS, bench
+from reproduce.commands import COMMANDS
 from reproduce.experiment import catalog
-from reproduce.running import gpu_archive, gpu_session
-from reproduce.running.gpu_session import SAVING_S, SessionStep
 from results import ROOT
 from results.records import Metric, read_record, write_record
 from results.records.errors import DONE, INVALID_RESULTS, UsageError

@@ -16,19 +16,19 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from importlib.util import find_spec
 from multiprocessing import get_context
-from pathlib import Path
 from random import Random
 
 from benchmarks.harness.points import Once, Parameter, attempted, rate, seconds
 from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import Samples
-from benchmarks.suite.simulator_rate_peer import calculon_time
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.native import native
+from reproduce.annex.bench.simulator_rate_peer import calculon_time
+from results import ROOT
 from results.records import Metric, PointResult
 
-PAPER_POINTS = Path(__file__).parents[1] / "paper_points.json"
+PAPER_POINTS = ROOT / "benchmarks" / "paper_points.json"
 RANDOM, SEED = 300, 2021
 WARM_PASSES, PROCESSES = 2, 5  # passes in each process, one after the other
 CALCULON = "calculon"

@@ -4,26 +4,47 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
+from importlib import import_module
+from typing import Protocol, cast
 
 from benchmarks.harness.points import seconds
-from benchmarks.harness.registry import Benchmark
+from benchmarks.harness.registry import BENCHMARKS, CANARY, NOT_QUIET, Benchmark
 from benchmarks.harness.setup import QUICK_SAMPLES, Setup
 from benchmarks.harness.timing import SAMPLES, Samples, canary, disturbed, is_gpu
 from results.records import PaperPlace, PointResult, Record, fingerprint
-from results.records.errors import UnavailableError
+from results.records.errors import UnavailableError, UsageError, did_you_mean
 from results.records.provenance import collect
 
-FOLDER = "benchmarks"  # the folder of benchmarks' records, below the folder of results
-CANARY = "canary"  # the series of the canaries' points
 SEED = 2021
 QUIET_SHARE = 0.9
-NOT_QUIET = "The machine was not quiet"  # the beginning of the note that says that the canaries differ
 
 
-def record_path(results: Path, name: str) -> Path:
-    """The path of a benchmark's record."""
-    return results / FOLDER / name / "record.json"
+class Suite(Protocol):
+    """The module of a benchmark: `NOTES` are sentences for its record, and `points` measures."""
+
+    NOTES: tuple[str, ...]
+
+    def points(self, setup: Setup) -> Iterator[PointResult]: ...
+
+
+def load(benchmark: Benchmark) -> Suite:
+    """Import a benchmark's module, and with it what that needs (torch as a rule)."""
+    return cast(Suite, import_module(f"reproduce.annex.bench.{benchmark.name}"))
+
+
+def find(name: str) -> tuple[Benchmark, str]:
+    """The benchmark of that name, and the name of its point that may follow a slash: `gpu_step/small`, else "".
+
+    Raises `UsageError` with the nearest name if there is none.
+    """
+    name, _, point = name.partition("/")
+    if name not in BENCHMARKS:
+        hint = did_you_mean(name, tuple(BENCHMARKS))
+        raise UsageError(f"unknown benchmark {name!r}{hint} (reproduce bench list shows all)")
+    if point and point not in (known := getattr(load(BENCHMARKS[name]), "NAMES", ())):
+        there = f"{did_you_mean(point, known)}; there are {', '.join(known)}" if known else "; its points have no names"
+        raise UsageError(f"unknown point {point!r} of the benchmark {name}{there}")
+    return BENCHMARKS[name], point
 
 
 def choose_device(asked: str | None) -> str:
@@ -52,7 +73,7 @@ def run(
     setup = Setup(device, quick, QUICK_SAMPLES if quick else SAMPLES, (only,) if only else ())
     started, clock = datetime.now(UTC), time.perf_counter()
     torch.manual_seed(SEED)
-    suite = benchmark.load()
+    suite = load(benchmark)
     with _one_thread():
         before, share = canary(setup.device), _share_of_core()
         points = []
@@ -99,11 +120,6 @@ def _share_of_core() -> float:
     while time.perf_counter() < start + 0.1:
         pass
     return (time.process_time() - cpu) / (time.perf_counter() - start)
-
-
-def results_of(record: Record) -> list[PointResult]:
-    """The points of a benchmark's record without the canaries'."""
-    return [point for point in record.points if point.series != CANARY]
 
 
 def _canary_point(setup: Setup, label: str, samples: Samples) -> PointResult:

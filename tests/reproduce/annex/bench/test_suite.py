@@ -6,15 +6,15 @@ from itertools import islice
 import pytest
 import torch
 
-from benchmarks import suite
 from benchmarks.harness.points import Once, attempted, rate
 from benchmarks.harness.ranks import run_ranks
 from benchmarks.harness.registry import BENCHMARKS
 from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import Samples
-from benchmarks.suite import collectives, gemm, layer, memory, p2p, train_step
 from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.formulas import flops_per_iteration, logit_flops
+from reproduce.annex import bench as suite
+from reproduce.annex.bench import collectives, gemm, layer, memory, p2p, runner, train_step
 from results.records.errors import UnavailableError
 from tests.marks import by_default
 
@@ -56,36 +56,32 @@ LONG = {"collectives", "layer", "simulator_rate", "gpu_step", "p2p"}
 
 @pytest.mark.parametrize("name", by_default(POINTS, *POINTS.keys() - LONG))
 def test_points(name):
-    points = islice(BENCHMARKS[name].load().points(TINY), POINTS[name])
+    points = islice(runner.load(BENCHMARKS[name]).points(TINY), POINTS[name])
     assert len(checked(name, points)) == POINTS[name]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in BENCHMARKS if name != "fused_kernels"])
 def test_all_points(name):
-    checked(name, BENCHMARKS[name].load().points(TINY))
+    checked(name, runner.load(BENCHMARKS[name]).points(TINY))
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("name", [name for name, benchmark in BENCHMARKS.items() if benchmark.uses_device])
 def test_all_points_on_a_gpu(name):
-    for point in BENCHMARKS[name].load().points(Setup("cuda", quick=True, samples=2)):
+    for point in runner.load(BENCHMARKS[name]).points(Setup("cuda", quick=True, samples=2)):
         assert point.status in ("ok", "skipped"), point.reason
         assert point.status == "ok" or "needs one GPU per rank" in point.reason or "needs" in point.reason
 
 
 def test_the_registry_names_every_module_of_the_suite():
     modules = {module.name for module in pkgutil.iter_modules(suite.__path__)}
-    assert modules - {
-        "fused_kernels_cases",
-        "fused_step",
-        "gpu_cases",
-        "simulator_rate_peer",
-        "train_step_peers",
-    } == set(BENCHMARKS)
+    helpers = {"fused_kernels_cases", "fused_step", "gpu_cases", "simulator_rate_peer", "train_step_peers"}
+    helpers |= {"benchmark_figures", "command_bench", "gpu_archive", "gpu_session", "runner", "table"}
+    assert modules - helpers == set(BENCHMARKS)
     for benchmark in BENCHMARKS.values():
-        notes = benchmark.load().NOTES
+        notes = runner.load(benchmark).NOTES
         assert notes
         assert all(isinstance(note, str) and note.endswith(".") for note in notes)
 
