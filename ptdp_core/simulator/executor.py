@@ -146,7 +146,12 @@ def compile_blocking(schedule: Schedule) -> Events:
         join(groups, partners, schedule.vocabulary, schedule.p, m, len(links) - len(SHARED))
     order, arrived = _in_order(groups, partners)
     width = max(2, *map(len, partners))
-    pass_numbers, passes = _numbered((tuple(_kinds(schedule, actions)) for _, _, actions in exchanges), ())
+    # The (kind, stage) of the passes behind each exchange; see `FUSED_KINDS`.
+    kinds_of_passes = (
+        tuple(_kinds_in_pairs(schedule, actions) if schedule.fused else [action[:2] for action in actions])
+        for _, _, actions in exchanges
+    )
+    pass_numbers, passes = _numbered(kinds_of_passes, ())
     numbers = zip(
         (tuple(row.values()) for row in partners), (len(r) for _, r, _ in exchanges), pass_numbers, strict=True
     )
@@ -166,8 +171,7 @@ def compile_blocking(schedule: Schedule) -> Events:
     )
 
 
-def _kinds(schedule: Schedule, actions: Sequence[Action]) -> Iterator[tuple[str, int]]:
-    """The (kind, stage) of passes; see `FUSED_KINDS`."""
+def _kinds_in_pairs(schedule: Schedule, actions: Sequence[Action]) -> Iterator[tuple[str, int]]:
     for cell in cells(actions, schedule.fused):
         if isinstance(cell, Fused):
             pair = cell.forward.stage * schedule.stages + cell.backward.stage
