@@ -122,8 +122,15 @@ def _native_program(name: str, p: int, m: int, v: int) -> object | None:
         return made[0] if isinstance(made, tuple) else made  # a build of 1.0.0 also gives fronts of the stash
 
 
-@lru_cache(maxsize=2)  # `build` would keep all of its objects, of which a program is made, and perhaps fronts, at once
 def _table(name: str, p: int, m: int, v: int) -> Schedule:
+    """The table of a schedule, kept for a moment where fronts are read from it, too; `build` would keep all of it."""
+    schedule = definition(name)
+    by_formula = schedule.stash is not None and not schedule.splits
+    return schedule.table(p, m, v) if by_formula else _kept_table(name, p, m, v)
+
+
+@lru_cache(maxsize=2)
+def _kept_table(name: str, p: int, m: int, v: int) -> Schedule:
     with no_collection():
         return definition(name).table(p, m, v)
 
