@@ -699,7 +699,7 @@ class ParallelConfig:
                 f"{self.p * self.v}; try {fix}"
             )
         placement = self.placement
-        for rank, stages in enumerate(placement.stages):
+        for rank, stages in enumerate(() if all(sizes[1:-1]) else placement.stages):
             if rank not in (placement.first, placement.last) and not any(sizes[stage] for stage in stages):
                 raise ConfigurationError(
                     f"pipeline_layout={self.pipeline_layout!r} leaves pipeline rank {rank} without a layer; needs one "

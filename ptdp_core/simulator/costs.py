@@ -260,7 +260,10 @@ class CostModel:
         device = fsum(map(times.__getitem__, work.gemms))
         device += fsum(self.kernels.attention(*each) for each in work.attention)
         if work.narrow_gemms:
-            device += fsum(narrow_kernels(self.cluster, elements).gemm(*gemm) for elements, gemm in work.narrow_gemms)
+            different = set(work.narrow_gemms)
+            kernels = {elements: narrow_kernels(self.cluster, elements) for elements in dict(different)}
+            narrow = {each: kernels[each[0]].gemm(*each[1]) for each in different}
+            device += fsum(map(narrow.__getitem__, work.narrow_gemms))
         # The bytes that memory-bound kernels move are counted in fp16, except those that are fp32 in any precision.
         in_precision = work.traffic_bytes - work.wide_bytes
         traffic = work.traffic_bytes + (self.cluster.element_bytes / FP16_BYTES - 1) * in_precision
