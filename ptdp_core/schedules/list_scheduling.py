@@ -3,7 +3,7 @@
 Whenever a rank is free, the rule offers it passes in order of preference, and the rank starts the first one whose
 inputs exist (Graham, Bounds on Multiprocessing Timing Anomalies, 1969). Schedules of the zoo whose authors give a
 greedy rule instead of a table are made so (`hanayo.py`, `building_block.py`), and the search for a schedule under a
-memory limit (`reproduce/planning/schedule_search.py`) tries many such rules.
+memory limit (`reproduce/annex/schedules/search.py`) tries many such rules.
 """
 
 from collections import Counter

@@ -13,12 +13,14 @@ ANNEXES = {
     "accuracy": "the simulator scored against published runs, its intervals, sealed predictions",
     "bench": "microbenchmarks of operators, messages and steps; all that one GPU should verify",
     "calibrate": "a cluster file from measurements of a machine",
+    "compare": "two result sets: what differs, and whether they can be compared",
     "emulation": "the engine in real time on virtual accelerators and emulated nodes",
     "exact": "all that is deterministic, counted and compared with a committed reference",
     "explain": "why a measured run is slower; what a profiled step's time went to",
     "gate": "is a commit slower? paired launches of two trees, of this project or another",
     "page": "the simulator as a page in a browser",
     "papers": "papers after the first, what we add to them, papers of your own",
+    "schedules": "pipeline schedules compared, drawn, checked, searched for",
     "weights": "a trained model's weights from and to Hugging Face's format",
 }
 

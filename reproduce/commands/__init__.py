@@ -73,6 +73,7 @@ IN_ANNEX = {
     "accuracy": "accuracy",
     "bench": "bench",
     "calibrate": "calibrate",
+    "compare": "compare",
     "explain": "explain",
     "explain trace": "explain",
     "explore": "page",
@@ -81,6 +82,7 @@ IN_ANNEX = {
     "gate trials": "gate",
     "paper": "papers",
     "predict": "accuracy",
+    "schedule": "schedules",
     "weights": "weights",
 }
 # What is no longer here, for one release (docs/upgrading.md), and what does it now.

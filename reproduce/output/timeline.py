@@ -18,10 +18,8 @@ from ptdp_core.schedules import (
     StagePlacement,
     TimelineEvent,
     build,
-    definition,
     execute,
     lower,
-    names,
     peak_stash,
 )
 from ptdp_core.schedules.execution import vocabulary_time
@@ -181,25 +179,6 @@ def schedule_of(parameters: Mapping[str, Any]) -> tuple[Schedule, Fraction]:
         )
     name, p, m, v = (parameters[key] for key in ("schedule", "p", "m", "v"))
     return build(name, p, m, v), factor
-
-
-def weights_of(parameters: Mapping[str, Any]) -> Fraction | None:
-    """t_w/t_f of a point's parameters, t_w being the part of t_b that is for the weight gradients; None if not given.
-
-    Raises `ValueError` if it is not a part of t_b, or no backward pass is split.
-    """
-    if "t_w" not in parameters:
-        return None
-    t_w, t_b = parameters["t_w"], parameters["t_b"]
-    if not definition(parameters["schedule"]).splits:
-        splitting = next(name for name in names() if definition(name).splits)
-        raise ValueError(
-            f"t_w={t_w} with schedule={parameters['schedule']!r}; needs a schedule that splits backward passes; "
-            f"try schedule={splitting!r}"
-        )
-    if not 0 < t_w < t_b:
-        raise ValueError(f"t_w={t_w} with t_b={t_b}; needs a part of t_b; try t_w={t_b / 2}")
-    return Fraction(str(t_w)) / Fraction(str(parameters["t_f"]))
 
 
 def measure(schedule: Schedule, factor: Fraction, weights: Fraction | None = None) -> dict[str, tuple[float, str]]:

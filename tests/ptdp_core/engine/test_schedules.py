@@ -4,7 +4,7 @@ import pytest
 
 from ptdp_core.layout import WORD_EMBEDDING
 from ptdp_core.schedules import MODES, build, definition, exists, names
-from reproduce.planning.schedule_gradients import compare_gradients
+from reproduce.annex.schedules.gradients import compare_gradients
 from tests.ptdp_core.engine import jobs
 from tests.ptdp_core.engine.test_parity import References, check
 

@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 import reproduce
+from reproduce.annex.compare import compare
 from reproduce.cli import main
-from reproduce.experiment import catalog, compare
+from reproduce.experiment import catalog
 from reproduce.output.answer import claims_of
 from reproduce.running import runner
 from results.records import ClusterRef, read_record

@@ -9,9 +9,9 @@ import pytest
 
 from ptdp_core.schedules import Schedule, build, check_complete, exists, names, peak_stash
 from ptdp_core.simulator.steady_state import short_batches
+from reproduce.annex.schedules.family import family, table
+from reproduce.annex.schedules.search import greedy, lower_bound, makespan
 from reproduce.cli import main
-from reproduce.planning.schedule_family import family, table
-from reproduce.planning.schedule_search import greedy, lower_bound, makespan
 from results import ROOT
 
 EQUAL = (1, 2, 1)

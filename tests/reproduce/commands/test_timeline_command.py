@@ -6,9 +6,9 @@ from fractions import Fraction
 import pytest
 
 from ptdp_core.schedules import Schedule, build
+from reproduce.annex.schedules.ascii import MAX_LINES, ascii_timeline
 from reproduce.cli import main
 from reproduce.output import timeline_files
-from reproduce.output.ascii import MAX_LINES, ascii_timeline
 from reproduce.output.timeline import from_schedule
 
 

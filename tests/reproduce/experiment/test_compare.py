@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from reproduce.annex.compare.compare import Key, StatedChange, compare, load
 from reproduce.cli import main
-from reproduce.experiment.compare import Key, StatedChange, compare, load
 from results import ROOT
 from results.records import (
     ClaimResult,

@@ -16,9 +16,9 @@ from results.records.storage import write_files
 
 if TYPE_CHECKING:
     from ptdp_core.schedules import Schedule
+    from reproduce.annex.schedules.family import Member
+    from reproduce.annex.schedules.gradients import GradientDifference
     from reproduce.output.timeline import Timeline
-    from reproduce.planning.schedule_family import Member
-    from reproduce.planning.schedule_gradients import GradientDifference
 
 HELP = """NAME is a schedule that is known, such as 1f1b: it is drawn, and written as figure, trace and table.
 
@@ -69,7 +69,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(parsed: Namespace) -> int:
     """Compare schedules; read, find, train and export one's own. Raises `UsageError` for a wrong file or option."""
     from ptdp_core.schedules import names, register_table
-    from reproduce.planning.schedule_family import absent, family, simulated
+    from reproduce.annex.schedules.family import absent, family, simulated
     from reproduce.running.simulated import open_cluster
 
     times = [_positive(parsed, f"t_{name}") for name in ("forward", "backward")]
@@ -201,7 +201,7 @@ def _known(parsed: Namespace, name: str, p: int, m: int) -> "Schedule":
 
 
 def _search(parsed: Namespace, p: int, m: int, times: Sequence[Fraction]) -> "tuple[Schedule, list[str]]":
-    from reproduce.planning import schedule_search as search
+    from reproduce.annex.schedules import search
 
     memory = _positive(parsed, "memory")
     table = search.greedy(p, m, memory, times)
@@ -238,7 +238,7 @@ def _drawn(
 
 def _print_timeline(timeline: "Timeline", numbers: Mapping[str, tuple[float, str]]) -> None:
     """The timeline in letters, under its title, and what the schedule costs."""
-    from reproduce.output.ascii import ascii_timeline
+    from reproduce.annex.schedules.ascii import ascii_timeline
     from reproduce.output.timeline_titles import title
 
     lines, legend = ascii_timeline(timeline)
@@ -252,7 +252,7 @@ def _print_timeline(timeline: "Timeline", numbers: Mapping[str, tuple[float, str
 
 
 def _train(table: "Schedule") -> "list[GradientDifference]":
-    from reproduce.planning.schedule_gradients import compare_gradients
+    from reproduce.annex.schedules.gradients import compare_gradients
 
     if table.p > MAX_RANKS:
         raise UsageError(
@@ -272,9 +272,9 @@ def _sentence(difference: "GradientDifference") -> str:
 
 
 def _print_family(members: "Sequence[Member]", p: int, m: int, times: Sequence[Fraction], cluster: str) -> None:
+    from reproduce.annex.schedules.family import table
     from reproduce.output.tables import print_table
     from reproduce.output.terminal import console
-    from reproduce.planning.schedule_family import table
 
     simulated = any("iteration_time" in member.metrics for member in members)
     t_f, t_b, t_w = (f"{float(time):g}" for time in times)

@@ -7,8 +7,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from reproduce.annex.compare.compare import Comparison, Key, Pair, ValueDifference, compare, load
 from reproduce.commands.options import add_json, path_of
-from reproduce.experiment.compare import Comparison, Key, Pair, ValueDifference, compare, load
 from results.records.documents import print_document
 from results.records.errors import DONE, INVALID_RESULTS, REGRESSED, UsageError
 from results.records.units import with_unit
