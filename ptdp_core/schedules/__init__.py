@@ -20,6 +20,7 @@
 
 from ptdp_core.schedules.actions import KINDS, Action, Cell, Fused, Schedule, passes_of
 from ptdp_core.schedules.checks import (
+    Summary,
     check_complete,
     check_groups,
     check_order,
@@ -28,6 +29,7 @@ from ptdp_core.schedules.checks import (
     peak_stash,
     stash_course,
     stash_fronts,
+    summary,
 )
 from ptdp_core.schedules.definition import Definition
 from ptdp_core.schedules.execution import Time, TimelineEvent, bubble_fraction, execute, execute_program
@@ -55,4 +57,3 @@ from ptdp_core.schedules.registry import (
     register,
     register_table,
 )
-from ptdp_core.schedules.summary import Summary, summary
