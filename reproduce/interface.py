@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.harness.registry import BENCHMARKS
+from ptdp_core import simulator
 from ptdp_core.config import TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from reproduce.annex import part
@@ -29,7 +30,7 @@ from reproduce.experiment.quantities import USUAL_BEYOND
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import export
 from reproduce.running import fidelities, runner
-from reproduce.running.simulated import open_cluster
+from reproduce.running.simulated import cluster_of, open_cluster
 from results import records
 from results.records import provenance, read_record
 from results.records.errors import NothingSelectedError, UsageError, did_you_mean
@@ -170,13 +171,14 @@ def simulate(*configurations: Mapping[str, Any], cluster: str = PAPERS_CLUSTER, 
     name ('llama-3-8b') in place of its fields, and may have a `label`, a training `program` by name, and `lengths` of
     samples that are packed, a file or a list. What all have in common can be given by keyword; without any mapping the
     keywords are the configuration. One that cannot be run, or does not fit into memory, is a point with status
-    'invalid' or 'oom' and the reason. The notes say what of a named model is not modelled, and what became of samples.
-    Raises `UsageError` for an unknown key, cluster or program.
+    'invalid' or 'oom' and the reason, with what would fit. The notes say what of a named model is not modelled, and
+    what became of samples. Raises `UsageError` for an unknown key, cluster or program.
     """
     from ptdp_core.simulator.cluster import PROGRAM
     from ptdp_core.simulator.programs import load_program
     from reproduce.experiment.parameters import check_keys
     from reproduce.planning import lengths
+    from reproduce.planning.advice import advice, to_try
     from reproduce.planning.models import with_model_fields
     from reproduce.planning.what_if import unmodelled
 
@@ -200,6 +202,16 @@ def simulate(*configurations: Mapping[str, Any], cluster: str = PAPERS_CLUSTER, 
         label = str(parameters.pop("label", f"configuration {number}"))
         parameters |= {} if program is None else {PROGRAM: program}
         points.append(Point(f"configuration_{number}", "", label, parameters))
+    usual, _ = open_cluster(cluster)
+
+    def advised(point: records.PointResult) -> records.PointResult:
+        """What does not fit, with the cheapest changes that do."""
+        if point.status != "oom":
+            return point
+        model = cluster_of(point.parameters, usual)
+        found = advice(simulator.simulate(TrainingConfig.from_plain(point.parameters), model), model)
+        return replace(point, reason=f"{point.reason}; {to_try(found)}")
+
     sweeps = {"paper": Sweep(lambda: tuple(points))}
     artifact = Artifact("simulate", "Training configurations", "", USUAL_BEYOND, sweeps)
     evaluator = fidelities.evaluator(runner.plan(artifact, Path(), cluster=cluster))
@@ -212,7 +224,7 @@ def simulate(*configurations: Mapping[str, Any], cluster: str = PAPERS_CLUSTER, 
         fidelity="simulated",
         scale="own",
         state="complete",
-        points=evaluator.results([evaluator.evaluate(point) for point in points]).points,
+        points=tuple(map(advised, evaluator.results([evaluator.evaluate(point) for point in points]).points)),
         notes=tuple(notes),
         provenance=provenance.collect(
             ["reproduce", "simulate"], started, cluster=evaluator.cluster_ref, code_digest=evaluator.code_digest

@@ -1,6 +1,6 @@
 """What to change about a configuration that does not fit in memory: the cheapest changes that do, each simulated."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -17,6 +17,7 @@ from reproduce.planning.cells import recomputations
 
 SHOWN = 3
 TOGETHER = 3  # changes at most
+NO_ADVICE = "no three changes on these GPUs make it fit; try more GPUs"
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,11 @@ class Advice:
             "iteration_time": seconds,
             "slower_by": self.slower_by,
         }
+
+
+def to_try(found: Sequence[Advice]) -> str:
+    """The changes in words, or that there are none."""
+    return f"try {', or '.join(each.words for each in found)}" if found else NO_ADVICE
 
 
 def _shown(value: object) -> str:

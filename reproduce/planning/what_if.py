@@ -11,7 +11,7 @@ from ptdp_core.simulator.programs import load_program
 from reproduce.experiment import margins
 from reproduce.experiment.metrics import answers
 from reproduce.experiment.parameters import check_keys
-from reproduce.planning.advice import advice
+from reproduce.planning.advice import advice, to_try
 from reproduce.planning.amounts import sequences
 from reproduce.planning.models import find, with_model_fields
 from reproduce.running.simulated import check_passes, oom_reason, open_cluster
@@ -20,7 +20,6 @@ from results.records.errors import UsageError
 if TYPE_CHECKING:
     from reproduce.planning.run_cost import TrainingRun
 
-NO_ADVICE = "no three changes on these GPUs make it fit; try more GPUs"
 PARTS = ("bubble_times", "phase_times", "memory_bytes", "traffic")  # of an estimate's numbers, by what they are for
 
 
@@ -61,10 +60,11 @@ def evaluate(
         checkpoint = {"checkpoint": checkpoints.document(config, model, checkpoint_rate)}
     if not estimate.fits:
         found = advice(estimate, model)
-        tried = f"try {', or '.join(each.words for each in found)}" if found else NO_ADVICE
         close = margins.memory_is_close(estimate, model)
         sure = f"too close to say: memory may be {margins.for_judging(model.name).memory_factor:.2f} times less"
-        reason = "; ".join(filter(None, (oom_reason(estimate, model), sure if close else "", missing, packed, tried)))
+        reason = "; ".join(
+            filter(None, (oom_reason(estimate, model), sure if close else "", missing, packed, to_try(found)))
+        )
         document = answer(label, "oom", reason, estimate, model) | further(estimate, model, None, sensitivity)
         return document | checkpoint | {"advice": [each.document() for each in found]}
     reasons = list(filter(None, (missing, packed)))

@@ -177,6 +177,13 @@ def test_samples_of_mixed_lengths_are_packed_as_on_the_command_line():
         reproduce.simulate(point, lengths=[9000], cluster="h100")
 
 
+def test_what_does_not_fit_says_what_would():
+    point = {"model": "llama-3-8b", "t": 8, "B": 16, "b": 16, "attention": "sdpa", "recompute": "none"}
+    (asked,) = reproduce.simulate(point, cluster="h100").points
+    assert asked.status == "oom"
+    assert asked.reason == evaluate(point, 1, "h100")["reason"]
+
+
 def test_a_training_program_can_be_named_in_each_configuration_or_for_a_plan():
     sizes = {"layers": 16, "hidden": 2048, "heads": 16, "d": 8, "B": 64, "program": "nemo"}
     named, torchtitan = reproduce.simulate(sizes, sizes | {"program": "torchtitan"}, cluster="h100").points

@@ -10,7 +10,7 @@ digests of all that the numbers depend on.
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from reproduce.annex.accuracy.ledger import range_of_today
 from reproduce.experiment import margins
 from reproduce.experiment import metrics as quantities
 from reproduce.experiment.parameters import check_keys
+from reproduce.planning.advice import advice, to_try
 from reproduce.planning.models import with_model_fields
 from reproduce.running import simulated
 from reproduce.running.evaluator import sources_digest
@@ -146,7 +147,8 @@ def predict(row: Mapping[str, Any], program: str | None = None) -> PointResult:
         if program:
             load_program(program).check(config)
         chosen = _software(row, cluster)
-        estimate = simulate(config, cluster, None if chosen is None else software_of(chosen))
+        software = cluster.software if chosen is None else software_of(chosen)
+        estimate = simulate(config, cluster, software)
     except (ConfigurationError, UsageError) as error:
         return _point(row, parameters, "invalid", str(error), {})
     parameters |= _what_differs(estimate.config, entry) | {"cluster": name}
@@ -158,6 +160,8 @@ def predict(row: Mapping[str, Any], program: str | None = None) -> PointResult:
     status, reason = ("ok", None) if estimate.fits else ("oom", simulated.oom_reason(estimate, cluster))
     if status == "oom" and margins.memory_is_close(estimate, cluster):
         status, reason, parameters["memory"] = "ok", None, f"{CLOSE}: {reason}"
+    elif reason:
+        reason += f"; {to_try(advice(estimate, replace(cluster, software=software)))}"
     metrics = {metric: _metric(metric, estimate, cluster, interval) for metric in METRICS[row["metric"]]}
     return _point(row, parameters, status, reason, metrics)
 

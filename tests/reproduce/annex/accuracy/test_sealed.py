@@ -1,6 +1,7 @@
 """Sealed predictions of public runs: every row answered, no measurement read, no record replaced."""
 
 import json
+import re
 from hashlib import sha256
 
 import pytest
@@ -63,6 +64,14 @@ def test_on_a_cluster_without_open_rows_the_interval_is_where_all_of_todays_runs
     assert margins.of_class("h200", {}, None) is None
     assert (seconds.interval.low, seconds.interval.high) == pytest.approx((seconds.value * low, seconds.value * high))
     assert low < 1 < high
+
+
+def test_what_does_not_fit_is_sealed_with_what_to_try(seal):
+    alone = {"layout": ROW["layout"] | {"gpus": 1, "t": 1, "p": 1, "d": 1, "B": 16}, "model": {"name": "llama-3-8b"}}
+    _, _, record = seal(ROW | alone)
+    (point,) = record.points
+    assert point.status == "oom"
+    assert re.search(r"needs [\d.]+ GB .*; try offload=optimizer.*: [\d.]+ GB, \+[\d.]+% time", point.reason)
 
 
 def test_choices_stand_in_the_record(seal):
