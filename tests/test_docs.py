@@ -48,6 +48,8 @@ def test_the_readme_answers_as_the_reference_results_do():
     assert whole.unjudged == 0
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     assert whole.headline in readme
+    held, not_held = len(whole.of("holds")), len(whole.of("contradicted"))
+    assert f"{held} of the paper's {len(whole.claims)} sentences hold, {not_held} do not" in readme
     for judged in whole.of("contradicted"):
         assert f"`{judged.artifact.id}.{judged.claim.id}`" in readme
 
@@ -88,8 +90,8 @@ def test_the_readme_says_how_far_to_trust_it_as_its_sources_do():
     page = (ROOT / "docs" / "accuracy.md").read_text()
     (whole, without) = re.findall(r"^\| (?:every configuration|Tables 1).* \| (.*?%) \| - \|", page, re.MULTILINE)[::-1]
     assert begins("the same, each") == f"{whole}; {without} for the 95 without ZeRO-3"
-    n, mean, _ = score("blind_score")
-    assert begins(f"{n} points of") == f"{mean:.1%}"
+    n, mean_blind, _ = score("blind_score")
+    assert begins(f"{n} points of") == f"{mean_blind:.1%}"
     for sealed in ("modern/described", "modern/latent_and_nvfp4"):
         n, mean = re.search(rf"^\| `{sealed}`.*?\| (\d+) \| ([\d.]+%) \|", blind, re.MULTILINE).groups()
         assert begins(f"{n} public").startswith(mean)
@@ -99,6 +101,8 @@ def test_the_readme_says_how_far_to_trust_it_as_its_sources_do():
         for case in first["cases"].values()
         if "median" in case
     ]
+    lead = f"{score('accuracy')[1]:.1%} off the published values on average, {mean_blind:.1%} where they were"
+    assert f"{lead} predicted blind" in " ".join(readme.split())
     assert begins("ten training").startswith(f"{statistics.mean(map(abs, predicted)):.1%}")
     sealed = [case for case in later["runs"][0]["cases"].values() if "sealed_prediction" in case]
     predicted = [case["sealed_prediction"]["time"] / case["median"] - 1 for case in sealed]
