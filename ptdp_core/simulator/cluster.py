@@ -96,11 +96,16 @@ class Cluster:
     kernel_gap: float = 0.0
     host_per_call: float = 0.0
     exchange_host_time: float = 0.0
-    # What a GPU waits for each kernel of a local expert: the host launches them one by one, once it has read how many
-    # tokens there are.
+    # What a GPU waits for each product of a local expert, and for a cast of all local experts' rows: the host launches
+    # and prepares them one by one, once it has read how many tokens there are.
     expert_launch_time: float = 0.0
-    # Multiprocessors that exchanges of experts have while another microbatch computes on the others.
+    expert_cast_time: float = 0.0
+    # Multiprocessors that exchanges of experts have while another microbatch computes on the others, and the share of
+    # an exchange that hides at most.
     exchange_multiprocessors: float = 0.0
+    exchange_hidden: float = 1.0
+    # The speed of a state-space layer's scan and convolution over that of its products and bytes.
+    scan_efficiency: float = 1.0
     # The bytes of a row of the inner dimension with which large products reach half of `gemm_plateau`, as kernels begin
     # and end each tile apart from the next.
     gemm_half_depth: float = 0.0

@@ -68,6 +68,15 @@ OF_LAYERS = (
     *("layers_forward", "recompute", "layers_backward", "weight_gradient"),
     *("exchange", "recomputed_exchange", "moved"),
 )
+
+# Seconds of a multiprocessor that the choice of a token's experts takes for each score as PyTorch's operators, softmax,
+# top-k and sum, beyond one kernel: 54 ps on the 132 of an H100, with 128 to 512 experts (FlashML-org/FreeToken, pull
+# request 319).
+UNFUSED_CHOICE = 54e-12 * 132
+
+# The parts of a state-space layer that kernels of their own compute, which the cluster's `scan_efficiency` is of.
+SCANNED = ("mamba.convolution", "mamba.scan")
+
 # Parameters of a bucket of gradients or weights, at least and for each replica (Megatron-Core, ddp_config.bucket_size).
 LEAST_BUCKET, BUCKET_FOR_EACH_REPLICA = 40e6, 1e6
 
@@ -428,7 +437,8 @@ class CostModel:
         if not (share := self._paired(config)):
             return stage
         alone = stage._replace(fetch=0.0, recompute=0.0, recomputed_exchange=0.0)
-        of_forward, of_backward = (share * hidden for hidden in hidden_in_pair(alone, alone, self._taken))
+        taken = self._taken if self.software.exchange_first else max(self._taken, 1 - self.cluster.exchange_hidden)
+        of_forward, of_backward = (share * hidden for hidden in hidden_in_pair(alone, alone, taken))
         return stage._replace(
             layers_forward=stage.layers_forward - of_forward,
             layers_backward=stage.layers_backward - of_backward,
@@ -487,13 +497,16 @@ class CostModel:
         if modules:
             recompute = self.seconds(out_of, group, hidden) - backward
         forward = self.seconds(into, group, in_forward)
+        scan = self._scan_waits(layer, group)
         waits = self.context_waits(config, kind)
-        forward, backward, recompute = forward + waits[0], backward + waits[1], recompute + waits[2]
+        forward, backward = forward + waits[0] + scan[0], backward + waits[1] + scan[1]
+        recompute += waits[2] + (scan[0] if parallel.recompute == "full" else 0.0)
         moved = moved_bytes(parallel, layer, modules) if parallel.offload else 0
         exchange = repeated = 0.0
         if kind.experts:
             exchange = self.expert_exchange(config)
             forward_launches, backward_launches = self.expert_launches(config)
+            forward_launches += self._routes(config)
             forward += exchange + forward_launches
             if parallel.recompute == "full" or "moe" in modules:
                 repeated = exchange
@@ -529,15 +542,43 @@ class CostModel:
         across = places(model.experts, k, nodes) / k * (nodes - 1) / nodes
         return fsum(self.network.exchange(group, inside * size, across * size) for size in sizes)
 
-    def expert_launches(self, config: TrainingConfig) -> tuple[float, float]:
-        """Seconds that a layer's forward and backward pass wait for launches of their local experts' kernels.
+    def _routes(self, config: TrainingConfig) -> float:
+        """Seconds before tokens go: what a choice of experts takes that is no single kernel, and HybridEP's gather.
 
-        The host launches products of both linears, and casts, once it has read the numbers of tokens.
+        With `deduplicated_dispatch` all ranks gather which experts each token has, a byte for each, and read that
+        (deepseek-ai/DeepEP, branch hybrid-ep, `allgather_routing_map`).
+        """
+        parallel = config.parallel
+        tokens = config.local_model.seq * parallel.b // (parallel.t // parallel.expert_tensor_ranks)
+        scores = float(tokens * config.model.experts)
+        chosen = UNFUSED_CHOICE * scores / self.cluster.multiprocessors if self.software.unfused_router else 0.0
+        if parallel.e == 1 or not self.software.deduplicated_dispatch:
+            return chosen
+        group = data_group(parallel.expert_tensor_ranks, parallel.e, self.cluster.gpus_per_node)
+        return (
+            chosen
+            + self.network.one_way(group, parallel.e * scores)
+            + self.kernels.memory_bound(parallel.e * scores, 1)
+        )
+
+    def expert_launches(self, config: TrainingConfig) -> tuple[float, float]:
+        """Seconds that a layer's forward and backward pass wait for the host to launch their local experts' kernels.
+
+        Once it has read the numbers of tokens, the host launches each expert's products of both linears, and prepares
+        the casts of their rows, for all experts at once.
         """
         local, recipe = config.model.experts // config.parallel.e, RECIPES.get(config.parallel.fp8_recipe)
-        casts = recipe.kernels if recipe else 0
-        each = 0.0 if self.software.cuda_graphs else self.cluster.expert_launch_time
-        return each * (2 * local * (1 + casts)), each * (2 * local * (2 + casts))
+        if self.software.cuda_graphs:
+            return 0.0, 0.0
+        products = self.cluster.expert_launch_time * local
+        casts = self.cluster.expert_cast_time * recipe.kernels if recipe else 0.0
+        return 2 * (products + casts), 2 * (2 * products + casts)
+
+    def _scan_waits(self, layer: Block, group: Group) -> tuple[float, float]:
+        """Seconds that a layer's scan over its states takes longer than its products and bytes: forward, backward."""
+        slower = 1 / self.cluster.scan_efficiency - 1
+        scan = Block(tuple([part for part in layer.parts if part.name in SCANNED])) if slower else Block(())
+        return slower * self.seconds(scan.forward, group), slower * self.seconds(scan.backward, group)
 
     def context_waits(self, config: TrainingConfig, kind: LayerKind | None = None) -> tuple[float, float, float]:
         """Seconds that a layer waits for the exchange of context parallelism: forward, backward, where it is repeated.
@@ -704,7 +745,7 @@ class CostModel:
         they slow down by their share of the multiprocessors.
         """
         bucket = max(LEAST_BUCKET, BUCKET_FOR_EACH_REPLICA * config.parallel.weight_replicas)
-        alone = seconds * min(1.0, bucket / parameters)
+        alone = seconds * bucket / max(bucket, parameters)
         hidden = min(seconds - alone, computation)
         return seconds - hidden * (1 - self._taken)
 

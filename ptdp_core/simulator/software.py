@@ -30,6 +30,8 @@ class Software:
     - `deduplicated_dispatch`: a token goes once to each rank that has some of its experts, and once to each node
       (DeepEP, HybridEP), where an all-to-all sends a row for each expert
     - `overlapped_exchange`: what experts exchange hides under another microbatch's computation, which it slows down
+    - `unfused_router`: a token's experts are chosen by operators one after the other, not by one kernel
+    - `exchange_first`: that exchange has the higher priority (`high_priority_a2a_comm_stream`): all but its price hides
     - `overlapped_tensor_parallel`: with sequence parallelism a product and the gather before it, or the scatter behind
       it, go in t pieces, one's communication under another's product (Transformer Engine's user buffers, PyTorch's
       asynchronous tensor parallelism)
@@ -53,6 +55,8 @@ class Software:
     backward_post: bool = False
     deduplicated_dispatch: bool = False
     overlapped_exchange: bool = False
+    unfused_router: bool = False
+    exchange_first: bool = False
     overlapped_tensor_parallel: bool = False
     overlapped_data_parallel: bool = False
     freed_outputs: bool = False

@@ -264,7 +264,7 @@ def program_line(cluster: str, program: str | None) -> str | None:
         return None
     name = program or load_cluster(cluster).program
     how = "" if program else f", the program of {cluster}, as none is named (--program): the interval is any program's"
-    of = "of" if program else "of all programs'"
+    of = "of" if program else "of any program's"
     return f"simulated as {load_program(name).title} ({name}){how}; nine in ten {of} {', and of '.join(said)}"
 
 

@@ -144,9 +144,12 @@ def answer(
 ) -> dict[str, Any]:
     """A point's answer; without an estimate its numbers are null."""
     document: dict[str, Any] = {"label": label, "status": status, "reason": reason, "origin": "simulated"}
-    document |= dict.fromkeys(("cluster", "gpus", *(metric.name for metric in answers()), *PARTS, "intervals"))
+    document |= dict.fromkeys(
+        ("cluster", "program", "gpus", *(metric.name for metric in answers()), *PARTS, "intervals")
+    )
     if estimate is not None and cluster is not None:
-        document |= {"cluster": estimate.cluster, "gpus": estimate.config.parallel.n}
+        document |= {"cluster": estimate.cluster, "program": cluster.program or None}
+        document["gpus"] = estimate.config.parallel.n
         document |= {metric.name: metric.simulated(estimate, cluster) for metric in answers()}
         document |= {name: getattr(estimate, name) for name in PARTS}
         document["intervals"] = margins.of_estimate(estimate, cluster)

@@ -10,7 +10,7 @@ from math import ceil, exp, log
 from pathlib import Path
 from typing import Any
 
-from pandas import DataFrame, Series, concat
+from pandas import DataFrame, Index, Series, concat
 
 from ptdp_core.simulator import load_cluster, read_parameters, simulate
 from reproduce.annex.accuracy import open_rows, refit
@@ -132,27 +132,24 @@ def _as_the_clusters_program(study: Study) -> Series:
 def classes() -> dict[str, Any]:
     """Where measured times of the open rows lie over simulated ones, by class, as plain data.
 
-    Of a program with `LEAST_ROWS` of a class its own errors make the interval, of another those of all programs. Where
-    none is named the rows are simulated as their cluster's program, and nine in ten of the ratios make it, whatever
-    program was measured. Each is tested on the rows of a program with those of the others; of experts, whose rows are
-    of one program, on those of a model.
+    Of a program with `LEAST_ROWS` of a class its own errors make the interval, of another it is the widest of theirs.
+    Where none is named the rows are simulated as their cluster's program, and it reaches as far as nine in ten of any
+    program's ratios. Each is tested on the rows of a program with those of the others; of experts, whose rows are of
+    one program, on those of a model with those of all others.
     """
     named, unnamed = (open_rows.scored(named) for named in (True, False))
     found: dict[str, Any] = {"clusters": sorted(named.cluster[named.error.notna()].unique())}
     for kind in (open_rows.DENSE, open_rows.EXPERTS):
         rows, others = (every[(every.kind == kind) & every.error.notna()] for every in (named, unnamed))
         apart = "program" if kind == open_rows.DENSE else "model"
-        ratios, spread = (Series(map(log, 1 + of.error.astype(float)), index=of[apart]) for of in (rows, others))
+        ratios, spread = (Series(map(log, 1 + of.error.astype(float)), index=Index(of[apart])) for of in (rows, others))
         by_program = {
             name: _of_ratios(ratios[(rows.program == name).array], ratios, f"open runs of {name}")
             for name, count in rows.program.value_counts().sort_index().items()
             if count >= LEAST_ROWS
         }
-        ends = [float(spread.quantile(end)) for end in ENDS]
-        inside = [
-            spread[[group]].between(*(spread.drop(group).quantile(end) for end in ENDS)).sum()
-            for group in spread.index.unique()
-        ]
+        ends = _ends(spread)
+        inside = [spread[[group]].between(*_ends(spread.drop(group))).sum() for group in spread.index.unique()]
         found[kind] = {
             "programs": by_program,
             "other": _of_ratios(ratios, ratios, f"open runs of {_listed(by_program)}"),
@@ -169,11 +166,28 @@ def classes() -> dict[str, Any]:
 
 def _of_ratios(own: Series, ratios: Series, source: str) -> dict[str, Any]:
     """The interval that ratios make, as logarithms, and the share of them inside that of the other groups' ratios."""
-    width, coverage = half_width(own.abs())
-    groups = own.index.unique()
-    inside = sum((own[[group]].abs() <= half_width(ratios.drop(group).abs())[0]).sum() for group in groups)
-    counted = {"coverage": coverage, "n": len(own), "tested": int(inside) / len(own)}
+    width, groups = _half_width(own), own.index.unique()
+    inside = sum((own[[group]].abs() <= _half_width(ratios.drop(group))).sum() for group in groups)
+    counted = {"coverage": half_width(own.abs())[1], "n": len(own), "tested": int(inside) / len(own)}
     return {"low": exp(-width), "high": exp(width), **counted, "source": source}
+
+
+def _by_program(values: Series) -> list[Series]:
+    """Values apart by program, of those with `LEAST_ROWS`; all together where they are known by model."""
+    if values.index.name != "program":
+        return [values]
+    counts = values.index.value_counts(sort=False)
+    return [values[[program]] for program in counts[counts >= LEAST_ROWS].index]
+
+
+def _half_width(ratios: Series) -> float:
+    return max(half_width(each.abs())[0] for each in _by_program(ratios))
+
+
+def _ends(ratios: Series) -> tuple[float, float]:
+    """The lowest and the highest end of nine in ten of each program's ratios."""
+    low, high = ([float(each.quantile(end)) for each in _by_program(ratios)] for end in ENDS)
+    return min(low), max(high)
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -16,6 +16,7 @@ from pandas import DataFrame
 
 from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.cluster import PROGRAM, SOFTWARE, with_program
+from ptdp_core.simulator.programs import load_program
 from reproduce.annex.accuracy import sealed
 from reproduce.annex.accuracy.ledger import Study, studies
 from reproduce.experiment import margins
@@ -48,7 +49,9 @@ def with_recipes(row: Mapping[str, Any]) -> dict[str, Any]:
     A rule is met where each of its expressions is found in the row's text, from one release to before another.
     """
     choices = dict(row.get("choices", {}))
-    release = row.get("program", "")
+    release, program = row.get("program", ""), sealed.WORDS["program"][row["id"].rpartition("-")[0]]
+    program += f"@{release.split()[0]}" if release and program == "megatron-bridge" else ""
+    usual = [switch for switch, on in vars(load_program(program).software).items() if on]
     for rule in _document()["recipes"]:
         when = dict(rule["if"])
         first, end = when.pop("release", ("", "99"))
@@ -61,11 +64,9 @@ def with_recipes(row: Mapping[str, Any]) -> dict[str, Any]:
             more, less = new.pop(f"{SOFTWARE}+", []), new.pop(f"{SOFTWARE}-", [])
             choices |= new
             if more or less:
-                switches = dict.fromkeys([*choices.get(SOFTWARE, []), *more])
+                switches = dict.fromkeys([*choices.get(SOFTWARE, usual), *more])
                 choices[SOFTWARE] = [switch for switch in switches if switch not in less]
-    program = sealed.WORDS["program"][row["id"].rpartition("-")[0]]
-    of_release = f"@{release.split()[0]}" if release and program == "megatron-bridge" else ""
-    return {**row, "choices": choices | {PROGRAM: program + of_release}}
+    return {**row, "choices": choices | {PROGRAM: program}}
 
 
 @cache

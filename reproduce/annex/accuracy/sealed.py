@@ -154,8 +154,8 @@ def predict(row: Mapping[str, Any], program: str | None = None) -> PointResult:
     parameters |= _what_differs(estimate.config, entry) | {"cluster": name}
     if chosen is not None:
         parameters[SOFTWARE] = ", ".join(chosen)
-    if program:
-        parameters[PROGRAM] = program
+    if named := program or cluster.program:
+        parameters[PROGRAM] = named
     interval = interval_of(config, name, estimate.iteration_time, program)
     status, reason = ("ok", None) if estimate.fits else ("oom", simulated.oom_reason(estimate, cluster))
     if status == "oom" and margins.memory_is_close(estimate, cluster):

@@ -16,6 +16,7 @@ from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.bounds import least_time
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.memory import layer_bytes
+from ptdp_core.simulator.network import tensor_group
 from reproduce.planning.models import find, named
 from reproduce.planning.space import TrainingJob, grids
 from reproduce.planning.time_shares import time_shares
@@ -198,3 +199,17 @@ def test_plan_tries_what_a_model_with_state_space_layers_can_be():
     assert {c for _, _, c, _ in grids(TrainingJob(replace(long, layer_pattern=""), 64, 64), 8)} > {1}
     for p, t, c, d in tried:
         assert configured(long, p=p, t=t, c=c, d=d, B=64).parallel.n == 64
+
+
+def test_a_scan_is_as_slow_as_its_efficiency_says_and_nothing_else_is():
+    """By hand: at a quarter of the speed, three times the scan's and the convolution's own time come on top."""
+    config = configured(replace(HYBRID, hidden=4096, heads=32, mamba_heads=128, seq=8192))
+    whole, slow = (CostModel(replace(H100, host_per_call=0.0, scan_efficiency=share)) for share in (1.0, 0.25))
+    for kind in config.model.layer_kinds:
+        parts = layer_of(config, kind).parts
+        works = [part for part in parts if part.name in ("mamba.scan", "mamba.convolution")]
+        before, after = (model._layer_times(config, kind) for model in (whole, slow))
+        for passed, own in (("forward", "layers_forward"), ("backward", "layers_backward")):
+            seconds = sum(whole.seconds(getattr(work, passed), tensor_group(1, 8)) for work in works)
+            assert getattr(after, own) - getattr(before, own) == pytest.approx(3 * seconds)
+        assert (after == before) == (kind.mixer != "mamba")

@@ -27,11 +27,10 @@ def test_the_committed_intervals_follow_from_the_open_rows():
 
 
 def test_runs_of_a_program_are_inside_the_interval_made_of_the_others_as_often_as_said():
+    """In each class and program at least 80%, over all 85 to 95%."""
     dense, experts = COMMITTED[open_rows.DENSE], COMMITTED[open_rows.EXPERTS]
-    assert 0.85 <= dense["other"]["tested"] <= 0.95
-    assert experts["other"]["tested"] >= 0.8  # of one program: each model by the others
-    assert all(of["tested"] >= 0.75 for of in dense["programs"].values())
-    both = dense["other"], experts["other"]
+    both = dense["other"], experts["other"]  # of experts one program's rows: each model by the others
+    assert all(of["tested"] >= 0.8 for of in (*both, *dense["programs"].values()))
     assert 0.85 <= sum(of["tested"] * of["n"] for of in both) / sum(of["n"] for of in both) <= 0.95
 
 
