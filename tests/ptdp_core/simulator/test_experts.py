@@ -71,12 +71,6 @@ def test_unfused_experts_move_what_their_operators_read_and_write() -> None:
                 for each in (config, configured(e=8, B=8, fused=False))
             )
             assert unfused - fused == expected, (name, of_part)
-    dense = replace(MODEL, experts=0, experts_per_token=0, expert_ffn_hidden=0)
-    shares = []
-    for model in (MODEL, dense):
-        apart, one = (CostModel(H100).stages(configured(model, b=8, fused=fused))[0] for fused in (False, True))
-        shares.append(apart.forward / one.forward)
-    assert shares[0] > shares[1] > 1
 
 
 @pytest.mark.parametrize(("t", "etp", "share"), [(1, 0, 1), (4, 4, 4), (4, 1, 4)])
