@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import mkdocs_gen_files
 from matplotlib.figure import Figure
 
+from docs.appendix import claims as claims_of_the_appendix
 from ptdp_core.simulator.cluster import CLUSTER_FOLDER, NETWORK_FOLDER
 from reproduce.annex.accuracy.figures import sealed
 from reproduce.experiment import catalog
@@ -75,6 +76,13 @@ RECORDS = """# Record format
 Every result is a JSON document that names its schema, and is checked against it when it is written. The schemas are in
 `results/schema/`. A change that an older reader cannot read makes a new version; older versions stay readable. The
 metrics of a point are described in [Metrics](metrics.md).
+
+"""
+CLAIMS = """
+## Claim by claim
+
+The first claim of each figure and table of the paper, as in the appendix. `reproduce verify --expected` holds all
+verdicts against the committed ones.
 
 """
 EVALUATION = """
@@ -311,7 +319,12 @@ def evaluation() -> str:
                 rows.append([*row, result.took, f"{size:.0f} kB", expected])
             elif FIDELITIES[fidelity].scales[scale]:
                 rows.append([*row, "", "", "no committed result"])
-    return EVALUATION + table(["experiment", "command", "needs", "time", "disk", "expected"], rows)
+    first: list[list[object]] = [
+        [place, prose(text), f"`reproduce {id}`", f"{took / 60:.2f} min", verdict]
+        for place, text, id, verdict, took in claims_of_the_appendix()
+    ]
+    text = CLAIMS + table(["place", "claim, in short", "command", "time", "expected"], first)
+    return text + EVALUATION + table(["experiment", "command", "needs", "time", "disk", "expected"], rows)
 
 
 def properties(schema: dict[str, Any], prefix: str = "") -> list[list[object]]:
