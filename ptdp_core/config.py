@@ -993,9 +993,9 @@ class TrainingConfig:
         """The pipeline ranks of a tied embedding's two uses, which may be one rank; None with one stage or table.
 
         Where all ranks share the vocabulary, each has both uses of its part."""
-        is_copied = self.model.tied_embeddings and not self.parallel.vocabulary
-        placement = self.parallel.placement
-        return (placement.first, placement.last) if is_copied and len(placement.ranks) > 1 else None
+        if not self.model.tied_embeddings or self.parallel.vocabulary or self.parallel.p * self.parallel.v == 1:
+            return None
+        return self.parallel.placement.first, self.parallel.placement.last
 
     @property
     def layers_per_chunk(self) -> int:
