@@ -320,7 +320,7 @@ def evaluation() -> str:
             elif FIDELITIES[fidelity].scales[scale]:
                 rows.append([*row, "", "", "no committed result"])
     first: list[list[object]] = [
-        [place, prose(text), f"`reproduce {id}`", f"{took / 60:.2f} min", verdict]
+        [place, prose(text), f"`reproduce {id}`", f"{took:.1f} s", verdict]
         for place, text, id, verdict, took in claims_of_the_appendix()
     ]
     text = CLAIMS + table(["place", "claim, in short", "command", "time", "expected"], first)
