@@ -21,6 +21,10 @@ if not torch.cuda.is_available():  # Triton's kernels run through its interprete
 # starts would inherit: Ctrl-C would do nothing.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# With a process of tests on each core, further threads of one process wait for one another in loops: ten times the
+# processor's time. Ranks set their own number.
+torch.set_num_threads(1)
+
 # A fifth of the tests' time would otherwise go into looking for garbage among the million objects of imported modules.
 gc.set_threshold(20_000, 20, 50)
 

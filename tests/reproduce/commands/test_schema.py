@@ -8,7 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from ptdp_core.engine.settings_file import SECTIONS
-from ptdp_core.fields import _problem_of
+from ptdp_core.fields import _problem
 from ptdp_core.simulator.cluster import CLUSTER_FOLDER
 from reproduce.cli import main
 from reproduce.commands import COMMANDS
@@ -40,7 +40,7 @@ def test_a_field_s_schema_allows_what_the_field_s_checker_allows(part, item):
         if isinstance(value, float) and value.is_integer() and item.type is int:
             continue
         is_default = type(value) is type(item.default) and value == item.default
-        allowed = is_default or not _problem_of(item, value)
+        allowed = is_default or not _problem(item, value)
         assert validator.is_valid(value) == allowed, value
 
 

@@ -64,6 +64,8 @@ def test_other_optimizers_and_adapters_save_what_they_keep(optimizer, states, bo
     point = {"model": "llama-3-8b", "d": 8, "B": 8, "sharded_optimizer": True, "optimizer_states": optimizer}
     found, total = document(*configuration(point, "h100"), rate=1e9), parameters(named("llama-3-8b"))
     assert (found["bytes"]["states"], found["bytes"]["states_and_weights"]) == (states * total, both * total)
+    if optimizer == "muon":  # of whole matrices, which adapters are not
+        return
     adapters = document(*configuration(point | {"lora_rank": 16}, "h100"), rate=1e9)
     assert 0 < adapters["bytes"]["states"] < 0.01 * found["bytes"]["states"]
     assert adapters["largest_share"] == pytest.approx(adapters["bytes"]["states"] / 8, rel=0.01)
