@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from benchmarks.harness.registry import BENCHMARKS, record_path, results_of
 from ptdp_core import interrupts
-from reproduce.annex.bench.runner import find
 from reproduce.commands import options
 from results.records import errors
 from results.records.documents import print_document
@@ -103,11 +102,11 @@ def measure(parsed: Namespace) -> int:
             f"nothing selected: name benchmarks ({parsed.program} bench list shows them), or all"
         )
     names = list(BENCHMARKS) if parsed.names == ["all"] else list(dict.fromkeys(parsed.names))
-    found = {name: find(name) for name in names}  # all of them before the first one runs
     from reproduce.annex.bench import runner
     from reproduce.annex.bench.table import table
     from results.records import write_record
 
+    found = {name: runner.find(name) for name in names}  # all of them before the first one runs
     device, records = runner.choose_device(parsed.device), []
     tell = options.teller(parsed.quiet)
     for index, name in enumerate(names):

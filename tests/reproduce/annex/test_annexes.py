@@ -1,6 +1,7 @@
 """Every annex can be taken away: the rest runs, and says what is not there."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from reproduce.annex import ANNEXES
 from reproduce.commands import IN_ANNEX
 from results import ROOT
 from results.records import errors
+from tests.marks import by_default
 
 PACKAGES = ("results/records", "results/schema", "kernels", "ptdp_core", "benchmarks", "reproduce", "ptdp")
 # What stays: an artifact, its claims, a plan, what this machine can do. 'doctor' tries the emulated fidelity.
@@ -28,6 +30,7 @@ OTHERS = (
     "plan --layers 4 --hidden 512 --heads 8 --gpus 2 --batch 4",
 )
 
+EVERY = "all of them"  # each in turn every night
 # What asks for an annex besides its commands.
 ASKED_FOR = {
     "bench": ("table_fused_operators --fidelity measured --scale cpu",),
@@ -36,8 +39,9 @@ ASKED_FOR = {
 }
 
 
-@pytest.mark.parametrize("annex", ANNEXES)
-def test_without_an_annex_the_rest_runs_and_its_commands_say_so(annex, tmp_path):
+@pytest.mark.parametrize("taken", by_default([EVERY, *ANNEXES], EVERY))
+def test_without_annexes_the_rest_runs_and_their_commands_say_so(taken, tmp_path):
+    annexes = tuple(ANNEXES) if taken == EVERY else (taken,)
     for package in PACKAGES:
         shutil.copytree(
             ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True
@@ -47,14 +51,17 @@ def test_without_an_annex_the_rest_runs_and_its_commands_say_so(annex, tmp_path)
     margins = Path("results/reference/accuracy/margins.json")
     (tmp_path / margins.parent).mkdir(parents=True)
     shutil.copy(ROOT / margins, tmp_path / margins)
-    shutil.rmtree(tmp_path / "reproduce" / "annex" / annex)
-    gone = [f"{name} --help" for name, home in IN_ANNEX.items() if home == annex]
-    gone += ASKED_FOR.get(annex, ())
+    for annex in annexes:
+        shutil.rmtree(tmp_path / "reproduce" / "annex" / annex)
+    gone = [f"{name} --help" for name, home in IN_ANNEX.items() if home in annexes]
+    gone += [line for annex in annexes for line in ASKED_FOR.get(annex, ())]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-c", RUNS, *OTHERS, *gone]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     codes = [errors.DONE] * len(OTHERS) + [errors.UNAVAILABLE] * len(gone)
     assert done.stdout.splitlines()[-1:] == [str(codes)], done.stderr
-    said = [line for line in done.stderr.splitlines() if f"this copy has no annex '{annex}'" in line]
+    said = re.findall("this copy has no annex '(.+?)'", done.stderr)
+    assert set(said) == set(annexes)
     assert len(said) == len(gone)
-    assert f"| `{annex}` |" in (ROOT / "docs" / "annexes.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "annexes.md").read_text(encoding="utf-8")
+    assert all(f"| `{annex}` |" in page for annex in annexes)
