@@ -48,6 +48,7 @@ SOURCES = (
     "reproduce/annex/__init__.py",
     "reproduce/annex/papers/**/*",
     "reproduce/annex/page/*.py",
+    "reproduce/annex/page/*.toml",
     "results/reference/accuracy/margins.json",
 )
 

@@ -4,7 +4,9 @@ Nothing in them is a number of ours: what is told is formatted from schedules th
 that are simulated. Pictures are of 4 stages and 8 microbatches in units of a forward pass; full size comes last.
 """
 
+import tomllib
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from ptdp_core.schedules import bubble_fraction, build, execute, peak_stash, stash_course
@@ -12,7 +14,6 @@ from reproduce.annex.page import answers, words
 from reproduce.experiment.metrics import METRICS
 
 CLUSTER = "selene"
-GPT_3 = {"layers": 96, "hidden": 12288, "heads": 96}
 STAGES = 4
 
 Option = tuple[str, str, str]  # its value, what it would mean, and why it is not so, or "it is"
@@ -36,31 +37,6 @@ class Miniature(NamedTuple):
     v: int = 1
     t_f: int = 1
     t_b: int = 2
-
-
-class Lesson(NamedTuple):
-    """What one slider shows, and what is asked of it.
-
-    - `stops`: what the slider sets, as words; `seen` of them are shown before the guess
-    - `pictures`: of each stop, or none; `configurations`: of each stop, simulated, where there is no picture
-    - `metric`: of the curve, of `METRICS`, or 'waiting' of the pictures
-    - `quizzes`: from the values of the curve; the first one hides the rest of it
-    - `full`: the configurations of the paper's size by value, and the metric
-    """
-
-    title: str
-    lede: str
-    label: str
-    stops: tuple[str, ...]
-    seen: int
-    metric: str
-    quizzes: Callable[[Sequence[float]], Sequence[Quiz]]
-    take: str
-    formula: str
-    artifact: str
-    pictures: tuple[Miniature, ...] = ()
-    configurations: tuple[dict[str, Any], ...] = ()
-    full: tuple[str, str, dict[Any, dict[str, Any]]] | None = None
 
 
 def _percent(value: float) -> str:
@@ -142,7 +118,7 @@ def _zero_bubble(values: Sequence[float]) -> Sequence[Quiz]:
 
 
 def _wrong(values: Sequence[float]) -> Sequence[Quiz]:
-    pictures = LESSONS["wrong"].pictures
+    pictures = [Miniature(**picture) for picture in LESSONS["wrong"]["pictures"]]
     steps = [_steps(picture) for picture in pictures]
     held = [max(peak_stash(build(picture.schedule, picture.p, picture.m))) for picture in pictures]
     first = Quiz(
@@ -168,113 +144,22 @@ def _wrong(values: Sequence[float]) -> Sequence[Quiz]:
     return (first, second)
 
 
-def _simulated(values: Sequence[Any], field: str, base: dict[str, Any]) -> dict[Any, dict[str, Any]]:
-    return {value: {**base, field: value} for value in values}
-
-
-_TENSOR = {"layers": 32, "hidden": 20480, "heads": 128, "d": 1, "B": 128}
-_ZERO = {"layers": 48, "hidden": 8192, "heads": 64, "p": 8, "t": 8, "B": 24, "recompute": "none"}
-_SCHEDULES = {"1f1b": 1, "zb-h1": 1, "zb-h2": 1, "zb-v": 2}
-
-LESSONS = {
-    "bubble": Lesson(
-        "Why a pipeline waits",
-        "Four GPUs each hold a quarter of the layers. A batch is cut into microbatches; each goes forward through all "
-        "four, then backward, which takes twice as long.",
-        *("Microbatches", ("4", "8", "16", "32"), 2, "waiting", _bubble),
-        "Waiting is paid once per batch, so more microbatches make it cheaper.",
-        "Waiting ÷ work = (stages − 1) ÷ microbatches",
-        "fig_gpipe_timeline",
-        pictures=tuple(Miniature("1f1b", m=m) for m in (4, 8, 16, 32)),
-        full=(
-            "At full size: GPT-3 on 96 A100s, 12 stages",
-            "bubble_fraction",
-            _simulated((12, 24, 48, 96, 192, 288), "B", GPT_3 | {"p": 12, "t": 8}),
-        ),
-    ),
-    "interleaving": Lesson(
-        "What interleaving buys",
-        "Each GPU holds several pieces of the model, its chunks, instead of one. A microbatch passes every GPU once "
-        "for each chunk, in smaller steps.",
-        *("Chunks on each GPU", ("1", "2", "4"), 1, "waiting", _interleaving),
-        "More chunks fill the pipeline faster, and send more messages.",
-        "Waiting ÷ work = (stages − 1) ÷ (chunks × microbatches)",
-        "fig_interleaved",
-        pictures=(Miniature("1f1b"), Miniature("interleaved", v=2), Miniature("interleaved", v=4)),
-        full=(
-            "At full size: GPT-3 on 96 A100s, batch 24",
-            "bubble_fraction",
-            _simulated((1, 2, 4, 8), "v", GPT_3 | {"p": 12, "t": 8, "B": 24}),
-        ),
-    ),
-    "tensor": Lesson(
-        "When tensor parallelism leaves the node",
-        "Several GPUs share each layer and add up their parts in every pass: inside a node over NVLink, beyond it over "
-        "the network. Here 64 GPUs are divided between sharing layers and pipeline stages.",
-        *("GPUs per layer", ("2", "4", "8", "16", "32"), 3, "model_flops_utilization", _tensor),
-        "Share layers inside a node; between nodes, cut the model into stages.",
-        "GPUs per layer × stages = 64, in nodes of 8",
-        "fig_tensor_vs_pipeline",
-        configurations=tuple(_TENSOR | {"t": t, "p": 64 // t} for t in (2, 4, 8, 16, 32)),
-    ),
-    "recomputation": Lesson(
-        "Recomputation: time for memory",
-        "The backward pass needs what the forward pass computed. A GPU keeps it for every microbatch on its way, or "
-        "keeps little and computes the rest again. This is GPT-3 on 96 A100s with 80 GB each.",
-        *("Recomputed", ("nothing", "attention only", "everything"), 1, "peak_memory", _recomputation),
-        "Recompute what takes much memory and little time: the attention core first.",
-        "A GPU of this machine can fill 80.2 GB",
-        "fig_recomputation",
-        configurations=tuple(
-            GPT_3 | {"p": 12, "t": 8, "B": 60, "recompute": how} for how in ("none", "selective", "full")
-        ),
-    ),
-    "microbatch": Lesson(
-        "How big a microbatch?",
-        "A larger microbatch keeps a GPU busier in every pass. But a batch of 128 sequences then has fewer of them, "
-        "and the pipeline waits longer.",
-        *("Sequences in a microbatch", ("1", "2", "4", "8", "16"), 2, "model_flops_utilization", _microbatch),
-        "The best microbatch is neither the smallest nor the largest: try them.",
-        "Microbatches = 128 ÷ sequences in each",
-        "fig_microbatch",
-        configurations=tuple(
-            {"layers": 32, "hidden": 4096, "heads": 32, "p": 4, "t": 4, "B": 128, "b": b} for b in (1, 2, 4, 8, 16)
-        ),
-    ),
-    "zero-bubble": Lesson(
-        "Zero bubble",
-        "A backward pass has two halves: the gradient of its input, for which the stage before waits, and that of its "
-        "weights, for which nobody waits. The second can move to where the GPU would have waited.",
-        *("Schedule", tuple(words.schedule(name) for name in _SCHEDULES), 1, "waiting", _zero_bubble),
-        "Work that nobody waits for belongs where the pipeline would wait.",
-        "Input’s and weights’ gradient take one unit each, as the forward pass",
-        "zerobubble/table_4",
-        pictures=tuple(Miniature(name, v=v) for name, v in _SCHEDULES.items()),
-        full=(
-            "At full size: 48 layers on 64 A100s, 8 stages",
-            "idle_fraction",
-            {
-                words.schedule(name): _ZERO | {"schedule": name, "v": v, "sequence_parallel": True}
-                for name, v in _SCHEDULES.items()
-            },
-        ),
-    ),
-    "wrong": Lesson(
-        "Find the wrong statement",
-        "Both were said in public, of schedules and of a speed-up. Move the slider, count, and choose the statement "
-        "that cannot be true.",
-        *("Schedule", ("GPipe", "Default (1F1B)"), 1, "waiting", _wrong),
-        "Count before you believe: a schedule is a table, and a speed-up is a division.",
-        "GPipe and 1F1B wait equally long; 1F1B holds less",
-        "fig_gpipe_timeline",
-        pictures=(Miniature("gpipe", 8, 32, t_b=1), Miniature("1f1b", 8, 32, t_b=1)),
-    ),
+LESSONS: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+QUIZZES: dict[str, Callable[[Sequence[float]], Sequence[Quiz]]] = {  # from the values of the curve
+    "bubble": _bubble,
+    "interleaving": _interleaving,
+    "tensor": _tensor,
+    "recomputation": _recomputation,
+    "microbatch": _microbatch,
+    "zero-bubble": _zero_bubble,
+    "wrong": _wrong,
 }
+TOLD = ("title", "lede", "label", "seen", "take", "formula", "artifact")
 
 
 def offered() -> list[dict[str, str]]:
     """The lessons by id and title."""
-    return [{"id": id, "title": lesson.title} for id, lesson in LESSONS.items()]
+    return [{"id": id, "title": lesson["title"]} for id, lesson in LESSONS.items()]
 
 
 def lesson(id: str) -> dict[str, Any]:
@@ -282,27 +167,30 @@ def lesson(id: str) -> dict[str, Any]:
     if id not in LESSONS:
         raise ValueError(f"lesson={id} is unknown; needs one of {', '.join(LESSONS)}")
     shown = LESSONS[id]
-    pictures = [_picture(picture) for picture in shown.pictures]
-    simulated = [answers.evaluated(configuration, CLUSTER) for configuration in shown.configurations]
+    given = shown.get("pictures", ())
+    pictures = [_picture(Miniature(**picture)) for picture in given]
+    configurations = [{**shown["base"], **each} for each in shown.get("configurations", ())]
+    full, sizes = _full(shown["full"]) if "full" in shown else (None, [])
     if pictures:
         values = [picture["waiting"] for picture in pictures]
         said = [picture["said"] for picture in pictures]
         quantity = "Waiting over work, %"
     else:
-        metric = METRICS[shown.metric]
+        metric = METRICS[shown["metric"]]
+        simulated = [answers.evaluated(configuration, CLUSTER) for configuration in configurations]
         values = [float(answer[metric.name]) / metric.factor for answer in simulated]
         said = [_said(answer) for answer in simulated]
         quantity = "Of peak (MFU), %" if metric.name == "model_flops_utilization" else "Memory, GB"
     return {
         "id": id,
-        **{name: getattr(shown, name) for name in ("title", "lede", "label", "stops", "seen", "take", "formula")},
-        "artifact": shown.artifact,
+        **{name: shown[name] for name in TOLD},
+        "stops": shown.get("stops") or [words.schedule(picture["schedule"]) for picture in given],
         "pictures": pictures,
         "said": said,
         "curve": {"quantity": quantity, "values": values},
-        "quizzes": [quiz._asdict() for quiz in shown.quizzes(values)],
-        "full": _full(shown),
-        "configurations": shown.configurations or [*shown.full[2].values()] if shown.full else shown.configurations,
+        "quizzes": [quiz._asdict() for quiz in QUIZZES[id](values)],
+        "full": full,
+        "configurations": configurations or sizes,
     }
 
 
@@ -348,21 +236,15 @@ def _said(answer: dict[str, Any]) -> str:
     )
 
 
-def _full(shown: Lesson) -> dict[str, Any] | None:
-    """The lesson's curve at the size of a paper, simulated."""
-    if shown.full is None:
-        return None
-    title, name, configurations = shown.full
-    metric = METRICS[name]
-    points = [
-        {"x": x, "y": float(answers.evaluated(configuration, CLUSTER)[name]) / metric.factor}
-        for x, configuration in configurations.items()
-    ]
-    first, last = points[0], points[-1]
+def _full(shown: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The lesson's curve at the size of a paper, simulated, and its configurations."""
+    metric = METRICS[shown["metric"]]
+    configurations = [{**shown["base"], **each} for each in shown["points"]]
+    values = [float(answers.evaluated(each, CLUSTER)[metric.name]) / metric.factor for each in configurations]
+    at = [words.schedule(each["schedule"]) if shown["x"] == "schedule" else each[shown["x"]] for each in configurations]
     return {
-        "title": title,
-        "quantity": "Waiting over work, %" if name == "bubble_fraction" else "Waiting, % of the time",
-        "points": points,
-        "said": f"Simulated, waiting goes from {_percent(first['y'])} at {first['x']} to {_percent(last['y'])} at "
-        f"{last['x']}.",
-    }
+        "title": shown["title"],
+        "quantity": "Waiting over work, %" if metric.name == "bubble_fraction" else "Waiting, % of the time",
+        "points": [{"x": x, "y": y} for x, y in zip(at, values, strict=True)],
+        "said": f"Simulated, waiting goes from {_percent(values[0])} at {at[0]} to {_percent(values[-1])} at {at[-1]}.",
+    }, configurations

@@ -16,6 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from reproduce.experiment import papers
 from reproduce.experiment.artifact import NOT_IN_PAPER
 from reproduce.experiment.fidelity import FIDELITIES
+from reproduce.output import colours
 from reproduce.output.html import tables
 from reproduce.output.html.pictures import picture
 from reproduce.output.html.report import ReportContents, provenance_of
@@ -83,13 +84,14 @@ def page(report: ReportContents) -> str:
     text = environment.get_template("report.html").render(
         question=report.answer.question,
         papers="; ".join(dict.fromkeys(papers.paper(entry.artifact.paper).title for entry in report.entries)),
-        css=_read("report.css"),
+        css=colours.properties() + _read("report.css"),
         scripts=scripts,
         policy=" ".join(map(_digest, scripts)),
         report=report,
         stands_on=_stands_on(report),
         choices={ALL: sum(counts.values()), **{verdict: count for verdict, count in counts.items() if count}},
         chosen="contradicted" if counts["contradicted"] else ALL,
+        matrix=[judged for verdict in counts for judged in report.answer.of(verdict)],
         claims=[judged for verdict in ORDER for judged in report.answer.of(verdict)],
         failed=[
             (entry, point)

@@ -198,21 +198,11 @@ def test_another_program_is_taken_as_the_command_line_takes_it_without_what_it_l
 
 
 def test_experts_and_context_are_chips_with_the_values_that_are_legal():
-    model = {
-        "layers": 32,
-        "hidden": 4096,
-        "heads": 32,
-        "experts": 8,
-        "experts_per_token": 2,
-        "seq": 8192,
-        "attention": "sdpa",
-    }
-    configuration = model | {"p": 2, "t": 2, "d": 8, "B": 64}
+    experts = {"experts": 8, "experts_per_token": 2, "seq": 8192, "attention": "sdpa"}
+    configuration = FIGURE_12 | experts | {"p": 2, "t": 2, "d": 8, "B": 64}
     chips = {chip["name"]: chip for chip in answer("what_if", configuration=configuration)["knobs"]["chips"]}
     assert [option["changes"]["e"] for option in chips["Expert parallel"]["options"]] == [1, 2, 4, 8]
-    assert [option["changes"] for option in chips["Context parallel"]["options"]][:2] == [
-        *({"c": 1, "d": 8}, {"c": 2, "d": 4})
-    ]
+    assert chips["Context parallel"]["options"][1]["changes"] == {"c": 2, "d": 4}
 
 
 def test_what_would_fit_does():
@@ -347,9 +337,7 @@ def test_an_answer_says_what_of_a_gpu_s_memory_is_used_and_what_an_iteration_con
     assert given["brief"] == "32% · 38.3 of 80.2 GB"
     run = answer("what_if", configuration=FIGURE_12, tokens="300B", price="2.5")
     assert (run["headline"]["words"], run["headline"]["unit"]) == ("Training on 300 billion tokens takes", "days")
-    assert [(name, unit) for name, _, unit, _ in run["facts"]] == [
-        *(("An iteration", "s"), ("Of peak (MFU)", "%"), ("Cost", "M$"), ("Energy", "GWh"))
-    ]
+    assert [fact[0] for fact in run["facts"]] == ["An iteration", "Of peak (MFU)", "Cost", "Energy"]
     low, high = (run["run"]["intervals"]["cost"][end] / 1e6 for end in ("low", "high"))
     assert run["facts"][2][3] == f"{low:.3g} to {high:.3g}"
     assert answer("what_if", configuration=FIGURE_12 | {"recompute": "none"})["status"] == "oom"
