@@ -163,7 +163,7 @@ def artifact(id: str, cluster: str) -> dict[str, Any]:
         "command": _command(plan, cluster),
         "quantities": [_fields(quantity, *SHOWN_OF_QUANTITY) for quantity in shown.quantities],
         "x": asdict(shown.x_axis) if shown.x_axis else None,
-        "points": [_point(shown, point) for point in points],
+        "points": [_point(point) for point in points],
         "claims": [
             _fields(claim, "id", "place", "verdict", "explanation")
             | {"kind": words.KINDS[claim.verdict], "sentence": quoted(plain(claim.sentence), claim.place, "“”")}
@@ -213,16 +213,12 @@ def _command(plan: Plan, cluster: str) -> str:
     return f"reproduce {plan.artifact.id} --cluster {'my.toml' if '/' in cluster else cluster}"
 
 
-def _point(shown: Artifact, point: PointResult) -> dict[str, Any]:
-    return _fields(point, "key", "series", "label", "status", "reason") | {
+def _point(point: PointResult) -> dict[str, Any]:
+    sure = {name: metric.interval for name, metric in point.metrics.items() if metric.interval is not None}
+    return _fields(point, "series", "label", "status") | {
         "parameters": dict(point.parameters),
-        "agreement": agreement(shown, point),
         "metrics": {name: metric.value for name, metric in point.metrics.items()},
-        "intervals": {
-            name: [metric.interval.low, metric.interval.high]
-            for name, metric in point.metrics.items()
-            if metric.interval is not None
-        },
+        "intervals": {name: [interval.low, interval.high] for name, interval in sure.items()},
         "paper": {name: value.value for name, value in point.paper.items()},
     }
 

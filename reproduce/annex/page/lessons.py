@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ptdp_core.schedules import bubble_fraction, build, execute, peak_stash, stash_course
-from reproduce.annex.page import answers, words
+from ptdp_core.schedules import bubble_fraction, build, execute, peak_stash
+from reproduce.annex.page import answers, timelines, words
 from reproduce.experiment.metrics import METRICS
 
 CLUSTER = "selene"
@@ -204,22 +204,8 @@ def _picture(picture: Miniature) -> dict[str, Any]:
     shown = f"{end - work:g}"
     each = f"Each stage works {work} units and waits {shown}: {shown} ÷ {work} = {_percent(100 * waiting)}."
     held = max(peak_stash(schedule)) / picture.v
-    return {
-        "iteration_time": end,
-        "unit": "units",
-        "p": picture.p,
-        "rows": [
-            [
-                [kind, *action[1:], start / picture.v, ended / picture.v]
-                for kind, action, start, ended, _ in row
-                if action
-            ]
-            for row in rows
-        ],
-        "stash": [[[time / picture.v, (s + d) / picture.v] for time, s, d in stash_course(row)] for row in rows],
-        "waiting": 100 * waiting,
-        "said": f"{each} A stage holds {held:.3g} microbatches at most.",
-    }
+    said = f"{each} A stage holds {held:.3g} microbatches at most."
+    return timelines.drawn(rows, end * picture.v, "units", picture.v) | {"waiting": 100 * waiting, "said": said}
 
 
 def _steps(picture: Miniature) -> int:

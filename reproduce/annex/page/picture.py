@@ -38,7 +38,6 @@ def marks() -> dict[str, str]:
     shown = catalog.load(FIGURE)
     claims = len({claim.sentence for claim in shown.claims})
     return {
-        "@PICTURE_TITLE@": escape(f"{shown.label}: {shown.title}"),
         "@PICTURE_CLAIMS@": f"{shown.label} and its {claims} sentences",
         "@PICTURE@": "".join(_picture(*size) for size in SIZES),
     }

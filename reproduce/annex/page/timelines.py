@@ -31,18 +31,24 @@ def timeline(configuration: Mapping[str, Any], cluster: str) -> dict[str, Any]:
     The stash of a rank is a list of [second, microbatches of a chunk held from then on]. `facts` are what to look for.
     """
     kept = _simulated(configuration, cluster)
-    estimate, rows = kept.estimate, kept.estimate.timeline
-    parallel = estimate.config.parallel
+    return drawn(kept.estimate.timeline, kept.estimate.iteration_time, "s") | {"facts": _facts(kept)}
+
+
+def drawn(rows: Sequence[Sequence[Any]], end: float, unit: str, scale: float = 1) -> dict[str, Any]:
+    """The passes and stashes of ranks as plain data, each time and count divided by a scale."""
     return {
-        "iteration_time": estimate.iteration_time,
-        "p": parallel.p,
+        "iteration_time": end / scale,
+        "p": len(rows),
         "rows": [
-            [[kind, *(action[1:] if action else (None, None)), start, end] for kind, action, start, end, _ in row]
+            [
+                [kind, *(action[1:] if action else (None, None)), start / scale, to / scale]
+                for kind, action, start, to, _ in row
+            ]
             for row in rows
         ],
-        "stash": [[[time, stashed + deferred] for time, stashed, deferred in stash_course(row)] for row in rows],
-        "unit": "s",
-        "facts": _facts(kept),
+        "stash": [[[time / scale, (held + late) / scale] for time, held, late in stash_course(row)] for row in rows],
+        "unit": unit,
+        "facts": [],
     }
 
 
@@ -54,17 +60,7 @@ def own(text: str) -> dict[str, Any]:
     schedule = Schedule.from_csv(text, "the file")
     check(schedule)
     rows = execute(schedule, 1, 2, 1)
-    end = max(event.end for row in rows for event in row)
-    return {
-        "iteration_time": end,
-        "p": schedule.p,
-        "rows": [
-            [[kind, *(action[1:] if action else ()), start, end] for kind, action, start, end, _ in row] for row in rows
-        ],
-        "stash": [[[time, stashed + deferred] for time, stashed, deferred in stash_course(row)] for row in rows],
-        "unit": "units",
-        "facts": [],
-    }
+    return drawn(rows, max(event.end for row in rows for event in row), "units")
 
 
 def moment(configuration: Mapping[str, Any], cluster: str, time: float) -> dict[str, Any]:

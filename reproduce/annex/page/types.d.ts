@@ -61,13 +61,10 @@ interface QuantityShown {
 }
 
 interface PointAnswer {
-  key: string;
   series: string;
   label: string;
   status: string;
-  reason: string | null;
   parameters: Configuration;
-  agreement: string;
   metrics: Record<string, number>;
   intervals: Record<string, [number, number]>;
   paper: Record<string, number>;
