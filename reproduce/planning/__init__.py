@@ -1,1 +1,1 @@
-"""How to train a model on n GPUs, how long and at what cost; schedules found and compared."""
+"""How to train a model on n GPUs, how long and at what cost."""
