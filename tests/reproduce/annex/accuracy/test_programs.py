@@ -67,3 +67,15 @@ def test_a_sentence_says_which_program_was_taken_and_how_to_name_another():
     assert line.startswith("simulated as Megatron-Core (megatron-core), the program of h100, as none is named (--prog")
     assert margins.program_line("h100", "nemo").startswith("simulated as NVIDIA's NeMo (nemo); nine in ten of 152 open")
     assert margins.program_line("jean_zay", None) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "program", "named"),
+    [
+        ({}, None, "megatron-core"),
+        ({}, "megatron-bridge@25.11", "megatron-bridge@25.11"),
+        ({"software": ["fp32_gradients"]}, None, None),
+    ],
+)
+def test_an_answer_names_the_program_that_was_simulated(changes, program, named):
+    assert evaluate(SMOLLM_3 | changes, 1, "h100", program=program)["program"] == named
