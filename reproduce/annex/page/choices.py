@@ -45,7 +45,10 @@ def chosen(configuration: Mapping[str, Any], gpus: int | None = None, batch: int
         if replicas == wanted:
             return {"changes": {"d": replicas}}
         why = f"no multiple of {name}" if gpus % model else f"{gpus // model:,} replicas, which do not share {B:,}"
-        return {"wrong": f"{gpus:,} is {why}. Nearest: {model * replicas:,}.", "nearest": model * replicas}
+        return {
+            "wrong": f"{gpus:,} is {why}. Nearest: {model * replicas:,}. Or find the best layout.",
+            "nearest": model * replicas,
+        }
     unit = filled["d"] * filled["b"]
     step = unit * filled["p"] if filled["schedule"] == "interleaved" else unit
     assert batch is not None
@@ -151,16 +154,16 @@ def helps(configuration: Mapping[str, Any], cluster: str) -> list[dict[str, Any]
     ]
 
 
-def best(configuration: Mapping[str, Any], cluster: str) -> dict[str, Any]:
+def best(configuration: Mapping[str, Any], cluster: str, gpus: int | None = None) -> dict[str, Any]:
     """The planner's layouts for the model, GPUs and batch of a configuration, beside it, in groups.
 
     Too near to call is what lies inside the interval of the one shown; tight is what leaves less than 10% of the
     memory; what is surely faster or slower stands apart, as does what the paper's takeaways choose. Each row says what
-    differs from the one shown.
+    differs from the one shown. With another number of `gpus` only `first`, the best one there, is of use.
     """
     filled = answers.filled(configuration)
     model = {name: filled[name] for name in MODEL_FIELDS if filled.get(name) is not None}
-    name, job = request({**model, "gpus": answers.gpus(configuration), "batch": filled["B"]})
+    name, job = request({**model, "gpus": gpus or answers.gpus(configuration), "batch": filled["B"]})
     program = answers.said(configuration).get("program")
     loaded, reference = open_cluster(cluster, program)
     result = make_plan(name, job, loaded, reference.name, SHOWN_PLANS, forbid=DISPATCH)
@@ -184,7 +187,10 @@ def best(configuration: Mapping[str, Any], cluster: str) -> dict[str, Any]:
         "groups": [{"kind": kind, "words": GROUPS[kind], "rows": found} for kind, found in rows.items() if found],
         "counts": plan_text.count_line(result).replace("of ", "Of ", 1) + ".",
         "notes": [words.said(plan_text.untried_line(result)).replace("NOT TRIED", "Not tried", 1)],
-        "first": {"configuration": result.best.config.to_plain(), "iteration_time": result.best.iteration_time},
+        "first": {
+            "configuration": result.best.config.to_plain() | ({"program": program} if program else {}),
+            "iteration_time": result.best.iteration_time,
+        },
     }
 
 

@@ -10,9 +10,11 @@ export const refresh = () =>
   byId("plans").classList.toggle("stale", Boolean(asked) && asked !== JSON.stringify(point()));
 
 export function find() {
-  const given = point();
+  const other = byId("gpus-field").classList.contains("bad") && byId("gpus").valueAsNumber; // which the layout does not have
+  const given = { ...point(), ...(other > 0 && { gpus: other }) };
   byId("best").textContent = "Searching …";
   return update("best", "best", given, (answer) => {
+    if (other) return change({ configuration: answer.first.configuration });
     asked = JSON.stringify(given);
     show(answer);
   }).finally(() => (byId("best").textContent = "Find the best layout"));

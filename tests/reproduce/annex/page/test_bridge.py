@@ -134,6 +134,8 @@ def test_the_best_layout_is_the_plan_s():
     best = make_plan(name, job, loaded, reference.name, 7).best
     assert found["first"]["configuration"] == json.loads(json.dumps(best.config.to_plain()))
     assert found["first"]["iteration_time"] == best.iteration_time
+    other = answer("best", configuration=configuration, gpus=12)["first"]["configuration"]  # no multiple of 1 × 8
+    assert answer("what_if", configuration=other)["gpus"] == 12
 
 
 @pytest.mark.parametrize("recompute", ["none", "full"])

@@ -222,6 +222,10 @@ def test_12_a_number_of_gpus_that_is_not_legal_is_told_at_its_field(visit):
     assert "stale" in page.get_attribute("#answer", "class")
     page.fill("#gpus", "512")
     page.locator("#gpus-field:not(.bad)").wait_for()
+    page.fill("#gpus", "96")  # six replicas do not share the batch, but other layouts have as many GPUs
+    page.locator("#gpus-field.bad").wait_for()
+    page.click("#best")
+    shows(page, "#layout", "96 GPUs")
 
 
 def test_13_best_layouts_stand_together_where_they_cannot_be_told_apart(visit):
