@@ -205,7 +205,7 @@ def _picture(picture: Miniature) -> dict[str, Any]:
     each = f"Each stage works {work} units and waits {shown}: {shown} ÷ {work} = {_percent(100 * waiting)}."
     held = max(peak_stash(schedule)) / picture.v
     said = f"{each} A stage holds {held:.3g} microbatches at most."
-    return timelines.drawn(rows, end * picture.v, "units", picture.v) | {"waiting": 100 * waiting, "said": said}
+    return timelines.drawn(rows, float(end * picture.v), "units", picture.v) | {"waiting": 100 * waiting, "said": said}
 
 
 def _steps(picture: Miniature) -> int:

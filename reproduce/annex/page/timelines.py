@@ -60,7 +60,7 @@ def own(text: str) -> dict[str, Any]:
     schedule = Schedule.from_csv(text, "the file")
     check(schedule)
     rows = execute(schedule, 1, 2, 1)
-    return drawn(rows, max(event.end for row in rows for event in row), "units")
+    return drawn(rows, float(max(event.end for row in rows for event in row)), "units")
 
 
 def moment(configuration: Mapping[str, Any], cluster: str, time: float) -> dict[str, Any]:

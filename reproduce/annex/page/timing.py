@@ -130,6 +130,7 @@ def _redraws(browser: Any, address: str) -> PageTiming:
     _ready(page)
     page.click("#cluster summary")
     box = "[aria-label='HCA bandwidth in GB/s']"
+    page.wait_for_selector(box, timeout=START_MS)
     times = [page.evaluate(CHANGE, [box, str((130 + i) / 10), "#chart", "change"]) for i in range(CHANGES)]
     page.close()
     return PageTiming("Figure 12 again, after a changed number of the cluster", times, 200)
