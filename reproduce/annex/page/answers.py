@@ -13,14 +13,13 @@ from ptdp_core.simulator import cluster_path
 from ptdp_core.simulator.cluster import read_parameters
 from ptdp_core.simulator.programs import load_program
 from reproduce.annex.page import form, words
-from reproduce.experiment.metrics import METRICS
+from reproduce.experiment.metrics import METRICS, listed
 from reproduce.planning.amounts import amount
 from reproduce.planning.run_cost import TrainingRun
 from reproduce.planning.what_if import evaluate
 from reproduce.running.simulated import open_cluster
 
 USEFUL = ("forward", "backward", "embedding_and_logits")  # phases that training cannot do without
-SWEEPABLE = ("iteration_time", "model_flops_utilization", "peak_memory", "tokens_per_s_per_gpu")
 COMPARED = ("iteration_time", "model_flops_utilization", "peak_memory", "tokens_per_s", "idle_fraction")
 GB = 1e9
 # Facts of an answer or its run: the metric, what it is called, its unit, and how many of its own units that is.
@@ -235,7 +234,7 @@ def sweep(configuration: Mapping[str, Any], cluster: str, field: str) -> dict[st
         changed = changes(configuration, field, value)
         answer = evaluated({**configuration, **changed}, cluster)
         if answer["iteration_time"] is not None:
-            metrics = {name: answer[name] for name in SWEEPABLE}
+            metrics = {metric.name: answer[metric.name] for metric in listed()}
             points.append({"value": value, "status": answer["status"], "changes": changed, **metrics})
     label = " ".join(filter(None, (form.LABELS[field].words, form.LABELS[field].letter)))
     if field in GPUS:

@@ -78,7 +78,6 @@ def start() -> dict[str, Any]:
         "metrics": [
             _fields(metric, "name", "factor") | {"heading": " ".join(metric.short.split()) or metric.heading}
             for metric in listed()
-            if metric.name in answers.SWEEPABLE
         ],
         "scenarios": scenarios.offered(),
         "lessons": lessons.offered(),
