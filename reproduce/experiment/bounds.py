@@ -99,7 +99,7 @@ RULES = {
         "configuration, not timed.",
     ),
     "reproduced": BoundRule(
-        "the values of a table, predicted",
+        "the values of a table or a plot, predicted",
         "Each value within the tolerance by which its table calls a point reproduced: 10% of the one printed, or 5% "
         "where the table says so.",
         _reproduced,
