@@ -45,9 +45,8 @@ class Parser(argparse.ArgumentParser):
         if not word.startswith("-"):
             pairs = [name.split() for name in COMMANDS if " " in name]
             return did_you_mean(word, [second for first, second in pairs if first in self.prog.split()])
-        # Without the dashes, which would make any two short options alike.
         name = word.partition("=")[0].lstrip("-")
-        near = did_you_mean(name, [option.lstrip("-") for option in options])  # the dashes would make short ones alike
+        near = did_you_mean(name, [option.lstrip("-") for option in options])  # dashes would make short ones alike
         if not near and any("key=value" in str(action.metavar) for action in self._actions):
             return f"; keys of a point have no dashes: {name}=...; options are {', '.join(options)}"
         return near.replace("'", "'--", 1) or f"; there are {', '.join(options)}"

@@ -5,7 +5,7 @@ All times in seconds. A stage is one model chunk; stage 0 also embeds, the last 
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 from itertools import accumulate
 from math import fsum
 from operator import attrgetter
@@ -143,7 +143,7 @@ def hidden_in_pair(forward: StageTimes, backward: StageTimes, taken: float = 0.0
     return of_forward, of_backward
 
 
-@cache
+@lru_cache(maxsize=64)
 def narrow_kernels(cluster: Cluster, elements: str) -> KernelModel:
     """The times of products of 'fp8' or 'fp4' on a cluster's GPU; one object for each.
 
@@ -576,8 +576,9 @@ class CostModel:
 
     def _scan_waits(self, layer: Block, group: Group) -> tuple[float, float]:
         """Seconds that a layer's scan over its states takes longer than its products and bytes: forward, backward."""
-        slower = 1 / self.cluster.scan_efficiency - 1
-        scan = Block(tuple([part for part in layer.parts if part.name in SCANNED])) if slower else Block(())
+        if not (slower := 1 / self.cluster.scan_efficiency - 1):
+            return 0.0, 0.0
+        scan = Block(tuple([part for part in layer.parts if part.name in SCANNED]))
         return slower * self.seconds(scan.forward, group), slower * self.seconds(scan.backward, group)
 
     def context_waits(self, config: TrainingConfig, kind: LayerKind | None = None) -> tuple[float, float, float]:
