@@ -76,12 +76,14 @@ def compiled_backward(grad: Tensor, probs: Tensor, scale: float) -> Tensor:
 # Registration.
 
 
-def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+def save_probs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    """Keep what a softmax's backward pass needs: its output, and the scale, the last input."""
     ctx.save_for_backward(output)
     *_, ctx.scale = inputs
 
 
-def _gradients(backward: Any, ctx: Any, grad: Tensor) -> tuple[Tensor]:
+def scores_gradient(backward: Any, ctx: Any, grad: Tensor) -> tuple[Tensor]:
+    """The gradient of the scores; a mask and the scale have none."""
     return (backward(grad, *ctx.saved_tensors, ctx.scale),)
 
 
@@ -92,6 +94,6 @@ OPERATOR = Operator(
         "compiled": (compiled_forward, compiled_backward),
         "triton": (triton("softmax_triton", "causal_forward"), triton("softmax_triton", "causal_backward")),
     },
-    _save,
-    _gradients,
+    save_probs,
+    scores_gradient,
 )

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from kernels import checks
-from kernels.causal_softmax import _gradients, _save, formula_backward
+from kernels.causal_softmax import formula_backward, save_probs, scores_gradient
 from kernels.layout import accumulation_dtype, matrices, stacked_matrices
 from kernels.registration import Operator, compiled, triton
 
@@ -81,6 +81,6 @@ OPERATOR = Operator(
         "compiled": (compiled_forward, compiled_backward),
         "triton": (triton("softmax_triton", "masked_forward"), triton("softmax_triton", "masked_backward")),
     },
-    _save,
-    _gradients,
+    save_probs,
+    scores_gradient,
 )
