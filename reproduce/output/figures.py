@@ -353,6 +353,15 @@ def add_legend(figure: "Figure", handles: Mapping[str, Any], columns: Sequence[S
     )  # fmt: skip
 
 
+def finish(
+    figure: "Figure", handles: Mapping[str, Any], columns: Sequence[Sequence[str]], artifact: Artifact, record: Record
+) -> None:
+    """The legend above the axes, what the numbers are below them, and labels that fit."""
+    add_legend(figure, handles, columns)
+    theme.add_origin(figure, origin_lines(artifact, record))
+    fit_labels(figure)
+
+
 def label_axes(axes: "Axes", artifact: Artifact, data: "DataFrame") -> None:
     """Name both axes, begin the y axis at zero and have a tick at every x, or on a long logarithmic axis at decades."""
     x_axis = artifact.x_axis

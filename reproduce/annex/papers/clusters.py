@@ -5,17 +5,16 @@ from typing import TYPE_CHECKING, Any
 from reproduce.experiment.artifact import Artifact
 from reproduce.output import theme
 from reproduce.output.figures import (
-    add_legend,
     chart_data,
     draw_others,
-    fit_labels,
+    finish,
     label_axes,
     legend_keys,
     series_lines,
     series_styles,
     spread_of,
 )
-from reproduce.output.origins import interval_label, origin_lines
+from reproduce.output.origins import interval_label
 from results.records import Record
 
 if TYPE_CHECKING:
@@ -42,7 +41,5 @@ def draw(artifact: Artifact, record: Record) -> "Figure":
         label_axes(axes, artifact, rows)
         axes.set_ylim(0, 1.05 * rows[["value", "high"]].max().max())
         theme.name_panel(axes, letter, cluster)
-    add_legend(figure, handles, theme.legend_columns(list(handles), theme.figure_width(theme.PAGE)))
-    theme.add_origin(figure, origin_lines(artifact, record))
-    fit_labels(figure)
+    finish(figure, handles, theme.legend_columns(list(handles), theme.figure_width(theme.PAGE)), artifact, record)
     return figure

@@ -15,17 +15,16 @@ from reproduce.experiment.results import Results, listed, rises, word
 from reproduce.experiment.sweep import PAPER, Sweep
 from reproduce.output import theme
 from reproduce.output.figures import (
-    add_legend,
     chart_data,
     draw_others,
-    fit_labels,
+    finish,
     label_axes,
     legend_keys,
     line_plot,
     series_lines,
     series_styles,
 )
-from reproduce.output.origins import interval_label, origin_lines
+from reproduce.output.origins import interval_label
 from reproduce.papers.sc21 import table_zero3
 from reproduce.papers.sc21.table_zero3 import MODELS, PTDP, ZERO3, along, key_of
 from reproduce.papers.shared.models import model_of
@@ -58,9 +57,7 @@ def draw(artifact: Artifact, record: Record) -> "Figure":
     for row in data[data.high > top].itertuples():
         panel = figure.axes[list(MODELS).index(row.model)]
         panel.annotate(f"to {row.high:.0f}", (row.x, top), (3, 0), textcoords="offset points", va="top", fontsize=5.5)
-    add_legend(figure, handles, theme.legend_columns(list(handles), theme.figure_width(theme.PAGE)))
-    theme.add_origin(figure, origin_lines(artifact, record))
-    fit_labels(figure)
+    finish(figure, handles, theme.legend_columns(list(handles), theme.figure_width(theme.PAGE)), artifact, record)
     return figure
 
 

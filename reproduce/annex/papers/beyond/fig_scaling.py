@@ -16,16 +16,15 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import theme
 from reproduce.output.figures import (
-    add_legend,
     chart_data,
     draw_others,
-    fit_labels,
+    finish,
     label_axes,
     legend_keys,
     series_lines,
     series_styles,
 )
-from reproduce.output.origins import interval_label, origin_lines
+from reproduce.output.origins import interval_label
 from reproduce.papers.sc21.table_weak_scaling import ARTIFACT as TABLE_1
 from reproduce.papers.shared.models import model_of
 from results.records import PaperValue, Record
@@ -108,9 +107,7 @@ def draw(artifact: Artifact, record: Record) -> "Figure":
             words, (x, y), (0, 4 * up), textcoords="offset points", ha=align, va="bottom" if up > 0 else "top",
             color=styles[name]["color"], annotation_clip=False,
         )  # fmt: skip
-    add_legend(figure, handles, theme.legend_columns(list(handles), theme.figure_width()))
-    theme.add_origin(figure, origin_lines(artifact, record))
-    fit_labels(figure)
+    finish(figure, handles, theme.legend_columns(list(handles), theme.figure_width()), artifact, record)
     return figure
 
 

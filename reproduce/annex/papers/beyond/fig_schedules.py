@@ -16,18 +16,17 @@ from reproduce.experiment.results import MissingResultError, Results, listed
 from reproduce.experiment.sweep import Level, Point, Sweep, levels
 from reproduce.output import theme, timeline_figure
 from reproduce.output.figures import (
-    add_legend,
     breadth,
     chart_data,
     draw_others,
-    fit_labels,
+    finish,
     label_axes,
     legend_keys,
     line_plot,
     series_lines,
     series_styles,
 )
-from reproduce.output.origins import interval_label, origin_lines
+from reproduce.output.origins import interval_label
 from reproduce.output.timeline import Timeline, from_schedule
 from reproduce.output.traces import trace
 from reproduce.papers.shared import executed_timelines
@@ -122,9 +121,7 @@ def draw(artifact: Artifact, record: "Record") -> "Figure":
     interval = interval_label(artifact, [record])
     theme.name_panel(above, "a", f"throughput; bars: {interval}" if interval else "throughput")
     theme.name_panel(below, "b", "ratio at the same batch size")
-    add_legend(figure, handles, columns)
-    theme.add_origin(figure, origin_lines(artifact, record))
-    fit_labels(figure)
+    finish(figure, handles, columns, artifact, record)
     return figure
 
 

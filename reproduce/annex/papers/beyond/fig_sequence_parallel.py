@@ -16,8 +16,8 @@ from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import MissingResultError, Results, listed
 from reproduce.experiment.sweep import Level, Point, Sweep, levels
 from reproduce.output import theme
-from reproduce.output.figures import add_legend, chart_data, fit_labels, label_axes, series_lines
-from reproduce.output.origins import interval_label, origin_lines
+from reproduce.output.figures import chart_data, finish, label_axes, series_lines
+from reproduce.output.origins import interval_label
 from results.records import Metric
 
 if TYPE_CHECKING:
@@ -84,9 +84,8 @@ def draw(artifact: Artifact, record: "Record") -> "Figure":
         if usable := metrics.get(USABLE):
             axes.axhspan(usable / quantity.factor, axes.get_ylim()[1], color="#eeeeee", zorder=0, linewidth=0)
             others["more than a GPU has"] = Patch(color="#eeeeee")
-    add_legend(figure, markers | others, theme.legend_columns([*markers], theme.figure_width(theme.PAGE), [*others]))
-    theme.add_origin(figure, origin_lines(artifact, record))
-    fit_labels(figure)
+    columns = theme.legend_columns([*markers], theme.figure_width(theme.PAGE), [*others])
+    finish(figure, markers | others, columns, artifact, record)
     return figure
 
 
