@@ -1,5 +1,6 @@
 """Options that several commands share, and how this program was started."""
 
+import json
 import math
 import os
 import shlex
@@ -7,7 +8,7 @@ import shutil
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,6 +91,14 @@ def above_zero(text: str) -> float:
     if not 0 < value < math.inf:
         raise ArgumentTypeError(f"{text!r} is out of range; needs a number above 0; try 4.1")
     return value
+
+
+def plain_value(text: str) -> Any:
+    """The value of a key=value word: as JSON has it, else a whole number (007) or the text as it stands."""
+    for read in (json.loads, int):
+        with suppress(ValueError, RecursionError):
+            return read(text)
+    return text
 
 
 def where_exit_codes_are() -> str:

@@ -153,10 +153,7 @@ def _entries(words: Sequence[str]) -> list[Any]:
         name, equals, value = word.partition("=")
         if not equals or name in point:
             raise UsageError(f"{word!r}; needs key=value, every key once; try t=8 (reproduce simulate --help has all)")
-        try:
-            point[name] = json.loads(value)
-        except ValueError:
-            point[name] = value
+        point[name] = options.plain_value(value)
     return [point]
 
 

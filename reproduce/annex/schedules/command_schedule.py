@@ -148,7 +148,7 @@ def _settings(pairs: Sequence[str]) -> dict[str, Any]:
         key, equals, value = pair.partition("=")
         if not equals:
             raise UsageError(f"--simulate {pair!r} is not KEY=VALUE; try hidden=4096")
-        settings[key] = int(value) if value.lstrip("-").isdigit() else {"true": True, "false": False}.get(value, value)
+        settings[key] = options.plain_value(value)
     return settings
 
 

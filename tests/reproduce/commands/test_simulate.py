@@ -11,6 +11,7 @@ import pytest
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.simulator import load_cluster, simulate
 from reproduce.cli import main
+from reproduce.commands import options
 from reproduce.experiment.metrics import answers
 from reproduce.output import estimate_figure, theme
 from results import ROOT
@@ -47,6 +48,23 @@ def test_one_point_may_be_written_out(ask, capsys):
     code, expected = ask([point])
     words = [f"{name}={str(value).lower() if value is True else value}" for name, value in point.items()]
     assert (main(["simulate", *words, "--json"]), json.loads(capsys.readouterr().out)["points"]) == (code, expected)
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        ("8", 8),
+        ("007", 7),
+        ("-1", -1),
+        ("---5", "---5"),
+        ("1.25", 1.25),
+        ("true", True),
+        ("4M", "4M"),
+        ("[[512, 3]]", [[512, 3]]),
+    ],
+)
+def test_the_value_of_a_word_is_read_as_json_or_as_it_stands(word, value):
+    assert options.plain_value(word) == value
 
 
 def test_the_answer_is_the_simulators(ask):
