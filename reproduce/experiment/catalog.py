@@ -30,7 +30,7 @@ def ids(paper: str | None = None) -> tuple[str, ...]:
 def named_by_files(paper: str) -> tuple[str, ...]:
     """The ids of a paper's artifacts in the order of their files' names, without reading these."""
     known = papers.paper(paper)
-    return tuple(map(known.id_of, known.names))
+    return tuple(map(known.id_of, sorted(known.names)))
 
 
 def broken() -> tuple[str, ...]:

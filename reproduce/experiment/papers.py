@@ -151,7 +151,17 @@ def configuration(name: str) -> Mapping[str, Any]:
 
 def _folders() -> tuple[Path, ...]:
     """The folders of all papers: this project's, then one's own."""
-    return tuple(path.parent for root in (FOLDER, ANNEX, Path.cwd() / OWN) for path in sorted(root.glob(f"*/{FILE}")))
+    return (*_ours(FOLDER, ANNEX), *_in(Path.cwd() / OWN))
+
+
+@cache
+def _ours(*roots: Path) -> tuple[Path, ...]:
+    """This project's, which do not change while a program runs: they are asked for at every point."""
+    return tuple(folder for root in roots for folder in _in(root))
+
+
+def _in(root: Path) -> tuple[Path, ...]:
+    return tuple(path.parent for path in sorted(root.glob(f"*/{FILE}")))
 
 
 @cache

@@ -246,3 +246,10 @@ def test_four_papers_have_two_hundred_statements_and_six_hundred_numbers():
     assert sum(count["judged"] for count in counts.values()) >= 200
     assert counts["zerobubble"]["statements"] >= 31
     assert counts["korthikanti"]["statements"] >= 20
+
+
+def test_the_order_of_a_paper_s_files_is_that_of_their_names():
+    """Not the file system's, which is another on every machine: the first without results is what to run next."""
+    named = catalog.named_by_files("sc21")
+    assert named == tuple(sorted(catalog.ids("sc21")))
+    assert named[0] == "fig_bubble"
