@@ -59,14 +59,12 @@ EXAMPLES = {
     "report": "report --out report.html",
     "plot": "plot fig_interleaved --for acm",
     "paper": "paper zpp asked/zeropp.csv",
-    "explain": "explain mine.json --seconds 9.2",
     "train": "train --recipe tiny --set p=2 --set t=2 --ranks 4",
     "doctor": "doctor",
     "bench": "bench run gemm --quick",
     "gate": "gate --base HEAD~1 --budget 90s",
     "gate exact": "gate exact schedules",
     "accuracy": "accuracy --ledger",
-    "predict": "predict runs.json --out sealed",
 }
 # The annex that has a command, as a module `command_NAME`; the others' modules are here.
 IN_ANNEX = {

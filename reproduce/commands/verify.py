@@ -211,8 +211,11 @@ def _print(checked: Sequence[Checked], whole: Answer, covered: dict[str, int] | 
 def _print_claim(out: "Console", claim: ClaimResult) -> None:
     from rich.text import Text
 
-    verdict = (SHOWN[claim.verdict], VERDICT_LOOKS[claim.verdict].style)
-    out.print(Text.assemble("  ", verdict, f"  {claim.id}  [{claim.place}; {by_what(claim) or claim.fidelity}]"))
+    verdict = SHOWN[claim.verdict]
+    line = f"  {verdict}  {claim.id}  [{claim.place}; {by_what(claim) or claim.fidelity}]"
+    heading = Text(textwrap.fill(line, min(WIDTH, out.width), subsequent_indent=INDENT, break_long_words=False))
+    heading.stylize(VERDICT_LOOKS[claim.verdict].style, 2, 2 + len(verdict))
+    out.print(heading)
     numbers = (
         f"{name} = {with_unit(number.value, number.unit)} ({number.origin})"
         for name, number in claim.numbers.items()

@@ -1,5 +1,6 @@
 """What each verdict on a claim means, and how it is shown on a terminal and on the report's page."""
 
+import textwrap
 from typing import NamedTuple
 
 from results.records import ClaimResult
@@ -51,7 +52,8 @@ VERDICT_LOOKS = {
     ),
 }
 SHOWN = {verdict: look.shown for verdict, look in VERDICT_LOOKS.items()}
-VERDICT_MEANINGS = "\n".join(f"  {look.shown:<33} {look.meaning}" for look in VERDICT_LOOKS.values())
+_LINES = (f"  {look.shown:<33} {look.meaning}" for look in VERDICT_LOOKS.values())
+VERDICT_MEANINGS = "\n".join(textwrap.fill(line, 120, subsequent_indent=" " * 36) for line in _LINES)
 BY = {
     "derived": "derived",
     "counted": "counted",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reproduce.commands import options
-from reproduce.output.terminal import files_line
+from reproduce.output.terminal import console, files_line, wrapped
 from results import opening
 from results.records.documents import print_document
 from results.records.errors import DONE, UsageError, did_you_mean
@@ -118,7 +118,7 @@ def run(parsed: Namespace) -> int:
         return DONE
     _print_family(members, p, m, times, parsed.cluster)
     for note in [*notes, *map(_sentence, differences)]:
-        print(note)
+        wrapped(console(), note)
     if paths:
         print(files_line(paths))
     return DONE

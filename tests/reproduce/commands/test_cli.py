@@ -175,6 +175,16 @@ def test_help_of_a_command_says_where_the_exit_codes_are(name, capsys):
     assert capsys.readouterr().out.endswith("\nexit codes: reproduce --help lists them\n")
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_a_command_has_its_examples_in_one_place_and_fits_120_columns(name, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    with pytest.raises(SystemExit):
+        main([*name.split(), "--help"])
+    printed = lines(capsys.readouterr().out)
+    assert sum(line in ("example:", "examples:") for line in printed) == 1
+    assert max(map(len, printed)) <= 120
+
+
 def test_failed_points(capsys, load_small, counter, tmp_path):
     counter.fail_at = {2: RuntimeError("boom")}
     assert main(["fig_squares", "--results", str(tmp_path)]) == errors.POINTS_FAILED
