@@ -185,7 +185,7 @@ def judge_points(
     if cluster != artifact.cluster and any(point.paper for point in results.points):
         results = replace(results, points=tuple(replace(point, paper={}) for point in results.points))
         cluster_notes.append(
-            f"The published values are of the paper's A100s ({artifact.cluster}): not compared with {cluster}."
+            f"The published values are of the paper's own cluster ({artifact.cluster}): not compared with {cluster}."
         )
     named = dict.fromkeys(str(point.parameters["cluster"]) for point in points if "cluster" in point.parameters)
     if cluster != artifact.cluster and named:

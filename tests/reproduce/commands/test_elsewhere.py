@@ -2,12 +2,16 @@
 
 from dataclasses import replace
 
+import pytest
+
 import reproduce
 from reproduce.annex.compare import compare
 from reproduce.cli import main
 from reproduce.experiment import catalog
 from reproduce.output.answer import claims_of
 from reproduce.running import runner
+from reproduce.running.fidelities import evaluator
+from results import ROOT
 from results.records import ClusterRef, read_record
 
 
@@ -32,6 +36,23 @@ def test_each_paper_has_its_own_cluster(tmp_path):
         assert runner.plan(artifact, tmp_path, cluster=f"{tmp_path}/{cluster}.toml").elsewhere
         assert runner.plan(artifact, tmp_path).folder == tmp_path / id / "simulated"
     assert not runner.plan(catalog.load("fig_bubble"), tmp_path, "derived", cluster="h100").elsewhere
+
+
+SIMULATED_WITH_NOTES = [
+    artifact.id
+    for artifact in map(catalog.load, catalog.ids())
+    if artifact.fidelities[0] == "simulated" and callable(artifact.notes)
+]
+
+
+@pytest.mark.parametrize("id", SIMULATED_WITH_NOTES)
+def test_notes_of_another_cluster_need_no_published_values(id):
+    plan = runner.plan(catalog.load(id), ROOT, cluster="h200")
+    evaluate = evaluator(plan)
+    points, _, notes = runner.judge_points(evaluate, tuple(map(evaluate.evaluate, plan.points)))
+    assert not any(point.paper for point in points)
+    if any(point.paper for point in plan.points):
+        assert f"the paper's own cluster ({plan.artifact.cluster}): not compared with h200" in notes[-1]
 
 
 def test_a_record_of_another_cluster_judges_no_paper(figure_12):
