@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import cache
 from typing import Any
 
 from ptdp_core.config import ModelConfig
@@ -66,9 +67,10 @@ def find(name: str) -> hub.Known:
     """The model of that name, here or on Hugging Face's hub, or of a `config.json`. Raises `UsageError`."""
     if hub.is_file(name):
         return hub.read(name)
-    known, short = models(), hub.short_name(name)
+    short = hub.short_name(name)
     if short in hub.CONFIGS:
-        return hub.known(short, hub.CONFIGS[short])
+        return _of_the_hub(short)
+    known = _of_the_paper() | LATER
     if short not in known:
         names = main_names()
         alike = [other for other in names if _numbers(other) == _numbers(short)]  # another size is another model
@@ -101,9 +103,15 @@ def with_model_fields(point: Any) -> Any:
 
 def models() -> dict[str, ModelConfig]:
     """All models by name; the paper's are called by their parameter counts, as in Tables 1 and 2 and as in its text."""
-    return _of_the_paper() | LATER | {name: hub.known(name, config).model for name, config in hub.CONFIGS.items()}
+    return _of_the_paper() | LATER | {name: _of_the_hub(name).model for name in hub.CONFIGS}
 
 
+@cache
+def _of_the_hub(name: str) -> hub.Known:
+    return hub.known(name, hub.CONFIGS[name])
+
+
+@cache
 def _of_the_paper() -> dict[str, ModelConfig]:
     by_name: dict[str, ModelConfig] = {}
     gpt3 = published.configuration("fig_interleaved")  # 175 billion there, 174.6 in Table 2

@@ -24,6 +24,7 @@ from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.judging import agreement
 from reproduce.experiment.metrics import listed
+from reproduce.experiment.sweep import Point
 from reproduce.output.plain_text import plain, quoted
 from reproduce.output.verdicts import told
 from reproduce.planning.models import find, main_names
@@ -34,6 +35,7 @@ from reproduce.running.simulated import open_cluster
 from results.records import Metric, PaperValue, PointResult
 from results.records.errors import ReproduceError
 
+USUAL = "selene"  # the cluster of what is no paper's
 SHOWN_OF_QUANTITY = ("name", "heading", "axis", "shown", "factor", "digits")
 
 
@@ -41,14 +43,15 @@ def call(name: str, arguments: str) -> str:
     """The answer of a function to JSON arguments, as JSON; a user's mistake is an 'error' of one line.
 
     What is simulated is so on a `cluster`, by name, with `changes` of its numbers or, in its place, the `text` of a
-    file; the functions get what `load_cluster` takes.
+    file; the functions get what `load_cluster` takes. Without a name an artifact is on its paper's own cluster.
     """
     try:
         given = json.loads(arguments)
         if name in ANSWERS:
             answer = ANSWERS[name](**given)
         else:
-            file = _file(given.pop("cluster", "selene"), given.pop("changes", {}), given.pop("text", ""))
+            chosen = given.pop("cluster", "") or _own(given.get("id"))
+            file = _file(chosen, given.pop("changes", {}), given.pop("text", ""))
             answer = ANSWERS_ON_CLUSTER[name](**given, cluster=file)
         return json.dumps({"answer": answer})
     except (ReproduceError, ValueError, OverflowError) as error:
@@ -69,10 +72,12 @@ def prepare() -> None:
 
 def start() -> dict[str, Any]:
     """What the page offers: clusters, models, schedules, and the form of a configuration."""
+    models = {name: model for name, model, missing in map(find, main_names()) if not missing}
     return {
         "clusters": {name: words.machine(name) for name in sorted(path.stem for path in CLUSTER_FOLDER.glob("*.toml"))},
-        "models": {name: asdict(model) for name, model, missing in map(find, main_names()) if not missing},
-        "model_words": {name: words.model(name) for name, _, missing in map(find, main_names()) if not missing},
+        "usual": USUAL,
+        "models": {name: asdict(model) for name, model in models.items()},
+        "model_words": {name: words.model(name) for name in models},
         "schedules": {name: words.schedule(name) for name in names()},
         "fields": form.offered(),
         "metrics": [
@@ -102,15 +107,21 @@ def _fields(shown: object, *names: str) -> dict[str, Any]:
     return {name: getattr(shown, name) for name in names}
 
 
-def cluster(name: str, text: str = "") -> dict[str, Any]:
-    """The numbers of a cluster: of a shipped one, or of the text of a cluster file."""
+def _own(id: str | None) -> str:
+    """The cluster of an artifact's paper, or the usual one."""
+    return catalog.load(id).cluster if id else USUAL
+
+
+def cluster(name: str, text: str = "", id: str | None = None) -> dict[str, Any]:
+    """The numbers of a cluster: of a shipped one, by default an artifact's own, or of the text of a cluster file."""
+    name = name or _own(id)
     file = _file(name, {}, text)
     numbers = [
         asdict(number) | {"words": form.number_words(name), "shown": form.prefixed(number)}
         for name, number in read_parameters(file).items()
     ]
     described = _described(file).get("description", "")
-    return {"description": described, "numbers": numbers}
+    return {"name": name, "description": described, "numbers": numbers}
 
 
 def _called(cluster: str) -> str:
@@ -159,10 +170,11 @@ def artifact(id: str, cluster: str) -> dict[str, Any]:
         "finding": words.finding(points, shown.main.name, shown.x_axis) if shown.x_axis else "",
         "fidelity": plan.fidelity,
         "cluster": _called(cluster) if evaluate_point.cluster_ref else None,
+        "elsewhere": plan.elsewhere,
         "command": _command(plan, cluster),
         "quantities": [_fields(quantity, *SHOWN_OF_QUANTITY) for quantity in shown.quantities],
         "x": asdict(shown.x_axis) if shown.x_axis else None,
-        "points": [_point(point) for point in points],
+        "points": [*map(_point, points, plan.points)],
         "claims": [
             _fields(claim, "id", "place", "verdict", "explanation")
             | {"kind": words.KINDS[claim.verdict], "sentence": quoted(plain(claim.sentence), claim.place, "“”")}
@@ -212,13 +224,14 @@ def _command(plan: Plan, cluster: str) -> str:
     return f"reproduce {plan.artifact.id} --cluster {'my.toml' if '/' in cluster else cluster}"
 
 
-def _point(point: PointResult) -> dict[str, Any]:
+def _point(point: PointResult, planned: Point) -> dict[str, Any]:
+    """A point as the page has it, with its published values on any cluster; on another nothing is held against them."""
     sure = {name: metric.interval for name, metric in point.metrics.items() if metric.interval is not None}
     return _fields(point, "series", "label", "status") | {
         "parameters": dict(point.parameters),
         "metrics": {name: metric.value for name, metric in point.metrics.items()},
         "intervals": {name: [interval.low, interval.high] for name, interval in sure.items()},
-        "paper": {name: value.value for name, value in point.paper.items()},
+        "paper": {name: value.value for name, value in planned.paper.items()},
     }
 
 
@@ -246,7 +259,7 @@ def compare(
     configuration: Mapping[str, Any], cluster: str, other: Mapping[str, Any], tokens: str = "", price: str = ""
 ) -> dict[str, Any]:
     """What `answers.compared` says of another configuration, with a cluster of its own, and this one."""
-    file = _file(other.get("cluster", "selene"), other.get("changes", {}), other.get("text", ""))
+    file = _file(other.get("cluster") or USUAL, other.get("changes", {}), other.get("text", ""))
     before = {"configuration": other.get("configuration", {}), "cluster": file}
     return answers.compared(before, {"configuration": configuration, "cluster": cluster}, tokens, price)
 

@@ -42,6 +42,7 @@ interface Scenario {
 
 interface Offer {
   clusters: Record<string, string>;
+  usual: string;
   model_words: Record<string, string>;
   models: Record<string, Configuration>;
   schedules: Record<string, string>;
@@ -86,6 +87,7 @@ interface ArtifactAnswer {
   fidelity: string;
   drawn: boolean;
   cluster: string | null;
+  elsewhere: boolean;
   command: string;
   quantities: QuantityShown[];
   near: string;

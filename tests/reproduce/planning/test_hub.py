@@ -10,6 +10,7 @@ from ptdp_core.config import ModelConfig
 from ptdp_core.formulas import active_parameters, parameters
 from ptdp_core.simulator import cluster_path
 from reproduce.cli import main
+from reproduce.planning import hub, models
 from reproduce.planning.models import find, named
 from reproduce.planning.what_if import evaluate
 from results.records.errors import UsageError
@@ -29,6 +30,15 @@ MIXTURES = {
     "qwen3-235b-a22b": (235.1, 22.2),
     "gpt-oss-120b": (116.8, 5.13),
 }
+
+
+def test_finding_a_model_reads_its_configuration_once_and_no_other(monkeypatch):
+    described, known = [], hub.known
+    monkeypatch.setattr(hub, "known", lambda name, config: described.append(name) or known(name, config))
+    models._of_the_hub.cache_clear()
+    for name in ("mistral-7b", "llama-3-70b", "175b", "mistral-7b"):
+        find(name)
+    assert described == ["mistral-7b"]
 
 
 @pytest.mark.parametrize(("name", "billions"), BILLIONS.items())

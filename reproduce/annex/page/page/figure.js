@@ -107,24 +107,26 @@ function show(answer) {
 }
 
 /** What marks mean, of those that are there. @param {ArtifactAnswer} answer */
-function marks({ points, quantities: [{ name }], fidelity, x }) {
+function marks({ points, quantities: [{ name }], fidelity, x, elsewhere }) {
   if (!x) return el("li", "A table: it has no axis to draw along.");
   const sure = points.find(({ intervals }) => intervals[name]);
   const [low, high] = (sure?.intervals[name] ?? []).map((end) =>
     figures(Math.abs(100 * (end / Number(sure?.metrics[name]) - 1))),
   );
   const how = fidelity === "derived" ? "By a formula" : "Simulated here";
+  const ring = elsewhere
+    ? "The paper’s value, on its own machine."
+    : "The paper’s value. A dot inside its ring agrees.";
   const expected = "Where 9 of 10 real values are expected, of programs whose runs were scored";
   return [
     reading("Dot and line", `${how}, just now.`, path("M0 12H40", "line s2"), circle(20, 12, 3.5, "f2")),
-    points.some(({ paper }) => name in paper) &&
-      reading("Ring", "The paper’s value. A dot inside its ring agrees.", circle(20, 12, 7, "pub s2")),
+    points.some(({ paper }) => name in paper) && reading("Ring", ring, circle(20, 12, 7, "pub s2")),
     sure && reading("Band", `${expected}: ${low}% below to ${high}% above.`, rect(0, 0, 40, 24, "ar f2")),
   ];
 }
 
 /** @param {ArtifactAnswer} answer @returns {import("./chart.js").Chart} */
-export function chartOf({ label, x, points, fidelity, looks, cluster: on, quantities: [quantity] }) {
+export function chartOf({ label, x, points, fidelity, looks, elsewhere, quantities: [quantity] }) {
   const { name, factor } = quantity;
   const value = (given) => (typeof given === "number" ? given / factor : null);
   const names = x ? [...new Set(points.map((point) => point.series))] : [];
@@ -148,7 +150,7 @@ export function chartOf({ label, x, points, fidelity, looks, cluster: on, quanti
     x: x?.label ?? "",
     scale: x?.scale ?? "linear",
     series: series.filter((one) => one.marks.some((each) => each.y !== null || each.paper !== null)),
-    faded: Boolean(on) && on !== "selene",
+    faded: elsewhere,
   };
 }
 

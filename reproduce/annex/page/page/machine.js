@@ -1,7 +1,7 @@
 // The machine: one that is shipped, with numbers that one may change, or the text of a cluster file. Its details stand
 // in the view that is shown.
 import { button, byId, choices, el, field, fill as put, more, scrolled, tell } from "./elements.js";
-import { change, cluster, current, fail, isShipped, offered } from "./page.js";
+import { change, current, fail, isShipped, machine, offered } from "./page.js";
 import { ask } from "./python.js";
 
 let shown = ""; // what the numbers are of
@@ -9,9 +9,7 @@ let shown = ""; // what the numbers are of
 /** Another machine, or this one's own numbers again, or a file's. @param {{ cluster?: string, text?: string }} part */
 const use = (part) => change({ changes: {}, text: "", ...part });
 
-const pickers = () => /** @type {NodeListOf<HTMLSelectElement>} */ (document.querySelectorAll("select[id^=machine-]"));
-
-/** A choice of the machine for a view. @param {string} view */
+/** A choice of the machine for a view: that of figures offers their paper's own. @param {string} view */
 export const picker = (view) =>
   field(
     "Machine",
@@ -49,27 +47,30 @@ function read() {
 
 export function refresh() {
   const { view, text, changes, cluster: name } = current();
+  byId("machine-figure").value = name;
+  byId("machine-whatif").value = machine();
   document.getElementById(`${view}-details`)?.append(byId("cluster"));
   const count = Object.keys(changes).length;
   tell("cluster", text ? "a file of your own" : count ? `${count} changed` : "as shipped");
-  for (const select of pickers()) select.value = name;
   if (byId("cluster").open) void showNumbers();
 }
 
 async function showNumbers() {
-  const { cluster: name, text, changes } = cluster();
-  if (shown === JSON.stringify([name, text, changes])) return;
-  shown = JSON.stringify([name, text, changes]);
-  const answer = await ask("cluster", { name, text }).catch((error) => fail(error.message));
+  const { view, artifact, cluster: name, text, changes } = current();
+  const asked = { name, text, id: view === "figure" ? artifact : null };
+  if (shown === JSON.stringify([asked, changes])) return;
+  shown = JSON.stringify([asked, changes]);
+  const answer = await ask("cluster", asked).catch((error) => fail(error.message));
   if (!answer) return;
   byId("cluster-text").value = text;
   byId("cluster-description").textContent = answer.description;
   const head = ["Number", "Value", "Unit", "Range", "Source"].map((word) => el("th", { scope: "col" }, word));
-  put("cluster-numbers", el("table", el("thead", el("tr", head)), el("tbody", answer.numbers.map(row))));
+  const rows = answer.numbers.map((each) => row(answer.name, each));
+  put("cluster-numbers", el("table", el("thead", el("tr", head)), el("tbody", rows)));
 }
 
-/** A number, which one may change in its range, in the unit that people read. @param {ClusterNumber} entry */
-function row({ name, words, value: usual, low, high, source, set_with, shown: [unit, factor] }) {
+/** A machine's number, which one may change in its range, in the unit that people read. @param {string} of @param {ClusterNumber} entry */
+function row(of, { name, words, value: usual, low, high, source, set_with, shown: [unit, factor] }) {
   const { changes, text } = current();
   const said = (number) => String(Number((number / factor).toPrecision(12)));
   const now = said(changes[name] ?? usual);
@@ -79,7 +80,7 @@ function row({ name, words, value: usual, low, high, source, set_with, shown: [u
     const value = given === said(usual) ? usual : Number(given) * factor;
     if (value < low || value > high) return fail(`${words}: ${given} lies outside its range; ${needs}`);
     const { [name]: _, ...others } = current().changes;
-    change({ changes: value === usual ? others : { ...others, [name]: value } });
+    change({ cluster: of, changes: value === usual ? others : { ...others, [name]: value } });
   };
   const label = unit ? `${words} in ${unit}` : words;
   const input = el("input", { inputmode: "decimal", "aria-label": label, value: now, size: 8, change: changed });
@@ -97,8 +98,10 @@ function row({ name, words, value: usual, low, high, source, set_with, shown: [u
 export const called = () =>
   current().text
     ? "a machine of your own"
-    : `${offered()?.clusters[current().cluster] ?? current().cluster}${isShipped() ? "" : ", changed"}`;
+    : `${offered()?.clusters[machine()] ?? machine()}${isShipped() ? "" : ", changed"}`;
 
 export function fill() {
-  for (const select of pickers()) choices(select.id, offered()?.clusters ?? {}, current().cluster);
+  const { clusters } = /** @type {Offer} */ (offered());
+  choices("machine-figure", { "": "the paper’s own", ...clusters }, current().cluster);
+  choices("machine-whatif", clusters, machine());
 }

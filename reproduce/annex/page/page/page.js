@@ -35,6 +35,9 @@ export const configure = (part) => change({ configuration: { ...state.configurat
 /** The cluster as Python takes it. */
 export const cluster = () => ({ cluster: state.cluster, changes: state.changes, text: state.text });
 
+/** The name of the machine of what is no paper's. */
+export const machine = () => state.cluster || offer?.usual || "";
+
 /** The configuration and its cluster as Python takes them. */
 export const point = () => ({ configuration: state.configuration, ...cluster() });
 

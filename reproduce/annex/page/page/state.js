@@ -5,7 +5,7 @@ const GPT_3 = { layers: 96, hidden: 12288, heads: 96, p: 12, t: 8, d: 1, v: 1, b
 export const START = {
   view: "home",
   artifact: "fig_interleaved",
-  cluster: "selene",
+  cluster: "", // the paper's own, or the usual one
   changes: /** @type {Record<string, number>} */ ({}),
   text: "",
   beside: "",

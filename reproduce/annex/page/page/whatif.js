@@ -21,7 +21,7 @@ import {
 import * as form from "./form.js";
 import { layout } from "./layout.js";
 import { picker } from "./machine.js";
-import { change, configure, current, isShipped, offered, point, update } from "./page.js";
+import { change, configure, current, isShipped, machine, offered, point, update } from "./page.js";
 import { ask } from "./python.js";
 import { figures, fitted } from "./svg.js";
 import * as sweep from "./sweep.js";
@@ -280,7 +280,7 @@ const limits = () =>
   });
 
 function save() {
-  const one = { ...current().configuration, ...(isShipped() && { cluster: current().cluster }) };
+  const one = { ...current().configuration, ...(isShipped() && { cluster: machine() }) };
   download("points.json", JSON.stringify([one], null, 1), "application/json");
 }
 

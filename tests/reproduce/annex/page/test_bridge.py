@@ -61,6 +61,23 @@ def test_an_artifact_names_the_cluster_that_it_was_simulated_on():
     ]
 
 
+def test_an_artifact_is_on_its_papers_own_cluster_unless_another_is_chosen():
+    """And has there the verdicts of the committed record, to which the papers' pages lead."""
+    own = answer("artifact", id="llama3/table_4", cluster="")
+    assert (own["cluster"], own["elsewhere"]) == ("h100", False)
+    assert any(point["paper"] for point in own["points"])
+    (path,) = runner.record_paths(REFERENCE, catalog.load("llama3/table_4"))
+    kept = json.loads(path.read_text())["claims"]
+    assert [(claim["id"], claim["verdict"]) for claim in own["claims"]] == [(c["id"], c["verdict"]) for c in kept]
+    there = answer("artifact", id="llama3/table_4", cluster="selene")
+    assert (there["cluster"], there["elsewhere"]) == ("selene", True)
+    assert [point["paper"] for point in there["points"]] == [point["paper"] for point in own["points"]]
+    assert "Off, %" in own["table"][0]
+    assert "Off, %" not in there["table"][0]  # shown, but not compared
+    assert answer("cluster", name="", id="llama3/table_4")["name"] == "h100"
+    assert answer("cluster", name="")["name"] == answer("start")["usual"] == "selene"
+
+
 def test_every_artifact_is_offered():
     assert [entry["id"] for entry in answer("artifacts")["artifacts"]] == list(catalog.ids())
 

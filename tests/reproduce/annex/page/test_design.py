@@ -336,6 +336,24 @@ def test_20_nothing_moves_for_who_wants_no_motion_and_larger_text_fits(chromium,
     page.close()
 
 
+def test_a_figure_of_another_paper_is_on_its_machine_and_has_its_values(visit):
+    page = visit(anchor="#view=figure&artifact=megascale/figure_9")
+    assert page.input_value("#machine-figure") == ""
+    rings = page.locator("#chart circle.pub").count()
+    assert rings > 1
+    assert page.locator("#chart.faded").count() == 0
+    page.click("#cluster summary")
+    page.locator("#cluster-numbers tr >> nth=1").wait_for(timeout=START_MS)
+    assert "A100" in page.inner_text("#cluster-description")
+    page.click(".tabs [data-view=whatif]")
+    assert page.input_value("#machine-whatif") == "selene"
+    page.click(".tabs [data-view=figure]")
+    page.select_option("#machine-figure", "h100")
+    settled(page)
+    assert page.locator("#chart.faded circle.pub").count() == rings
+    assert "own machine" in page.inner_text("#reading")
+
+
 def test_a_changed_number_of_the_machine_redraws_and_its_link_shows_the_same(visit):
     page = visit(anchor="#view=figure")
     before = page.inner_html("#chart")
