@@ -1,5 +1,7 @@
 """Table 5 and Section 3.3.4: what interrupted 54 days on 16,384 GPUs, counted again."""
 
+from math import fsum
+
 from reproduce.experiment import published
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.quantities import Quantity
@@ -59,7 +61,7 @@ def derive(point: Point) -> dict[str, Metric]:
     return {
         COUNT: Metric(count, "count", "derived"),
         SHARE: Metric(count / UNEXPECTED, "1", "derived"),
-        AS_PRINTED: Metric(sum(row["share"] for row in held) / 100, "1", "derived"),
+        AS_PRINTED: Metric(fsum(row["share"] for row in held) / 100, "1", "derived"),
     }
 
 
