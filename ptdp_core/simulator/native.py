@@ -2,7 +2,7 @@
 
 An installation builds it if the machine has a C compiler. In a browser, or where there is no compiler, everything runs
 in Python, with the same result to the picosecond, and more slowly. PTDP_NATIVE=0 chooses Python; `why_in_python` says
-where Python runs.
+where Python runs and why: `reproduce doctor`, `plan` and `predict` print it.
 
 What each part is worth, in processor time of one core (300 random points of `bench run simulator_rate`; tables of 4 to
 32 ranks): to execute and settle, 14 ms in place of 360; to compile their tables, 0.16 s in place of 1.8, with which a
@@ -48,14 +48,15 @@ class Native(Protocol):
         """
 
 
-def _load() -> Native | None:
+def _load() -> tuple[Native | None, str]:
+    """The compiled loops, or why there are none, and what to do."""
     if os.environ.get("PTDP_NATIVE") == "0":
-        return None
+        return None, "PTDP_NATIVE=0 turns the compiled loops off; unset it"
     try:
         loaded: Any = import_module("_ptdp_native")
-    except ImportError:
-        return None
-    return cast(Native, loaded)
+    except ImportError as error:
+        return None, f"the compiled loops were not built ({error}); install again where there is a C compiler"
+    return cast(Native, loaded), ""
 
 
 _chosen = [_load()]
@@ -63,20 +64,23 @@ _chosen = [_load()]
 
 def native() -> Native | None:
     """The compiled loops, or None where Python runs instead."""
-    return _chosen[-1]
+    return _chosen[-1][0]
 
 
-def why_in_python(schedule: Definition) -> str:
-    """Why Python executes a schedule, in a few words; empty if the compiled loops do, but for times beyond 64 bits."""
-    if schedule.fuses or schedule.vocabulary:
+def why_in_python(schedule: Definition | None = None) -> str:
+    """Why Python executes a schedule, or all of them, in a few words; empty if the compiled loops do.
+
+    They leave times beyond 64 bits to Python in any case.
+    """
+    if schedule is not None and (schedule.fuses or schedule.vocabulary):
         return "fused pairs" if schedule.fuses else "a shared vocabulary"
-    return "" if native() is not None else "the compiled loops are not there, or turned off"
+    return _chosen[-1][1]
 
 
 @contextmanager
 def uncompiled() -> Iterator[None]:
     """Within it everything runs in Python: to compare the two, and to count what Python executes."""
-    _chosen.append(None)
+    _chosen.append((None, "the compiled loops are turned off, as where there is no C compiler"))
     try:
         yield
     finally:

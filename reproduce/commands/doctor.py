@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.packages import installation
 from ptdp_core.simulator import load_cluster, simulate
-from ptdp_core.simulator.native import native
+from ptdp_core.simulator.native import why_in_python
 from reproduce.annex import part
 from reproduce.commands.options import add_json
 from reproduce.experiment.fidelity import FIDELITIES
@@ -46,14 +46,15 @@ class Check:
 
 def diagnose() -> dict[str, list[Check]]:
     """What this machine has for each fidelity that needs anything, the least demanding first."""
+    why = why_in_python()
     return {
         "simulated": [
             *map(_package, PACKAGES),
             *(_package(name, get, needed=False) for name, get in USEFUL.items()),
             Check(
                 "inner loops",
-                "compiled; tables with fused pairs or a shared vocabulary run in Python" if native() else None,
-                "Python runs them, with the same result, more slowly: install where there is a C compiler",
+                None if why else "compiled; tables with fused pairs or a shared vocabulary run in Python",
+                f"Python runs them, with the same result, more slowly: {why}",
                 needed=False,
             ),
             _simulation(),

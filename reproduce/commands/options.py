@@ -127,6 +127,14 @@ def teller(quiet: bool) -> Callable[[str], None]:
     return lambda what: print(f"\033[K{visible(what)}\r", end="", file=terminal, flush=True)
 
 
+def say_where_python_runs(quiet: bool) -> None:
+    """Say beside the answer that the compiled loops of the simulator do not run, and why, as it takes longer then."""
+    from ptdp_core.simulator.native import why_in_python
+
+    if not quiet and (why := why_in_python()):
+        print(f"note: Python runs the simulator's inner loops, more slowly: {why}", file=sys.stderr)
+
+
 def add_results(parser: ArgumentParser) -> None:
     """--results DIR"""
     parser.add_argument(

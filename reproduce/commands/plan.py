@@ -118,6 +118,7 @@ def run(parsed: Namespace) -> int:
     chosen(plan_text.RANKING, parsed.columns)  # what can be wrong, before the search
     cluster, reference = open_cluster(parsed.cluster, parsed.trainer)
     name, job = request(vars(parsed))
+    options.say_where_python_runs(parsed.quiet)
     headroom = HEADROOM if parsed.headroom is None else parsed.headroom / 100
     if len(numbers) > 1 or limits != gpu_counts.Limits():
         cluster, techniques = may_use(cluster, job.model, parsed.allow, parsed.forbid)

@@ -34,10 +34,16 @@ OF_ANNEX = tuple(
 )
 SOURCES = (
     "ptdp_core/config.py",
-    "ptdp_core/formulas.py",
     "ptdp_core/engine",
+    "ptdp_core/fields.py",
+    "ptdp_core/formulas.py",
+    "ptdp_core/interrupts.py",
     "ptdp_core/launch",
+    "ptdp_core/layers",
+    "ptdp_core/layout",
+    "ptdp_core/pipeline_layout.py",
     "ptdp_core/schedules",
+    "ptdp_core/turns.py",
     "kernels",
     "benchmarks/harness/profiling.py",
     "benchmarks/harness/step_time.py",

@@ -24,8 +24,11 @@ from results.records.errors import UsageError
 
 SOURCES = (
     "ptdp_core/config.py",
+    "ptdp_core/fields.py",
     "ptdp_core/formulas.py",
+    "ptdp_core/layers",
     "ptdp_core/layout",
+    "ptdp_core/pipeline_layout.py",
     "ptdp_core/schedules",
     "ptdp_core/simulator",
     "reproduce/experiment/metrics.py",

@@ -36,6 +36,7 @@ def run(parsed: Namespace) -> int:
 
     started = datetime.now(UTC)
     rows, file = read_points(str(parsed.file)), Path(parsed.file)
+    options.say_where_python_runs(parsed.quiet)
     record = sealed.seal(rows, file, parsed.out, parsed.command, started, parsed.trainer)
     print(record.notes[0])
     for reason, count in Counter(point.reason for point in record.points if not point.metrics).most_common():

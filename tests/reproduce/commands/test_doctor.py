@@ -3,6 +3,9 @@
 import importlib
 import importlib.metadata
 import json
+import os
+import subprocess
+import sys
 import tomllib
 
 import pytest
@@ -90,3 +93,12 @@ def test_who_runs_the_simulator_s_inner_loops_is_said(capsys):
         loops = check(diagnosis(capsys), "simulated", "inner loops")
     assert (loops["found"], loops["needed"]) == (None, False)
     assert "C compiler" in loops["get"]
+
+
+@pytest.mark.parametrize("words", [("doctor",), ("plan", "--model", "1.7b", "--gpus", "8", "--batch", "16")])
+def test_it_is_said_why_python_runs_the_inner_loops(words, tmp_path):
+    results = () if words == ("doctor",) else ("--results", str(tmp_path))
+    command = [sys.executable, "-m", "reproduce", *words, *results]
+    done = subprocess.run(command, env={**os.environ, "PTDP_NATIVE": "0"}, capture_output=True, text=True, check=True)
+    said = done.stdout if words == ("doctor",) else done.stderr
+    assert "PTDP_NATIVE=0 turns the compiled loops off; unset it" in " ".join(said.split())

@@ -1,7 +1,10 @@
 """The table of fidelities: a toy one is a row and a module, and everything that speaks of fidelities knows it."""
 
+import json
+import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -11,10 +14,10 @@ from reproduce.experiment.fidelity import FIDELITIES, Fidelity, folder_name
 from reproduce.experiment.judging import judge
 from reproduce.experiment.results import Results
 from reproduce.output.tables import origin_of
-from reproduce.running import runner
+from reproduce.running import measured, runner, simulated
 from reproduce.running.evaluator import Outcome, PointEvaluator
 from reproduce.running.fidelities import default_scale, evaluator, expected_seconds, module_of
-from results import records
+from results import ROOT, records
 from results.records import Metric
 
 
@@ -47,6 +50,22 @@ def test_the_rows_are_the_schema_s_fidelities_and_their_modules_are_there():
         module = module_of(name)
         assert callable(module.make)
         assert callable(module.digest)
+
+
+@pytest.mark.parametrize(
+    ("sources", "imported"),
+    [
+        (simulated.SOURCES, "ptdp_core.simulator.peak_memory"),
+        (measured.SOURCES, "ptdp_core.engine.trainer, ptdp_core.launch.local"),
+    ],
+)
+def test_a_fidelity_s_digest_has_every_source_that_its_numbers_come_from(sources, imported):
+    """Or else a record stays as it is after a change of its numbers."""
+    ours = "[module.__file__ for name, module in sys.modules.items() if name.startswith('ptdp_core.')]"
+    code = f"import sys, json, {imported}; print(json.dumps({ours}))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    files = {Path(file).relative_to(ROOT) for file in json.loads(done.stdout)} - {Path("ptdp_core/errors.py")}
+    assert [file for file in files if not any(file.is_relative_to(source) for source in sources)] == []
 
 
 def test_a_toy_fidelity_is_a_row_and_a_module(guessed, tmp_path):
