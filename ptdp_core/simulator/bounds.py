@@ -54,10 +54,7 @@ def least_time(config: TrainingConfig, model: CostModel) -> float:
     part. Where backward passes are split, R's last pass may be a W, so that what follows it is not counted; but if the
     schedule's own formula covers its bubble, the time with the shortest passes and no messages is a bound, too.
     """
-    parallel, placement = config.parallel, config.parallel.placement
-    same = (parallel.m, *fields_but(config, NOT_IN_FLUSH))
-    if same not in model.least_flushes:
-        model.least_flushes[same] = _least_flush(config, model)
+    placement = config.parallel.placement
     stages = model.stages(config)
     sizes, ends = model.rank_sizes(config), {placement.first, placement.last}
     first = sizes[placement.first]
@@ -70,8 +67,21 @@ def least_time(config: TrainingConfig, model: CostModel) -> float:
         model.optimizer(*each) + model.weight_gather(*each, model.first_and_last(config, stages, rank)[0])
         for rank, each in held.items()
     )
-    flush = model.least_flushes[same]
+    flush = _kept_flush(config, model)
     return (flush + reduction + step + model.cluster.iteration_host_time) * (1 - _ROUNDING)
+
+
+def schedule_least_time(config: TrainingConfig, model: CostModel) -> float:
+    """A lower bound on the seconds of all configurations that are as this one but for sharding: their flush alone."""
+    return (_kept_flush(config, model) + model.cluster.iteration_host_time) * (1 - _ROUNDING)
+
+
+def _kept_flush(config: TrainingConfig, model: CostModel) -> float:
+    """`_least_flush`, kept for configurations that differ in what follows the flush."""
+    same = (config.parallel.m, *fields_but(config, NOT_IN_FLUSH))
+    if same not in model.least_flushes:
+        model.least_flushes[same] = _least_flush(config, model)
+    return model.least_flushes[same]
 
 
 def _least_flush(config: TrainingConfig, model: CostModel) -> float:

@@ -144,8 +144,14 @@ def rank_fronts(name: str, p: int, m: int, v: int, executed: int = 0) -> Sequenc
     """
     schedule = definition(name)
     if schedule.stash is None or schedule.splits:
-        return stash_fronts(_table(name, p, executed or short_batches(name, p, m, v)[-2:][0], v))
+        return _table_fronts(name, p, executed or short_batches(name, p, m, v)[-2:][0], v)
     return [[(stash, 0)] for stash in schedule.stash(p, m, v)]
+
+
+@lru_cache(maxsize=4096)
+def _table_fronts(name: str, p: int, m: int, v: int) -> Sequence[Sequence[tuple[int, int]]]:
+    """The fronts of one table, which stands for all longer batches."""
+    return stash_fronts(_table(name, p, m, v))
 
 
 def _executed_in_python(name: str, p: int, m: int, v: int, costs: Costs) -> Executed:

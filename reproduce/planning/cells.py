@@ -111,11 +111,16 @@ class Family:
             for sharding in self.sharding:
                 yield self.member(schedule, sharding)
 
-    def frugal(self, schedule: str = "") -> tuple[TrainingConfig, ...]:
-        """Members with a schedule, by default the first, one of which has the fewest bytes of model states."""
+    @cached_property
+    def frugal(self) -> tuple[TrainingConfig, ...]:
+        """Members with the first schedule, one of which has the fewest bytes of model states."""
         plain = [sharding for sharding in self.sharding if sharding.data_parallel != "zero3"]
         zero3 = [sharding for sharding in self.sharding if sharding not in plain][:1]
-        return tuple(self.member(schedule or self.schedules[0], sharding) for sharding in (plain[-1], *zero3))
+        return tuple(self.member(self.schedules[0], sharding) for sharding in (plain[-1], *zero3))
+
+    def by_schedule(self) -> Iterator["Family"]:
+        """Its configurations, as a family for each schedule."""
+        return (replace(self, schedules=(schedule,)) for schedule in self.schedules)
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ whose times differ by no more than `NEAR_TIE` the one that leaves more tenths of
 
 `search` considers every legal configuration (`cells.py`), best first by a lower bound on its time: cells of
 configurations whose layers have the same work, then, with what is recomputed, families of those with the same passes,
-then their members (`bounds.py`). It stops when all bounds are above the time up to which the N best depend on what else
-there is (`settled_to`): the N best are the same as if all had been simulated. The result says how many were left out,
-and why.
+then a family's with one schedule, then its members (`bounds.py`). It stops when all bounds are above the time up to
+which the N best depend on what else there is (`settled_to`): the N best are the same as if all had been simulated. The
+result says how many were left out, and why.
 """
 
 from bisect import bisect_right, insort
@@ -18,7 +18,7 @@ from itertools import chain, count, product
 from typing import Any, NamedTuple
 
 from ptdp_core.config import TrainingConfig
-from ptdp_core.simulator.bounds import family_least_memory, family_least_time, least_time
+from ptdp_core.simulator.bounds import family_least_memory, family_least_time, least_time, schedule_least_time
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.estimate import Estimate
@@ -174,19 +174,21 @@ def search(
                 heappush(waiting, (max(least, bound), next(tie), (first, recomputed)))
         elif isinstance(first, tuple):
             for family in first[0].families(first[1]):
-                frugal = family.frugal()
-                if all(family_least_memory(config, model) > cluster.usable_memory for config in frugal):
+                if all(family_least_memory(config, model) > cluster.usable_memory for config in family.frugal):
                     too_large += len(family)
                 else:
-                    heappush(waiting, (max(least, family_least_time(frugal[0], model)), next(tie), family))
+                    bound = family_least_time(family.frugal[0], model)
+                    heappush(waiting, (max(least, bound), next(tie), family))
+        elif isinstance(first, Family) and len(first.schedules) > 1:
+            for family in first.by_schedule():
+                bound = schedule_least_time(family.frugal[0], model)
+                heappush(waiting, (max(least, bound), next(tie), family))
         elif isinstance(first, Family):
-            for schedule in first.schedules:
-                if first_rank_is_full(first, schedule, model):
-                    too_large += len(first.sharding)
-                    continue
-                for sharding in first.sharding:
-                    config = first.member(schedule, sharding)
-                    heappush(waiting, (max(least, least_time(config, model)), next(tie), config))
+            if first_rank_is_full(first, model):
+                too_large += len(first)
+                continue
+            for config in first:
+                heappush(waiting, (max(least, least_time(config, model)), next(tie), config))
         elif is_too_long(first):
             too_long += 1
         elif not fits(first, model, cluster):
@@ -223,9 +225,9 @@ def cell_is_full(cell: Cell, model: CostModel) -> bool:
     return all(layer.kept + layer.working > room for layer in layers)
 
 
-def first_rank_is_full(family: Family, schedule: str, model: CostModel) -> bool:
-    """Whether none of a family's configurations with this schedule fits the GPUs of the first pipeline rank."""
-    for config in family.frugal(schedule):
+def first_rank_is_full(family: Family, model: CostModel) -> bool:
+    """Whether none of the configurations of a family with one schedule fits the GPUs of the first pipeline rank."""
+    for config in family.frugal:
         if is_too_long(config):
             return False
         if of_fullest(config, model, rank_stash_fronts(config)[:1]) <= model.cluster.usable_memory:
@@ -307,7 +309,7 @@ def least_memory(
 def _frugal(family: Family) -> Iterator[TrainingConfig]:
     """The members of a family that may take the least memory of all: the smallest microbatches, a sharded optimizer."""
     if family.shared["b"] == 1 and family.shared["recompute"] == "full":
-        members = chain.from_iterable(map(family.frugal, family.schedules))
+        members = chain.from_iterable(each.frugal for each in family.by_schedule())
         yield from (config for config in members if not is_too_long(config))
 
 
@@ -317,7 +319,7 @@ def nearest_gpus(job: TrainingJob, cluster: Cluster, techniques: Techniques = TE
     sizes = (range(1, LARGEST_TENSOR_GROUP_NODES * per_node + 1), divisors(job.model.all_layers), divisors(job.B))
     for n in sorted({t * p * d for t, p, d in product(*sizes)}, key=lambda n: (abs(n - job.n), n)):
         for family in families(replace(job, n=n), per_node, possible):
-            if all(family_least_memory(config, model) > cluster.usable_memory for config in family.frugal()):
+            if all(family_least_memory(config, model) > cluster.usable_memory for config in family.frugal):
                 continue
             if any(fits(config, model, cluster) for config in _frugal(family)):
                 return n

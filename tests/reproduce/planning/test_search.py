@@ -9,7 +9,7 @@ from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.pipeline_layout import layout_of
 from ptdp_core.schedules import definition, exists, names
 from ptdp_core.simulator import load_cluster, simulate
-from ptdp_core.simulator.bounds import family_least_memory, family_least_time, least_time
+from ptdp_core.simulator.bounds import family_least_memory, family_least_time, least_time, schedule_least_time
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.peak_memory import fits, peak_memory
 from reproduce.planning import search as searching
@@ -209,11 +209,14 @@ def test_the_papers_techniques_are_those_of_its_runs(job):
 
 def test_families_are_bounded_at_once(job):
     for family in families(job, PER_NODE):
-        frugal = family.frugal()
+        frugal = family.frugal
         least, memory = family_least_time(frugal[0], COSTS), min(family_least_memory(each, COSTS) for each in frugal)
         for config in list(family)[:: max(1, len(family) // 2)]:
             assert memory <= peak_memory(config, COSTS)
             assert least <= least_time(config, COSTS) * (1 + 1e-9)
+        for each in family.by_schedule():
+            least = schedule_least_time(each.frugal[0], COSTS)
+            assert all(least <= least_time(config, COSTS) for config in each)
 
 
 def test_cells_are_bounded_at_once(job):
@@ -226,14 +229,12 @@ def test_cells_are_bounded_at_once(job):
                 least = searching.cell_least_time(cell, cell.recomputing(recomputed), costs)
                 assert searching.cell_least_time(cell, cell.example, costs) <= least
                 for family in list(cell.families(recomputed))[::5]:
-                    assert least <= family_least_time(family.frugal()[0], costs) * (1 + 1e-9)
+                    assert least <= family_least_time(family.frugal[0], costs) * (1 + 1e-9)
                     full = searching.cell_is_full(cell, costs)
                     assert not full or all(not fits(config, costs, h100) for config in family)
-                    for schedule in family.schedules:
-                        if searching.first_rank_is_full(family, schedule, costs):
-                            assert not any(
-                                fits(config, costs, h100) for config in family if config.parallel.schedule == schedule
-                            )
+                    for each in family.by_schedule():
+                        if searching.first_rank_is_full(each, costs):
+                            assert not any(fits(config, costs, h100) for config in each)
 
 
 def test_tensor_groups_fill_nodes_evenly_and_span_at_most_two():
