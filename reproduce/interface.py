@@ -79,7 +79,7 @@ class Record(records.Record):
         numbers come from. The font is 'sans' or 'serif' (a venue's), the width 'column', 'page' or inches. Raises
         `UsageError` for another one, and if there is no figure (tables, plans, simulations).
         """
-        from reproduce.output import figures, own_points, theme
+        from reproduce.output import figures, theme
 
         for value, known in ((style, theme.STYLES), (font, tuple(theme.FONTS))):
             if value is not None and value not in known:
@@ -98,7 +98,7 @@ class Record(records.Record):
                 figure = self._artifact.draw(self._artifact, self)
             elif self._artifact.draw is figures.line_plot:
                 path = Path(points)
-                own = {path.stem: own_points.read_points(path, self._artifact, self)}
+                own = {path.stem: part("plot", "own_points").read_points(path, self._artifact, self)}
                 figure = figures.overlay(self._artifact, {self.fidelity: self}, own)
             else:
                 raise UsageError(f"{self.id} is no line chart; points need one; try fig_interleaved")

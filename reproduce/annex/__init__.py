@@ -20,6 +20,8 @@ ANNEXES = {
     "gate": "is a commit slower? paired launches of two trees, of this project or another",
     "page": "the simulator as a page in a browser",
     "papers": "papers after the first, what we add to them, papers of your own",
+    "plot": "figures drawn again from records: for a publication, beside others, with points of your own",
+    "report": "all results as one HTML page",
     "schedules": "pipeline schedules compared, drawn, checked, searched for",
     "weights": "a trained model's weights from and to Hugging Face's format",
 }

@@ -79,7 +79,9 @@ IN_ANNEX = {
     "gate exact": "exact",
     "gate trials": "gate",
     "paper": "papers",
+    "plot": "plot",
     "predict": "accuracy",
+    "report": "report",
     "schedule": "schedules",
     "weights": "weights",
 }

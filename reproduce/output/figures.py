@@ -84,9 +84,10 @@ def overlay(
 ) -> "Figure":
     """Several results of a line chart in one, by name: colours and markers are the series', line styles the results'.
 
-    `own` are points that no record has (`own_points.read_points`), drawn as one more result each. The first record is
-    solid and has the paper's values; bars of predictions are left out. `artifact` is as the first record's scale shows
-    it. One result alone is drawn as `line_plot` says. Raises ValueError for more results than there are line styles.
+    `own` are points that no record has (the annex `plot` reads them), drawn as one more result each. The first record
+    is solid and has the paper's values; bars of predictions are left out. `artifact` is as the first record's scale
+    shows it. One result alone is drawn as `line_plot` says. Raises ValueError for more results than there are line
+    styles.
     """
     from matplotlib.lines import Line2D
 

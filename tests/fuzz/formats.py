@@ -14,9 +14,9 @@ from reproduce.annex.calibrate.tables import fit_tables
 from reproduce.annex.explain.profiled_step import profile_step
 from reproduce.annex.explain.throughput_lines import read_lines
 from reproduce.annex.papers import csv_table
+from reproduce.annex.plot.own_points import read_points
 from reproduce.cli import main
 from reproduce.experiment import catalog, declared, papers
-from reproduce.output.own_points import read_points
 from reproduce.planning.models import find
 from results import ROOT, opening
 from results.records import read_record

@@ -106,9 +106,10 @@ OTHERWISE = {
     ),
     "reproduce/annex/gate": ("command_gate.py", "counts.py", "project.py", "run.py", "trees.py"),
     "reproduce/annex/page": ("answers.py", "bridge.py", "build.py", "home.py", "lessons.py", "timing.py", "words.py"),
+    "reproduce/annex/report": ("contents.py", "page.py"),
     "reproduce/commands": ("schema.py",),
     "reproduce/experiment": ("margins.py",),
-    "reproduce/output": ("export.py", "html/page.py", "html/report.py"),
+    "reproduce/output": ("export.py",),
     "results": ("opening.py",),
     "results/records": ("environment.py", "provenance.py", "storage.py", "validation.py"),
 }

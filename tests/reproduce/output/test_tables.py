@@ -8,11 +8,11 @@ import pandas
 import pytest
 from rich.console import Console
 
+from reproduce.annex.report import tables as html
 from reproduce.experiment import catalog
 from reproduce.output import tables
 from reproduce.output.columns import Column, Table, chosen, key, keyed
 from reproduce.output.frame import frame
-from reproduce.output.html import tables as html
 from reproduce.output.verdicts import told
 from reproduce.papers.sc21.fig_interleaved import ARTIFACT
 from reproduce.running import runner

@@ -8,11 +8,11 @@ from pandas import read_csv
 from benchmarks.harness.points import size_text
 from benchmarks.harness.registry import BENCHMARKS, CANARY, NOT_QUIET, record_path
 from reproduce.annex.bench import benchmark_figures
+from reproduce.annex.plot.own_points import read_points
 from reproduce.cli import main
 from reproduce.experiment import catalog
 from reproduce.interface import Record as OwnRecord
 from reproduce.output import figures, theme
-from reproduce.output.own_points import read_points
 from reproduce.output.tables import csv_text
 from reproduce.papers.sc21 import fig_interleaved
 from results import ROOT

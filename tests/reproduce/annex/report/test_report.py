@@ -9,15 +9,15 @@ from html.parser import HTMLParser
 
 import pytest
 
+from reproduce.annex.report import command_report as report
+from reproduce.annex.report.contents import RecordFiles
+from reproduce.annex.report.page import SCRIPTS
 from reproduce.cli import main
-from reproduce.commands import report
 from reproduce.experiment import catalog
 from reproduce.experiment.claims import OURS
 from reproduce.experiment.judging import accuracy
 from reproduce.experiment.predictions import time_differences
 from reproduce.output.answer import answer, claims_of
-from reproduce.output.html.page import SCRIPTS
-from reproduce.output.html.report import RecordFiles
 from reproduce.output.plain_text import plain
 from reproduce.running.runner import record_paths
 from results import ROOT

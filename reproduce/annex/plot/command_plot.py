@@ -6,9 +6,10 @@ from pathlib import Path
 
 from benchmarks.harness.registry import BENCHMARKS, record_path
 from reproduce.annex import part
+from reproduce.annex.plot import own_points
 from reproduce.commands.options import add_json, add_results, path_of
 from reproduce.experiment import catalog
-from reproduce.output import figures, own_points, theme
+from reproduce.output import figures, theme
 from reproduce.output.terminal import shown_path
 from reproduce.running.runner import RECORD, record_paths
 from results.records import Record, errors, read_record, write_files

@@ -1,6 +1,6 @@
 """`reproduce report`: all results of a folder as one HTML page that needs nothing else, no network either.
 
-This module reads the records; `reproduce.output.html` writes the page. The same results give the same page.
+This module reads the records; `reproduce.annex.report` writes the page. The same results give the same page.
 """
 
 import shlex
@@ -9,11 +9,11 @@ import textwrap
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from reproduce.annex.report.contents import ArtifactResults, RecordFiles, ReportContents
 from reproduce.commands import options
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.fidelity import FIDELITIES
-from reproduce.output.html.report import ArtifactResults, RecordFiles, ReportContents
 from reproduce.output.terminal import shown_path
 from reproduce.running.fidelities import code_digest
 from reproduce.running.runner import PARTIAL, RECORD, record_paths
@@ -45,7 +45,7 @@ def run(parsed: Namespace) -> int:
     broken = options.say_broken()
     content = collect(results, parsed.program, parsed.paper)
     if not _is_made_from(content, out):
-        from reproduce.output.html.page import page  # imported here, as it takes a while
+        from reproduce.annex.report.page import page  # imported here, as it takes a while
 
         atomic_write_bytes(out, page(content).encode("utf-8", "replace"))
     code = USAGE if broken else DONE

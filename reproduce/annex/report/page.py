@@ -13,13 +13,13 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from reproduce.annex.report import tables
+from reproduce.annex.report.contents import ReportContents, provenance_of
+from reproduce.annex.report.pictures import picture
 from reproduce.experiment import papers
 from reproduce.experiment.artifact import NOT_IN_PAPER
 from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.output import colours
-from reproduce.output.html import tables
-from reproduce.output.html.pictures import picture
-from reproduce.output.html.report import ReportContents, provenance_of
 from reproduce.output.plain_text import plain, quoted
 from reproduce.output.tables import failures, origin_of, result_table
 from reproduce.output.verdicts import BY, SHOWN, VERDICT_LOOKS, by_what, told
