@@ -3,7 +3,7 @@
 Each change is simulated, of the cluster's numbers or of the configuration; nothing is extrapolated.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,8 +15,21 @@ from ptdp_core.simulator.network import NETWORK, NVLINK
 from reproduce.output.columns import Column, Table, key
 from reproduce.planning.cells import SPLIT_SCHEDULES
 from reproduce.planning.space import divisors
+from reproduce.planning.time_shares import time_shares
 
 MORE_MEMORY = 16e9
+PRODUCTS = ("peak_flops", "fp8_peak_flops", "fp4_peak_flops")
+HOST = "the host"  # whose numbers are seconds, not rates
+# What an iteration may be bound by, and the cluster's numbers that say how fast it is.
+RATES: Mapping[str, Sequence[str]] = {
+    "the network": NETWORK,
+    "NVLink": NVLINK,
+    "matrix products": PRODUCTS,
+    "memory bandwidth": ("memory_bandwidth",),
+    HOST: ("host_per_call", "iteration_host_time", "exchange_host_time"),
+}
+FASTER = 1.1  # by so much each is tried
+LEAST_SHARE = 0.01  # of the time: what has less is not told
 BAR = 30  # characters of the longest bar
 
 
@@ -46,11 +59,10 @@ def _changes(config: TrainingConfig, cluster: Cluster) -> Iterator[tuple[str, st
     for change, numbers, factor in (
         ("network x2", NETWORK, 2),
         ("NVLink x2", NVLINK, 2),
-        ("GEMM rate +10%", ("peak_flops",), 1.1),
+        ("GEMM rate +10%", PRODUCTS, 1.1),
         ("memory bandwidth x2", ("memory_bandwidth",), 2),
     ):
-        values = {name: factor * getattr(cluster, name) for name in numbers}
-        yield change, "cluster", config, replace(cluster, **values)
+        yield change, "cluster", config, _scaled(cluster, numbers, factor)
     # A configuration that fits gains from more memory only by recomputing less, so that is what is compared.
     roomy = replace(cluster, memory_bytes=cluster.memory_bytes + MORE_MEMORY)
     least = replace(config, parallel=replace(config.parallel, recompute="auto"))
@@ -58,6 +70,29 @@ def _changes(config: TrainingConfig, cluster: Cluster) -> Iterator[tuple[str, st
     yield "memory +16 GB, least recomputation", "cluster", least, roomy
     for change, parallel in _configurations(config):
         yield change, "configuration", replace(config, parallel=parallel), cluster
+
+
+def _scaled(cluster: Cluster, numbers: Sequence[str], factor: float) -> Cluster:
+    return replace(cluster, **{name: factor * getattr(cluster, name) for name in numbers})
+
+
+def what_limits(estimate: Estimate, cluster: Cluster) -> str:
+    """Where an iteration's time goes, the largest parts, and which rates of the cluster it is bound by, on one line.
+
+    A rate's share is of the time that is in proportion to it: what a simulation with one a tenth faster saves.
+    """
+    seconds = estimate.iteration_time
+
+    def largest(shares: Mapping[str, float]) -> str:
+        order = sorted(shares, key=lambda name: -shares[name])
+        return ", ".join(f"{name} {shares[name]:.0%}" for name in order[:3] if shares[name] >= LEAST_SHARE)
+
+    bound = {}
+    for what, numbers in RATES.items():
+        faster = simulate(estimate.config, _scaled(cluster, numbers, 1 / FASTER if what == HOST else FASTER))
+        bound[what] = (1 - faster.iteration_time / seconds) / (1 - 1 / FASTER)
+    parts = {use: part / seconds for use, part in time_shares(estimate, cluster).items()}
+    return f"spent on {largest(parts)}; bound by {largest(bound) or 'latencies'}"
 
 
 def _configurations(config: TrainingConfig) -> Iterator[tuple[str, ParallelConfig]]:

@@ -9,11 +9,12 @@ digests of all that the numbers depend on.
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.errors import ConfigurationError
@@ -31,6 +32,7 @@ from reproduce.experiment import margins
 from reproduce.experiment import metrics as quantities
 from reproduce.experiment.parameters import check_keys
 from reproduce.planning.advice import advice, to_try
+from reproduce.planning.elasticities import what_limits
 from reproduce.planning.models import with_model_fields
 from reproduce.running import simulated
 from reproduce.running.evaluator import sources_digest
@@ -128,42 +130,66 @@ def _layout(row: Mapping[str, Any]) -> dict[str, Any]:
     return {key: int(str(value).split()[0]) if key in SIZES else value for key, value in known.items()}
 
 
+class SimulatedRow(NamedTuple):
+    """A row simulated: its configuration as given, its cluster with its program, and the switches that it names."""
+
+    entry: dict[str, Any]
+    estimate: Estimate
+    cluster: Cluster
+    program: str | None
+    switches: list[str] | None
+
+
+def simulate_row(row: Mapping[str, Any], program: str | None = None) -> SimulatedRow:
+    """See `predict`. Raises `ConfigurationError` and `UsageError` where it cannot be."""
+    entry = configuration(row)
+    check_keys(entry)
+    config = TrainingConfig.from_plain(entry)
+    if config.parallel.n != (gpus := _layout(row).get("gpus", config.parallel.n)):
+        raise ConfigurationError(f"p*t*c*d={config.parallel.n} is not gpus={gpus}; needs sizes that agree")
+    simulated.check_passes(config)
+    of_source = WORDS["program"].get(row["id"].rpartition("-")[0])
+    program = row.get("choices", {}).get(PROGRAM, of_source or program) or None
+    cluster, _ = simulated.open_cluster(WORDS["hardware"][row["hardware"]], program)
+    if program:
+        load_program(program).check(config)
+    if (switches := _software(row, cluster)) is not None:
+        cluster = replace(cluster, software=software_of(switches))
+    return SimulatedRow(entry, simulate(config, cluster), cluster, program, switches)
+
+
 def predict(row: Mapping[str, Any], program: str | None = None) -> PointResult:
     """The sealed point of a checked row, of a `program` where neither its choices nor its source name one."""
-    name = WORDS["hardware"][row["hardware"]]
     parameters: dict[str, Any] = {"hardware": row["hardware"], "precision": row["precision"]}
     if lacking := _not_described(row):
         return _point(row, parameters, "skipped", f"not described: {', '.join(lacking)}", {})
     try:
-        entry = configuration(row)
-        check_keys(entry)
-        config = TrainingConfig.from_plain(entry)
-        if config.parallel.n != (gpus := _layout(row).get("gpus", config.parallel.n)):
-            raise ConfigurationError(f"p*t*c*d={config.parallel.n} is not gpus={gpus}; needs sizes that agree")
-        simulated.check_passes(config)
-        of_source = WORDS["program"].get(row["id"].rpartition("-")[0])
-        program = row.get("choices", {}).get(PROGRAM, of_source or program) or None
-        cluster, _ = simulated.open_cluster(name, program)
-        if program:
-            load_program(program).check(config)
-        chosen = _software(row, cluster)
-        software = cluster.software if chosen is None else software_of(chosen)
-        estimate = simulate(config, cluster, software)
+        entry, estimate, cluster, program, switches = simulate_row(row, program)
     except (ConfigurationError, UsageError) as error:
         return _point(row, parameters, "invalid", str(error), {})
+    name = WORDS["hardware"][row["hardware"]]
     parameters |= _what_differs(estimate.config, entry) | {"cluster": name}
-    if chosen is not None:
-        parameters[SOFTWARE] = ", ".join(chosen)
+    if switches is not None:
+        parameters[SOFTWARE] = ", ".join(switches)
     if named := program or cluster.program:
         parameters[PROGRAM] = named
-    interval = interval_of(config, name, estimate.iteration_time, program)
+    interval = interval_of(estimate.config, name, estimate.iteration_time, program)
     status, reason = ("ok", None) if estimate.fits else ("oom", simulated.oom_reason(estimate, cluster))
     if status == "oom" and margins.memory_is_close(estimate, cluster):
         status, reason, parameters["memory"] = "ok", None, f"{CLOSE}: {reason}"
     elif reason:
-        reason += f"; {to_try(advice(estimate, replace(cluster, software=software)))}"
+        reason += f"; {to_try(advice(estimate, cluster))}"
     metrics = {metric: _metric(metric, estimate, cluster, interval) for metric in METRICS[row["metric"]]}
     return _point(row, parameters, status, reason, metrics)
+
+
+def limited_by(rows: Sequence[Mapping[str, Any]], program: str | None = None) -> Iterator[str]:
+    """A line for each row that is predicted: its time and what limits it."""
+    for row in rows:
+        with suppress(ConfigurationError, UsageError):
+            if not _not_described(row):
+                _, estimate, cluster, *_ = simulate_row(row, program)
+                yield f"{row['id']}: {estimate.iteration_time:.3f} s, {what_limits(estimate, cluster)}"
 
 
 def _what_differs(config: TrainingConfig, entry: Mapping[str, Any]) -> dict[str, Any]:

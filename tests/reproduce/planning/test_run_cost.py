@@ -94,6 +94,27 @@ def test_every_elasticity_is_a_simulation_with_that_change(estimate, cluster):
     assert {"1 more microbatch", "b=2", "v=2", "zb-h1, v=1"} <= rows.keys()
 
 
+def test_what_limits_an_iteration_is_what_a_faster_rate_of_it_would_save(estimate, cluster):
+    """Its largest parts, and the rates by the share of the time in proportion to them."""
+    said = elasticities.what_limits(estimate, cluster)
+    parts, bound = said.removeprefix("spent on ").split("; bound by ")
+    assert parts.startswith("computation ")
+    first = bound.split(", ")[0].removeprefix("matrix products ")
+    faster = simulate(estimate.config, replace(cluster, peak_flops=1.001 * cluster.peak_flops)).iteration_time
+    assert float(first.removesuffix("%")) / 100 == pytest.approx(
+        (1 - faster / estimate.iteration_time) / (1 - 1 / 1.001), abs=0.02
+    )
+    slow = replace(cluster, host_per_call=1e-3)
+    assert elasticities.what_limits(simulate(estimate.config, slow), slow).endswith("; bound by the host 100%")
+
+
+def test_products_in_8_bits_are_faster_with_the_rate_of_products():
+    h100 = load_cluster("h100")
+    config = TrainingConfig(ModelConfig(8, 8192, 64), ParallelConfig(t=8, B=8, fp8_recipe="delayed"))
+    rows = {row["change"]: row for row in elasticities.elasticities(simulate(config, h100), h100)}
+    assert rows["GEMM rate +10%"]["faster_by"] > 0.02
+
+
 def test_amounts_are_read_as_people_write_them():
     assert [amount(text) for text in ("1T", "300B", "1.5t", "7", "2e9", "4M")] == [1e12, 3e11, 1.5e12, 7, 2e9, 4e6]
     assert (sequences("512", 8192), sequences("4M", 8192), sequences("1.5M", 2048)) == (512, 512, 768)

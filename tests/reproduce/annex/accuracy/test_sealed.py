@@ -140,6 +140,7 @@ def test_what_is_sealed_is_said_with_its_digest_and_what_is_not_with_its_reason(
     assert main(["predict", str(tmp_path / "points.json"), "--out", str(tmp_path / "sealed")]) == 0
     printed = capsys.readouterr().out
     assert "1 of 3 rows predicted" in printed
+    assert re.search(r"here-000: [\d.]+ s, spent on computation \d+%, .*; bound by the host \d+%, matrix", printed)
     assert "    2  unknown model 'unheard-of-9b'" in printed
     assert digest_file(tmp_path / "sealed" / "record.json") in printed
 
