@@ -19,6 +19,12 @@ DEFINITIONS: dict[str, Definition] = {
     schedule.name: schedule for schedule in sorted(_ZOO, key=lambda item: (item.year, item.name))
 }
 
+# Schedules in two directions, which hold each stage on two ranks: no placement here does. What to try in place of each.
+TWO_DIRECTIONS = {
+    "dualpipe": "'dualpipev' with half of p, v=2 and twice d, the same stages and passes on every GPU",
+    "chimera": "'interleaved'",
+}
+
 
 def register(schedule: Definition) -> None:
     """Make a schedule known by its name in this process."""
@@ -61,6 +67,11 @@ def definition(name: str) -> Definition:
         )
     if isinstance(name, str) and name not in DEFINITIONS and SEPARATOR in name:
         return _shared(name)
+    if isinstance(name, str) and (instead := TWO_DIRECTIONS.get(name.lower())):
+        raise ConfigurationError(
+            f"schedule={name!r} is unknown here: it runs in two directions, with each stage on two ranks; needs one "
+            f"with each stage on one rank; try schedule={instead}"
+        )
     if not isinstance(name, str) or name not in DEFINITIONS:
         (nearest,) = get_close_matches(str(name), names(), n=1) or names()[:1]
         raise ConfigurationError(

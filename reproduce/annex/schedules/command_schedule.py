@@ -176,8 +176,9 @@ def _own_table(parsed: Namespace, p: int, m: int, times: Sequence[Fraction]) -> 
 def _is_name(file: Path) -> bool:
     """Whether this is a schedule's name, and no file that happens to be called so."""
     from ptdp_core.schedules import names
+    from ptdp_core.schedules.registry import TWO_DIRECTIONS
 
-    return str(file).partition("+")[0] in names() and not file.exists()
+    return str(file).partition("+")[0].lower() in (*names(), *TWO_DIRECTIONS) and not file.exists()
 
 
 def _known(parsed: Namespace, name: str, p: int, m: int) -> "Schedule":

@@ -511,3 +511,22 @@ def test_lower_and_schedule_reject():
         lower(build("1f1b", 2, 2), "eager")
     with pytest.raises(ValueError, match=r"ranks=1 action lists for p=2; needs .*; try p=1"):
         Schedule("1f1b", looped(2, 1), 1, ((Action("F", 0, 0), Action("B", 0, 0)),))
+
+
+@pytest.mark.parametrize(("p", "m"), [(2, 4), (4, 8), (8, 20), (16, 36)])
+def test_dualpipe_has_on_every_rank_the_passes_of_dualpipev_on_half_of_the_ranks(p, m):
+    """By the eight steps of DualPipe's published code, of rank r or p-1-r; a digit is a direction, there a chunk."""
+    table = build("dualpipev", p // 2, m // 2, 2)
+    for rank, (actions, stages) in enumerate(zip(table.ranks, table.placement.stages, strict=True)):
+        rest, split = p // 2 - rank - 1, rank + 1
+        steps = [
+            *["F0"] * (2 * rest),
+            *["F0", "F1"] * (rank + 1),
+            *["I1", "W", "F1"] * rest,
+            *["F0", "B1", "F1", "B0"] * (m // 2 - p + rank + 1),
+            *["B1", "F1", "B0"] * rest,
+            *[("B" if k < split else "I") + "10"[k % 2] for k in range(2 * (rank + 1))],
+            *["W", "I0"] * rest,
+            *["W"] * (rank + 1),
+        ]
+        assert [kind if kind == "W" else f"{kind}{stages.index(stage)}" for kind, stage, _ in actions] == steps
