@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache, partial
 from typing import Any, NamedTuple
 
 from ptdp_core.errors import ConfigurationError
-from ptdp_core.fields import check_fields, counted, counted_later, described, described_later
+from ptdp_core.fields import check_fields, counted, counted_later, described, described_later, fields_of
 from ptdp_core.pipeline_layout import layout_of, stage_sizes
 from ptdp_core.schedules import StagePlacement, check_schedule, default_schedule, definition
 
@@ -951,10 +951,10 @@ class TrainingConfig:
         """
         values = in_todays_words(values)
         model, parallel = (
-            {item.name: values[item.name] for item in fields(part) if item.name in values}
+            {name: values[name] for _, name, _ in fields_of(part) if name in values}
             for part in (ModelConfig, ParallelConfig)
         )
-        required = (item.name for item in fields(ModelConfig) if item.default is MISSING)
+        required = (name for _, name, default in fields_of(ModelConfig) if default is MISSING)
         if lacking := [name for name in required if name not in model]:
             raise ConfigurationError(f"the model has no {', '.join(lacking)}; needs a value of each")
         return cls(ModelConfig(**model), ParallelConfig(**parallel))

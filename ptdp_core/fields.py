@@ -84,16 +84,16 @@ def check_fields(part: Any) -> None:
 
     What several fields must be together is checked by the classes themselves.
     """
-    for item, name, default in _fields(cast(Hashable, type(part))):
+    for item, name, default in fields_of(cast(Hashable, type(part))):
         value = getattr(part, name)
         if value is not default and (problem := _problem(item, value)):
             raise ConfigurationError(f"{name}={value!r} is {problem}")
 
 
 @lru_cache(maxsize=64)
-def _fields(part: Hashable) -> tuple[tuple[Field[Any], str, Any], ...]:
+def fields_of(part: type) -> tuple[tuple[Field[Any], str, Any], ...]:
     """The fields of a configuration class, each with its name and default, which every configuration is asked for."""
-    return tuple((item, item.name, item.default) for item in fields(cast(Any, part)))
+    return tuple((item, item.name, item.default) for item in fields(part))
 
 
 def _problem(item: Field[Any], value: object) -> str:

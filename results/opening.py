@@ -40,8 +40,9 @@ def read_bytes(path: Name, most: int | None = TEXT, within: Path | None = None) 
     with open_regular(path, within) as file:
         if most is None:
             return file.read()
-        # What is not on a disk, such as a file of /proc, has no size before it is read.
-        too_large = os.fstat(file.fileno()).st_size > most or len(data := file.read(most + 1)) > most
+        # A file of /proc has no size before it is read. As much memory is set aside as bytes are asked for.
+        size = os.fstat(file.fileno()).st_size or most
+        too_large = size > most or len(data := file.read(size + 1)) > most
     if too_large:
         raise _too_large(path, most)
     return data

@@ -22,6 +22,7 @@ from reproduce.experiment import predictions
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.fidelity import ELSEWHERE, FIDELITIES, folder_name
 from reproduce.experiment.judging import accuracy, judge
+from reproduce.experiment.results import Results
 from reproduce.running.evaluator import Plan, PointEvaluator
 from reproduce.running.fidelities import default_scale, evaluator
 from results import ROOT
@@ -174,12 +175,19 @@ def run(
 def judge_points(
     evaluate: PointEvaluator, points: Sequence[PointResult]
 ) -> tuple[tuple[PointResult, ...], tuple[ClaimResult, ...], tuple[str, ...]]:
-    """A plan's evaluated points with their intervals, the claims judged on them, and what a reader has to know of them.
+    """What `told_points` says of a plan's evaluated points, and between the two the claims judged on them."""
+    results = evaluate.results(points)
+    claims = tuple(judge(claim, results) for claim in evaluate.plan.artifact.claims)
+    shown, notes = told_points(evaluate, results)
+    return shown, claims, notes
+
+
+def told_points(evaluate: PointEvaluator, results: Results) -> tuple[tuple[PointResult, ...], tuple[str, ...]]:
+    """A plan's evaluated points with their intervals, and what a reader has to know of them.
 
     On another cluster than the paper's, the points that come back have no published values to be compared with.
     """
-    artifact, results = evaluate.plan.artifact, evaluate.results(points)
-    claims = tuple(judge(claim, results) for claim in artifact.claims)
+    artifact = evaluate.plan.artifact
     cluster = evaluate.cluster_ref.name if evaluate.cluster_ref else artifact.cluster
     cluster_notes = []
     if cluster != artifact.cluster and any(point.paper for point in results.points):
@@ -187,7 +195,8 @@ def judge_points(
         cluster_notes.append(
             f"The published values are of the paper's own cluster ({artifact.cluster}): not compared with {cluster}."
         )
-    named = dict.fromkeys(str(point.parameters["cluster"]) for point in points if "cluster" in point.parameters)
+    parameters = [point.parameters for point in results.points]
+    named = dict.fromkeys(str(each["cluster"]) for each in parameters if "cluster" in each)
     if cluster != artifact.cluster and named:
         cluster_notes.append(f"Series that name a cluster are on it ({', '.join(named)}); all others are on {cluster}.")
     difference = accuracy(artifact, results.points)
@@ -195,7 +204,7 @@ def judge_points(
     notes += predictions.notes(results.points, results.fidelity)
     notes += artifact.notes_on(results)
     notes += evaluate.notes(results)
-    return results.points, claims, (*notes, *cluster_notes)
+    return results.points, (*notes, *cluster_notes)
 
 
 def reusable(evaluate: PointEvaluator, records: Sequence[Record]) -> dict[str, PointResult]:

@@ -3,6 +3,7 @@
 import gzip
 import os
 import re
+import tracemalloc
 import zlib
 
 import pytest
@@ -26,6 +27,16 @@ def test_only_regular_files_are_opened_and_at_once(read, tmp_path):
             read(tmp_path / name)
     with pytest.raises(FileNotFoundError):
         read(tmp_path / "nothing")
+
+
+def test_a_small_file_takes_little_memory(tmp_path):
+    """A read sets as much aside as it is asked for, and memory that was set aside stays with a browser's Python."""
+    (tmp_path / "small").write_bytes(b"x")
+    tracemalloc.start()
+    opening.read_bytes(tmp_path / "small")
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < opening.MIB < opening.TEXT
 
 
 def test_a_file_has_at_most_as_many_bytes_as_asked_for(tmp_path):

@@ -39,11 +39,11 @@ def evaluated(
     configuration: Mapping[str, Any], cluster: str, tokens: str = "", price: str = "", sensitivity: bool = False
 ) -> dict[str, Any]:
     """What `reproduce simulate --json` says of a configuration; kept, because it is compared with the next one."""
-    return _kept(json.dumps(said(configuration)), cluster, tokens, price, sensitivity)
+    return kept(json.dumps(said(configuration)), cluster, tokens, price, sensitivity)
 
 
 @lru_cache(maxsize=64)
-def _kept(configuration: str, cluster: str, tokens: str, price: str, sensitivity: bool) -> dict[str, Any]:
+def kept(configuration: str, cluster: str, tokens: str, price: str, sensitivity: bool) -> dict[str, Any]:
     run = TrainingRun(amount(tokens), price=amount(price) if price else None) if tokens else None
     return evaluate(json.loads(configuration), 1, cluster, run=run, sensitivity=sensitivity)
 
@@ -148,9 +148,9 @@ def compared(before: Mapping[str, Any], after: Mapping[str, Any], tokens: str = 
     A configuration is {"configuration": ..., "cluster": ...}. `tokens` and `price` change nothing of it, but answers
     that are there with them are used. `ends` are the seconds of both, `parts` lead from the shown one's to the other's.
     """
-    found = [evaluated(each["configuration"], each["cluster"], tokens, price) for each in (before, after)]
+    old, new = (evaluated(each["configuration"], each["cluster"], tokens, price) for each in (before, after))
     differ = [*differences(before, after)]
-    kept, shown = (each["phase_times"] or {} for each in found)
+    kept, shown = (each["phase_times"] or {} for each in (old, new))
     ends = [sum(shown.values()), sum(kept.values())]
     gains = {name: kept.get(name, 0.0) - seconds for name, seconds in shown.items()}
     large = sorted((name for name in gains if abs(gains[name]) > 0.002 * ends[0]), key=lambda name: -abs(gains[name]))
@@ -160,7 +160,7 @@ def compared(before: Mapping[str, Any], after: Mapping[str, Any], tokens: str = 
     why = "" if same or not parts else f", for {' and '.join(part['label'] for part in parts[:2])}"
     takes = "as long" if same else f"{words.figures(abs(more))} s {'longer' if more > 0 else 'less'}"
     told = [f"{each['label']} {each['values'][1]}, kept {each['values'][0]}" for each in differ]
-    statuses = [each["reason"] or each["status"] for each in found]
+    statuses = [each["reason"] or each["status"] for each in (old, new)]
     if statuses[0] != statuses[1]:
         told.append(f"shown: {statuses[1]}; kept: {statuses[0]}")
     return {
@@ -169,12 +169,13 @@ def compared(before: Mapping[str, Any], after: Mapping[str, Any], tokens: str = 
         "note": f"Seconds of an iteration, from the layout shown to the one kept. {'; '.join(told)}",
         "ends": ends,
         "parts": parts,
-        "metrics": [
-            (METRICS[name].heading, _shown(name, new), _shown(name, old), _change(old, new))
-            for name in COMPARED
-            for old, new in [[each[name] for each in found]]
-        ],
+        "metrics": [_row(name, old[name], new[name]) for name in COMPARED],
     }
+
+
+def _row(name: str, old: float | None, new: float | None) -> tuple[str, str, str, str]:
+    """A metric in the table of a comparison: what it is, the one shown, the one kept, and the change."""
+    return METRICS[name].heading, _shown(name, new), _shown(name, old), _change(old, new)
 
 
 def _shown(name: str, value: float | None) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 from ptdp_core.schedules import names
 from ptdp_core.simulator import cluster_path
 from ptdp_core.simulator.cluster import CLUSTER_FOLDER, read_parameters
-from reproduce.annex.page import answers, bars, choices, form, lessons, scenarios, timelines, words
+from reproduce.annex.page import answers, bars, choices, form, lessons, picture, scenarios, timelines, words
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.judging import agreement
@@ -29,13 +29,14 @@ from reproduce.output.plain_text import plain, quoted
 from reproduce.output.verdicts import told
 from reproduce.planning.models import find, main_names
 from reproduce.running import runner
-from reproduce.running.evaluator import Plan
+from reproduce.running.evaluator import Plan, PointEvaluator
 from reproduce.running.fidelities import code_digest, evaluator
 from reproduce.running.simulated import open_cluster
 from results.records import Metric, PaperValue, PointResult
 from results.records.errors import ReproduceError
 
 USUAL = "selene"  # the cluster of what is no paper's
+ELSEWHERE = "h100"  # a cluster that the first view does not show
 SHOWN_OF_QUANTITY = ("name", "heading", "axis", "shown", "factor", "digits")
 
 
@@ -59,12 +60,19 @@ def call(name: str, arguments: str) -> str:
 
 
 def prepare() -> None:
-    """Load all definitions, so that a snapshot of the interpreter has them; nothing is simulated."""
+    """Load all definitions and run the code once, on another machine, so that a snapshot of the interpreter has both.
+
+    Schedules are compiled then. What the page shows is computed when it is asked for: no answer is kept.
+    """
     for name in start()["clusters"]:
         open_cluster(name)
     for id in catalog.ids():
         shown = catalog.load(id)
         code_digest(shown, shown.fidelities[0])
+    artifact(picture.FIGURE, ELSEWHERE)
+    what_if(scenarios.offered()[0]["configuration"], ELSEWHERE, tokens="300B")
+    _evaluated.cache_clear()
+    answers.kept.cache_clear()
     gc.collect()
     gc.freeze()  # these objects live as long as the page: later collections need not look through them
     gc.set_threshold(100_000)  # a timeline is a million small tuples without a cycle
@@ -159,36 +167,47 @@ def _file(name: str, changes: Mapping[str, float], text: str) -> str:
 
 
 @lru_cache(maxsize=64)
+def _evaluated(id: str, cluster: str) -> tuple[PointEvaluator, tuple[PointResult, ...]]:
+    """An artifact's points at its first fidelity and scale, computed now."""
+    evaluate = evaluator(runner.plan(catalog.load(id), Path(tempfile.gettempdir()), cluster=cluster))
+    return evaluate, tuple(map(evaluate.evaluate, evaluate.plan.points))
+
+
 def artifact(id: str, cluster: str) -> dict[str, Any]:
-    """An artifact at its first fidelity and scale, computed now: points, claims with verdicts, notes."""
-    plan = runner.plan(catalog.load(id), Path(tempfile.gettempdir()), cluster=cluster)
-    shown, evaluate_point = plan.artifact, evaluator(plan)
-    points, claims, notes = runner.judge_points(evaluate_point, tuple(map(evaluate_point.evaluate, plan.points)))
-    judges = {claim.id: claim.judge for claim in shown.claims}
+    """An artifact's points with what is said of them all; `claims` judges them."""
+    evaluate, found = _evaluated(id, cluster)
+    plan, shown = evaluate.plan, evaluate.plan.artifact
+    points, notes = runner.told_points(evaluate, evaluate.results(found))
     return _heading(shown) | {
         "description": shown.description,
         "finding": words.finding(points, shown.main.name, shown.x_axis) if shown.x_axis else "",
         "fidelity": plan.fidelity,
-        "cluster": _called(cluster) if evaluate_point.cluster_ref else None,
+        "cluster": _called(cluster) if evaluate.cluster_ref else None,
         "elsewhere": plan.elsewhere,
         "command": _command(plan, cluster),
         "quantities": [_fields(quantity, *SHOWN_OF_QUANTITY) for quantity in shown.quantities],
         "x": asdict(shown.x_axis) if shown.x_axis else None,
         "points": [*map(_point, points, plan.points)],
+        "notes": list(notes),
+        "near": words.near(points, shown.main.name),
+        "table": _table(shown, points, plan.fidelity),
+        "dotted": [series for series, look in shown.looks.items() if look.get("linestyle") == ":"],
+    }
+
+
+@lru_cache(maxsize=64)
+def claims(id: str, cluster: str) -> dict[str, Any]:
+    """The claims of an artifact, judged on its points."""
+    evaluate, found = _evaluated(id, cluster)
+    _, judged, _ = runner.judge_points(evaluate, found)
+    judges = {claim.id: claim.judge for claim in evaluate.plan.artifact.claims}
+    return {
         "claims": [
             _fields(claim, "id", "place", "verdict", "explanation")
             | {"kind": words.KINDS[claim.verdict], "sentence": quoted(plain(claim.sentence), claim.place, "“”")}
             | {"shown": told(claim), "bar": bars.bar(claim, judges.get(claim.id))}
-            for claim in claims
-        ],
-        "notes": list(notes),
-        "near": words.near(points, shown.main.name),
-        "table": _table(shown, points, plan.fidelity),
-        "looks": {
-            series: {"colour": look["color"], "dotted": look.get("linestyle") == ":"}
-            for series, look in shown.looks.items()
-            if "color" in look
-        },
+            for claim in judged
+        ]
     }
 
 
@@ -276,6 +295,7 @@ ANSWERS: Mapping[str, Callable[..., dict[str, Any]]] = {
 }
 ANSWERS_ON_CLUSTER: Mapping[str, Callable[..., dict[str, Any]]] = {
     "artifact": artifact,
+    "claims": claims,
     "what_if": what_if,
     "compare": compare,
     "sweep": answers.sweep,

@@ -82,11 +82,13 @@ def knobs(configuration: Mapping[str, Any], cluster: str) -> dict[str, Any]:
 def _steps(configuration: Mapping[str, Any], name: str) -> dict[str, Any]:
     """What changes with the next smaller and the next larger legal value of a size; None at its end."""
     now, n = answers.filled(configuration)[name], answers.gpus(configuration)
-    values = [value for value in range(1, min(n, 512) + 1) if n % value == 0 and value != now]
-    changed = {value: answers.changes(configuration, name, value) for value in values}
-    legal = [value for value in values if not answers.illegal({**configuration, **changed[value]})]
-    less, more = [v for v in legal if v < now], [v for v in legal if v > now]
-    return {"less": changed[less[-1]] if less else None, "more": changed[more[0]] if more else None}
+    values = [value for value in range(1, min(n, 512) + 1) if n % value == 0]
+
+    def first(tried: list[int]) -> dict[str, Any] | None:
+        changed = (answers.changes(configuration, name, value) for value in tried)
+        return next((each for each in changed if not answers.illegal({**configuration, **each})), None)
+
+    return {"less": first([v for v in reversed(values) if v < now]), "more": first([v for v in values if v > now])}
 
 
 def _chips(configuration: Mapping[str, Any], filled: Mapping[str, Any], cluster: str) -> Iterator[dict[str, Any]]:

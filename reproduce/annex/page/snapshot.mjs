@@ -1,6 +1,6 @@
 // Run by node when the page is built: node snapshot.mjs FOLDER_OF_PYODIDE SOURCES OUT
-// Starts Python with the project's sources, imports what answers the page, and writes the memory of the interpreter, from
-// which the page's worker goes on. Nothing is simulated here.
+// Starts Python with the project's sources, imports what answers the page, runs it once (`prepare` of bridge.py), and
+// writes the memory of the interpreter, from which the page's worker goes on. No answer is kept.
 import { readFileSync, writeFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";

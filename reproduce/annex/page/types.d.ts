@@ -95,12 +95,13 @@ interface ArtifactAnswer {
   x: { parameter: string; label: string; scale: string } | null;
   points: PointAnswer[];
   finding: string;
-  claims: (Record<"id" | "place" | "verdict" | "kind" | "shown" | "explanation" | "sentence", string> & {
-    bar: Bar | null;
-  })[];
   notes: string[];
-  looks: Record<string, { colour: string; dotted: boolean }>;
+  dotted: string[];
 }
+
+type Claim = Record<"id" | "place" | "verdict" | "kind" | "shown" | "explanation" | "sentence", string> & {
+  bar: Bar | null;
+};
 
 interface WhatIfAnswer {
   status: string;

@@ -3,8 +3,6 @@ import { bound } from "./bars.js";
 import { el } from "./elements.js";
 import { capital } from "./svg.js";
 
-/** @typedef {ArtifactAnswer["claims"][0]} Claim */
-
 const TWIN = "_in_the_paper"; // ends the id of the same claim on the paper's own points
 
 const plain = (id) => capital(id).replaceAll("_", " ");

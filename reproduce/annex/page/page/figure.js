@@ -68,29 +68,21 @@ export function make() {
 }
 
 export function refresh() {
-  if (shown && shown.id !== current().artifact) byId("chart").classList.add("stale");
-  return update("figure", "artifact", { id: current().artifact, ...cluster() }, show);
+  if (shown && shown.id !== current().artifact)
+    for (const part of ["chart", "claims"]) byId(part).classList.add("stale");
+  const about = { id: current().artifact, ...cluster() };
+  const drawn = update("figure", "artifact", about, show);
+  void update("claims", "claims", about, showClaims); // judging them takes as long again, and the chart can be seen
+  return drawn;
 }
 
 /** @param {ArtifactAnswer} answer */
 function show(answer) {
   shown = answer;
-  const { label, title, finding, claims } = answer;
+  const { label, title, finding } = answer;
   walk();
   byId("artifact-title").textContent = finding || title;
   byId("artifact-description").textContent = `${label}: ${finding ? `${title}. ` : ""}${answer.description}`;
-  const held = claims.filter(({ verdict }) => verdict === "holds").length;
-  byId("claims-title").textContent = claims.length
-    ? `What is said about it: ${held} of ${claims.length} claims hold`
-    : "Nothing is claimed about it";
-  const barred = claims.some(({ bar }) => bar);
-  byId("claims-how").textContent = barred ? "The bar shows what a claim needs (green), and what came out (dot)." : "";
-  const sentences = [...new Set(claims.map(({ sentence }) => sentence))];
-  const of = (sentence) => claims.filter((claim) => claim.sentence === sentence);
-  put(
-    "claims",
-    sentences.map((sentence) => card(of(sentence), current().claim)),
-  );
   byId("points").querySelector("div").replaceChildren(table("Points", answer.table));
   tell("points", `${answer.points.length} points`);
   put(
@@ -103,6 +95,23 @@ function show(answer) {
   const chart = chartOf(answer);
   if (chart.series.length) draw(byId("chart"), { ...chart, note: byId("chart-note") });
   else fitted(byId("chart"), () => table(label, answer.table));
+}
+
+/** @param {{ claims: Claim[] }} answer */
+function showClaims({ claims }) {
+  const held = claims.filter(({ verdict }) => verdict === "holds").length;
+  byId("claims-title").textContent = claims.length
+    ? `What is said about it: ${held} of ${claims.length} claims hold`
+    : "Nothing is claimed about it";
+  const barred = claims.some(({ bar }) => bar);
+  byId("claims-how").textContent = barred ? "The bar shows what a claim needs (green), and what came out (dot)." : "";
+  byId("claims").classList.remove("stale");
+  const sentences = [...new Set(claims.map(({ sentence }) => sentence))];
+  const of = (sentence) => claims.filter((claim) => claim.sentence === sentence);
+  put(
+    "claims",
+    sentences.map((sentence) => card(of(sentence), current().claim)),
+  );
   document.querySelector("[data-chosen]")?.scrollIntoView({ block: "center" });
 }
 
@@ -126,7 +135,7 @@ function marks({ points, quantities: [{ name }], fidelity, x, elsewhere }) {
 }
 
 /** @param {ArtifactAnswer} answer @returns {import("./chart.js").Chart} */
-export function chartOf({ label, x, points, fidelity, looks, elsewhere, quantities: [quantity] }) {
+export function chartOf({ label, x, points, fidelity, dotted, elsewhere, quantities: [quantity] }) {
   const { name, factor } = quantity;
   const value = (given) => (typeof given === "number" ? given / factor : null);
   const names = x ? [...new Set(points.map((point) => point.series))] : [];
@@ -139,7 +148,7 @@ export function chartOf({ label, x, points, fidelity, looks, elsewhere, quantiti
   });
   const series = names.map((each) => ({
     name: each || fidelity,
-    dashed: looks[each]?.dotted,
+    dashed: dotted.includes(each),
     marks: points.filter((point) => point.series === each).map(mark),
   }));
   const axis = quantity.axis || quantity.heading;

@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -41,7 +42,8 @@ def test_an_artifact_has_the_numbers_and_verdicts_of_its_run(id, tmp_path):
     assert [point["metrics"] for point in page["points"]] == [
         {name: metric.value for name, metric in point.metrics.items()} for point in record.points
     ]
-    assert [(claim["id"], claim["verdict"]) for claim in page["claims"]] == [(c.id, c.verdict) for c in record.claims]
+    judged = answer("claims", id=id)["claims"]
+    assert [(claim["id"], claim["verdict"]) for claim in judged] == [(c.id, c.verdict) for c in record.claims]
 
 
 def test_the_table_of_points_has_their_parameters_by_heading_and_how_far_off_they_are():
@@ -52,6 +54,13 @@ def test_the_table_of_points_has_their_parameters_by_heading_and_how_far_off_the
     off = 100 * (page["points"][0]["metrics"][name] / page["points"][0]["paper"][name] - 1)
     assert first[headings.index("Off, %")] == f"{off:.1f}"
     assert re.fullmatch(r"\d+ points: [\d.]+% from the paper on average, [\d.]+% at worst\.", page["near"])
+
+
+def test_a_snapshot_keeps_no_answer(monkeypatch):
+    """What the page shows is computed in it, though the code has run once before."""
+    monkeypatch.setattr(bridge, "gc", SimpleNamespace(collect=list, freeze=list, set_threshold=id))
+    bridge.prepare()
+    assert bridge._evaluated.cache_info().currsize == bridge.answers.kept.cache_info().currsize == 0
 
 
 def test_an_artifact_names_the_cluster_that_it_was_simulated_on():
@@ -68,7 +77,8 @@ def test_an_artifact_is_on_its_papers_own_cluster_unless_another_is_chosen():
     assert any(point["paper"] for point in own["points"])
     (path,) = runner.record_paths(REFERENCE, catalog.load("llama3/table_4"))
     kept = json.loads(path.read_text())["claims"]
-    assert [(claim["id"], claim["verdict"]) for claim in own["claims"]] == [(c["id"], c["verdict"]) for c in kept]
+    judged = answer("claims", id="llama3/table_4")["claims"]
+    assert [(claim["id"], claim["verdict"]) for claim in judged] == [(c["id"], c["verdict"]) for c in kept]
     there = answer("artifact", id="llama3/table_4", cluster="selene")
     assert (there["cluster"], there["elsewhere"]) == ("selene", True)
     assert [point["paper"] for point in there["points"]] == [point["paper"] for point in own["points"]]
@@ -331,7 +341,7 @@ def test_a_bar_never_says_what_its_verdict_does_not():
     """A dot in the green of a bar is a claim that holds, or one that is too near to call."""
     seen = 0
     for id in ("fig_interleaved", "table_zero3", "zerobubble/table_4", "megascale/table_2"):
-        for claim in answer("artifact", id=id)["claims"] if id in catalog.ids() else ():
+        for claim in answer("claims", id=id)["claims"] if id in catalog.ids() else ():
             if bar := claim["bar"]:
                 seen += 1
                 inside = bar["value"] >= bar["bound"] if bar["least"] else bar["value"] <= bar["bound"]

@@ -64,8 +64,10 @@ def numbers(text):
 def test_every_artifact_has_reproduces_numbers_to_the_last_digit(visit):
     page = visit()
     for id in catalog.ids():
-        ours = numbers(bridge.call("artifact", json.dumps({"id": id})))["answer"]
-        assert numbers(page.evaluate("id => ptdp.ask('artifact', { id }).then(JSON.stringify)", id)) == ours, id
+        for asked in ("artifact", "claims"):
+            ours = numbers(bridge.call(asked, json.dumps({"id": id})))["answer"]
+            theirs = page.evaluate("([name, id]) => ptdp.ask(name, { id }).then(JSON.stringify)", [asked, id])
+            assert numbers(theirs) == ours, (asked, id)
 
 
 def test_a_browser_that_cannot_use_the_snapshot_starts_python_from_the_beginning(chromium, address):
