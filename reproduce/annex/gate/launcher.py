@@ -17,9 +17,9 @@ from results.records.errors import UnavailableError
 
 WORKLOAD = Path(__file__).with_name("workload.py")
 STARTS = 3  # measuring processes that one parent process starts, one after another, before it is replaced
-GROWTH = ", more from size "  # in the name of a count at two sizes
 ANSWER_LIMIT_S = 120.0  # a process answers within seconds; after this it counts as hung
 Workloads = Mapping[str, Mapping[str, Any]]  # what runs (`workload.py`), by the benchmark's name
+Counts = dict[int, dict[str, int]]  # of a step, by what is counted, at each of the workload's sizes, or at 0
 
 
 class ProcessLauncher:
@@ -91,15 +91,11 @@ class ProcessLauncher:
                     lacks[name] = "its result differs between base and head, so that it does other work"
         return lacks
 
-    def counts(self, side: str, name: str) -> dict[str, int]:
-        """What one step of a benchmark does on a side; with two sizes also how much more it does at the second."""
-        tree, workload = self.trees[side], self.workloads[name]
-        first, sizes = self._ask(tree, name, workload, count=True), workload.get("sizes")
-        if not sizes:
-            return first
-        second = self._ask(tree, name, {**workload, "sizes": sizes[1:]}, count=True)
-        growth = {what: second.get(what, 0) - first.get(what, 0) for what in first | second}
-        return first | {f"{what}{GROWTH}{sizes[0]} to {sizes[1]}": count for what, count in growth.items()}
+    def counts(self, side: str, name: str) -> Counts:
+        """What one step of a benchmark does on a side."""
+        workload = self.workloads[name]
+        sized = {size: {**workload, "sizes": [size]} for size in workload.get("sizes", ())}
+        return {size: self._ask(self.trees[side], name, each, True) for size, each in (sized or {0: workload}).items()}
 
     def _ask(self, tree: Tree, name: str, workload: Mapping[str, Any], count: bool = False) -> dict[str, Any]:
         """The digest of what a benchmark's first step returns, by name, nothing if it is skipped; or a step's counts.

@@ -48,15 +48,10 @@ class Project:
 def of(folder: Path, names: Sequence[str]) -> Project:
     """The project in a folder with its workloads of these names, or with its suite; or with tests, if these are ids.
 
-    For tests no table is needed; one that is there says whether to count, what must be committed and what is imported
-    first. Raises `UsageError` for an unknown name.
+    Raises `UsageError` for an unknown name.
     """
     if names and all("::" in name or name.endswith(".py") for name in names):
-        file = folder / "pyproject.toml"
-        table = _table(file) if file.exists() else {}
-        _require_known({key: value for key, value in table.items() if key != "workloads"}, file)
-        tests = {name: {"packages": table.get("packages", []), "kind": "pytest", "test": name} for name in names}
-        return Project(folder, tests, tuple(names), **_said(table, "counts", "sources", "build"))
+        return replace(read(folder, names), exact="", slowed="")
     project = read(folder)
     known = project.workloads
     for name in names:
@@ -66,10 +61,15 @@ def of(folder: Path, names: Sequence[str]) -> Project:
     return replace(project, workloads={name: known[name] for name in names or project.suite})
 
 
-def read(folder: Path) -> Project:
-    """The project in a folder. Raises `UsageError` for one that says nothing, or something else than it may."""
+def read(folder: Path, tests: Sequence[str] = ()) -> Project:
+    """The project in a folder. With the ids of `tests` these are its workloads, and no table is needed.
+
+    Raises `UsageError` for a table that says nothing, or something else than it may.
+    """
     file = folder / "pyproject.toml"
-    table = _table(file)
+    table = _table(file) if file.exists() or not tests else {}
+    if tests:
+        table["workloads"] = {name: {"pytest": name} for name in tests}
     if not table.get("workloads"):
         raise UsageError(f'{file} has no [tool.ptdp.gate.workloads]; needs one line for each: name = "module:function"')
     if isinstance(script := table["workloads"], str):
@@ -84,15 +84,11 @@ def read(folder: Path) -> Project:
         name: {"packages": packages, **_workload(entry, f"{file}: workload {name}")}
         for name, entry in table["workloads"].items()
     }
-    suite = tuple(table.get("suite", workloads))
+    suite = tuple(tests or table.get("suite", workloads))
     if unknown := [name for name in suite if name not in workloads]:
         raise UsageError(f"{file}: suite: {unknown[0]!r} is no workload{did_you_mean(unknown[0], list(workloads))}")
-    return Project(folder, workloads, suite, **_said(table, "counts", "sources", "build", "exact", "slowed"))
-
-
-def _said(table: Mapping[str, Any], *keys: str) -> dict[str, Any]:
-    """What a table says of these fields of `Project`."""
-    return {key: tuple(table[key]) if key == "sources" else table[key] for key in keys if key in table}
+    said = {key: table[key] for key in ("counts", "build", "exact", "slowed") if key in table}
+    return Project(folder, workloads, suite, sources=tuple(table.get("sources", ())), **said)
 
 
 def _table(file: Path) -> dict[str, Any]:
@@ -132,8 +128,8 @@ def _workload(entry: Any, where: str) -> dict[str, Any]:
     if not isinstance(entry[kind], str) or (kind == "function" and not FUNCTION.fullmatch(entry[kind])):
         raise UsageError(f"{where}: {kind}={entry[kind]!r}; needs {KINDS[kind]}")
     sizes = entry.get("sizes", [1, 2])
-    if kind == "function" and not (
-        isinstance(sizes, list) and [*map(type, sizes)] == [int, int] and sizes[0] < sizes[1]
-    ):
-        raise UsageError(f"{where}: sizes={sizes!r}; needs two whole numbers, the second larger, such as [1000, 2000]")
+    whole = isinstance(sizes, list) and [type(size) for size in sizes] == [int, int]
+    if kind == "function" and not (whole and 0 < sizes[0] < sizes[1]):
+        needed = "two whole numbers from 1 on, the second larger, such as [1000, 2000]"
+        raise UsageError(f"{where}: sizes={sizes!r}; needs {needed}")
     return {"kind": kind, **({"test": entry[kind]} if kind == "pytest" else entry)}

@@ -4,13 +4,13 @@ import math
 import os
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from reproduce.annex.gate.counts import ALLOCATED, CALLS
 from reproduce.annex.gate.guard import canary
-from reproduce.annex.gate.launcher import GROWTH, ProcessLauncher
+from reproduce.annex.gate.launcher import Counts, ProcessLauncher
 from reproduce.annex.gate.procedure import INCONCLUSIVE, OK, REGRESSED, Procedure, overall, swap_tables
 from reproduce.annex.gate.project import ALLOCATIONS, Project
 from reproduce.annex.gate.session import Session, SessionResult
@@ -139,16 +139,11 @@ def counted(launcher: ProcessLauncher, names: Sequence[str], only: str = "") -> 
     lines = ["counts of a step:"]
     for name in names:
         base, head, again = (launcher.counts(side, name) for side in (BASE, HEAD, HEAD))
-        varying = {what.partition(GROWTH)[0] for what in head | again if head.get(what) != again.get(what)}
-        changed = [w for w in sorted(base | head) if w.startswith(only) and base.get(w, 0) != head.get(w, 0)]
-        changes[name] = sorted(
-            (
-                CountChange(what, base.get(what, 0), head.get(what, 0), _fails(what, base, head))
-                for what in changed
-                if what.partition(GROWTH)[0] not in varying
-            ),
-            key=lambda each: (not each.fails, not each.grown),
-        )
+        runs = [(head[size], again[size]) for size in head]
+        varying = {what for one, other in runs for what in one | other if one.get(what) != other.get(what)}
+        counted = {what for counts in (*base.values(), *head.values()) for what in counts if what.startswith(only)}
+        found = [change for what in sorted(counted - varying) for change in _changes(what, base, head)]
+        changes[name] = sorted(found, key=lambda each: (not each.fails, not each.grown))
         lines += [f"{name}: {change}" for change in changes[name]] or [f"{name}: as on base"]
         lines += [f"{name}: left out, as it varies from run to run: {what}" for what in sorted(varying)]
     failed = any(change.fails for found in changes.values() for change in found)
@@ -156,24 +151,25 @@ def counted(launcher: ProcessLauncher, names: Sequence[str], only: str = "") -> 
     return ExactFinding(status, failed, "\n".join(lines) if names else "", changes=changes)
 
 
-def _fails(what: str, base: Mapping[str, int], head: Mapping[str, int]) -> bool:
-    """Whether a count that is larger on head is a regression by itself."""
-    if head.get(what, 0) <= base.get(what, 0):
-        return False
-    function, grows, sizes = what.partition(GROWTH)
-    if not what.startswith(CALLS):  # rounded memory that was less at the first size may grow by more
-        at_second = [sum(counts.get(each, 0) for each in (function, what)) for counts in (base, head)]
-        return not grows or at_second[1] > at_second[0]
-    if not grows:
-        return False
-    first, second = map(int, sizes.split(" to "))
+def _changes(what: str, base: Counts, head: Counts) -> Iterator[CountChange]:
+    """How a count changed at the first size, and how its growth from there to the second size did, if there are two."""
+    sizes, calls = list(head), what.startswith(CALLS)
+    before, after = ([counts.get(what, 0) for counts in side.values()] for side in (base, head))
+    if after[0] != before[0]:
+        yield CountChange(what, before[0], after[0], not calls and after[0] > before[0])
+    growth_before, growth = (counts[-1] - counts[0] for counts in (before, after))
+    if growth != growth_before:
+        # Rounded memory that was less at the first size may grow by more; a new function may be called for each item.
+        usual = _order(before, sizes) if before[0] else 1.0
+        faster = _order(after, sizes) > usual + FASTER if calls else after[1] > before[1]
+        name = f"{what}, more from size {sizes[0]} to {sizes[1]}"
+        yield CountChange(name, growth_before, growth, faster and growth > growth_before)
 
-    def order(counts: Mapping[str, int]) -> float:
-        least = max(1, counts.get(function, 0))
-        return math.log(max(1, least + counts.get(what, 0)) / least) / math.log(second / first)
 
-    usual = order(base) if function in base else 1.0  # a new function may be called for each item
-    return order(head) > usual + FASTER
+def _order(counts: Sequence[int], sizes: Sequence[int]) -> float:
+    """The order at which a count grows from the first size to the second: 1 if it doubles with the size, 2 for n^2."""
+    first = max(1, counts[0])
+    return math.log(max(1, first + counts[1] - counts[0]) / first) / math.log(sizes[1] / sizes[0])
 
 
 def _own_checks(module: str, head: Tree) -> ExactFinding:

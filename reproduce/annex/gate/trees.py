@@ -140,21 +140,18 @@ def export(project: Path, commit: str, folder: Path) -> Path:
 
 def dependencies(tree: Tree) -> tuple[str, ...]:
     """The dependencies in a tree's pyproject.toml, with its engine's, sorted. Raises `UnavailableError`."""
-    project = _project(tree)
     try:
+        project = _project(tree)
         engine = project.get("optional-dependencies", {}).get("engine", ())
         return tuple(sorted(map(str, (*project.get("dependencies", ()), *engine))))
-    except (TypeError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, AttributeError) as error:
         raise UnavailableError(f"{tree} does not build: its pyproject.toml cannot be used: {error}") from None
 
 
 def _project(tree: Tree) -> dict[str, Any]:
-    """`[project]` of a tree's pyproject.toml; empty if there is none. Raises `UnavailableError`."""
+    """`[project]` of a tree's pyproject.toml; empty if there is none."""
     file = tree.folder / "pyproject.toml"
-    try:
-        return dict(tomllib.loads(file.read_text(encoding="utf-8")).get("project", {}) if file.exists() else {})
-    except (OSError, TypeError, ValueError) as error:
-        raise UnavailableError(f"{tree} does not build: its pyproject.toml cannot be used: {error}") from None
+    return dict(tomllib.loads(file.read_text(encoding="utf-8")).get("project", {}) if file.exists() else {})
 
 
 def _environment(folder: Path, requirements: Sequence[str], name: str) -> Path:
