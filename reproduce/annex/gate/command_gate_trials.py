@@ -10,6 +10,7 @@ from reproduce.annex.gate import project as projects
 from reproduce.annex.gate import trees
 from reproduce.annex.gate.command_gate import OWN, add_measured, append_summary, budget
 from reproduce.commands import options
+from results.records import errors
 from results.records.errors import UsageError
 from results.records.storage import write_files
 
@@ -40,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(parsed: argparse.Namespace, project: Path = OWN) -> int:
     """Run the trials that are missing, and print verdicts by class of machine. Raises `ReproduceError`."""
     from reproduce.annex.gate import trials  # imported here, as numpy takes a while
+    from reproduce.annex.gate.procedure import INCONCLUSIVE
 
     trees.require_linux()
     budget_s, progress = budget(parsed.budget), options.teller(parsed.quiet)
@@ -56,14 +58,17 @@ def run(parsed: argparse.Namespace, project: Path = OWN) -> int:
     if done < parsed.runs:
         with trials.built(measured) as kinds:
             for number in range(done + 1, parsed.runs + 1):
-                kind = trials.next_kind(trials.having(points, same))
+                tried = [point.series for point in trials.having(points, same)]
+                kind = min(trials.RIGHT, key=tried.count)
                 added = trials.trial(kind, kinds[kind], measured, budget_s, progress)
                 points = trials.append(path, added, parsed.command, started)
                 progress("")
                 for point in added:
                     print(f"{number} of {parsed.runs}  {kind:9}  {point.label}{_slowdown(point)}", flush=True)
     here, text = trials.having(points, machine), trials.table(points)
-    if trials.never_decides(here):
+    outcomes = trials.outcomes(here)
+    undecided = outcomes[INCONCLUSIVE] == len(here) >= trials.UNDECIDED
+    if undecided:
         text += f"\n\nThe gate never decides on this class of machine: no verdict in {len(here)} trials."
     badge = json.dumps(trials.badge(here, measured))
     write_files(
@@ -71,7 +76,7 @@ def run(parsed: argparse.Namespace, project: Path = OWN) -> int:
     )
     print(f"\n{text}\n\nfiles: {path.parent}/  (record.json, trials.md, badge.json)")
     append_summary(parsed.summary, text)
-    return trials.code(here)
+    return errors.INTERNAL if outcomes["wrong"] else errors.INCONCLUSIVE if undecided else errors.DONE
 
 
 def _slowdown(point: "PointResult") -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from reproduce.annex.gate.guard import measured_core
-from reproduce.annex.gate.trees import BASE, HEAD, TEMPORARY, Tree, last_line
+from reproduce.annex.gate.trees import HEAD, TEMPORARY, Tree, last_line
 from reproduce.annex.gate.workload import TESTS
 from results.records.errors import UnavailableError
 
@@ -29,8 +29,7 @@ class ProcessLauncher:
     """
 
     def __init__(self, trees: Mapping[str, Tree], workloads: Workloads, slowdown: float = 0.0) -> None:
-        self.trees, self.workloads = trees, dict(workloads)
-        self.slowdown = {BASE: 0.0, HEAD: slowdown}
+        self.trees, self.workloads, self.slowdown = trees, dict(workloads), slowdown
         self._loaded: dict[str, _Loaded] = {}
 
     def start(self, names: Sequence[str]) -> None:
@@ -40,7 +39,8 @@ class ProcessLauncher:
         for side, tree in self.trees.items():
             if side not in self._loaded:
                 self._loaded[side] = _Loaded(tree, self.workloads)
-            self._loaded[side].start({name: self.workloads[name] for name in names}, self.slowdown[side])
+            slowdown = self.slowdown if side == HEAD else 0.0
+            self._loaded[side].start({name: {**self.workloads[name], "slowdown": slowdown} for name in names})
         for loaded in self._loaded.values():
             loaded.answer("ready")
 
@@ -95,7 +95,7 @@ class ProcessLauncher:
         """What one step of a benchmark does on a side."""
         workload = self.workloads[name]
         sized = {size: {**workload, "sizes": [size]} for size in workload.get("sizes", ())}
-        return {size: self._ask(self.trees[side], name, each, True) for size, each in (sized or {0: workload}).items()}
+        return {size: self._ask(self.trees[side], name, each, True) for size, each in (sized or {0: dict(workload)}).items()}
 
     def _ask(self, tree: Tree, name: str, workload: Mapping[str, Any], count: bool = False) -> dict[str, Any]:
         """The digest of what a benchmark's first step returns, by name, nothing if it is skipped; or a step's counts.
@@ -136,11 +136,11 @@ class _Loaded:
         )
         theirs.close()
 
-    def start(self, workloads: Workloads, slowdown: float = 0.0) -> None:
+    def start(self, workloads: Workloads) -> None:
         """Fork a process that measures these workloads, and end the one before."""
         if self.starts:
             self.say({"end": True})
-        self.say({"start": workloads, "slowdown": slowdown})
+        self.say({"start": workloads})
         self.starts += 1
 
     def say(self, command: Mapping[str, Any]) -> None:

@@ -14,6 +14,7 @@ from reproduce.annex.gate.session import ROUNDS, Finding
 from reproduce.annex.gate.trees import HEAD
 from results.records import Metric, PointResult, Provenance, Record, errors, provenance
 from results.records.storage import digest_files, fingerprint
+from results.records.units import with_unit
 
 ID = "check"
 HEADLINES = {
@@ -68,8 +69,7 @@ def _row(finding: Finding) -> tuple[str, ...]:
         return (finding.name, finding.verdict, "", "", "", "", "0")
     bounds = finding.interval
     interval = f"{bounds.lower:+.1%} to {bounds.upper:+.1%}" if bounds else "no look yet"
-    medians = [float(np.median(seconds)) * 1e3 for seconds in finding.seconds.values()]
-    times = [f"{median:.2f} ms" if median >= 1 else f"{median:.3g} ms" for median in medians]
+    times = [with_unit(float(np.median(seconds)), "s", 3) for seconds in finding.seconds.values()]
     return (finding.name, finding.verdict, f"{finding.slowdown:+.1%}", interval, *times, str(finding.pairs))
 
 
@@ -83,8 +83,8 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def document(result: CheckResult) -> dict[str, Any]:
     """The result as JSON, with times in seconds, one for each round, and slow-downs as ratios minus one."""
-    exact = result.exact
-    whole = {
+    exact, session = result.exact, result.session
+    return {
         "verdict": result.verdict if result.told else None,
         "exit_code": result.code,
         **{side: {"ref": tree.ref, "commit": tree.commit} for side, tree in result.trees.items()},
@@ -94,9 +94,6 @@ def document(result: CheckResult) -> dict[str, Any]:
             "text": exact.text,
             "changes": {name: [change._asdict() for change in changes] for name, changes in exact.changes.items()},
         },
-    }
-    session = result.session
-    return whole | {
         "seed": result.seed,
         "budget_s": result.budget_s,
         "seconds": session.seconds if session.findings else None,

@@ -21,7 +21,7 @@ from reproduce.annex.gate import report, run, trees
 from reproduce.annex.gate.procedure import INCONCLUSIVE, OK, REGRESSED
 from reproduce.annex.gate.project import Project
 from reproduce.annex.gate.trees import BASE, HEAD, Tree, last_line
-from results.records import Metric, PointResult, errors, fingerprint, provenance, read_record, write_record
+from results.records import Metric, PointResult, fingerprint, provenance, read_record, write_record
 from results.records.errors import UnavailableError
 
 ID = "gate_trials"
@@ -50,12 +50,6 @@ def machine() -> dict[str, Any]:
 def having(points: Sequence[PointResult], parameters: Mapping[str, Any]) -> list[PointResult]:
     """The trials with these parameters."""
     return [point for point in points if parameters.items() <= point.parameters.items()]
-
-
-def next_kind(points: Sequence[PointResult]) -> str:
-    """The kind of trial of which there are fewer."""
-    counts = Counter(point.series for point in points)
-    return min(RIGHT, key=lambda kind: counts[kind])
 
 
 @contextmanager
@@ -129,11 +123,6 @@ def outcomes(points: Sequence[PointResult]) -> Counter[str]:
     )
 
 
-def never_decides(points: Sequence[PointResult]) -> bool:
-    """Whether there are enough trials of a class of machine, and none of them has a verdict."""
-    return outcomes(points)[INCONCLUSIVE] == len(points) >= UNDECIDED
-
-
 def table(points: Sequence[PointResult]) -> str:
     """The verdicts by class of machine, benchmark and kind, in Markdown."""
     groups: dict[tuple[str, ...], list[PointResult]] = {}
@@ -159,10 +148,3 @@ def badge(points: Sequence[PointResult], project: Project) -> dict[str, str | in
         found = outcomes(slowed)["right"] / len(slowed)
         message += f", {'slowed code' if project.slowed else f'{STRETCHED:+.0%}'} found in {found:.0%}"
     return {"schemaVersion": 1, "label": "gate", "message": message, "color": "red" if alarms else "green"}
-
-
-def code(points: Sequence[PointResult]) -> int:
-    """The exit code for the trials of a class of machine."""
-    if outcomes(points)["wrong"]:
-        return errors.INTERNAL
-    return errors.INCONCLUSIVE if never_decides(points) else errors.DONE

@@ -4,12 +4,13 @@
 
 It imports the slow packages, and then takes commands from the connection whose file descriptor is PIPE:
 
-    {"start": {"a": {...}}, "slowdown": 0.0}    fork a process on core CORE and set these workloads up
+    {"start": {"a": {...}}}    fork a process on core CORE and set these workloads up
     {"slice": "a"}    measure a slice; the answer is the seconds of its iterations
     {"count": "a"}    run one more iteration, and answer what it does, counted (`counts.py`)
     {"end": True}     end the forked process
 
-A forked process has loaded nothing of the tree when it starts. Trials stretch every iteration by the ratio `slowdown`.
+A forked process has loaded nothing of the tree when it starts. Trials stretch every iteration of head by the ratio
+`slowdown` of its workloads.
 What a workload prints goes to standard error, and it reads nothing.
 
 A workload's step is made by its `kind`: a 'function' of the tree (`function`, as 'module:name': called once to set up,
@@ -30,14 +31,14 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from pkgutil import resolve_name
+from pkgutil import iter_modules, resolve_name
 from typing import Any
 
 SLICE_S, SHORTEST_S = 0.025, 1e-3  # of a slice, and of an iteration that can be timed; a shorter step is repeated in it
@@ -57,21 +58,11 @@ class SeveralTestsError(RuntimeError):
 
 def require_own(tree: Path) -> None:
     """Raise `RuntimeError` if a module that the tree has was not imported from there."""
-    roots = [place for place in (tree / "src", tree) if place.is_dir()]
-    inside = [path for root in roots for path in root.iterdir()]
-    own = {path.stem for path in inside if path.suffix == ".py" or (path / "__init__.py").is_file()}
+    own = {module.name for module in iter_modules([f"{tree}/src", str(tree)])}
     for name, module in sys.modules.items():
         file = getattr(module, "__file__", None)
         if name.split(".")[0] in own and file and not Path(file).resolve().is_relative_to(tree.resolve()):
             raise RuntimeError(f"{name} was imported from {Path(file).resolve()}, not from {tree}")
-
-
-def make_step(workload: dict[str, Any]) -> Callable[[], object] | None:
-    """Make the step of a workload that needs no ranks; None if there is nothing to measure."""
-    makers: dict[str, Any] = {"function": _function, "command": _command, "pytest": _test}
-    if workload["kind"] in makers:
-        return makers[workload["kind"]](workload)
-    return adapter(workload).make_step(workload, 0, 1, "")
 
 
 def adapter(workload: dict[str, Any]) -> Any:
@@ -152,6 +143,12 @@ def _test(workload: dict[str, Any]) -> Callable[[], object] | None:
                 found.put(SeveralTestsError(ids))
                 threading.Event().wait()
 
+        @pytest.hookimpl(hookwrapper=True)
+        def pytest_load_initial_conftests(self) -> Iterator[None]:
+            loaded: Any = yield
+            if loaded.excinfo:
+                found.put(WorkloadError(said(loaded.excinfo[1].__cause__ or loaded.excinfo[1])))
+
         def pytest_exception_interact(self, call: Any) -> None:
             error = call.excinfo.value
             if isinstance(error, pytest.Collector.CollectError):  # which has a whole traceback as its text
@@ -165,10 +162,10 @@ def _test(workload: dict[str, Any]) -> Callable[[], object] | None:
 
     threading.Thread(target=run, daemon=True).start()
     step = found.get()
-    if isinstance(step, WorkloadError | SeveralTestsError):
+    if isinstance(step, Exception):
         raise step
     if isinstance(step, int) and step != pytest.ExitCode.OK:
-        raise WorkloadError(f"{workload['test']} fails, or gives its benchmark fixture no function")
+        raise WorkloadError("it fails, is not there, or gives its benchmark fixture no function")
     return step if callable(step) else None
 
 
@@ -205,15 +202,18 @@ class Prepared:
     output: str = ""
 
 
-def in_this_process(workload: dict[str, Any], slowdown: float) -> Prepared | None:
+def in_this_process(workload: dict[str, Any]) -> Prepared | None:
     """Set up a workload that needs no ranks; None if there is nothing to measure."""
-    before = set(sys.modules)
-    if (step := make_step(workload)) is None:
+    makers: dict[str, Any] = {"function": _function, "command": _command, "pytest": _test}
+    make, before = makers.get(workload["kind"]), set(sys.modules)
+    step = make(workload) if make else adapter(workload).make_step(workload, 0, 1, "")
+    if step is None:
         return None
     returned = step()
     shown = "" if returned is None else re.sub(r"0x[0-9a-f]+", "", repr(returned))  # without addresses
     modules = sorted(set(sys.modules) - before)
     iterations, repeated = (workload["iterations"], 1) if "iterations" in workload else pace(step)
+    slowdown = workload.get("slowdown", 0.0)
 
     def count(tree: Path) -> dict[str, int]:
         return runpy.run_path(str(Path(__file__).with_name("counts.py")))["counted"](step, tree, modules)
@@ -223,7 +223,7 @@ def in_this_process(workload: dict[str, Any], slowdown: float) -> Prepared | Non
     )
 
 
-def in_ranks(workload: dict[str, Any], slowdown: float) -> Prepared:
+def in_ranks(workload: dict[str, Any]) -> Prepared:
     """Set up a workload whose ranks are separate processes; an iteration counts by its slowest rank."""
     adapter(workload)
     for name in workload["imports"]:
@@ -233,7 +233,7 @@ def in_ranks(workload: dict[str, Any], slowdown: float) -> Prepared:
     store = f"{tempfile.mkdtemp()}/store"  # where the ranks find each other
     for rank in range(workload["ranks"]):
         parent_end, rank_end = context.Pipe()
-        context.Process(target=serve_rank, args=(workload, rank, store, slowdown, rank_end), daemon=True).start()
+        context.Process(target=serve_rank, args=(workload, rank, store, rank_end), daemon=True).start()
         rank_end.close()
         pipes.append(parent_end)
     return Prepared(lambda: slice_of_ranks(pipes))
@@ -260,13 +260,13 @@ def slice_of_ranks(pipes: list[Any]) -> list[float]:
     return [max(iteration) for iteration in zip(*answers.values(), strict=True)]
 
 
-def serve_rank(workload: dict[str, Any], rank: int, store: str, slowdown: float, pipe: Any) -> None:
+def serve_rank(workload: dict[str, Any], rank: int, store: str, pipe: Any) -> None:
     """Run one rank until it is killed with its parent, or until it fails; it then sends its error."""
     try:
         step = adapter(workload).make_step(workload, rank, workload["ranks"], store)
         while True:
             pipe.recv()
-            pipe.send(iterate(step, workload["iterations"], slowdown))
+            pipe.send(iterate(step, workload["iterations"], workload.get("slowdown", 0.0)))
     except Exception as error:
         pipe.send(said(error))
 
@@ -286,14 +286,14 @@ def said(error: BaseException) -> str:
     return line
 
 
-def serve(gate: Connection, tree: Path, core: int, workloads: dict[str, Any], slowdown: float) -> None:
+def serve(gate: Connection, tree: Path, core: int, workloads: dict[str, Any]) -> None:
     """Set the workloads up, then measure a slice for every "slice" command until another command comes."""
     os.sched_setaffinity(0, {core})
     prepared: dict[str, Prepared] = {}
     try:
         for name, workload in workloads.items():
             prepare = in_ranks if workload.get("ranks") else in_this_process
-            if made := prepare(workload, slowdown):
+            if made := prepare(workload):
                 made.slice()  # to warm up
                 prepared[name] = made
     except SeveralTestsError as several:
@@ -311,7 +311,7 @@ def serve(gate: Connection, tree: Path, core: int, workloads: dict[str, Any], sl
             gate.send({"seconds": prepared[command["slice"]].slice()})
 
 
-def fork(gate: Connection, tree: Path, core: int, workloads: dict[str, Any], slowdown: float) -> None:
+def fork(gate: Connection, tree: Path, core: int, workloads: dict[str, Any]) -> None:
     """Serve in a fresh process and wait for its end. If it fails, this process ends, too."""
     if child := os.fork():
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -322,7 +322,7 @@ def fork(gate: Connection, tree: Path, core: int, workloads: dict[str, Any], slo
         sys.exit(1)
     status = 1
     try:
-        serve(gate, tree, core, workloads, slowdown)
+        serve(gate, tree, core, workloads)
         status = ENDED
     except (Exception, SystemExit):
         traceback.print_exc()
@@ -343,8 +343,7 @@ def main() -> None:
         import_module(name)
     with suppress(EOFError):  # the gate has ended
         while True:
-            command = gate.recv()
-            fork(gate, Path(tree), int(core), command["start"], command["slowdown"])
+            fork(gate, Path(tree), int(core), gate.recv()["start"])
 
 
 if __name__ == "__main__":
