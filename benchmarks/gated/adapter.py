@@ -13,17 +13,19 @@ Step = Callable[[], object]  # one iteration of a workload
 
 
 def make_step(workload: Mapping[str, Any], rank: int, ranks: int, store: str) -> Step:
-    """Make one rank's iteration of a workload. The ranks find each other through the file `store`.
+    """Make the iteration of a workload.
 
-    Raises `ValueError` for a kind of workload that this tree does not have.
+    Trees until 1.1 were asked for one rank's, `rank` of `ranks`, which find each other through the file `store`; these
+    are 0, 1 and '' now, and whoever has ranks starts them. Raises `ValueError` for a kind of workload that this tree
+    does not have.
     """
     makers = {"simulator": _simulator, "training": _training}
     if workload["kind"] not in makers:
         raise ValueError(f"kind={workload['kind']!r} is a workload that this tree has not; it has {', '.join(makers)}")
-    return makers[workload["kind"]](workload, rank, ranks, store)
+    return makers[workload["kind"]](workload)
 
 
-def _simulator(workload: Mapping[str, Any], rank: int, ranks: int, store: str) -> Step:
+def _simulator(workload: Mapping[str, Any]) -> Step:
     """Make a pass of the simulator over `configurations`; with `cold`, one that finds nothing in a cache."""
     import sys
 
@@ -44,8 +46,23 @@ def _simulator(workload: Mapping[str, Any], rank: int, ranks: int, store: str) -
     return step
 
 
-def _training(workload: Mapping[str, Any], rank: int, ranks: int, store: str) -> Step:
-    """Make a training step of `model` under `parallel` with `kernels`, on random tokens."""
+def _training(workload: Mapping[str, Any]) -> Step:
+    """Make a training step of `model` under `parallel` with `kernels`, on random tokens, which its ranks make together.
+
+    What each of them would import (`imports`) is imported before they are forked.
+    """
+    from importlib import import_module
+
+    from benchmarks.gated.ranks import together
+
+    for name in workload["imports"]:
+        import_module(name)
+    if workload["ranks"] == 1:
+        return _training_of_a_rank(workload, 0, "")
+    return together(workload["ranks"], lambda rank, store: _training_of_a_rank(workload, rank, store))
+
+
+def _training_of_a_rank(workload: Mapping[str, Any], rank: int, store: str) -> Step:
     import os
 
     import torch
@@ -56,10 +73,15 @@ def _training(workload: Mapping[str, Any], rank: int, ranks: int, store: str) ->
     from ptdp_core.engine.settings import EngineSettings
 
     torch.set_num_threads(1)
+    ranks = workload["ranks"]
     if ranks > 1:
         os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_WORLD_SIZE=str(ranks))
         dist.init_process_group("gloo", store=dist.FileStore(store, ranks), rank=rank, world_size=ranks)
     model, parallel = ModelConfig(**workload["model"]), ParallelConfig(**workload["parallel"])
     engine = EngineSettings(device="cpu", kernels=workload["kernels"])
     trainer, batch, _ = build(model, parallel, "cpu", engine, workload["kernels"])
-    return lambda: trainer.step(batch)
+
+    def step() -> None:
+        trainer.step(batch)  # what it returns has times in it
+
+    return step

@@ -94,8 +94,8 @@ class ProcessLauncher:
     def counts(self, side: str, name: str) -> Counts:
         """What one step of a benchmark does on a side."""
         workload = self.workloads[name]
-        sized = {size: {**workload, "sizes": [size]} for size in workload.get("sizes", ())}
-        return {size: self._ask(self.trees[side], name, each, True) for size, each in (sized or {0: dict(workload)}).items()}
+        sized = {size: {**workload, "sizes": [size]} for size in workload.get("sizes", ())} or {0: dict(workload)}
+        return {size: self._ask(self.trees[side], name, each, count=True) for size, each in sized.items()}
 
     def _ask(self, tree: Tree, name: str, workload: Mapping[str, Any], count: bool = False) -> dict[str, Any]:
         """The digest of what a benchmark's first step returns, by name, nothing if it is skipped; or a step's counts.

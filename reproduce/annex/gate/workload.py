@@ -10,8 +10,7 @@ It imports the slow packages, and then takes commands from the connection whose 
     {"end": True}     end the forked process
 
 A forked process has loaded nothing of the tree when it starts. Trials stretch every iteration of head by the ratio
-`slowdown` of its workloads.
-What a workload prints goes to standard error, and it reads nothing.
+`slowdown` of its workloads. What a workload prints goes to standard error, and it reads nothing.
 
 A workload's step is made by its `kind`: a 'function' of the tree (`function`, as 'module:name': called once to set up,
 with the first of `sizes` if there are any, it returns the step, or is the step itself if it returns nothing that can be
@@ -27,7 +26,6 @@ import re
 import runpy
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import traceback
@@ -36,7 +34,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from pathlib import Path
 from pkgutil import iter_modules, resolve_name
 from typing import Any
@@ -178,7 +176,7 @@ def iterate(step: Callable[[], object], count: int, slowdown: float, repeated: i
             step()
         if slowdown:
             end = time.perf_counter() + (time.perf_counter() - start) * slowdown
-            time.sleep(max(0.0, end - time.perf_counter() - TIMER_S))  # leaves the core to the other rank
+            time.sleep(max(0.0, end - time.perf_counter() - TIMER_S))  # leaves the core to others
             while time.perf_counter() < end:
                 pass
         seconds.append((time.perf_counter() - start) / repeated)
@@ -198,12 +196,12 @@ class Prepared:
     """A workload that is set up: how a slice is measured, how a step is counted, and a digest of what it returned."""
 
     slice: Callable[[], list[float]]
-    count: Callable[[Path], dict[str, int]] = lambda tree: {}
-    output: str = ""
+    count: Callable[[Path], dict[str, int]]
+    output: str
 
 
-def in_this_process(workload: dict[str, Any]) -> Prepared | None:
-    """Set up a workload that needs no ranks; None if there is nothing to measure."""
+def prepare(workload: dict[str, Any]) -> Prepared | None:
+    """Set up a workload; None if there is nothing to measure."""
     makers: dict[str, Any] = {"function": _function, "command": _command, "pytest": _test}
     make, before = makers.get(workload["kind"]), set(sys.modules)
     step = make(workload) if make else adapter(workload).make_step(workload, 0, 1, "")
@@ -221,54 +219,6 @@ def in_this_process(workload: dict[str, Any]) -> Prepared | None:
     return Prepared(
         lambda: iterate(step, iterations, slowdown, repeated), count, hashlib.sha256(shown.encode()).hexdigest()
     )
-
-
-def in_ranks(workload: dict[str, Any]) -> Prepared:
-    """Set up a workload whose ranks are separate processes; an iteration counts by its slowest rank."""
-    adapter(workload)
-    for name in workload["imports"]:
-        import_module(name)
-    context = multiprocessing.get_context("fork")  # safe: no thread runs yet
-    pipes: list[Any] = []
-    store = f"{tempfile.mkdtemp()}/store"  # where the ranks find each other
-    for rank in range(workload["ranks"]):
-        parent_end, rank_end = context.Pipe()
-        context.Process(target=serve_rank, args=(workload, rank, store, rank_end), daemon=True).start()
-        rank_end.close()
-        pipes.append(parent_end)
-    return Prepared(lambda: slice_of_ranks(pipes))
-
-
-def slice_of_ranks(pipes: list[Any]) -> list[float]:
-    """Let all ranks measure a slice, and return the seconds of each iteration on the rank that took longest for it.
-
-    Raises `WorkloadError` with what the first rank that fails says.
-    """
-    for pipe in pipes:
-        with suppress(OSError):  # the rank has ended; what it said is still in the pipe
-            pipe.send("go")
-    answers: dict[Any, Any] = {}
-    while len(answers) < len(pipes):
-        ready: list[Any] = wait([pipe for pipe in pipes if pipe not in answers])
-        for pipe in ready:
-            try:
-                answers[pipe] = pipe.recv()
-            except (EOFError, OSError):
-                raise WorkloadError(f"rank {pipes.index(pipe)} ended without a word") from None
-            if isinstance(answers[pipe], str):
-                raise WorkloadError(f"rank {pipes.index(pipe)}: {answers[pipe]}")
-    return [max(iteration) for iteration in zip(*answers.values(), strict=True)]
-
-
-def serve_rank(workload: dict[str, Any], rank: int, store: str, pipe: Any) -> None:
-    """Run one rank until it is killed with its parent, or until it fails; it then sends its error."""
-    try:
-        step = adapter(workload).make_step(workload, rank, workload["ranks"], store)
-        while True:
-            pipe.recv()
-            pipe.send(iterate(step, workload["iterations"], workload.get("slowdown", 0.0)))
-    except Exception as error:
-        pipe.send(said(error))
 
 
 def said(error: BaseException) -> str:
@@ -292,7 +242,6 @@ def serve(gate: Connection, tree: Path, core: int, workloads: dict[str, Any]) ->
     prepared: dict[str, Prepared] = {}
     try:
         for name, workload in workloads.items():
-            prepare = in_ranks if workload.get("ranks") else in_this_process
             if made := prepare(workload):
                 made.slice()  # to warm up
                 prepared[name] = made
@@ -327,9 +276,9 @@ def fork(gate: Connection, tree: Path, core: int, workloads: dict[str, Any]) -> 
     except (Exception, SystemExit):
         traceback.print_exc()
     finally:
-        for rank in multiprocessing.active_children():
-            rank.kill()
-            rank.join()
+        for process in multiprocessing.active_children():  # of the workload
+            process.kill()
+            process.join()
         os._exit(status)
 
 

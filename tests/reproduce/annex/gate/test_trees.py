@@ -1,5 +1,6 @@
 """Commits as folders, and the processes that run in them."""
 
+import multiprocessing
 import subprocess
 import sys
 import threading
@@ -8,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.gated.ranks import step_of
 from benchmarks.gated.workloads import WORKLOADS
 from reproduce.annex.gate import launcher as launchers
-from reproduce.annex.gate import trees, workload
+from reproduce.annex.gate import trees
 from reproduce.annex.gate.launcher import ProcessLauncher
 from reproduce.annex.gate.trees import BASE, HEAD
 from results.records.errors import UnavailableError, UsageError
@@ -165,7 +167,7 @@ def new_interface(repository, commit):
 def test_what_a_side_cannot_run_is_said_with_its_rank_s_own_error(repository, new_interface, tmp_path):
     built = build(repository, tmp_path, "HEAD", "first")
     why = ProcessLauncher({BASE: built[BASE]}, {"a": WORKLOADS["pipeline_step"]}).lacking()["a"]
-    assert "cannot run it: rank " in why
+    assert "cannot run it: RuntimeError: rank " in why
     assert "TypeError: Trainer.__init__() missing 1 required positional argument: " in why
 
 
@@ -199,23 +201,32 @@ def test_each_side_measures_through_its_own_interface(repository, new_interface,
         launcher.stop()
 
 
-class Pipe:
-    """A rank's end of a pipe: it answers with what is made up."""
+class Rank:
+    """The other end of a rank's pipe: after `waits` it answers, or ends if it has no answer."""
 
-    def __init__(self, answer):
-        self.ours, theirs = workload.multiprocessing.Pipe()
-        self.thread = threading.Thread(target=lambda: (theirs.recv(), theirs.send(answer)))
-        self.thread.start()
+    def __init__(self, *answer, waits=None):
+        self.pipe, theirs = multiprocessing.Pipe()
+        self.answered = threading.Event()
+
+        def serve():
+            theirs.recv()
+            if waits:
+                waits.wait()
+            self.answered.set()
+            theirs.send(*answer) if answer else theirs.close()
+
+        threading.Thread(target=serve, daemon=True).start()
 
 
-def test_an_iteration_takes_as_long_as_its_slowest_rank():
-    ranks = [Pipe([1.0, 5.0]), Pipe([3.0, 2.0])]
-    assert workload.slice_of_ranks([rank.ours for rank in ranks]) == [3.0, 5.0]
-    ranks = [Pipe([1.0, 5.0]), Pipe("TypeError: no")]
-    with pytest.raises(workload.WorkloadError, match="rank 1: TypeError: no"):
-        workload.slice_of_ranks([rank.ours for rank in ranks])
-    for rank in ranks:
-        rank.thread.join()
+def test_a_step_ends_with_its_slowest_rank_and_says_which_one_fails():
+    quick = Rank(None)
+    slow = Rank(None, waits=quick.answered)
+    step_of([slow.pipe, quick.pipe])
+    assert slow.answered.is_set()
+    for failing, said in ((Rank("TypeError: no"), "TypeError: no"), (Rank(), "it ended without a word")):
+        hangs = Rank(None, waits=threading.Event())
+        with pytest.raises(RuntimeError, match=f"^rank 1: {said}$"):
+            step_of([hangs.pipe, failing.pipe])
 
 
 @pytest.mark.slow
