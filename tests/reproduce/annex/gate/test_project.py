@@ -125,6 +125,7 @@ def test_this_project_is_a_client_of_the_same_interface():
         ("[tool.ptdp.gate]\nexact = 1\n[tool.ptdp.gate.workloads]\na = 'b:c'\n", "needs a text, a module to run"),
         ("[tool.ptdp.gate]\nworkloads = 'none.py'\n", "workloads='none.py' cannot be run: FileNotFoundError"),
         ("[tool.ptdp.gate.workloads]\na = {function = 'b:c', sizes = [2, 1]}\n", "needs two whole numbers"),
+        ("[tool.ptdp.gate.workloads]\na = {function = 'b:c', sizes = [0, 1]}\n", "needs two whole numbers from 1 on"),
         ("[tool.ptdp.gate.workloads]\na = {command = 'b', sizes = [1, 2]}\n", 'needs "module:function", or'),
         ("[tool", "cannot be read"),
     ],
@@ -270,13 +271,23 @@ def test_other_work_and_what_base_lacks_are_not_compared(foreign, tmp_path, benc
         ({"kind": "function", "function": "bad:dies"}, "cannot run a: its process ended by itself, with 0"),
         ({"kind": "function", "function": "bad:hangs"}, "cannot run a: it has said nothing for 1 s"),
         ({"kind": "command", "command": "echo no >&2; exit 3"}, "ends with 3: no"),
-        ({"kind": "pytest", "test": "bench.py::nothing"}, "gives its benchmark fixture no function"),
+        (
+            {"kind": "pytest", "test": "bench.py::nothing"},
+            "it fails, is not there, or gives its benchmark fixture no function",
+        ),
+        (
+            {"kind": "pytest", "test": "slow/test_a.py"},
+            "No module named 'of_nobody'; needs what the project's tests need",
+        ),
     ],
 )
 def test_what_does_not_run_says_why(foreign, tmp_path, monkeypatch, workload, said):
     monkeypatch.setattr(launcher, "ANSWER_LIMIT_S", 1.0 if "hangs" in str(workload) else 60.0)
     (foreign / "bad.py").write_text(BAD)
-    git(foreign, "add", "bad.py")
+    (foreign / "slow").mkdir()
+    (foreign / "slow/test_a.py").touch()
+    (foreign / "slow/conftest.py").write_text("import of_nobody\n")
+    git(foreign, "add", "--all")
     git(foreign, "commit", "--quiet", "--message", "bad")
     built = sides(foreign, tmp_path)
     with pytest.raises(UnavailableError, match=said):
