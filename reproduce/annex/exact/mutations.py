@@ -98,12 +98,18 @@ def naming(mutation: Mutation, report_lines: Sequence[str]) -> str:
     return next((line for line in report_lines if all(text in line for text in mutation.named)), "")
 
 
+def row(mutation: Mutation) -> str:
+    """The row of a mutation in `docs/mutations.md`."""
+    named = ", ".join(f"`{text.strip()}`" for text in mutation.named)
+    return f"| {mutation.name} | {mutation.file} | {f'not named: {why}' if (why := mutation.known_miss) else named} |"
+
+
 def _unnamed(mutation: Mutation, report_lines: Sequence[str]) -> str:
     return f"**not named**: {mutation.known_miss}" if mutation.known_miss else f"**MISSED**: {report_lines}"
 
 
 def main(names: Sequence[str]) -> int:
-    """Check the named mutations, or all, print a row of `docs/mutations.md` for each, and return the exit code."""
+    """Check the named mutations, or all, print what each is named as, and the seconds, and return the exit code."""
     mutations = read()
     if unknown := [name for name in names if name not in mutations]:
         print(f"mutations: {unknown[0]!r} is unknown; there are {', '.join(mutations)}", file=sys.stderr)

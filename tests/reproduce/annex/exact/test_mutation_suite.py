@@ -24,6 +24,13 @@ def test_every_mutation_changes_one_place_of_todays_sources():
         assert set(mutation.sections) <= set(SECTIONS)
 
 
+def test_the_page_has_a_row_for_each():
+    """The page's table is these rows, joined by newlines."""
+    page = (ROOT / "docs/mutations.md").read_text(encoding="utf-8").partition("\n# Wrong lines")[0]
+    rows = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| regression |")]
+    assert rows == [mutations.row(mutation) for mutation in mutations.read().values()]
+
+
 def test_no_mutation_only_breaks_the_program(tmp_path):
     """What a mutated file names it defines or imports: else the check would see a crash in place of the regression."""
     for number, mutation in enumerate(mutations.read().values()):
