@@ -1,6 +1,8 @@
 """The format in which every result is written to disk.
 
 record       the types of one result file (`Record` and its parts), writing and reading it
+parts        what these types have in common: their schema, and how they become JSON and are made of it
+schema       writes the schema of records, `results/schema/record-2.schema.json`
 documents    the documents that `--json` prints, each with a schema of its own
 version_1    reads records of version 1
 validation   the check against `results/schema/`, with one line that says what is wrong and where

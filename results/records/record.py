@@ -1,23 +1,21 @@
 """Records: the format of every result file, and how it is written and read.
 
-A `Record` holds the results of one artifact, benchmark or comparison at one fidelity. The classes mirror
-`results/schema/record-2.schema.json` field by field, in its order. The schema decides: every record is checked against
-it when it is written and when it is read. The classes raise a ValueError for the likeliest mistakes already where
-they are made. Numbers are in base units (seconds, bytes, FLOP/s; no prefixes, no percent), always have a unit and an
-origin, and are always finite.
+A `Record` holds the results of one artifact, benchmark or comparison at one fidelity. Its classes are the format:
+`results/schema/record-2.schema.json` is made from them (`python -m results.records.schema` writes it), and every record
+is checked against it when it is written and when it is read. Numbers are in base units (seconds, bytes, FLOP/s; no
+prefixes, no percent), always have a unit and an origin, and are always finite.
 """
 
-import math
-import numbers
 import os
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 from results import opening
 from results.records import version_1
 from results.records.errors import InvalidResultsError
+from results.records.parts import Name, Real, RecordPart, SchemaRule, Text, told
 from results.records.storage import atomic_write_bytes, json_lines
 from results.records.validation import RecordError, check, parse
 
@@ -50,294 +48,253 @@ VERDICTS = ("holds", "contradicted", "inconclusive", "not testable here", "paper
 BY = ("derived", "counted", "simulated", "emulated", "measured", "paper")
 READINGS = ("table", "text", "plot", "script")  # how a value was read from the paper
 
-
-def _number(name: str, value: Any) -> int | float:
-    """Return `value`, which may be a numpy scalar, as a plain int or float. Raises ValueError if it is not finite."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise ValueError(f"{name}={value!r} is not a number; needs a finite int or float")
-    plain = int(value) if isinstance(value, numbers.Integral) else float(value)
-    if isinstance(plain, float) and not math.isfinite(plain):
-        raise ValueError(f"{name}={value!r} is not finite; needs a finite number")
-    return plain
-
-
-def _scalar(name: str, value: Any) -> int | float | str | bool | None:
-    return value if value is None or isinstance(value, bool | str) else _number(name, value)
-
-
-def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise ValueError(f"{name}={value!r} is unknown; needs one of {', '.join(allowed)}")
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, _Part):
-        return value.to_json()
-    if isinstance(value, Mapping):
-        return {key: _plain(value[key]) for key in sorted(value)}
-    return [_plain(item) for item in value] if isinstance(value, tuple) else value
-
-
-class _Part:
-    """The base of the frozen dataclasses below: their JSON form has a key for each field, in the fields' order."""
-
-    def __post_init__(self) -> None:
-        for entry in fields(self):  # type: ignore[arg-type]
-            if isinstance(value := getattr(self, entry.name), list):
-                self._set(entry.name, tuple(value))
-
-    def _set(self, name: str, value: object) -> None:
-        object.__setattr__(self, name, value)
-
-    def to_json(self) -> dict[str, Any]:
-        return {entry.name: _plain(getattr(self, entry.name)) for entry in fields(self)}  # type: ignore[arg-type]
+Fidelity = Annotated[str, SchemaRule("fidelity", enum=FIDELITIES)]
+Origin = Annotated[str, SchemaRule("origin", enum=ORIGINS)]
+SHA_256 = "^[0-9a-f]{64}$"
+DIGITS = "a SHA-256 digest, 64 lower-case hexadecimal digits"
+Digest = Annotated[str, SchemaRule("digest", pattern=SHA_256, description=DIGITS)]
+BASE_UNITS = "base units: no prefixes, no percent; d is a day, 1 a ratio, degC degrees Celsius"
+Unit = Annotated[str, SchemaRule("unit", enum=UNITS, description=BASE_UNITS)]
+Id = Annotated[str, SchemaRule(pattern="^[a-z][a-z0-9_]*(/[a-z][a-z0-9_]*)?$")]
+Letters = Annotated[str, SchemaRule(pattern="^[A-Za-z][A-Za-z0-9_]*$")]
+Package = Annotated[str, SchemaRule(pattern="^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+Commit = Annotated[str, SchemaRule(pattern="^[0-9a-f]{40}$")]
+TIME = (
+    "^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
+    r"T([01][0-9]|2[0-3]):[0-5][0-9]:([0-5][0-9]|60)(\.[0-9]{1,9})?Z$"
+)
+# What a measured value, and a point that is ok or not, must have besides.
+WITH_SAMPLES = {
+    "if": {
+        "properties": {"origin": {"const": "measured"}, "value": {"type": "number"}},
+        "required": ["origin", "value"],
+    },
+    "then": {
+        "properties": {"samples": {"minItems": 1, "description": "a measured value keeps its samples"}},
+        "required": ["samples"],
+    },
+}
+A_VALUE = {"type": "number", "description": "only a point that is not ok may lack a value"}
+WITH_REASON = {
+    "if": {"properties": {"status": {"const": "ok"}}, "required": ["status"]},
+    "then": {
+        "properties": {
+            "reason": {"type": "null", "description": "only a point that is not ok has a reason"},
+            "metrics": {"additionalProperties": {"properties": {"value": A_VALUE}}},
+        }
+    },
+    "else": {"properties": {"reason": {"type": "string", "description": "a point that is not ok says why"}}},
+}
 
 
 @dataclass(frozen=True)
-class Number(_Part):
-    """A value with its unit (of `UNITS`) and its origin (of `ORIGINS`)."""
+class Number(RecordPart, called="number"):
+    """A value with its unit and its origin."""
 
-    value: int | float | None
-    unit: str
-    origin: str
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.value is not None or not isinstance(self, Metric):
-            self._set("value", _number("value", self.value))
-        _one_of("unit", self.unit, UNITS)
-        _one_of("origin", self.origin, ORIGINS)
+    value: Real = told("The value, in `unit`.")
+    unit: Unit = told("Unit of the value.")
+    origin: Origin = told("How the value was come by.")
 
 
 @dataclass(frozen=True)
-class Interval(_Part):
-    """The real value lies between `low` and `high`, in the metric's unit, with the nominal probability `coverage`."""
+class Interval(RecordPart, called="interval"):
+    """The real value lies between two ends with a nominal probability."""
 
-    low: int | float
-    high: int | float
-    coverage: float
+    low: Real = told("Lower end, in the unit of the value.")
+    high: Real = told("Upper end, in the unit of the value.")
+    coverage: float = told("Nominal probability that the real value lies between the ends.", minimum=0)
 
 
 @dataclass(frozen=True)
-class Metric(Number):
-    """One result of a point. `value` may be None if the point is not ok; a measured metric keeps its samples.
+class Metric(RecordPart, called="metric", together=WITH_SAMPLES):
+    """One result of a point."""
 
-    `interval` is how sure a simulated value is; None where there are no data to say it from.
-    """
-
-    samples: tuple[int | float, ...] | None = None
-    interval: Interval | None = None
+    value: Real | None = told("The value, in `unit`; null only if the point is not ok.")
+    unit: Unit = told("Unit of the value and of its samples.")
+    origin: Origin = told("How this value was come by.")
+    samples: tuple[Real, ...] | None = told("The observations behind a value, in its unit.", None, absent=True)
+    interval: Interval | None = told(
+        "How sure a simulated value is; absent where there are no data to say it from, and in older records.",
+        None,
+        absent=True,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.samples is not None:
-            self._set("samples", tuple(_number(f"samples[{i}]", sample) for i, sample in enumerate(self.samples)))
         if self.origin == "measured" and self.value is not None and not self.samples:
             raise ValueError(f"samples={self.samples!r} of a measured value; needs at least one sample")
 
-    def to_json(self) -> dict[str, Any]:
-        document = super().to_json()
-        for optional in ("samples", "interval"):
-            if document[optional] is None:
-                del document[optional]
-        return document
+
+@dataclass(frozen=True)
+class PaperValue(RecordPart, called="paper_value"):
+    """A value from the paper."""
+
+    value: Real = told("The value that the paper gives, in `unit`.")
+    unit: Unit = told("Unit of the value and of `quantum`.")
+    how: Annotated[str, SchemaRule(enum=READINGS)] = told("Where in the paper the number was read.")
+    quantum: Real | None = told(
+        "The step to which the paper rounded, in the same unit; null if unknown.", None, minimum=0
+    )
+    origin: str = told("Where the value comes from.", "paper", const="paper")
 
 
 @dataclass(frozen=True)
-class PaperValue(_Part):
-    """A value from the paper, `how` it was read (table, text, plot, script), and the step that it was rounded to."""
+class RecordedEvent(RecordPart, called="event"):
+    """A pass of a microbatch through a stage."""
 
-    value: int | float
-    unit: str
-    how: str
-    quantum: int | float | None = None
-    origin: str = "paper"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set("value", _number("value", self.value))
-        if self.quantum is not None:
-            self._set("quantum", _number("quantum", self.quantum))
-        _one_of("unit", self.unit, UNITS)
-        _one_of("how", self.how, READINGS)
+    kind: str = told(
+        "The pass: F forward, B backward; or a backward pass split into I (input gradients) and W (weight gradients).",
+        enum=("F", "B", "I", "W"),
+    )
+    stage: int = told("Its stage, from 0.", minimum=0)
+    microbatch: int = told("Its microbatch, from 0.", minimum=0)
+    start: Real = told("When it began, in seconds since the iteration did.")
+    end: Real = told("When it ended, in seconds since the iteration began.")
 
 
 @dataclass(frozen=True)
-class RecordedEvent(_Part):
-    """A pass of a microbatch through a stage: F, B, I or W (`kind`), from `start` to `end`, in seconds."""
+class RecordedTimeline(RecordPart, called="timeline"):
+    """When each pass of one training iteration ran."""
 
-    kind: str
-    stage: int
-    microbatch: int
-    start: int | float
-    end: int | float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("start", "end"):
-            self._set(name, _number(name, getattr(self, name)))
+    origin: Origin = told("How the times were come by.")
+    ranks: tuple[tuple[RecordedEvent, ...], ...] = told(
+        "For each pipeline rank, from 0, its events in their order.", minItems=1
+    )
 
 
 @dataclass(frozen=True)
-class RecordedTimeline(_Part):
-    """When each pass of one training iteration ran: `ranks[r]` are the events of pipeline rank r, in their order."""
+class PointResult(RecordPart, called="point", together=WITH_REASON):
+    """One marker of a figure or row of a table."""
 
-    origin: str
-    ranks: tuple[tuple[RecordedEvent, ...], ...]
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _one_of("origin", self.origin, ORIGINS)
-
-
-@dataclass(frozen=True)
-class PointResult(_Part):
-    """One marker of a figure or row of a table. `fingerprint` is a digest of everything that determines its numbers.
-
-    `parameters` are plain values: numbers, text, truth values or None. `timelines` are those of one of its iterations,
-    at most one for each origin.
-    """
-
-    key: str
-    series: str
-    label: str
-    parameters: Mapping[str, Any]
-    status: str
-    reason: str | None
-    fingerprint: str
-    metrics: Mapping[str, Metric] = field(default_factory=dict)
-    paper: Mapping[str, PaperValue] = field(default_factory=dict)
-    timelines: tuple[RecordedTimeline, ...] = ()
+    key: Text = told("Name of the point, unique in the record.")
+    series: str = told("The line or group of the figure that it belongs to; empty if there is only one.")
+    label: str = told("The point for people.")
+    parameters: Mapping[Letters, Any] = told(
+        "Its configuration: values by the name of their field, with the paper's letters."
+    )
+    status: Annotated[str, SchemaRule(enum=STATUSES)] = told(
+        "Whether it has results: ok; invalid configuration; oom (does not fit in memory); failed; skipped."
+    )
+    reason: Text | None = told("Why the point is not ok; null if it is.")
+    fingerprint: Digest = told("Digest of all that its results depend on; with an equal one they are reused.")
+    metrics: Mapping[Name, Metric] = told("Its results, by name.", {})
+    paper: Mapping[Name, PaperValue] = told("The paper's values for these metrics, by name.", {})
+    timelines: tuple[RecordedTimeline, ...] = told(
+        "What ran when in an iteration, once for each origin; left out where nothing is kept of it.",
+        (),
+        absent=True,
+        minItems=1,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _one_of("status", self.status, STATUSES)
         if (self.status == "ok") == bool(self.reason) or self.reason == "":
             needs = "None" if self.status == "ok" else "to say why"
             raise ValueError(f"reason={self.reason!r} of a point whose status is {self.status!r}; needs {needs}")
         for name, metric in self.metrics.items():
             if self.status == "ok" and metric.value is None:
                 raise ValueError(f"metrics.{name}=None of a point whose status is 'ok'; needs a number")
-        self._set("parameters", {k: _scalar(f"parameters.{k}", v) for k, v in self.parameters.items()})
+
+
+@dataclass(frozen=True)
+class ClaimResult(RecordPart, called="claim"):
+    """A sentence of the paper and the verdict on it. Records of earlier versions have none of the last three fields."""
+
+    id: Name = told("Name of the claim, unique in the record.")
+    sentence: Text = told("The sentence judged, verbatim where it is the paper's.")
+    place: Text = told("Where it stands, such as Section 5.3.2.")
+    fidelity: Fidelity = told("The least demanding fidelity at which it can be judged.")
+    tolerance: Text | None = told("When it holds, if that is not plain from the sentence.")
+    verdict: Annotated[str, SchemaRule(enum=VERDICTS)] = told("What the results say of the sentence.")
+    explanation: Text = told("Why, with numbers.")
+    numbers: Mapping[Name, Number] = told("The numbers behind the verdict, by name.", {})
+    by: Annotated[str, SchemaRule(enum=BY)] | None = told(
+        "By what it was judged; missing where it was not, and in earlier records.", None, absent=True
+    )
+    rule: Text | None = told(
+        "The rule that its bounds come from (docs/reading.md); missing where it names none.", None, absent=True
+    )
+    set_with: tuple[Text, ...] = told(
+        "Numbers of the simulator that were set with what the sentence speaks of.", (), absent=True, minItems=1
+    )
+
+
+@dataclass(frozen=True)
+class PaperPlace(RecordPart):
+    """A place in the paper."""
+
+    label: Text = told("What is reproduced, such as Figure 12.")
+    section: Text | None = told("Section of the paper that it stands in; null if that is not one.", None)
+
+
+@dataclass(frozen=True)
+class ClusterRef(RecordPart):
+    """The cluster that was simulated or emulated, with the `digest_file()` of its data file."""
+
+    name: Text = told("Name of the cluster.")
+    digest: Digest = told("Digest of its file.")
+
+
+@dataclass(frozen=True)
+class Host(RecordPart):
+    """The machine, described by an allow-list."""
+
+    os: Text = told("Operating system and version of its kernel.")
+    machine: Text = told("Processor architecture.")
+    cpu: Text | None = told("Model of the processor; null if unknown.")
+    logical_cores: int | None = told("Number of logical cores; null if unknown.", minimum=1)
+    memory_bytes: int | None = told("Main memory in bytes; null if unknown.", minimum=1)
+    gpus: tuple[Text, ...] = told("Model names of the GPUs, each once.", ())
+    gpu_count: int = told("Number of GPUs.", 0, minimum=0)
+
+
+@dataclass(frozen=True)
+class Provenance(RecordPart, called="provenance"):
+    """Where the numbers come from: sources, versions, machine, command. `provenance.collect` makes it."""
+
+    commit: Commit | None = told("Git commit of the sources; null outside a checkout.")
+    dirty: bool | None = told("Whether the sources differ from the commit; null without one.")
+    versions: Mapping[Package, Text] = told("Versions of Python, of this project and of the packages used, by name.")
+    host: Host = told(
+        "The machine: an allow-list of what explains a number, nothing that names a person, a machine or a folder."
+    )
+    command: tuple[str, ...] = told("The command line, with paths and addresses taken out.")
+    seed: int | None = told("Seed of random choices; null if there are none.")
+    started: str = told("When the run began: an RFC 3339 time in UTC, such as 2021-11-14T09:00:00Z.", pattern=TIME)
+    duration_s: Real = told("How long the run took, in seconds.", minimum=0)
+    cluster: ClusterRef | None = told("The cluster file that was simulated; null if none was.", None)
+    code_digest: Annotated[str, SchemaRule(pattern=SHA_256)] | None = told(
+        f"What the sources that compute the numbers were: {DIGITS}; null if unknown.", None
+    )
+    environment: Mapping[Name, Text] = told(
+        "Conditions of the run by name, such as the processor's governor and frequency, the cores that control groups "
+        "allow, and the GPUs' clocks, power cap and throttle reasons; left out where none can be read.",
+        {},
+        absent=True,
+    )
+
+
+@dataclass(frozen=True)
+class Record(RecordPart):
+    """One result file."""
+
+    kind: str = told(
+        "What the record is of: an artifact of the paper, a benchmark, or a comparison of results.",
+        enum=("artifact", "benchmark", "comparison"),
+    )
+    id: Id = told("Id of the artifact, benchmark or comparison, as the command line takes it.")
+    title: Text = told("What it shows, in a line.")
+    paper: PaperPlace | None = told("What of the paper it reproduces; null if nothing.")
+    fidelity: Fidelity = told("How the numbers were come by; the origin of each number says it in detail.")
+    scale: Text = told("The size of the experiment, such as paper or laptop.")
+    state: str = told("Whether all points were run; partial: the run was interrupted.", enum=("complete", "partial"))
+    provenance: Provenance = told("What the numbers depend on besides the points: sources, machine and command.")
+    points: tuple[PointResult, ...] = told("The results, one for each configuration.", ())
+    claims: tuple[ClaimResult, ...] = told("The sentences judged on these results, with their verdicts.", ())
+    notes: tuple[Text, ...] = told("What to know about the results, as sentences.", ())
 
     def to_json(self) -> dict[str, Any]:
-        document = super().to_json()
-        if not self.timelines:
-            del document["timelines"]
-        return document
-
-
-@dataclass(frozen=True)
-class ClaimResult(_Part):
-    """A sentence of the paper and the verdict on it. `fidelity` is the one that is needed to test it.
-
-    `by` is by what it was judged (of `BY`), `rule` where its bounds come from, and `set_with` names numbers of the
-    simulator that were set with what the sentence speaks of; records of earlier versions have none of the three.
-    """
-
-    id: str
-    sentence: str
-    place: str
-    fidelity: str
-    tolerance: str | None
-    verdict: str
-    explanation: str
-    numbers: Mapping[str, Number] = field(default_factory=dict)
-    by: str | None = None
-    rule: str | None = None
-    set_with: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _one_of("fidelity", self.fidelity, FIDELITIES)
-        _one_of("verdict", self.verdict, VERDICTS)
-        if self.by is not None:
-            _one_of("by", self.by, BY)
-
-    def to_json(self) -> dict[str, Any]:
-        document = super().to_json()
-        for optional in ("by", "rule", "set_with"):
-            if not document[optional]:
-                del document[optional]
-        return document
-
-
-@dataclass(frozen=True)
-class PaperPlace(_Part):
-    """A place in the paper: a label such as "Figure 12" and, if it helps, a section."""
-
-    label: str
-    section: str | None = None
-
-
-@dataclass(frozen=True)
-class ClusterRef(_Part):
-    """The cluster that was simulated or emulated: its name and the `digest_file()` of its data file."""
-
-    name: str
-    digest: str
-
-
-@dataclass(frozen=True)
-class Host(_Part):
-    """The machine, described by an allow-list. `gpus` are model names, each once; `gpu_count` counts the devices."""
-
-    os: str
-    machine: str
-    cpu: str | None
-    logical_cores: int | None
-    memory_bytes: int | None
-    gpus: tuple[str, ...] = ()
-    gpu_count: int = 0
-
-
-@dataclass(frozen=True)
-class Provenance(_Part):
-    """Where the numbers come from: sources, versions, machine, command. `provenance.collect` makes it.
-
-    `environment` are conditions of the run, such as the governor of the processor, as far as they could be read.
-    """
-
-    commit: str | None
-    dirty: bool | None
-    versions: Mapping[str, str]
-    host: Host
-    command: tuple[str, ...]
-    seed: int | None
-    started: str
-    duration_s: int | float
-    cluster: ClusterRef | None = None
-    code_digest: str | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set("duration_s", _number("duration_s", self.duration_s))
-
-    def to_json(self) -> dict[str, Any]:
-        document = super().to_json()
-        if not self.environment:
-            del document["environment"]
-        return document
-
-
-@dataclass(frozen=True)
-class Record(_Part):
-    """One result file. `kind` is artifact, benchmark or comparison; `state` is complete, or partial if interrupted."""
-
-    kind: str
-    id: str
-    title: str
-    paper: PaperPlace | None
-    fidelity: str
-    scale: str
-    state: str
-    provenance: Provenance
-    points: tuple[PointResult, ...] = ()
-    claims: tuple[ClaimResult, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
+        """The whole document, with the name of its format."""
         return {"schema": SCHEMA, **super().to_json()}
 
     @classmethod
@@ -346,35 +303,7 @@ class Record(_Part):
         if isinstance(document, Mapping) and document.get("schema") == version_1.SCHEMA:
             document = version_1.to_version_2(document, source)
         check(document, source)
-        made_by = dict(document["provenance"], host=Host(**document["provenance"]["host"]))
-        if made_by["cluster"] is not None:
-            made_by["cluster"] = ClusterRef(**made_by["cluster"])
-        parts = {key: value for key, value in document.items() if key != "schema"}
-        parts["paper"] = PaperPlace(**parts["paper"]) if parts["paper"] is not None else None
-        parts["provenance"] = Provenance(**made_by)
-        parts["points"] = tuple(_point(point) for point in parts["points"])
-        parts["claims"] = tuple(
-            ClaimResult(**{**claim, "numbers": {k: Number(**v) for k, v in claim["numbers"].items()}})
-            for claim in parts["claims"]
-        )
-        return cls(**parts)
-
-
-def _point(document: Mapping[str, Any]) -> PointResult:
-    metrics = {name: _metric(metric) for name, metric in document["metrics"].items()}
-    paper = {name: PaperValue(**value) for name, value in document["paper"].items()}
-    timelines = tuple(
-        RecordedTimeline(
-            timeline["origin"], tuple(tuple(RecordedEvent(**event) for event in rank) for rank in timeline["ranks"])
-        )
-        for timeline in document.get("timelines", ())
-    )
-    return PointResult(**{**document, "metrics": metrics, "paper": paper, "timelines": timelines})
-
-
-def _metric(document: Mapping[str, Any]) -> Metric:
-    interval = document.get("interval")
-    return Metric(**{**document, "interval": interval and Interval(**interval)})
+        return super().from_json({key: value for key, value in document.items() if key != "schema"})
 
 
 def write_record(record: Record, path: str | os.PathLike[str]) -> None:

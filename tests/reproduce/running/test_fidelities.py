@@ -44,7 +44,7 @@ def guessed(monkeypatch, small):
 def test_the_rows_are_the_schema_s_fidelities_and_their_modules_are_there():
     assert set(FIDELITIES) == set(records.FIDELITIES), (
         "a row of reproduce/experiment/fidelity.py needs its name in FIDELITIES of results/records/record.py, "
-        "and in 'fidelity' and 'origin' of results/schema/record-2.schema.json"
+        "from which python -m results.records.schema writes the schema"
     )
     for name in FIDELITIES:
         module = module_of(name)
