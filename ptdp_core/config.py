@@ -23,8 +23,7 @@ OLDER_DTYPES = {"float32": "fp32", "float64": "fp64", "bfloat16": "bf16", "float
 # What selective recomputation may compute again, and the field of models that have it, if not all do.
 RECOMPUTE_MODULES = {
     **dict.fromkeys(("core_attn", "layernorm", "mlp", "mlp_act", "operators"), ""),
-    "moe": "experts",
-    "moe_act": "experts",
+    **dict.fromkeys(("moe", "moe_act", "experts"), "experts"),
     "mla_up_proj": "kv_latent",
 }
 # What may wait in the host's memory between its passes, or steps: what these modules read (Megatron-Core's names), all
@@ -482,8 +481,9 @@ class ParallelConfig:
         choices=("full", "selective", "none", "auto"),
     )
     recompute_modules: str = described_later(
-        "What recompute='selective' runs again, with commas between: core_attn, layernorm, mlp, moe (all experts), "
-        "mlp_act and moe_act (activations), mla_up_proj (latents' heads), operators (all but products and attention).",
+        "What recompute='selective' runs again, with commas between: core_attn, layernorm, mlp, moe, experts "
+        "(moe but its exchange), mlp_act, moe_act (activations), mla_up_proj (latents' heads), operators (all but "
+        "products, attention).",
         "core_attn",
         "Recomputed modules",
     )

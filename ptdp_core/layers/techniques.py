@@ -22,6 +22,7 @@ MODULES = {
     "layernorm": ("attention_norm", "mamba_norm", "mlp_norm"),
     "mlp": ("mlp.up", "mlp.activation", "mlp.down"),
     "moe": ("mlp.router", "mlp.latent", "mlp.dispatch", "mlp.experts", "mlp.combine", "mlp.shared"),
+    "experts": ("mlp.experts",),
     "mlp_act": ("mlp.activation",),
     "moe_act": ("mlp.experts.activation",),
     "mla_up_proj": ("attention.query_norm", "attention.query", "attention.kv_norm", "attention.kv", "attention.whole"),

@@ -505,12 +505,14 @@ class CostModel:
         exchange = repeated = 0.0
         if kind.experts:
             exchange = self.expert_exchange(config)
-            forward_launches, backward_launches = self.expert_launches(config)
-            forward_launches += self._routes(config)
+            launches, backward_launches = self.expert_launches(config)
+            forward_launches = launches + self._routes(config)
             forward += exchange + forward_launches
             if parallel.recompute == "full" or "moe" in modules:
                 repeated = exchange
                 recompute += exchange + forward_launches
+            elif "experts" in modules:
+                recompute += launches
             backward += exchange + backward_launches
         return StageTimes(
             self.cluster.microbatch_host_time,

@@ -37,6 +37,7 @@ def configured(model=LLAMA, modules="", **parallel):
         (LLAMA, "operators", 2 * 2 * H + 2 * F),
         (LLAMA, "core_attn", 0),  # fused attention keeps no scores
         (MIXTURE, "moe_act", 2 * 2 * 1024),
+        (MIXTURE, "experts", 2 * (2 * 2 * 1024 + 2 * 1024)),  # what they receive is kept
         (MIXTURE, "moe", 2 * (2 * H + 2 * 2 * 1024 + 2 * 1024) + 4 * 8),
         (LATENT, "mla_up_proj", 2 * LATENT.qkv_width + 2 * (1024 + 512)),
     ],
@@ -55,7 +56,9 @@ def test_with_written_scores_the_core_is_the_usual_choice():
     assert layer_bytes(named).kept - layer_bytes(both).kept == S * (2 * 2 * F + 2 * F)
 
 
-@pytest.mark.parametrize(("model", "modules"), [(LLAMA, "mlp"), (LLAMA, "layernorm"), (MIXTURE, "moe_act")])
+@pytest.mark.parametrize(
+    ("model", "modules"), [(LLAMA, "mlp"), (LLAMA, "layernorm"), (MIXTURE, "moe_act"), (MIXTURE, "experts")]
+)
 def test_what_runs_again_is_the_module_s_forward_pass(model, modules):
     device = CostModel(replace(H100, host_per_call=0.0, expert_launch_time=0.0))
     (none,), (again,) = (device.stages(configured(model, each)) for each in ("", modules))
@@ -64,10 +67,16 @@ def test_what_runs_again_is_the_module_s_forward_pass(model, modules):
     seconds += device.kernels.memory_bound(work.traffic_bytes, work.kernels)
     assert again.recompute == pytest.approx(4 * seconds)
     assert again._replace(recompute=0.0) == none
-    slow = CostModel(replace(H100, host_per_call=1.0))
+    slow = CostModel(replace(H100, host_per_call=1.0, expert_launch_time=0.0))
     (none,), (again,) = (slow.stages(configured(model, each)) for each in ("", modules))
     assert again.recompute == pytest.approx(4 * (work.calls + RECOMPUTATION_BACKWARD.calls))
     assert again.forward - none.forward == pytest.approx(4 * RECOMPUTATION_FORWARD.calls)
+
+
+def test_local_experts_are_launched_again_where_their_products_are():
+    busy = CostModel(replace(H100, host_per_call=0.0, expert_launch_time=1.0))
+    none, again = (busy.stages(configured(MIXTURE, each))[0].recompute for each in ("", "experts"))
+    assert again - none == pytest.approx(4 * 2 * MIXTURE.experts, rel=1e-3)
 
 
 def test_collectives_of_a_recomputed_module_are_sent_again():
@@ -76,6 +85,7 @@ def test_collectives_of_a_recomputed_module_are_sent_again():
     assert mlp * 4 == none * 5
     none, moe = (simulate(configured(MIXTURE, each, d=4, e=4), H100).traffic["experts"] for each in ("", "moe"))
     assert moe * 4 == none * 6
+    assert simulate(configured(MIXTURE, "experts", d=4, e=4), H100).traffic["experts"] == none
 
 
 @pytest.mark.parametrize("modules", ["mlp", "layernorm", "operators", "core_attn,mlp,layernorm"])

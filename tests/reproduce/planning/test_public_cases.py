@@ -55,6 +55,10 @@ def test_ds16b_fsdp_experts():
     assert ran["peak_memory"] / 2**30 == pytest.approx(73.32, rel=0.15)
     eager = evaluate(DEEPSEEK_16B | {"recompute": "full"}, 1, "h100", program="torchtitan-eager")
     assert 11_600 / 1.5 < 4 * 4096 / eager["iteration_time"] < 11_600 * 1.5
+    by_operator = {"recompute": "selective", "recompute_modules": "operators,experts"}  # all-to-alls are saved there
+    both = evaluate(DEEPSEEK_16B | by_operator, 1, "h100", program="torchtitan-eager")
+    assert both["peak_memory"] / 2**30 == pytest.approx(73.32, rel=0.15)
+    assert 11_600 / 1.5 < 4 * 4096 / both["iteration_time"] < 11_600 * 1.5
     kept = evaluate(DEEPSEEK_16B | {"recompute": "none"}, 1, "h100")
     assert kept["status"] == "oom"
     assert any(operators.items() <= each["fields"].items() for each in kept["advice"])
