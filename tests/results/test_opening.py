@@ -121,6 +121,7 @@ OTHERWISE = {
     "reproduce/commands": ("schema.py",),
     "reproduce/experiment": ("margins.py",),
     "reproduce/output": ("export.py",),
+    "reproduce/planning": ("hub.py",),
     "results": ("opening.py",),
     "results/records": ("environment.py", "provenance.py", "storage.py", "validation.py"),
 }
