@@ -483,7 +483,7 @@ class ParallelConfig:
     recompute_modules: str = described_later(
         "What recompute='selective' runs again, with commas between: core_attn, layernorm, mlp, moe, experts "
         "(moe but its exchange), mlp_act, moe_act (activations), mla_up_proj (latents' heads), operators (all but "
-        "products, attention).",
+        "products).",
         "core_attn",
         "Recomputed modules",
     )
