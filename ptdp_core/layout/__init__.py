@@ -39,17 +39,16 @@ from ptdp_core.layout.communication import (
 from ptdp_core.layout.grid import RankGrid, node_of
 from ptdp_core.layout.stages import (
     RankKinds,
-    cast_elements,
+    RankSizes,
     chunk_layers,
     chunk_parameters,
     elements_held,
-    expert_elements,
     layers_by_kind,
     rank_elements,
     rank_kinds,
+    rank_sizes,
     stage_layers,
     table_elements,
     vocabulary_rows,
     vocabulary_tables,
-    whole_elements,
 )

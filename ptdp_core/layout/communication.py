@@ -31,11 +31,9 @@ from ptdp_core.layers.parts import (
 from ptdp_core.layers.techniques import modules_of
 from ptdp_core.layout.grid import RankGrid
 from ptdp_core.layout.stages import (
-    expert_elements,
     layers_by_kind,
-    partial_elements,
-    rank_elements,
     rank_kinds,
+    rank_sizes,
     stage_layers,
     table_elements,
 )
@@ -180,7 +178,7 @@ def step_collectives(config: TrainingConfig) -> tuple[tuple[Collective, ...], ..
     reduced over the ranks that hold the same ones. With sequence
     parallelism a tensor rank has the gradients of whole parameters (of layer norms, biases, positions) from its part of
     the sequence only, and the tensor-parallel group sums them; also otherwise those of what only parts of its work
-    use (`partial_elements`).
+    use (`RankSizes.partial`).
     """
     parallel, tied = config.parallel, set(config.tied_ranks or ())
     reducing = tied if len(tied) > 1 else set()
@@ -196,17 +194,19 @@ def step_collectives(config: TrainingConfig) -> tuple[tuple[Collective, ...], ..
             )
         return (Collective(ALL_REDUCE, group, elements, GRADIENT),)
 
-    kinds = rank_kinds(config)
-    elements, experts, partial = rank_elements(config), expert_elements(config), partial_elements(config)
-    by_kind = [
-        (
-            *data_parallel(elements[pp] - experts[pp], "dp", parallel.weight_replicas),
-            *data_parallel(experts[pp], "edp", parallel.expert_replicas),
-            *((Collective(ALL_REDUCE, "tp", partial[pp], GRADIENT),) if partial[pp] else ()),
-            *((embedding,) if pp in reducing else ()),
+    kinds, of_ranks = rank_kinds(config), rank_sizes(config)
+    by_kind = []
+    for pp in kinds.ranks:
+        sizes = of_ranks[pp]
+        summed = (sizes.whole if parallel.sequence_parallel else sizes.partial) if parallel.t > 1 else 0
+        by_kind.append(
+            (
+                *data_parallel(sizes.parameters - sizes.experts, "dp", parallel.weight_replicas),
+                *data_parallel(sizes.experts, "edp", parallel.expert_replicas),
+                *((Collective(ALL_REDUCE, "tp", summed, GRADIENT),) if summed else ()),
+                *((embedding,) if pp in reducing else ()),
+            )
         )
-        for pp in kinds.ranks
-    ]
     return tuple(by_kind[kind] for kind in kinds.of)
 
 

@@ -5,8 +5,7 @@ and the stages are then as even as they can be. The first stage embeds and the l
 layers. Parameters are those of a chunk by name, and by number the elements that a rank's GPUs hold of each sort.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable
 from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
@@ -19,7 +18,6 @@ from ptdp_core.layers.blocks import (
     LayerRun,
     block,
     embedding_parameters,
-    layer_of,
     layer_parameters,
     mtp_parameters,
     output_parameters,
@@ -60,11 +58,6 @@ class RankKinds(NamedTuple):
     ranks: tuple[int, ...]
     chunks: tuple[tuple[int, ...], ...]
     layers: tuple[tuple[int, ...], ...]
-
-    def elements(self, by_layer: Sequence[int]) -> list[int]:
-        """By rank the elements of all its layers, of so many in each kind of layer."""
-        by_kind = [sum([count * each for count, each in zip(held, by_layer, strict=True)]) for held in self.layers]
-        return [by_kind[kind] for kind in self.of]
 
 
 def rank_kinds(config: TrainingConfig) -> RankKinds:
@@ -154,105 +147,70 @@ def elements_held(parameters: Iterable[Parameter], t: int, expert_parts: int = 1
     return sum([item.elements // expert_parts if item.stacked else item.held(t) for item in parameters])
 
 
-class _Sums(NamedTuple):
-    """Elements on a GPU: of each kind of layer, of the embedding, of the output, and of its table if it is a copy.
+class RankSizes(NamedTuple):
+    """What one GPU of a pipeline rank holds.
 
-    `shared` are those of a vocabulary that all pipeline ranks share.
+    - `parameters`: all of them, the tied copy of the embedding included; `experts`: those of experts among them
+    - `whole`: those that every tensor rank holds whole (of norms, biases of row-parallel linears, the positions)
+    - `partial`: those of them of which, even without sequence parallelism, each has a part of the gradients
+    - `cast`: elements of the matrices of layers' linears, which FP8 casts
+    - `layers`: those of its longest chunk
     """
 
-    layers: Sequence[int]
-    embedding: int
-    output: int
-    copy: int = 0
-    shared: int = 0
+    parameters: int
+    experts: int = 0
+    whole: int = 0
+    partial: int = 0
+    cast: int = 0
+    layers: int = 0
 
-    def by_rank(self, config: TrainingConfig) -> list[int]:
-        """By pipeline rank, the elements of its layers and ends."""
-        if not self.embedding + self.output + sum(self.layers):
-            return [0] * config.parallel.p
-        placement, ranks = config.parallel.placement, rank_kinds(config).elements(self.layers)
-        ranks[placement.first] += self.embedding
-        ranks[placement.last] += self.output + (self.copy if placement.first != placement.last else 0)
-        return [elements + self.shared for elements in ranks] if self.shared else ranks
+
+def rank_sizes(config: TrainingConfig) -> tuple[RankSizes, ...]:
+    """The sizes of each pipeline rank."""
+    parallel = config.parallel
+    sharing = parallel.p if parallel.vocabulary else 0
+    return _rank_sizes(
+        config.model, parallel.t, parallel.expert_parts, parallel.placement, parallel.pipeline_layout, sharing
+    )
 
 
 @lru_cache(maxsize=1024)
-def _sums(model: ModelConfig, run: LayerRun, sharing: int) -> tuple[_Sums, _Sums, _Sums, _Sums]:
-    """Sums over a GPU's parameters.
+def _rank_sizes(
+    model: ModelConfig, t: int, expert_parts: int, placement: StagePlacement, pipeline_layout: str, sharing: int
+) -> tuple[RankSizes, ...]:
+    """See `rank_sizes`; so many pipeline ranks are `sharing` the vocabulary, 0 if the model's ends have it."""
 
-    These are of all parameters, of experts, of those that every tensor rank holds whole, and of those of which each has
-    a part of the gradients. So many pipeline ranks are `sharing` the vocabulary, 0 if its ends have it.
-    """
-    t, expert_parts = run.t, run.e * run.etp
-    layers = [block(model, run, kind).parameters for kind in model.layer_kinds]
-    whole = model if run.context.c == 1 else replace(model, seq=model.seq * run.context.c)
-    first, last = (
-        embedding_parameters(whole, t),
-        (*output_parameters(model, t, True), *(mtp_parameters(model) if model.mtp_layers else ())),
-    )
-    tables = vocabulary_tables(model, sharing) if sharing else ()
-    if sharing:
-        first, last = (tuple([item for item in end if item.name not in TABLES]) for end in (first, last))
-
-    def sums(size: Callable[[Parameter], int]) -> _Sums:
-        of_layers = [sum(map(size, parameters)) for parameters in layers]
-        return _Sums(
-            of_layers,
-            sum(map(size, first)),
-            sum([size(item) for item in last if not item.copy]),
-            sum([size(item) for item in last if item.copy]),
+    def sizes(parameters: Iterable[Parameter], cast: int = 0) -> tuple[int, ...]:
+        held = [(item, elements_held((item,), t, expert_parts)) for item in parameters]
+        return (
+            sum([size for _, size in held]),
+            sum([size for item, size in held if item.stacked]),
+            sum([item.elements for item, _ in held if item.split is None]),
+            sum([item.elements for item, _ in held if item.partial]),
+            cast,
         )
 
-    held = sums(lambda item: elements_held((item,), t, expert_parts))
-    shared = sum([item.held(sharing) for item in tables])
-    return (
-        held._replace(shared=shared),
-        sums(lambda item: elements_held((item,), t, expert_parts) if item.stacked else 0),
-        sums(lambda item: item.elements if item.split is None else 0),
-        sums(lambda item: item.elements if item.partial else 0),
-    )
-
-
-def _sums_of(config: TrainingConfig) -> tuple[_Sums, _Sums, _Sums, _Sums]:
-    parallel = config.parallel
-    return _sums(config.local_model, LayerRun.of(parallel), parallel.p if parallel.vocabulary else 0)
+    layers = [block(model, LayerRun(), kind) for kind in model.layer_kinds]
+    matrices = [[item for part in layer.parts if part.cast for item in part.parameters] for layer in layers]
+    cast = [elements_held([item for item in each if item.is_matrix], t, expert_parts) for each in matrices]
+    of_layers = [sizes(layer.parameters, elements) for layer, elements in zip(layers, cast, strict=True)]
+    kinds = _rank_kinds(model.all_layers, placement, pipeline_layout, model.kind_of_layers)
+    of_kinds = []
+    for rank, chunks, counts in zip(kinds.ranks, kinds.chunks, kinds.layers, strict=True):
+        ends = embedding_parameters(model, t) if rank == placement.first else ()
+        if rank == placement.last:
+            ends += output_parameters(model, t, own_table=placement.first != placement.last) + mtp_parameters(model)
+        if sharing:
+            ends = tuple([item for item in ends if item.name not in TABLES])
+        rows = [sizes(ends), *[[count * size for size in row] for count, row in zip(counts, of_layers, strict=True)]]
+        of_kinds.append(RankSizes(*map(sum, zip(*rows, strict=True)), layers=max(chunks)))
+    shared = sum([item.held(sharing) for item in vocabulary_tables(model, sharing)]) if sharing else 0
+    return tuple([of_kinds[kind]._replace(parameters=of_kinds[kind].parameters + shared) for kind in kinds.of])
 
 
 def rank_elements(config: TrainingConfig) -> list[int]:
-    """The number of parameters on one GPU of each pipeline rank, the tied copy of the embedding included."""
-    return _sums_of(config)[0].by_rank(config)
-
-
-def expert_elements(config: TrainingConfig) -> list[int]:
-    """The number of parameters of experts on one GPU of each pipeline rank, which are among `rank_elements`."""
-    return _sums_of(config)[1].by_rank(config)
-
-
-def cast_elements(config: TrainingConfig) -> list[int]:
-    """The number of elements of matrices on one GPU of each pipeline rank that FP8 casts: those of layers' linears."""
-    layers, parallel = [layer_of(config, kind) for kind in config.model.layer_kinds], config.parallel
-    cast = [
-        [item for part in layer.parts if part.cast for item in part.parameters if item.is_matrix] for layer in layers
-    ]
-    return rank_kinds(config).elements([elements_held(each, parallel.t, parallel.expert_parts) for each in cast])
-
-
-def whole_elements(config: TrainingConfig) -> list[int]:
-    """The number of parameters of each pipeline rank that every tensor rank holds whole.
-
-    These are those of norms, the biases of row-parallel linears, and the table of positions.
-    """
-    return _sums_of(config)[2].by_rank(config)
-
-
-def partial_elements(config: TrainingConfig) -> list[int]:
-    """The number of parameters of each pipeline rank of which every tensor rank has a part of the gradients.
-
-    With sequence parallelism these are all `whole_elements`, otherwise routers and the norms of queries and keys.
-    """
-    if config.parallel.t == 1:
-        return [0] * config.parallel.p
-    return _sums_of(config)[2 if config.parallel.sequence_parallel else 3].by_rank(config)
+    """The number of parameters on one GPU of each pipeline rank (`RankSizes.parameters`)."""
+    return [sizes.parameters for sizes in rank_sizes(config)]
 
 
 def vocabulary_rows(config: TrainingConfig) -> int:

@@ -7,6 +7,7 @@ that differ in schedule and sharding alone, time and memory are bounded at once,
 from functools import lru_cache
 
 from ptdp_core.config import TrainingConfig
+from ptdp_core.layout import rank_sizes
 from ptdp_core.schedules import MESSAGES_AT_ONCE, definition, wave
 from ptdp_core.simulator.costs import CostModel, Stages, fields_but
 from ptdp_core.simulator.executor import PICOSECONDS
@@ -26,7 +27,7 @@ def family_least_memory(config: TrainingConfig, model: CostModel) -> int:
     The rank of the first stage holds one microbatch of one of its chunks at least. `config` has the fewest bytes of
     model states of them all (`Family.frugal`).
     """
-    sizes, layer = model.rank_sizes(config)[config.parallel.placement.first], model.layer_bytes(config)
+    sizes, layer = rank_sizes(config)[config.parallel.placement.first], model.layer_bytes(config)
     memory = rank_memory(config, model.cluster, sizes, layer, 1, False, model.software)
     return sum(memory.values())
 
@@ -56,7 +57,7 @@ def least_time(config: TrainingConfig, model: CostModel) -> float:
     """
     placement = config.parallel.placement
     stages = model.stages(config)
-    sizes, ends = model.rank_sizes(config), {placement.first, placement.last}
+    sizes, ends = rank_sizes(config), {placement.first, placement.last}
     first = sizes[placement.first]
     _, last_backward = model.first_and_last(config, stages, placement.first)
     reduction = model.data_parallel(config, first.parameters, last_backward, first.experts)

@@ -19,13 +19,9 @@ from ptdp_core.layers.parts import Block, Collective, Gemm, Work
 from ptdp_core.layers.techniques import RECIPES, RECOMPUTATION_BACKWARD, RECOMPUTATION_FORWARD, adapted, modules_of
 from ptdp_core.layout import (
     Boundary,
-    cast_elements,
     elements_held,
-    expert_elements,
     layer_passes,
     layers_by_kind,
-    rank_elements,
-    rank_kinds,
     recomputation_gathers,
     recomputed_passes,
     stage_layers,
@@ -38,7 +34,6 @@ from ptdp_core.simulator.kernels import FP16_BYTES, KernelModel
 from ptdp_core.simulator.memory import (
     FP32_GRADIENT_BYTES,
     LayerBytes,
-    RankSizes,
     layer_bytes,
     moved_bytes,
     state_bytes,
@@ -256,7 +251,6 @@ class CostModel:
         self._layers: dict[tuple[object, ...], StageTimes] = {}
         self._ends: dict[tuple[object, ...], tuple[StageTimes, ...]] = {}
         self._layer_bytes: dict[tuple[object, ...], LayerBytes] = {}
-        self._sizes: dict[tuple[object, ...], list[RankSizes]] = {}
         self._boundaries: dict[tuple[object, ...], list[bool]] = {}
         self.least_flushes: dict[tuple[object, ...], float] = {}  # see `bounds.least_time`
 
@@ -340,32 +334,6 @@ class CostModel:
         if passes not in self._stages:
             self._stages[passes] = Stages(self._stage_times(config))
         return self._stages[passes]
-
-    def rank_sizes(self, config: TrainingConfig) -> list[RankSizes]:
-        """The sizes of each pipeline rank; cached."""
-        parallel = config.parallel
-        placement = definition(parallel.schedule).placement
-        key = (
-            config.model,
-            parallel.t,
-            parallel.expert_parts,
-            parallel.p,
-            parallel.v,
-            placement,
-            parallel.pipeline_layout,
-            parallel.vocabulary,
-            parallel.fp8_recipe,
-        )
-        if key not in self._sizes:
-            kinds = rank_kinds(config)
-            layers = [max(chunks) for chunks in kinds.chunks]
-            keeps = self.software.kept_casts and parallel.fp8_recipe != "none"
-            cast = cast_elements(config) if keeps else [0] * parallel.p
-            counts = zip(
-                rank_elements(config), [layers[kind] for kind in kinds.of], expert_elements(config), cast, strict=True
-            )
-            self._sizes[key] = [RankSizes(*each) for each in counts]
-        return self._sizes[key]
 
     def _stage_times(self, config: TrainingConfig) -> list[StageTimes]:
         model, parallel = config.model, config.parallel

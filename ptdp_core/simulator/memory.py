@@ -13,7 +13,7 @@ from ptdp_core.config import LayerKind, ParallelConfig, TrainingConfig
 from ptdp_core.layers.blocks import layer_of
 from ptdp_core.layers.parts import Block
 from ptdp_core.layers.techniques import RECIPES, offloaded, recomputed, trained_elements
-from ptdp_core.layout import elements_held, vocabulary_rows
+from ptdp_core.layout import RankSizes, elements_held, vocabulary_rows
 from ptdp_core.schedules import MESSAGES_AT_ONCE, build, definition, most_scored
 from ptdp_core.schedules.vocabulary import AHEAD
 from ptdp_core.simulator.cluster import Cluster
@@ -53,18 +53,6 @@ def layer_input_bytes(config: TrainingConfig) -> int:
     """
     model, parallel = config.local_model, config.parallel
     return 2 * model.seq * parallel.b * model.hidden // parallel.sequence_shards
-
-
-class RankSizes(NamedTuple):
-    """The parameters on one GPU of a pipeline rank, the layers of its longest chunk, and the parameters of experts.
-
-    `cast` are those of which casts stay beside them (`Software.kept_casts`).
-    """
-
-    parameters: int
-    layers: int
-    experts: int = 0
-    cast: int = 0
 
 
 class LayerBytes(NamedTuple):
@@ -294,7 +282,7 @@ def rank_memory(
     long as the longest. Of ZeRO-2 gradients that are being reduced are not counted.
     """
     parallel = config.parallel
-    parameters, layers, of_experts, cast = sizes
+    parameters, of_experts, layers = sizes.parameters, sizes.experts, sizes.layers
     taught, own_experts = trained(config, parameters, of_experts)
     own = updated(config, taught, own_experts)
     buffers = MESSAGES_AT_ONCE[definition(parallel.schedule).exchanges]
@@ -310,8 +298,9 @@ def rank_memory(
     if sharded:  # frozen weights stay as narrow as they are
         frozen = updated(config, parameters, of_experts) - own
         held = round(weight * own + cluster.element_bytes * frozen) + gathered_bytes(config, cluster, software)
+    kept_casts = software.kept_casts and parallel.fp8_recipe != "none"
     states = {
-        "weights": held + (round(RECIPES[parallel.fp8_recipe].written * cast) if cast else 0),
+        "weights": held + (round(RECIPES[parallel.fp8_recipe].written * sizes.cast) if kept_casts else 0),
         "gradients": round(gradient * (own + whole if sharded or parallel.data_parallel == "zero2" else taught)),
         "optimizer": 0 if "optimizer" in parallel.offload else round(optimizer * own),
     }

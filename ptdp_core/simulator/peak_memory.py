@@ -5,6 +5,7 @@ from dataclasses import replace
 from math import inf
 
 from ptdp_core.config import TrainingConfig
+from ptdp_core.layout import rank_sizes
 from ptdp_core.schedules import definition
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel
@@ -26,7 +27,7 @@ def peak_memory(config: TrainingConfig, model: CostModel) -> int:
 
 def of_fullest(config: TrainingConfig, model: CostModel, stash_fronts: Sequence[Sequence[tuple[int, int]]]) -> int:
     """Bytes of memory on the fullest GPU of the first ranks, those whose `schedules.stash_fronts` are given."""
-    sizes, layer = model.rank_sizes(config), model.layer_bytes(config)
+    sizes, layer = rank_sizes(config), model.layer_bytes(config)
     return sum(fullest_memory(config, model.cluster, model.software, sizes, layer, stash_fronts).values())
 
 
@@ -34,7 +35,7 @@ def rank_memories(
     config: TrainingConfig, cluster: Cluster, stash_fronts: Sequence[list[tuple[int, int]]], software: Software
 ) -> list[dict[str, int]]:
     """The bytes by use on a GPU of each pipeline rank at its memory peak, which is in its `schedules.stash_fronts`."""
-    sizes, layer = CostModel(cluster, software).rank_sizes(config), layer_bytes(config)
+    sizes, layer = rank_sizes(config), layer_bytes(config)
     last = config.parallel.placement.last
     return [
         max(

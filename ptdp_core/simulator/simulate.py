@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import chain, product
+from itertools import chain, compress, product
 from math import fsum
 
 from ptdp_core.config import LayerKind, ParallelConfig, TrainingConfig
@@ -14,11 +14,11 @@ from ptdp_core.layout import (
     Boundary,
     layer_passes,
     rank_kinds,
+    rank_sizes,
     recomputation_gathers,
     recomputed_passes,
     step_collectives,
     vocabulary_exchanges,
-    whole_elements,
 )
 from ptdp_core.schedules import TimelineEvent, definition
 from ptdp_core.simulator.cluster import Cluster
@@ -78,7 +78,7 @@ def simulate(
         saved = step_start - max(end / PICOSECONDS + reduce for end, reduce in zip(without, reduction, strict=True))
         message_waiting = saved - phases["pipeline_communication"]
         causes = _bubble_times(parallel, free, phases["bubble"], message_waiting)
-    sizes, layer = model.rank_sizes(config), model.layer_bytes(config)
+    sizes, layer = rank_sizes(config), model.layer_bytes(config)
     fronts = rank_fronts(parallel.schedule, parallel.p, parallel.m, parallel.v, pipeline.executed)
     memory = fullest_memory(config, cluster, model.software, sizes, layer, fronts)
     peak = sum(memory.values())
@@ -104,7 +104,7 @@ def _after_the_flush(
     """The seconds by pipeline rank to reduce gradients, to step, and to gather what other replicas updated."""
     placement = config.parallel.placement
     kinds = rank_kinds(config)
-    sizes, whole = model.rank_sizes(config), whole_elements(config)
+    sizes = rank_sizes(config)
     ends = {placement.first, placement.last}
     embedding = model.embedding_reduction(config) if len(ends) == 2 else 0.0
     times = []
@@ -113,7 +113,7 @@ def _after_the_flush(
         first, last = model.first_and_last(config, stages, rank)
         reduction = model.data_parallel(config, parameters, last, of_experts)
         if not config.parallel.lora_rank:  # norms and embedding are frozen
-            reduction += model.sequence_reduction(config, whole[rank])
+            reduction += model.sequence_reduction(config, sizes[rank].whole)
             reduction += embedding if rank in ends else 0.0
         held = config, parameters, of_experts
         times.append((reduction, model.optimizer(*held), model.weight_gather(*held, first)))
@@ -247,13 +247,14 @@ def _traffic(config: TrainingConfig, model: CostModel) -> dict[str, int]:
         }
         sent = {use: max(size, rank[use]) for use, size in sent.items()}
     if parallel.data_parallel == "zero3":
-        sent["data"] += max(communication_bytes(config, model, sizes) for sizes in model.rank_sizes(config))
+        sent["data"] += max(communication_bytes(config, model, sizes) for sizes in rank_sizes(config))
     if parallel.c > 1:
         of_layers = [per_layer("cp", parallel.c, kind) for kind in config.model.layer_kinds]
         most = max(sum(count * each for count, each in zip(held, of_layers, strict=True)) for held in kinds.layers)
         sent["context"] = cluster.element_bytes * m * most
     if parallel.e > 1:
-        most_experts = max(kinds.elements([kind.experts for kind in config.model.layer_kinds]))
+        with_experts = [kind.experts for kind in config.model.layer_kinds]
+        most_experts = max(sum(compress(held, with_experts)) for held in kinds.layers)
         sent["experts"] = cluster.element_bytes * m * per_layer("ep", parallel.e) * most_experts
     return {use: round(size) for use, size in sent.items()}
 

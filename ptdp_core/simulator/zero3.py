@@ -9,10 +9,10 @@ expert and pipeline parallelism, and may shard over a part of the replicas (HSDP
 from math import fsum
 
 from ptdp_core.config import TrainingConfig
-from ptdp_core.layout import layers_by_kind, stage_layers
+from ptdp_core.layout import RankSizes, layers_by_kind, rank_sizes, stage_layers
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel, Stages, StageTimes
-from ptdp_core.simulator.memory import RankSizes, trained
+from ptdp_core.simulator.memory import trained
 from ptdp_core.simulator.network import data_group
 
 
@@ -26,7 +26,7 @@ def sharded_stages(config: TrainingConfig, model: CostModel) -> Stages:
         config.check_zero3_alone()
         (only,) = stages
         busy = parallel.m * (only.forward + only.backward - only.fetch)
-        wire = communication_bytes(config, model, model.rank_sizes(config)[0]) / model.cluster.zero3_bandwidth
+        wire = communication_bytes(config, model, rank_sizes(config)[0]) / model.cluster.zero3_bandwidth
         exposed = max(wire, busy * model.cluster.zero3_interference) - busy
         return Stages((only._replace(sharding_backward=exposed / parallel.m),))
     layers_of = stage_layers(config.model.all_layers, parallel.p * parallel.v, parallel.pipeline_layout)
@@ -34,10 +34,8 @@ def sharded_stages(config: TrainingConfig, model: CostModel) -> Stages:
     sharded: list[StageTimes] = list(stages)
     for rank, held in enumerate(parallel.placement.stages):
         layers = sum(sum(kinds[stage]) for stage in held)
-        mean = [
-            size / layers
-            for size in (model.rank_sizes(config)[rank].parameters, model.rank_sizes(config)[rank].experts)
-        ]
+        sizes = rank_sizes(config)[rank]
+        mean = [size / layers for size in (sizes.parameters, sizes.experts)]
         for stage in held:
             forward, backward = _added_by_fsdp(config, model, stages[stage], sum(kinds[stage]), *mean)
             sharded[stage] = stages[stage]._replace(sharding_forward=forward, sharding_backward=backward)

@@ -9,7 +9,7 @@ from typing import Any
 
 from ptdp_core.config import TrainingConfig
 from ptdp_core.formulas import parameters
-from ptdp_core.layout import expert_elements, rank_elements
+from ptdp_core.layout import rank_sizes
 from ptdp_core.simulator import Cluster
 from ptdp_core.simulator.kernels import FP16_BYTES
 from ptdp_core.simulator.memory import trained
@@ -38,8 +38,7 @@ def document(config: TrainingConfig, cluster: Cluster, rate: float) -> dict[str,
     sizes = {name: round(total * size) for name, size in each.items()}
     alone = parallel.sharded_optimizer or parallel.data_parallel == "zero3"  # each GPU has states that no other has
     replicas, of_experts = (parallel.weight_replicas, parallel.expert_replicas) if alone else (1, 1)
-    pairs = zip(rank_elements(config), expert_elements(config), strict=True)
-    held = [trained(config, own, experts) for own, experts in pairs]
+    held = [trained(config, sizes.parameters, sizes.experts) for sizes in rank_sizes(config)]
     largest = max((own - experts) / replicas + experts / of_experts for own, experts in held) * each["states"]
     writers = parallel.n if alone else parallel.p * parallel.t * (parallel.e if config.model.experts else 1)
     return {

@@ -25,11 +25,11 @@ from ptdp_core.layout import (
     layer_parameters,
     node_of,
     rank_elements,
+    rank_sizes,
     recomputation_gathers,
     stage_layers,
     stage_passes,
     step_collectives,
-    whole_elements,
 )
 from ptdp_core.schedules import looped, wave
 from ptdp_core.simulator.network import data_group, leaves_node, tensor_group
@@ -344,7 +344,7 @@ def test_gradients_of_whole_parameters_are_summed_once_a_step(p, v):
         )
         for pp in range(p)
     ]
-    assert whole_elements(config) == held
+    assert [sizes.whole for sizes in rank_sizes(config)] == held
     assert sum(held) == MODEL.hidden * (6 * MODEL.layers + MODEL.seq + 2)
     for elements, calls in zip(held, step_collectives(config), strict=True):
         assert [(c.operation, c.elements) for c in calls if c.group == "tp"] == [("all_reduce", elements)]

@@ -9,9 +9,9 @@ from ptdp_core.layout import (
     chunk_layers,
     layer_passes,
     node_of,
+    rank_sizes,
     stage_passes,
     table_elements,
-    whole_elements,
 )
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel, StageTimes
@@ -173,12 +173,12 @@ def _exchange(config: TrainingConfig, model: CostModel) -> AllToAll:
 
 def _rank(config: TrainingConfig, model: CostModel, rank: int) -> RankPlan:
     parallel = config.parallel
-    sizes = model.rank_sizes(config)[rank]
+    sizes = rank_sizes(config)[rank]
     parameters, of_experts = sizes.parameters, sizes.experts
     group = data_group(parallel.t, parallel.d, model.cluster.gpus_per_node)
     _, last_backward = model.first_and_last(config, model.stages(config), rank)
     copies = model.gradient_copies(config, parameters)
-    summed = model.sequence_reduction(config, whole_elements(config)[rank])
+    summed = model.sequence_reduction(config, sizes.whole)
     exposed = model.data_parallel(config, parameters, last_backward, of_experts) - copies
     table = table_elements(config) if rank in (config.tied_ranks or ()) else 0
     dense, expert, tied = (

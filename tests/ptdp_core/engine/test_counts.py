@@ -12,11 +12,11 @@ from ptdp_core.layout import (
     Boundary,
     Collective,
     RankGrid,
+    rank_sizes,
     recomputation_gathers,
     stage_passes,
     step_collectives,
     table_elements,
-    whole_elements,
 )
 from ptdp_core.schedules import build, peak_stash
 from tests.marks import by_default
@@ -122,7 +122,7 @@ def test_sequence_parallelism_communicates_what_the_layout_says(recompute):
         counts |= {f"{name} bytes": calls[name] * bsh // (t if name == "all_gather" else 1) * size for name in calls}
         losses = 3 * m if stage == p - 1 else 0  # of the cross-entropy, a number per token
         counts["all_reduce calls"] = 1 + losses
-        counts["all_reduce bytes"] = (whole_elements(config)[stage] + losses * b * jobs.SEQ) * size
+        counts["all_reduce bytes"] = (rank_sizes(config)[stage].whole + losses * b * jobs.SEQ) * size
         assert {key[3:]: value for key, value in counted.items() if key.startswith("tp ")} == counts
         sent = [value for key, value in counted.items() if key.startswith("pp send") and key.endswith("bytes")]
         assert sent == [(m * bsh // t + table_elements(config)) * size]
@@ -168,7 +168,7 @@ def expected(config, stage):
     parallel, tokens = config.parallel, config.local_model.seq * config.parallel.b
     calls = [call for calls in stage_passes(config, stage) for call in calls] * parallel.m
     if parallel.t > 1:
-        calls += [Collective(ALL_REDUCE, "tp", whole_elements(config)[stage], GRADIENT)]
+        calls += [Collective(ALL_REDUCE, "tp", rank_sizes(config)[stage].whole, GRADIENT)]
         if stage == parallel.p - 1:  # of the cross-entropy, a number per token
             calls += [Collective(ALL_REDUCE, "tp", tokens, FP32)] * 3 * parallel.m
     for call in calls:

@@ -8,7 +8,7 @@ import pytest
 from ptdp_core.formulas import attention_core_flops, layer_forward_flops
 from ptdp_core.layers.blocks import layer_of
 from ptdp_core.layers.parts import total
-from ptdp_core.layout import expert_elements, rank_elements
+from ptdp_core.layout import rank_elements, rank_sizes
 from ptdp_core.schedules import build
 from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.bounds import family_least_memory, family_least_time, least_time
@@ -95,7 +95,7 @@ def test_tensor_ranks_share_the_products_of_experts_by_width_or_by_token(t, etp,
 )
 def test_every_gpu_s_experts_are_all_of_them_as_often_as_there_are_replicas(sizes):
     parallel = configured(**sizes).parallel
-    held = expert_elements(configured(**sizes))
+    held = [sizes.experts for sizes in rank_sizes(configured(**sizes))]
     gpus = parallel.d * parallel.c * parallel.t
     assert sum(held) * gpus == MODEL.layers * MODEL.experts * EXPERT * parallel.expert_replicas
     assert all(some < every for some, every in zip(held, rank_elements(configured(**sizes)), strict=True))
@@ -146,7 +146,7 @@ def test_experts_of_tensor_ranks_are_reduced_where_nothing_else_has_replicas():
     two, four = (configured(d=1, t=4, e=e, etp=1, sequence_parallel=True) for e in (2, 4))
     assert (two.parallel.expert_replicas, four.parallel.expert_replicas) == (2, 1)
     model = CostModel(H100)
-    of_experts = expert_elements(two)[0]
+    of_experts = rank_sizes(two)[0].experts
     assert model.data_parallel(two, of_experts, 0.0, of_experts) > 0 == model.data_parallel(four, 1e9, 0.0, 1e9)
     assert model.weight_gather(two, of_experts, of_experts) > 0
 

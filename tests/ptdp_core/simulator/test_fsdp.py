@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig, padded_vocab
-from ptdp_core.layout import expert_elements, rank_elements
+from ptdp_core.layout import rank_elements, rank_sizes
 from ptdp_core.simulator import simulate
 from ptdp_core.simulator.cluster import load_cluster
 from ptdp_core.simulator.costs import CostModel
@@ -71,7 +71,7 @@ def test_experts_are_sharded_over_those_that_hold_the_same():
     """Of 8 experts each GPU has one: nothing of it is gathered, and its states are not sharded."""
     model = ModelConfig(4, 1024, 16, experts=8, experts_per_token=2)
     run = TrainingConfig(model, ParallelConfig(d=8, e=8, B=8, data_parallel="zero3", recompute="none"))
-    (held,), (of_experts,) = rank_elements(run), expert_elements(run)
+    (held,), (of_experts,) = rank_elements(run), [sizes.experts for sizes in rank_sizes(run)]
     estimate = simulate(run, H100, FSDP)
     assert estimate.traffic["data"] == round(8 * (held - of_experts) * 7 / 8)
     assert estimate.memory_bytes["gradients"] == round(4 * ((held - of_experts) / 8 + of_experts))

@@ -6,7 +6,7 @@ import pytest
 
 from ptdp_core import formulas
 from ptdp_core.config import ModelConfig
-from ptdp_core.layout import expert_elements, rank_elements, stage_layers
+from ptdp_core.layout import rank_elements, rank_sizes, stage_layers
 from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.bounds import family_least_time, least_time
 from ptdp_core.simulator.costs import CostModel
@@ -54,7 +54,7 @@ def test_pipeline_ranks_hold_all_parameters_together(p, v, dense, mtp):
     whole = config(model, p=p, v=v)
     assert sum(rank_elements(whole)) == formulas.parameters(model)
     layers_with_experts = model.layers - dense + mtp
-    assert sum(expert_elements(whole)) == layers_with_experts * 16 * 3 * 512 * 128
+    assert sum(sizes.experts for sizes in rank_sizes(whole)) == layers_with_experts * 16 * 3 * 512 * 128
 
 
 @pytest.mark.parametrize("latent", [{"query_latent": 64}, {"query_latent": 0}, {"kv_latent": 32, "rotary_dim": 16}])

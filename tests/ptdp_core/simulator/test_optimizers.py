@@ -7,6 +7,7 @@ import pytest
 from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.fields import choices
 from ptdp_core.layers.blocks import layer_of
+from ptdp_core.layout import rank_sizes
 from ptdp_core.simulator import PAPER, load_cluster, simulate
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.memory import state_bytes
@@ -59,7 +60,7 @@ def test_muon_takes_its_products_and_a_gather():
     products = orthogonalisation(16384, 4096)
     assert sum(m * n * k for m, n, k, _ in products) == 5 * (2 * 4096**2 * 16384 + 4096**3)
     run, model = config(optimizer_states="muon"), CostModel(H100)
-    (sizes,) = model.rank_sizes(run)
+    (sizes,) = rank_sizes(run)
     adam = model.optimizer(config(), sizes.parameters) * 14 / 18
     alone = config(optimizer_states="muon", d=1, B=1, sharded_optimizer=False)
     matrices = [item for item in layer_of(run).parameters if item.is_matrix]
@@ -70,4 +71,4 @@ def test_muon_takes_its_products_and_a_gather():
     gather = shared - whole / 8
     assert gather == pytest.approx(2 * sizes.parameters * 7 / 8 / H100.nvlink_bandwidth_8, rel=0.1)
     halved = replace(run, parallel=replace(run.parallel, t=2, d=4, B=4))
-    assert model.optimizer(halved, model.rank_sizes(halved)[0].parameters) < model.optimizer(run, sizes.parameters)
+    assert model.optimizer(halved, rank_sizes(halved)[0].parameters) < model.optimizer(run, sizes.parameters)

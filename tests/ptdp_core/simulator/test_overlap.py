@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ptdp_core.config import TrainingConfig
+from ptdp_core.layout import rank_sizes
 from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.bounds import least_time
 from ptdp_core.simulator.costs import BUCKET_FOR_EACH_REPLICA, LEAST_BUCKET, CostModel, StageTimes, hidden_in_pair
@@ -73,7 +74,7 @@ def test_all_but_a_bucket_hides_under_one_backward_and_one_forward_pass(d):
         {"layers": 8, "hidden": 4096, "heads": 32, "d": d, "B": 4 * d, "sharded_optimizer": True, "attention": "sdpa"}
     )
     off, on = (CostModel(overlapping("overlapped_data_parallel", on)) for on in (False, True))
-    parameters = on.rank_sizes(config)[0].parameters
+    parameters = rank_sizes(config)[0].parameters
     bucket = max(LEAST_BUCKET, BUCKET_FOR_EACH_REPLICA * d) / parameters
     copies = on.gradient_copies(config, parameters)
     whole, left = (model.data_parallel(config, parameters, 10.0) - copies for model in (off, on))

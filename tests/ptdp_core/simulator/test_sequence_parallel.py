@@ -6,7 +6,7 @@ import pytest
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.layers.parts import PER_COLLECTIVE
-from ptdp_core.layout import whole_elements
+from ptdp_core.layout import rank_sizes
 from ptdp_core.simulator import Software, load_cluster, simulate
 from ptdp_core.simulator.bounds import least_time
 from ptdp_core.simulator.costs import CostModel
@@ -114,7 +114,7 @@ def test_bytes_are_those_of_four_passes_and_of_the_sum_of_gradients(recompute):
     config = configured(True, recompute=recompute)
     m, layers, share = config.parallel.m, 4, 7 / 8
     one_ways = 4 + 6 + (4 if recompute == "full" else 0)
-    summed = max(whole_elements(config)) * 2 * share * SELENE.gradient_bytes
+    summed = max(sizes.whole for sizes in rank_sizes(config)) * 2 * share * SELENE.gradient_bytes
     passes = m * layers * one_ways * N * share * SELENE.element_bytes
     assert simulate(config, SELENE).traffic["tensor"] == round(passes + summed)
 
@@ -122,7 +122,7 @@ def test_bytes_are_those_of_four_passes_and_of_the_sum_of_gradients(recompute):
 def test_gradients_of_whole_parameters_are_summed_after_the_flush():
     config = configured(True, d=1, B=32)
     estimate, model = simulate(config, SELENE), CostModel(SELENE)
-    sums = [model.sequence_reduction(config, elements) for elements in whole_elements(config)]
+    sums = [model.sequence_reduction(config, sizes.whole) for sizes in rank_sizes(config)]
     assert min(sums) > 0
     embedding = 2 * model.embedding_reduction(config)
     assert estimate.phase_times["data_parallel"] == pytest.approx((sum(sums) + embedding) / 4)
