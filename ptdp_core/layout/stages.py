@@ -195,6 +195,7 @@ def _rank_sizes(
     cast = [elements_held([item for item in each if item.is_matrix], t, expert_parts) for each in matrices]
     of_layers = [sizes(layer.parameters, elements) for layer, elements in zip(layers, cast, strict=True)]
     kinds = _rank_kinds(model.all_layers, placement, pipeline_layout, model.kind_of_layers)
+    shared = sum([item.held(sharing) for item in vocabulary_tables(model, sharing)]) if sharing else 0
     of_kinds = []
     for rank, chunks, counts in zip(kinds.ranks, kinds.chunks, kinds.layers, strict=True):
         ends = embedding_parameters(model, t) if rank == placement.first else ()
@@ -203,9 +204,9 @@ def _rank_sizes(
         if sharing:
             ends = tuple([item for item in ends if item.name not in TABLES])
         rows = [sizes(ends), *[[count * size for size in row] for count, row in zip(counts, of_layers, strict=True)]]
-        of_kinds.append(RankSizes(*map(sum, zip(*rows, strict=True)), layers=max(chunks)))
-    shared = sum([item.held(sharing) for item in vocabulary_tables(model, sharing)]) if sharing else 0
-    return tuple([of_kinds[kind]._replace(parameters=of_kinds[kind].parameters + shared) for kind in kinds.of])
+        parameters, *others = map(sum, zip(*rows, strict=True))
+        of_kinds.append(RankSizes._make((parameters + shared, *others, max(chunks))))
+    return tuple([of_kinds[kind] for kind in kinds.of])
 
 
 def rank_elements(config: TrainingConfig) -> list[int]:

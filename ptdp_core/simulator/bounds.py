@@ -9,16 +9,22 @@ from functools import lru_cache
 from ptdp_core.config import TrainingConfig
 from ptdp_core.layout import rank_sizes
 from ptdp_core.schedules import MESSAGES_AT_ONCE, definition, wave
-from ptdp_core.simulator.costs import CostModel, Stages, fields_but
+from ptdp_core.simulator.costs import CostModel, fields_but, kept
 from ptdp_core.simulator.executor import PICOSECONDS
 from ptdp_core.simulator.memory import rank_memory
+from ptdp_core.simulator.stage_times import Stages
+from ptdp_core.simulator.step import (
+    embedding_reduction,
+    first_and_last,
+    gradient_reduction,
+    optimizer_step,
+    weight_gather,
+)
 
 # The executor rounds every duration to whole picoseconds; none is shorter than a microsecond.
 _ROUNDING = 1e-6
 # What does not matter to the bound on a flush, besides B, whose microbatches do.
-NOT_IN_FLUSH = frozenset(
-    ("B", "data_parallel", "sharded_optimizer", "reduce_every", "zero3_shards", "optimizer_states")
-)
+_of_flush = fields_but(("B", "data_parallel", "sharded_optimizer", "reduce_every", "zero3_shards", "optimizer_states"))
 
 
 def family_least_memory(config: TrainingConfig, model: CostModel) -> int:
@@ -59,33 +65,26 @@ def least_time(config: TrainingConfig, model: CostModel) -> float:
     stages = model.stages(config)
     sizes, ends = rank_sizes(config), {placement.first, placement.last}
     first = sizes[placement.first]
-    _, last_backward = model.first_and_last(config, stages, placement.first)
-    reduction = model.data_parallel(config, first.parameters, last_backward, first.experts)
+    _, last_backward = first_and_last(config, stages, placement.first)
+    reduction = gradient_reduction(model, config, first.parameters, last_backward, first.experts)
     if len(ends) == 2:
-        reduction += model.embedding_reduction(config)
+        reduction += embedding_reduction(model, config)
     held = {rank: (config, sizes[rank].parameters, sizes[rank].experts) for rank in ends}
     step = max(
-        model.optimizer(*each) + model.weight_gather(*each, model.first_and_last(config, stages, rank)[0])
+        optimizer_step(model, *each) + weight_gather(model, *each, first_and_last(config, stages, rank)[0])
         for rank, each in held.items()
     )
-    flush = _kept_flush(config, model)
+    flush = _least_flush(model, config)
     return (flush + reduction + step + model.cluster.iteration_host_time) * (1 - _ROUNDING)
 
 
 def schedule_least_time(config: TrainingConfig, model: CostModel) -> float:
     """A lower bound on the seconds of all configurations that are as this one but for sharding: their flush alone."""
-    return (_kept_flush(config, model) + model.cluster.iteration_host_time) * (1 - _ROUNDING)
+    return (_least_flush(model, config) + model.cluster.iteration_host_time) * (1 - _ROUNDING)
 
 
-def _kept_flush(config: TrainingConfig, model: CostModel) -> float:
-    """`_least_flush`, kept for configurations that differ in what follows the flush."""
-    same = (config.parallel.m, *fields_but(config, NOT_IN_FLUSH))
-    if same not in model.least_flushes:
-        model.least_flushes[same] = _least_flush(config, model)
-    return model.least_flushes[same]
-
-
-def _least_flush(config: TrainingConfig, model: CostModel) -> float:
+@kept(lambda model, config: (config.parallel.m, *_of_flush(config)))
+def _least_flush(model: CostModel, config: TrainingConfig) -> float:
     """A lower bound on the seconds of the pipeline flush, by the first part of `least_time`."""
     parallel, placement = config.parallel, config.parallel.placement
     p, m = parallel.p, parallel.m

@@ -1,9 +1,17 @@
-"""The time of single kernels on a GPU: GEMMs and memory-bound kernels. Shapes are in elements, times in seconds."""
+"""The times of single kernels on a GPU, and of work: GEMMs, memory-bound kernels, collectives.
 
+Shapes are in elements, times in seconds.
+"""
+
+from dataclasses import replace
 from functools import lru_cache
-from math import ceil
+from math import ceil, fsum
 
+from ptdp_core.errors import ConfigurationError
+from ptdp_core.layers.parts import Work
 from ptdp_core.simulator.cluster import Cluster
+from ptdp_core.simulator.network import Group, NetworkModel
+from ptdp_core.simulator.software import Software
 
 FP16_BYTES = 2  # per element in the paper's runs; `Cluster.element_bytes` is that of a cluster's runs
 USUAL_HEAD = 128  # elements of an attention head
@@ -98,3 +106,72 @@ class KernelModel:
 def _waves(tiles: tuple[tuple[int, int], ...], multiprocessors: int, M: int, N: int, batch: int) -> tuple[int, ...]:
     """For each tile size, the number of waves that the tiles of `batch` M x N results take."""
     return tuple(ceil(ceil(M / rows) * ceil(N / columns) * batch / multiprocessors) for rows, columns in tiles)
+
+
+@lru_cache(maxsize=64)
+def narrow_kernels(cluster: Cluster, elements: str) -> KernelModel:
+    """The times of products of 'fp8' or 'fp4' on a cluster's GPU; one object for each.
+
+    Raises ConfigurationError if its file gives none.
+    """
+    peak, plateau, size, example = {
+        "fp8": (cluster.fp8_peak_flops, cluster.fp8_gemm_plateau, 1.0, "h100"),
+        "fp4": (cluster.fp4_peak_flops, cluster.fp4_gemm_plateau, 1 / 2, "b200"),
+    }[elements]
+    if not peak:
+        raise ConfigurationError(
+            f"fp8_recipe on {cluster.name}, whose file has no {elements}_peak_flops; needs a GPU with "
+            f"{elements.upper()}; try fp8_recipe='none', or the cluster {example}"
+        )
+    return KernelModel(replace(cluster, peak_flops=peak, gemm_plateau=plateau), operand_bytes=size)
+
+
+class Gpu:
+    """A GPU of a cluster, as a training program uses it: the times of its kernels, of collectives, and of work of both.
+
+    The program is that of the cluster file unless `software` is another.
+    """
+
+    def __init__(self, cluster: Cluster, software: Software | None = None) -> None:
+        self.cluster = cluster
+        self.software = cluster.software if software is None else software
+        earlier = next(
+            (name for name in ("flash_attention_1", "flash_attention_2") if getattr(self.software, name)), ""
+        )
+        self.kernels = KernelModel(cluster, attention_share=getattr(cluster, earlier) if earlier else 1.0)
+        self.network = NetworkModel(cluster)
+
+    def seconds(self, work: Work, group: Group, hidden: float = 0.0) -> float:
+        """Seconds of work on a GPU of a tensor-parallel group, less the `hidden` seconds of overlapped collectives.
+
+        It takes at least as long as the host needs to issue all of it.
+        """
+        times = {gemm: self.kernels.gemm(*gemm) for gemm in set(work.gemms)}  # those of experts are alike
+        device = fsum(map(times.__getitem__, work.gemms))
+        device += fsum(self.kernels.attention(*each) for each in work.attention)
+        if work.narrow_gemms:
+            different = set(work.narrow_gemms)
+            kernels = {elements: narrow_kernels(self.cluster, elements) for elements in dict(different)}
+            narrow = {each: kernels[each[0]].gemm(*each[1]) for each in different}
+            device += fsum(map(narrow.__getitem__, work.narrow_gemms))
+        # The bytes that memory-bound kernels move are counted in fp16, except those that are fp32 in any precision.
+        in_precision = work.traffic_bytes - work.wide_bytes
+        traffic = work.traffic_bytes + (self.cluster.element_bytes / FP16_BYTES - 1) * in_precision
+        device += self.kernels.memory_bound(traffic, work.kernels)
+        device += self.communication(work, group) - hidden
+        if self.software.cuda_graphs:
+            return device
+        host = work.calls * self.cluster.host_per_call
+        return device + host if self.software.blocking_launches else max(device, host)
+
+    def communication(self, work: Work, group: Group) -> float:
+        """Seconds of the collectives of work on a GPU of a tensor-parallel group."""
+        width = self.cluster.element_bytes / FP16_BYTES
+        return fsum(self.network.all_reduce(group, width * size) for size in work.all_reduce_bytes) + fsum(
+            self.network.one_way(group, width * size) for size in work.one_way_bytes
+        )
+
+    @property
+    def taken(self) -> float:
+        """The share of a GPU's multiprocessors that a collective has beside a computation."""
+        return self.cluster.exchange_multiprocessors / self.cluster.multiprocessors

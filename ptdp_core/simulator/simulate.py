@@ -1,6 +1,6 @@
 """One training iteration of a configuration on a cluster: `simulate`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import chain, compress, product
@@ -22,19 +22,18 @@ from ptdp_core.layout import (
 )
 from ptdp_core.schedules import TimelineEvent, definition
 from ptdp_core.simulator.cluster import Cluster
-from ptdp_core.simulator.costs import CostModel, Stages, hidden_in_pair
+from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.estimate import BUBBLE_CAUSES, PHASES, Estimate
 from ptdp_core.simulator.executor import PICOSECONDS, Costs
-from ptdp_core.simulator.memory import FP32_BYTES, fullest_memory, trained
+from ptdp_core.simulator.memory import FP32_BYTES, fullest_memory
 from ptdp_core.simulator.software import Software
+from ptdp_core.simulator.stage_times import Stages, StageTimes, hidden_in_pair
 from ptdp_core.simulator.steady_state import Flush, flush, pipeline_timeline, rank_fronts
+from ptdp_core.simulator.step import after_the_flush, reduced_bytes
 from ptdp_core.simulator.vocabulary_times import collective_seconds, pass_seconds
 from ptdp_core.simulator.zero3 import communication_bytes, sharded_stages
 
-
-@lru_cache(maxsize=16)
-def _cost_model(cluster: Cluster, software: Software | None) -> CostModel:
-    return CostModel(cluster, software)
+cost_model = lru_cache(maxsize=16)(CostModel)
 
 
 def simulate(
@@ -52,7 +51,7 @@ def simulate(
     with the same result. `bubble_times=True` splits the bubble by cause, which executes the schedule twice more. For
     `recompute="auto"` the estimate's configuration has what the cluster's GPUs have room for.
     """
-    model = _cost_model(cluster, software)
+    model = cost_model(cluster, software)
     if config.parallel.recompute == "auto":
         # Imported here, because every command imports this module.
         from ptdp_core.simulator.peak_memory import least_recomputation
@@ -63,7 +62,7 @@ def simulate(
     costs = pipeline_costs(model, config, stages)
     pipeline = flush(parallel.schedule, parallel.p, parallel.m, parallel.v, costs)
     flush_s = [end / PICOSECONDS for end in pipeline.ends]
-    reduction, steps, gathers = _after_the_flush(model, config, stages)
+    reduction, steps, gathers = after_the_flush(model, config, stages)
     # The gradient norm joins all ranks of a model replica before any of them steps (clip_grad = 1.0).
     step_start = max(end + reduce for end, reduce in zip(flush_s, reduction, strict=True))
     last_step = max(step + gather for step, gather in zip(steps, gathers, strict=True))
@@ -96,29 +95,6 @@ def simulate(
         bubble_times=causes,
         timeline=_timeline(config, cluster, costs, flush_s, reduction, step_start, steps, gathers) if timeline else (),
     )
-
-
-def _after_the_flush(
-    model: CostModel, config: TrainingConfig, stages: Stages
-) -> tuple[list[float], list[float], list[float]]:
-    """The seconds by pipeline rank to reduce gradients, to step, and to gather what other replicas updated."""
-    placement = config.parallel.placement
-    kinds = rank_kinds(config)
-    sizes = rank_sizes(config)
-    ends = {placement.first, placement.last}
-    embedding = model.embedding_reduction(config) if len(ends) == 2 else 0.0
-    times = []
-    for rank in kinds.ranks:
-        parameters, of_experts = trained(config, sizes[rank].parameters, sizes[rank].experts)
-        first, last = model.first_and_last(config, stages, rank)
-        reduction = model.data_parallel(config, parameters, last, of_experts)
-        if not config.parallel.lora_rank:  # norms and embedding are frozen
-            reduction += model.sequence_reduction(config, sizes[rank].whole)
-            reduction += embedding if rank in ends else 0.0
-        held = config, parameters, of_experts
-        times.append((reduction, model.optimizer(*held), model.weight_gather(*held, first)))
-    reductions, steps, gathers = ([times[kind][part] for kind in kinds.of] for part in range(3))
-    return reductions, steps, gathers
 
 
 def pipeline_costs(model: CostModel, config: TrainingConfig, stages: Stages) -> Costs:
@@ -167,7 +143,15 @@ def _phases(
 ) -> dict[str, float]:
     """The seconds of each phase, mean over pipeline ranks. The bubble is the rest of the iteration."""
     p, m = config.parallel.p, config.parallel.m
-    phases = {phase: seconds * m / p for phase, seconds in stages.phases.items()}
+    parts: dict[str, Callable[[StageTimes], float]] = {
+        "forward": lambda stage: stage.layers_forward,
+        "recompute": lambda stage: stage.recompute,
+        "backward": lambda stage: stage.layers_backward,
+        "embedding_and_logits": lambda stage: stage.extra_forward + stage.extra_backward,
+        "host": lambda stage: stage.fetch,
+        "data_parallel": lambda stage: stage.sharding_forward + stage.sharding_backward,
+    }
+    phases = {phase: fsum(stages.each(part)) * m / p for phase, part in parts.items()}
     for phase, saved in zip(("forward", "backward"), pipeline.hidden, strict=True):
         phases[phase] -= saved / PICOSECONDS / p
     phases["embedding_and_logits"] += m * sum(costs.vocabulary.values()) / PICOSECONDS
@@ -209,7 +193,7 @@ def _traffic(config: TrainingConfig, model: CostModel) -> dict[str, int]:
     those of attention over the context-parallel group, and 'experts', with e > 1, those of tokens to their experts and
     back.
     """
-    parallel, cluster, gradient_bytes = config.parallel, model.cluster, model.reduced_bytes(config)
+    parallel, cluster, gradient_bytes = config.parallel, model.cluster, reduced_bytes(model, config)
     t, m, placement = parallel.t, parallel.m, parallel.placement
     boundary = Boundary.of(config)
 

@@ -11,9 +11,11 @@ from math import fsum
 from ptdp_core.config import TrainingConfig
 from ptdp_core.layout import RankSizes, layers_by_kind, rank_sizes, stage_layers
 from ptdp_core.simulator.cluster import Cluster
-from ptdp_core.simulator.costs import CostModel, Stages, StageTimes
+from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.memory import trained
 from ptdp_core.simulator.network import data_group
+from ptdp_core.simulator.stage_times import Stages, StageTimes
+from ptdp_core.simulator.step import reduced_bytes
 
 
 def sharded_stages(config: TrainingConfig, model: CostModel) -> Stages:
@@ -54,7 +56,7 @@ def communication_bytes(config: TrainingConfig, model: CostModel, sizes: RankSiz
     )
     if model.software.fsdp:
         taught = trained(config, sizes.parameters, sizes.experts)[0] / sizes.parameters
-        return size * (2 * width + taught * model.reduced_bytes(config)) * parallel.m
+        return size * (2 * width + taught * reduced_bytes(model, config)) * parallel.m
     gathers = 3 if parallel.recompute == "full" else 2
     return width * size * (gathers * parallel.m + 1)
 
@@ -76,7 +78,7 @@ def _added_by_fsdp(
         model.cluster,
         config.parallel,
         model.cluster.element_bytes,
-        model.reduced_bytes(config),
+        reduced_bytes(model, config),
     )
 
     def one_way(element_bytes: int, parameters: float, of_experts: float) -> float:

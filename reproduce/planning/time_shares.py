@@ -10,6 +10,7 @@ from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.estimate import Estimate
 from ptdp_core.simulator.network import tensor_group
+from ptdp_core.simulator.waits import context_waits
 
 
 def time_shares(estimate: Estimate, cluster: Cluster) -> dict[str, float]:
@@ -33,7 +34,7 @@ def time_shares(estimate: Estimate, cluster: Cluster) -> dict[str, float]:
     again = forward if parallel.recompute == "full" else 0.0
     tensor = forward + backward + communicates((1, work) for end in both for work in (end.forward, end.backward))
     of_kinds = zip(numbers, model.layer_kinds, strict=True)
-    by_kind = [[number * passed * each for each in costs.context_waits(config, kind)] for number, kind in of_kinds]
+    by_kind = [[number * passed * each for each in context_waits(costs, config, kind)] for number, kind in of_kinds]
     *waits, waits_again = map(fsum, zip(*by_kind, strict=True))
     context = fsum(waits)
     stages = costs.stages(config)

@@ -14,8 +14,18 @@ from ptdp_core.layout import (
     table_elements,
 )
 from ptdp_core.simulator.cluster import Cluster
-from ptdp_core.simulator.costs import CostModel, StageTimes
+from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.network import data_group
+from ptdp_core.simulator.stage_times import StageTimes
+from ptdp_core.simulator.step import (
+    first_and_last,
+    gradient_copies,
+    gradient_reduction,
+    optimizer_step,
+    reduced_bytes,
+    sequence_reduction,
+)
+from ptdp_core.simulator.waits import expert_exchange
 
 # Messages and the rates of links between nodes are smaller than the cluster's by this factor; compute times are not. So
 # a message takes as long as on the cluster, and 16 ranks are no load for two cores.
@@ -166,7 +176,7 @@ def _exchange(config: TrainingConfig, model: CostModel) -> AllToAll:
         return NO_EXPERTS
     repeated = parallel.recompute == "full"
     if data_group(parallel.expert_tensor_ranks, parallel.e, model.cluster.gpus_per_node).nodes == 1:
-        return AllToAll(seconds=model.expert_exchange(config) / len(calls), repeated=repeated)
+        return AllToAll(seconds=expert_exchange(model, config) / len(calls), repeated=repeated)
     sent = model.cluster.element_bytes * calls[0].elements
     return AllToAll(elements=shrunk(sent, parallel.e), repeated=repeated)
 
@@ -176,20 +186,20 @@ def _rank(config: TrainingConfig, model: CostModel, rank: int) -> RankPlan:
     sizes = rank_sizes(config)[rank]
     parameters, of_experts = sizes.parameters, sizes.experts
     group = data_group(parallel.t, parallel.d, model.cluster.gpus_per_node)
-    _, last_backward = model.first_and_last(config, model.stages(config), rank)
-    copies = model.gradient_copies(config, parameters)
-    summed = model.sequence_reduction(config, sizes.whole)
-    exposed = model.data_parallel(config, parameters, last_backward, of_experts) - copies
+    _, last_backward = first_and_last(config, model.stages(config), rank)
+    copies = gradient_copies(model, config, parameters)
+    summed = sequence_reduction(model, config, sizes.whole)
+    exposed = gradient_reduction(model, config, parameters, last_backward, of_experts) - copies
     table = table_elements(config) if rank in (config.tied_ranks or ()) else 0
     dense, expert, tied = (
-        model.reduced_bytes(config) * elements for elements in (parameters - table - of_experts, of_experts, table)
+        reduced_bytes(model, config) * elements for elements in (parameters - table - of_experts, of_experts, table)
     )
     return RankPlan(
         pieces=_pieces(config, rank, dense, expert),
         tied=shrunk(tied) if table else 0,
         reduce=exposed if group.nodes == 1 else None,
         copies=copies + summed,
-        optimizer=model.optimizer(config, parameters, of_experts),
+        optimizer=optimizer_step(model, config, parameters, of_experts),
     )
 
 

@@ -11,6 +11,7 @@ from ptdp_core.simulator.bounds import least_time
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.memory import exchanged_bytes, layer_bytes
 from ptdp_core.simulator.network import Group, NetworkModel, data_group
+from ptdp_core.simulator.waits import context_waits
 from tests.ptdp_core.blocks import KEPT, configuring, layer, llama
 
 H100 = load_cluster("h100")
@@ -58,9 +59,9 @@ def test_gathered_keys_and_values_take_one_gather_forward_and_a_gather_and_a_sca
     config, network = configured(c=4), NetworkModel(H100)
     whole = 2 * MODEL.seq * 2 * MODEL.query_groups * MODEL.head_size  # bytes of all keys and values
     one = network.one_way(data_group(1, 4, H100.gpus_per_node), whole)
-    assert CostModel(H100).context_waits(config) == pytest.approx((one, 2 * one, 0.0))
+    assert context_waits(CostModel(H100), config) == pytest.approx((one, 2 * one, 0.0))
     recomputed = configured(c=4, recompute="full")
-    assert CostModel(H100).context_waits(recomputed) == CostModel(H100).context_waits(config)
+    assert context_waits(CostModel(H100), recomputed) == context_waits(CostModel(H100), config)
 
 
 def test_around_a_ring_messages_hide_under_attention_as_long_as_it_lasts():
@@ -70,9 +71,9 @@ def test_around_a_ring_messages_hide_under_attention_as_long_as_it_lasts():
     model, slow = CostModel(H100), CostModel(replace(H100, nvlink_p2p_bandwidth=1e9))
     attends = sum(model.kernels.attention(*each) for each in whole.attention) / c
     step = 2 * 2 * config.local_model.seq * MODEL.query_groups * MODEL.head_size / 1e9
-    assert model.context_waits(config) == (0, 0, 0)
+    assert context_waits(model, config) == (0, 0, 0)
     assert step > attends
-    forward, backward, again = slow.context_waits(config)
+    forward, backward, again = context_waits(slow, config)
     assert forward == again == pytest.approx((c - 1) * (step - attends))
     assert forward < backward < 2 * (c - 1) * step  # with the gradients' messages, under a longer pass
 

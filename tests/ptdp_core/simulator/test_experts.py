@@ -12,8 +12,11 @@ from ptdp_core.layout import rank_elements, rank_sizes
 from ptdp_core.schedules import build
 from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.bounds import family_least_memory, family_least_time, least_time
-from ptdp_core.simulator.costs import CostModel, StageTimes, hidden_in_pair
+from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.memory import deferred_bytes, layer_bytes
+from ptdp_core.simulator.stage_times import StageTimes, hidden_in_pair
+from ptdp_core.simulator.step import gradient_reduction, weight_gather
+from ptdp_core.simulator.waits import expert_exchange
 from tests.ptdp_core.blocks import KEPT, configuring, llama, part
 
 H100 = load_cluster("h100")
@@ -119,13 +122,13 @@ def test_whole_experts_of_tensor_ranks_are_sent_a_part_of_the_tokens(etp):
 
 def test_without_expert_parallelism_nothing_is_sent_to_experts():
     assert "experts" not in simulate(configured(), H100).traffic
-    assert CostModel(H100).expert_exchange(configured()) == 0.0
+    assert expert_exchange(CostModel(H100), configured()) == 0.0
 
 
 def test_across_nodes_the_exchange_takes_the_nodes_links():
     """Of 16 GPUs on two nodes half of what each sends leaves its node, 8 GPUs' worth over the node's links."""
     model, size = CostModel(H100), 2 * 4096 * 4 * 2048
-    inside, across = (model.expert_exchange(configured(d=e, e=e)) / 2 for e in (8, 16))
+    inside, across = (expert_exchange(model, configured(d=e, e=e)) / 2 for e in (8, 16))
     node = H100.tensor_hca_bandwidth * H100.gpus_per_node / H100.gpus_per_hca
     assert across > 8 * 8 / 16 * size / node > inside
 
@@ -147,8 +150,12 @@ def test_experts_of_tensor_ranks_are_reduced_where_nothing_else_has_replicas():
     assert (two.parallel.expert_replicas, four.parallel.expert_replicas) == (2, 1)
     model = CostModel(H100)
     of_experts = rank_sizes(two)[0].experts
-    assert model.data_parallel(two, of_experts, 0.0, of_experts) > 0 == model.data_parallel(four, 1e9, 0.0, 1e9)
-    assert model.weight_gather(two, of_experts, of_experts) > 0
+    assert (
+        gradient_reduction(model, two, of_experts, 0.0, of_experts)
+        > 0
+        == gradient_reduction(model, four, 1e9, 0.0, 1e9)
+    )
+    assert weight_gather(model, two, of_experts, of_experts) > 0
 
 
 def test_time_and_activations_grow_smoothly_with_imbalance():
@@ -209,7 +216,7 @@ def test_fused_pairs_take_forward_and_backward_less_what_is_hidden_in_pair(recom
     saved = sum(
         one_after_the_other.phase_times[phase] - estimate.phase_times[phase] for phase in ("forward", "backward")
     )
-    exchanged = config.parallel.m * 2 * MODEL.layers / 2 * CostModel(H100).expert_exchange(config)
+    exchanged = config.parallel.m * 2 * MODEL.layers / 2 * expert_exchange(CostModel(H100), config)
     assert 0 < saved < exchanged
     assert estimate.traffic == one_after_the_other.traffic
     assert estimate.peak_memory == one_after_the_other.peak_memory

@@ -8,7 +8,8 @@ from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.layers.blocks import layer_of
 from ptdp_core.layers.techniques import RECIPES
 from ptdp_core.simulator import load_cluster, simulate
-from ptdp_core.simulator.costs import CostModel, narrow_kernels
+from ptdp_core.simulator.costs import CostModel
+from ptdp_core.simulator.kernels import narrow_kernels
 from ptdp_core.simulator.memory import layer_bytes
 
 H100 = load_cluster("h100")

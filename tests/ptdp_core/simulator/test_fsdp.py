@@ -10,6 +10,7 @@ from ptdp_core.simulator import simulate
 from ptdp_core.simulator.cluster import load_cluster
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.software import Software
+from ptdp_core.simulator.step import gradient_reduction
 
 H100 = load_cluster("h100")
 FSDP = Software(fp32_gradients=True, fused_cross_entropy=True, fsdp=True)
@@ -62,7 +63,7 @@ def test_hybrid_sharding_gathers_inside_of_nodes_and_reduces_across():
     assert one.memory_bytes["optimizer"] == pytest.approx(2 * two.memory_bytes["optimizer"], rel=1e-6)
     late = replace(FSDP, backward_post=True)
     inside = communication(config(d=8), late)
-    across = CostModel(H100, late).data_parallel(hybrid, rank_elements(hybrid)[0], 0.0)
+    across = gradient_reduction(CostModel(H100, late), hybrid, rank_elements(hybrid)[0], 0.0)
     assert across > 0
     assert communication(hybrid, late) == pytest.approx(inside + across, rel=1e-9)
 

@@ -13,6 +13,7 @@ from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.memory import state_bytes
 from ptdp_core.simulator.optimizers import OPTIMIZERS, orthogonalisation
 from ptdp_core.simulator.software import Software
+from ptdp_core.simulator.step import optimizer_step
 from reproduce.planning.what_if import evaluate
 from tests.ptdp_core.blocks import configuring
 
@@ -61,14 +62,16 @@ def test_muon_takes_its_products_and_a_gather():
     assert sum(m * n * k for m, n, k, _ in products) == 5 * (2 * 4096**2 * 16384 + 4096**3)
     run, model = config(optimizer_states="muon"), CostModel(H100)
     (sizes,) = rank_sizes(run)
-    adam = model.optimizer(config(), sizes.parameters) * 14 / 18
+    adam = optimizer_step(model, config(), sizes.parameters) * 14 / 18
     alone = config(optimizer_states="muon", d=1, B=1, sharded_optimizer=False)
     matrices = [item for item in layer_of(run).parameters if item.is_matrix]
     least = 8 * sum(2 * m * n * k for item in matrices for m, n, k, _ in orthogonalisation(*item.shape))
-    assert model.optimizer(alone, sizes.parameters) > least / H100.peak_flops
-    shared = model.optimizer(run, sizes.parameters) - adam
-    whole = model.optimizer(alone, sizes.parameters) - 8 * adam
+    assert optimizer_step(model, alone, sizes.parameters) > least / H100.peak_flops
+    shared = optimizer_step(model, run, sizes.parameters) - adam
+    whole = optimizer_step(model, alone, sizes.parameters) - 8 * adam
     gather = shared - whole / 8
     assert gather == pytest.approx(2 * sizes.parameters * 7 / 8 / H100.nvlink_bandwidth_8, rel=0.1)
     halved = replace(run, parallel=replace(run.parallel, t=2, d=4, B=4))
-    assert model.optimizer(halved, rank_sizes(halved)[0].parameters) < model.optimizer(run, sizes.parameters)
+    assert optimizer_step(model, halved, rank_sizes(halved)[0].parameters) < optimizer_step(
+        model, run, sizes.parameters
+    )

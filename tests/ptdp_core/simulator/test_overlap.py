@@ -8,8 +8,17 @@ from ptdp_core.config import TrainingConfig
 from ptdp_core.layout import rank_sizes
 from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.bounds import least_time
-from ptdp_core.simulator.costs import BUCKET_FOR_EACH_REPLICA, LEAST_BUCKET, CostModel, StageTimes, hidden_in_pair
+from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.network import data_group, tensor_group
+from ptdp_core.simulator.stage_times import StageTimes, hidden_in_pair
+from ptdp_core.simulator.step import (
+    BUCKET_FOR_EACH_REPLICA,
+    LEAST_BUCKET,
+    gradient_copies,
+    gradient_reduction,
+    weight_gather,
+)
+from ptdp_core.simulator.waits import expert_launches, routing
 from reproduce.planning.models import with_model_fields
 
 H100 = load_cluster("h100")
@@ -76,11 +85,11 @@ def test_all_but_a_bucket_hides_under_one_backward_and_one_forward_pass(d):
     off, on = (CostModel(overlapping("overlapped_data_parallel", on)) for on in (False, True))
     parameters = rank_sizes(config)[0].parameters
     bucket = max(LEAST_BUCKET, BUCKET_FOR_EACH_REPLICA * d) / parameters
-    copies = on.gradient_copies(config, parameters)
-    whole, left = (model.data_parallel(config, parameters, 10.0) - copies for model in (off, on))
+    copies = gradient_copies(on, config, parameters)
+    whole, left = (gradient_reduction(model, config, parameters, 10.0) - copies for model in (off, on))
     assert left == pytest.approx(whole * (bucket + (1 - bucket) * TAKEN))
-    assert on.data_parallel(config, parameters, 0.0) == off.data_parallel(config, parameters, 0.0)
-    gathered, rest = (model.weight_gather(config, parameters, 0.0, 1e-6) for model in (off, on))
+    assert gradient_reduction(on, config, parameters, 0.0) == gradient_reduction(off, config, parameters, 0.0)
+    gathered, rest = (weight_gather(model, config, parameters, 0.0, 1e-6) for model in (off, on))
     assert rest == pytest.approx(gathered - 1e-6 * (1 - TAKEN))  # a short forward pass hides no more than itself
     assert least_time(config, on) <= simulate(config, on.cluster).iteration_time
 
@@ -92,7 +101,7 @@ def test_of_a_product_and_a_collective_in_pieces_all_but_one_hides(t):
     config = TrainingConfig.from_plain(point | {"sequence_parallel": True})
     off, on = (CostModel(overlapping("overlapped_tensor_parallel", on)) for on in (False, True))
     kind, s, h = config.model.usual_kind, config.model.seq, config.model.hidden
-    before, after = (model._layer_times(config, kind) for model in (off, on))
+    before, after = (model._layer(config, kind) for model in (off, on))
     one_way = off.network.one_way(tensor_group(t, 8), 2 * s * h)
     share = (t - 1) / t * (1 - TAKEN)
     shapes = [(s, 3 * h // t, h), (s, h, h // t), (s, 4 * h // t, h), (s, h, 4 * h // t)]
@@ -111,8 +120,8 @@ def test_the_host_launches_each_expert_s_products_and_prepares_casts_of_all(reci
     gb200 = load_cluster("gb200")
     product, cast = 4 * gb200.expert_launch_time, casts * gb200.expert_cast_time
     config = TrainingConfig.from_plain(MIXTURE | {"d": 16, "e": 16, "B": 512, "fp8_recipe": recipe})
-    assert CostModel(gb200).expert_launches(config) == pytest.approx((2 * (product + cast), 4 * product + 2 * cast))
-    assert CostModel(overlapping("cuda_graphs")).expert_launches(config) == (0.0, 0.0)
+    assert expert_launches(CostModel(gb200), config) == pytest.approx((2 * (product + cast), 4 * product + 2 * cast))
+    assert expert_launches(CostModel(overlapping("cuda_graphs")), config) == (0.0, 0.0)
 
 
 WHOLE = {"t": 2, "etp": 1, "sequence_parallel": True}
@@ -125,13 +134,13 @@ def test_hybrid_ep_gathers_which_experts_every_rank_s_tokens_have():
     plain, hybrid = (CostModel(overlapping("deduplicated_dispatch", on)) for on in (False, True))
     size = 16 * config.model.seq / 2 * 64  # ranks, tokens of one, experts
     expected = hybrid.network.one_way(data_group(1, 16, 8), size) + hybrid.kernels.memory_bound(size, 1)
-    assert hybrid._routes(config) == pytest.approx(expected)
-    assert plain._routes(config) == 0.0
+    assert routing(hybrid, config) == pytest.approx(expected)
+    assert routing(plain, config) == 0.0
     # Without one kernel for it, the choice among 64 takes 54 ps a score on the same GPU.
-    choice = CostModel(overlapping("unfused_router"))._routes(config)
+    choice = routing(CostModel(overlapping("unfused_router")), config)
     assert choice == pytest.approx(54e-12 * config.model.seq / 2 * 64)
 
 
 def test_a_rank_without_parameters_reduces_nothing():
     config = TrainingConfig.from_plain({"layers": 8, "hidden": 4096, "heads": 32, "d": 8, "B": 32})
-    assert CostModel(overlapping("overlapped_data_parallel")).data_parallel(config, 0.0, 10.0) >= 0.0
+    assert gradient_reduction(CostModel(overlapping("overlapped_data_parallel")), config, 0.0, 10.0) >= 0.0

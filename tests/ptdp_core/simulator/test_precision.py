@@ -10,6 +10,7 @@ from ptdp_core.layers.parts import Work
 from ptdp_core.simulator import load_cluster, read_parameters, simulate
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.network import Group
+from ptdp_core.simulator.step import gradient_reduction, optimizer_step
 from tests.ptdp_core.blocks import layer
 
 SELENE = load_cluster("selene")
@@ -56,7 +57,7 @@ def test_times_on_the_wire_and_of_operands_grow_with_the_elements():
 
     def gradients(cluster):
         rate = replace(cluster, memory_bandwidth=1e30)  # without the copies
-        few, many = (CostModel(rate).data_parallel(CONFIG, parameters, 0.0) for parameters in (1e8, 2e8))
+        few, many = (gradient_reduction(CostModel(rate), CONFIG, parameters, 0.0) for parameters in (1e8, 2e8))
         return many - few
 
     def operands(cluster):
@@ -96,6 +97,6 @@ def test_the_optimizer_moves_what_the_file_says():
     half = replace(SELENE, optimizer_bytes=30.0)
 
     def moving(cluster):
-        return CostModel(cluster).optimizer(CONFIG, 1e9)
+        return optimizer_step(CostModel(cluster), CONFIG, 1e9)
 
     assert moving(half) == pytest.approx(moving(SELENE) / 2)

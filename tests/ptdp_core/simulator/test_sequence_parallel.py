@@ -13,6 +13,7 @@ from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.memory import layer_bytes, stash_bytes
 from ptdp_core.simulator.network import NetworkModel, tensor_group
 from ptdp_core.simulator.peak_memory import peak_memory
+from ptdp_core.simulator.step import embedding_reduction, sequence_reduction
 from tests.ptdp_core.blocks import apart, column_weights, layer
 
 SELENE = load_cluster("selene")
@@ -122,9 +123,9 @@ def test_bytes_are_those_of_four_passes_and_of_the_sum_of_gradients(recompute):
 def test_gradients_of_whole_parameters_are_summed_after_the_flush():
     config = configured(True, d=1, B=32)
     estimate, model = simulate(config, SELENE), CostModel(SELENE)
-    sums = [model.sequence_reduction(config, sizes.whole) for sizes in rank_sizes(config)]
+    sums = [sequence_reduction(model, config, sizes.whole) for sizes in rank_sizes(config)]
     assert min(sums) > 0
-    embedding = 2 * model.embedding_reduction(config)
+    embedding = 2 * embedding_reduction(model, config)
     assert estimate.phase_times["data_parallel"] == pytest.approx((sum(sums) + embedding) / 4)
 
 

@@ -22,6 +22,7 @@ from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.executor import PICOSECONDS, Costs
 from ptdp_core.simulator.peak_memory import peak_memory
 from ptdp_core.simulator.simulate import _bubble_times
+from ptdp_core.simulator.step import gradient_copies, gradient_reduction
 from results import ROOT
 from results.records import UNITS
 from tests.ptdp_core.blocks import layer
@@ -348,11 +349,11 @@ def test_zero_2_keeps_a_share_of_the_gradients_and_sends_those_of_each_microbatc
 def test_zero_2_hides_a_reduction_behind_the_backward_pass_of_its_microbatch():
     cost = CostModel(SELENE)
     config = gpt3(d=4, B=192, sharded_optimizer=True, data_parallel="zero2")
-    alone = cost.data_parallel(gpt3(d=4, B=192, sharded_optimizer=True), 1e9, 0.0)  # after the flush, once
-    copies = cost.gradient_copies(config, 1e9)
+    alone = gradient_reduction(cost, gpt3(d=4, B=192, sharded_optimizer=True), 1e9, 0.0)  # after the flush, once
+    copies = gradient_copies(cost, config, 1e9)
     for hidden in (0.0, 0.01, 10.0):
         exposed = 48 * max(0.0, alone - copies - hidden)
-        assert cost.data_parallel(config, 1e9, hidden) == pytest.approx(exposed + copies)
+        assert gradient_reduction(cost, config, 1e9, hidden) == pytest.approx(exposed + copies)
 
 
 @pytest.mark.parametrize(("every", "whole"), [(1, 0), (4, 2 / 3), (8, 1)])
@@ -366,9 +367,9 @@ def test_zero_2_reduces_after_a_round_and_has_two_chunks_gradients_whole_meanwhi
     assert result.memory_bytes["gradients"] == round(result.memory_bytes["weights"] * (1 / 2 + whole))
     assert result.traffic["data"] == pytest.approx(2 * parameters / 2 * (rounds + 1))
     once = TrainingConfig(sizes[0], ParallelConfig(**sizes[1], data_parallel="torch"))
-    copies = cost.gradient_copies(config, 1e9)
-    alone = cost.data_parallel(once, 1e9, 0.0) - copies
-    exposed = cost.data_parallel(config, 1e9, alone / 10) - copies
+    copies = gradient_copies(cost, config, 1e9)
+    alone = gradient_reduction(cost, once, 1e9, 0.0) - copies
+    exposed = gradient_reduction(cost, config, 1e9, alone / 10) - copies
     assert exposed == pytest.approx(max(rounds * alone * max(0, 1 - every / 10), alone / 3 if every > 1 else 0))
 
 

@@ -130,7 +130,7 @@ def test_a_pattern_of_whole_layers_is_the_model_without_it(layout):
 
 def test_stages_have_the_layers_of_the_pattern():
     costs, config = CostModel(H100), configured(HYBRID, p=4)
-    mamba, mlp, attention = (costs._layer_times(config, HYBRID.layer_kind(layer)) for layer in (0, 1, 3))
+    mamba, mlp, attention = (costs._layer(config, HYBRID.layer_kind(layer)) for layer in (0, 1, 3))
     stages = costs.stages(config)
     for stage in (1, 2):  # layers 2 and 3, M and *; 4 and 5, M and -
         other = (attention, mlp)[stage - 1]
@@ -208,7 +208,7 @@ def test_a_scan_is_as_slow_as_its_efficiency_says_and_nothing_else_is():
     for kind in config.model.layer_kinds:
         parts = layer_of(config, kind).parts
         works = [part for part in parts if part.name in ("mamba.scan", "mamba.convolution")]
-        before, after = (model._layer_times(config, kind) for model in (whole, slow))
+        before, after = (model._layer(config, kind) for model in (whole, slow))
         for passed, own in (("forward", "layers_forward"), ("backward", "layers_backward")):
             seconds = sum(whole.seconds(getattr(work, passed), tensor_group(1, 8)) for work in works)
             assert getattr(after, own) - getattr(before, own) == pytest.approx(3 * seconds)

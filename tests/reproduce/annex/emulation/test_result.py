@@ -9,6 +9,7 @@ from ptdp_core.schedules import Compute, TimelineEvent, build, lower
 from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.network import Group
+from ptdp_core.simulator.waits import expert_exchange
 from reproduce.annex.emulation.calibration import fit
 from reproduce.annex.emulation.plan import SHRINK, make_plan
 from reproduce.annex.emulation.prediction import describe
@@ -134,11 +135,11 @@ def test_an_exchange_of_experts_takes_as_long_as_measured():
     job, cluster = config(EXPERTS, d=4, e=4, b=1, B=4), SELENE.in_nodes_of(1)
     plan = make_plan(job, cluster, 1, 0)
     links = describe(plan, cluster, [MeasuredLinks({}, {"experts": Timing(0.0, 4e6)})] * 4)
-    assert CostModel(links.cluster).expert_exchange(job) == pytest.approx(2 * 4 * plan.exchange.elements / 4e6)
+    assert expert_exchange(CostModel(links.cluster), job) == pytest.approx(2 * 4 * plan.exchange.elements / 4e6)
     assert links.rates["experts"].achieved == SHRINK * 4e6 * 3 / 4  # a quarter of what a rank sends stays there
     inside = make_plan(job, SELENE.in_nodes_of(4), 1, 0)
     assert inside.exchange.elements == 0
-    assert inside.exchange.seconds == CostModel(SELENE.in_nodes_of(4)).expert_exchange(job) / 2
+    assert inside.exchange.seconds == expert_exchange(CostModel(SELENE.in_nodes_of(4)), job) / 2
     assert inside.stages[0].forward == pytest.approx(plan.stages[0].forward)  # computation alone
 
 

@@ -57,8 +57,8 @@ def test_every_schedule_is_measured_in_m_and_p():
 def test_a_cost_model_that_computes_the_passes_again_is_called_more(monkeypatch):
     simulate = import_module("ptdp_core.simulator.simulate")  # the package has a function of that name
     first, second = growth._calls_of_iterations().values()
-    assert "1 costs.CostModel._stage_times" in str(first["calls"]["costs.CostModel.stages"])
-    assert "_stage_times" not in str(second["calls"]["costs.CostModel.stages"])
-    monkeypatch.setattr(simulate, "_cost_model", simulate._cost_model.__wrapped__)
+    assert "1 costs.CostModel.stages" in str(first["calls"]["costs.kept.keeping.value"])
+    assert "costs.CostModel.stages" not in str(second["calls"])
+    monkeypatch.setattr(simulate, "cost_model", simulate.CostModel)
     _, uncached = growth._calls_of_iterations().values()
-    assert "1 simulate._cost_model" in str(uncached["calls"]["simulate.simulate"])
+    assert "1 costs.CostModel.__init__" in str(uncached["calls"]["simulate.simulate"])

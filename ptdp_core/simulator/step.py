@@ -1,0 +1,224 @@
+"""What an iteration does once, after its pipeline flush: it reduces gradients, steps, and gathers the weights.
+
+All times in seconds. `parameters` are those that a GPU holds and trains, `of_experts` those of experts among them.
+"""
+
+from collections.abc import Sequence
+from math import fsum
+
+from ptdp_core.config import TrainingConfig
+from ptdp_core.layers.blocks import layer_of
+from ptdp_core.layout import rank_kinds, rank_sizes, table_elements
+from ptdp_core.schedules import definition
+from ptdp_core.simulator.costs import CostModel
+from ptdp_core.simulator.kernels import FP16_BYTES
+from ptdp_core.simulator.memory import state_bytes, trained, updated
+from ptdp_core.simulator.network import Group, data_group, tensor_group
+from ptdp_core.simulator.optimizers import OPTIMIZERS, orthogonalisation
+from ptdp_core.simulator.stage_times import Stages, StageTimes
+
+# The bytes moved per parameter to flatten gradients into the all-reduce's buffer and back.
+GRADIENT_COPY_BYTES = 12
+# Parameters of a bucket of gradients or weights, at least and for each replica (Megatron-Core, ddp_config.bucket_size).
+LEAST_BUCKET, BUCKET_FOR_EACH_REPLICA = 40e6, 1e6
+
+
+def after_the_flush(
+    model: CostModel, config: TrainingConfig, stages: Stages
+) -> tuple[list[float], list[float], list[float]]:
+    """The seconds by pipeline rank to reduce gradients, to step, and to gather what other replicas updated."""
+    placement = config.parallel.placement
+    kinds = rank_kinds(config)
+    sizes = rank_sizes(config)
+    ends = {placement.first, placement.last}
+    embedding = embedding_reduction(model, config) if len(ends) == 2 else 0.0
+    times = []
+    for rank in kinds.ranks:
+        parameters, of_experts = trained(config, sizes[rank].parameters, sizes[rank].experts)
+        first, last = first_and_last(config, stages, rank)
+        reduction = gradient_reduction(model, config, parameters, last, of_experts)
+        if not config.parallel.lora_rank:  # norms and embedding are frozen
+            reduction += sequence_reduction(model, config, sizes[rank].whole)
+            reduction += embedding if rank in ends else 0.0
+        held = config, parameters, of_experts
+        times.append((reduction, optimizer_step(model, *held), weight_gather(model, *held, first)))
+    reductions, steps, gathers = ([times[kind][part] for kind in kinds.of] for part in range(3))
+    return reductions, steps, gathers
+
+
+def _has_replicas(config: TrainingConfig) -> bool:
+    """Whether other GPUs hold the same weights, or with whole experts on tensor ranks (etp = 1) the same experts."""
+    return config.parallel.weight_replicas > 1 or config.parallel.expert_replicas > 1
+
+
+def first_and_last(config: TrainingConfig, stages: Sequence[StageTimes], rank: int) -> tuple[float, float]:
+    """Seconds of a rank's first forward passes, and of its last backward passes, one of each of its stages.
+
+    Beside these, weights are gathered and gradients reduced: beside none where passes are split, as no layer's
+    gradients are complete before the last W.
+    """
+    held = [stages[stage] for stage in config.parallel.placement.stages[rank]]
+    splits = definition(config.parallel.schedule).splits
+    return fsum([stage.forward for stage in held]), 0.0 if splits else fsum([stage.backward for stage in held])
+
+
+def _reduced(
+    model: CostModel, config: TrainingConfig, parameters: float, of_experts: float, element_bytes: int
+) -> float:
+    """Seconds to all-reduce a GPU's gradients over its d*c replicas, and those of experts over theirs."""
+    parallel, node = config.parallel, model.cluster.gpus_per_node
+    group = data_group(parallel.t, parallel.weight_replicas, node)
+    reduce = model.network.all_reduce(group, element_bytes * (parameters - of_experts), gradients=True)
+    if of_experts:
+        same = data_group(parallel.expert_parts, parallel.expert_replicas, node)
+        reduce += model.network.all_reduce(same, element_bytes * of_experts, gradients=True)
+    return reduce
+
+
+def gradient_reduction(
+    model: CostModel, config: TrainingConfig, parameters: float, last_backward: float, of_experts: float = 0.0
+) -> float:
+    """Exposed seconds of reducing a GPU's gradients over its d*c replicas before the optimizer step.
+
+    Those `of_experts` among the parameters are reduced over the ranks that hold the same experts.
+
+    'local' is exposed in full; 'torch' overlaps with the last microbatch's backward pass, whose time is given. A
+    sharded optimizer reduce-scatters the gradients, which is the first half of a ring's all-reduce. 'zero2' does so
+    after every `reduce_every` microbatches, and overlaps each with the backward passes of as many; of more than one
+    nothing hides the last model chunk's.
+    """
+    parallel, in_buckets = config.parallel, model.software.overlapped_data_parallel
+    if parallel.data_parallel == "zero3":
+        return _reduced_over_shards(model, config, parameters, of_experts)
+    if not _has_replicas(config):
+        return 0.0
+    reduce = _reduced(model, config, parameters, of_experts, reduced_bytes(model, config))
+    if parallel.sharded_optimizer:
+        reduce /= 2
+    copies = gradient_copies(model, config, parameters)
+    if parallel.data_parallel == "local":
+        return (_beside(model, config, reduce, parameters, last_backward) if in_buckets else reduce) + copies
+    times, every = parallel.reductions, parallel.reduce_every
+    exposed = times * max(0.0, reduce - every * last_backward)
+    if every > 1:
+        exposed = max(exposed, reduce / parallel.v)
+    slowed = model.taken * (times * reduce - exposed) if in_buckets else 0.0
+    return exposed + slowed + copies
+
+
+def _reduced_over_shards(model: CostModel, config: TrainingConfig, parameters: float, of_experts: float) -> float:
+    """Seconds to all-reduce a GPU's shard of the gradients over the copies of the shards (HSDP)."""
+    parallel, node = config.parallel, model.cluster.gpus_per_node
+    seconds = 0.0
+    for held, apart, (shards, copies) in (
+        (parameters - of_experts, parallel.t, parallel.shards),
+        (of_experts, parallel.expert_parts, parallel.expert_shards),
+    ):
+        group = data_group(apart * shards, copies, node)
+        seconds += (
+            model.network.all_reduce(group, reduced_bytes(model, config) * held / shards, gradients=True)
+            if held
+            else 0.0
+        )
+    return seconds
+
+
+def _beside(model: CostModel, config: TrainingConfig, seconds: float, parameters: float, computation: float) -> float:
+    """What a collective over a GPU's parameters adds to a computation beside it, bucket by bucket.
+
+    Nothing hides the bucket that is ready last, or needed first; the others hide under the computation, which
+    they slow down by their share of the multiprocessors.
+    """
+    bucket = max(LEAST_BUCKET, BUCKET_FOR_EACH_REPLICA * config.parallel.weight_replicas)
+    alone = seconds * bucket / max(bucket, parameters)
+    hidden = min(seconds - alone, computation)
+    return seconds - hidden * (1 - model.taken)
+
+
+def gradient_copies(model: CostModel, config: TrainingConfig, parameters: float) -> float:
+    """Seconds to flatten a GPU's gradients into the all-reduce's buffer and back."""
+    return model.kernels.streamed(GRADIENT_COPY_BYTES * parameters) if _has_replicas(config) else 0.0
+
+
+def embedding_reduction(model: CostModel, config: TrainingConfig) -> float:
+    """Seconds to sum a tied embedding's gradients over its two pipeline ranks."""
+    parallel = config.parallel
+    if not config.model.tied_embeddings or parallel.vocabulary:
+        return 0.0
+    group = Group(2, 2 if parallel.n <= model.cluster.gpus_per_node else 1)
+    return model.network.all_reduce(group, reduced_bytes(model, config) * table_elements(config), gradients=True)
+
+
+def sequence_reduction(model: CostModel, config: TrainingConfig, elements: float) -> float:
+    """Seconds to sum the gradients of `elements` parameters that each GPU of a tensor-parallel group holds whole.
+
+    Only with sequence parallelism do they differ from GPU to GPU (`layout.step_collectives`).
+    """
+    if config.parallel.sequence_shards == 1:
+        return 0.0
+    group = tensor_group(config.parallel.t, model.cluster.gpus_per_node)
+    return model.network.all_reduce(group, reduced_bytes(model, config) * elements)
+
+
+def weight_gather(
+    model: CostModel, config: TrainingConfig, parameters: float, of_experts: float = 0.0, first_forward: float = 0.0
+) -> float:
+    """Seconds to gather the weights that other replicas updated, with a sharded optimizer: half an all-reduce.
+
+    With `overlapped_data_parallel` only what the next iteration's first forward pass does not hide.
+    """
+    if not config.parallel.sharded_optimizer or not _has_replicas(config):
+        return 0.0
+    gather = _reduced(model, config, parameters, of_experts, model.cluster.element_bytes) / 2
+    return (
+        _beside(model, config, gather, parameters, first_forward) if model.software.overlapped_data_parallel else gather
+    )
+
+
+def optimizer_step(model: CostModel, config: TrainingConfig, parameters: float, of_experts: float = 0.0) -> float:
+    """Seconds of the optimizer's step over the parameters that a GPU updates (`memory.updated`).
+
+    States that wait in the host's memory come and go meanwhile, or for longer.
+    """
+    own, chosen = updated(config, parameters, of_experts), config.parallel.optimizer_states
+    sharded, width = config.parallel.data_parallel == "zero3", model.cluster.element_bytes
+    kept = state_bytes(width, model.software, sharded, chosen)
+    moved = model.cluster.optimizer_bytes
+    if chosen != "adam":
+        moved *= sum(kept) / sum(state_bytes(width, model.software, sharded))
+    step = model.kernels.streamed(moved * own)
+    if OPTIMIZERS[chosen].orthogonal:
+        step += _orthogonalised(model, config, parameters, own)
+    return max(step, kept[2] * own / model.host_bandwidth(config)) if "optimizer" in config.parallel.offload else step
+
+
+def _orthogonalised(model: CostModel, config: TrainingConfig, parameters: float, own: float) -> float:
+    """Seconds to make the momentum of `own` parameters orthogonal, matrix by matrix, after a gather of all.
+
+    Tensor ranks take the parts that they have (of experts whole ones), replicas with sharded states so many each.
+    Tables of words, which are left to Adam, are counted as if they were among them.
+    """
+    parallel, layer = config.parallel, layer_of(config)
+    seconds = elements = 0.0
+    for item in layer.parameters:
+        if item.is_matrix:
+            *stack, outputs, inputs = item.shape
+            parts = [outputs, inputs]
+            if item.split is not None:
+                parts[item.split] //= parallel.expert_tensor_ranks if stack else parallel.t
+            number = stack[0] // parallel.e if stack else 1
+            seconds += number * fsum(model.kernels.gemm(*gemm) for gemm in orthogonalisation(*parts))
+            elements += number * parts[0] * parts[1]
+    group = data_group(parallel.t, parallel.weight_replicas, model.cluster.gpus_per_node)
+    gathered = model.network.one_way(group, FP16_BYTES * parameters) if own < parameters else 0.0
+    return seconds * own / elements + gathered
+
+
+def reduced_bytes(model: CostModel, config: TrainingConfig) -> int:
+    """Bytes of a gradient that is reduced: the optimizer's, or else the program's.
+
+    That is the cluster file's, unless its program sums in fp32 and this one does not.
+    """
+    narrower = model.cluster.software.fp32_gradients and not model.software.fp32_gradients
+    usual = model.cluster.element_bytes if narrower else model.cluster.gradient_bytes
+    return OPTIMIZERS[config.parallel.optimizer_states].gradient_bytes or usual
