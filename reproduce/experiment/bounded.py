@@ -34,6 +34,7 @@ BOUNDS: dict[str, tuple[Callable[[float, float], bool], int]] = {
     "below": (operator.lt, 1),
 }
 ROUNDING = 1 + 1e-9
+INPUTS = "the numbers that it follows from are rounded"
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,8 @@ class Bounded:
     - `of_paper`: judge the paper's own values, or, over these, what follows from its other columns
     - `digits`: every value is held against the digits that the paper prints of it, as by the rule 'rounding'
     - `inputs`: the paper's own numbers that a value follows from: their digits widen the bounds, too
-    - `miss`: what a miss would say of us, or of a transcription, and not of the paper: it is inconclusive then
+    - `inexact`: how far rounding what a value follows from may move it: a miss by no more than this is inconclusive
+    - `miss`, `hit`: what a miss, or a hit, would say of us or of a transcription, not of the paper: it is inconclusive
     - `tested`, `untested`: in words which clause is tested of what and how ours arises, and what is not tested
     - `narrow`: the simulator's margin is wider than the bounds
     - `shown`: how metrics are shown, by name
@@ -67,7 +69,9 @@ class Bounded:
     of_paper: bool = False
     digits: bool = False
     inputs: tuple[str, ...] = ()
+    inexact: float = 0.0
     miss: str = ""
+    hit: str = ""
     tested: str = ""
     untested: str = ""
     narrow: bool = False
@@ -101,8 +105,11 @@ class Bounded:
             text = f"{counted(len(missing))} without a value ({missing[0]}); {rest}: {text}"
             if holds or not self._beyond(judged[0]):
                 return Judgement("inconclusive", text, numbers, missing=True)
-        if not holds and self.miss:
-            return Judgement("inconclusive", f"missed, but {self.miss}: {text}", numbers)
+        for word, asked, why in (("holds", holds, self.hit), ("missed", not holds, self.miss)):
+            if asked and why:
+                return Judgement("inconclusive", f"{word}, but {why}: {text}", numbers)
+        if not holds and self._holds_but_for(results, values, slack):
+            return Judgement("inconclusive", f"missed, but by less than the rounding of its inputs: {text}", numbers)
         if not holds and self.of_paper and self._holds_to_the_digits(seen, values):
             return Judgement("inconclusive", f"missed, but not beyond the digits printed: {text}", numbers)
         return replace(judge(holds, text, numbers), missing=bool(missing))
@@ -144,9 +151,14 @@ class Bounded:
     @property
     def tolerance(self) -> str:
         """What it allows, in words."""
-        allowed = f"{self.words}: {', '.join(dict.fromkeys(map(self.said, self.bounds)))}"
-        missed, untested = f"a miss is inconclusive: {self.miss}", f"not tested: {self.untested}"
-        also = ((self.narrow, NARROW), (self.miss, missed), (self.untested, untested))
+        allowed = f"{', '.join(dict.fromkeys(map(self.said, self.bounds)))}: {self.words}"
+        also = (
+            (self.narrow, NARROW),
+            (self.inexact, f"a miss by at most {self.inexact:f}".rstrip("0") + f" more is inconclusive: {INPUTS}"),
+            (self.miss, f"a miss is inconclusive: {self.miss}"),
+            (self.hit, f"a hit is inconclusive: {self.hit}"),
+            (self.untested, f"not tested: {self.untested}"),
+        )
         return "; ".join([allowed, *(text for asked, text in also if asked)])
 
     def said(self, name: str) -> str:
@@ -161,7 +173,9 @@ class Bounded:
         if quantity is None:
             return f"{words} {bound:g}"
         if quantity.shown == "%":
-            return f"{words} {100 * bound:g}{'%' if self.less is None else ' points'}"
+            return (
+                f"{words} {100 * bound:g}{'%' if self.less is None else ' points'.rstrip('s' if bound == 0.01 else '')}"
+            )
         return f"{words} {with_unit(bound, quantity.unit)}"
 
     def values(self, results: Results) -> tuple[dict[str, float], list[str]]:
@@ -206,6 +220,16 @@ class Bounded:
         judged = REDUCED[self.which](list(values.values()))
         wider = [slacks[name] for name in values] if self.which == "every" else [max(slacks.values())]
         return all(map(self.allows, judged, wider))
+
+    def _holds_but_for(self, results: Results, values: Mapping[str, float], slack: Mapping[str, float]) -> bool:
+        """Whether every value holds once the rounding of its inputs is allowed for."""
+        if not self.inexact or self.which != "every":
+            return False
+        printed = {f"{point.series} {point.label}".strip(): self._printed(point) for point in self._chosen(results)}
+        return all(
+            self.allows(value, slack.get(name, 0.0) + ROUNDING * self.inexact / abs(printed[name]))
+            for name, value in values.items()
+        )
 
     def alone(self, results: Results) -> list[Results]:
         """Of a sentence about every point: each point that misses, with what it is held against, as results."""

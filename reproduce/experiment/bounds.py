@@ -99,9 +99,9 @@ RULES = {
         "configuration, not timed.",
     ),
     "reproduced": BoundRule(
-        "the values of a table or a plot, predicted",
+        "several values of a table or a plot, predicted",
         "Each value within the tolerance by which its table calls a point reproduced: 10% of the one printed, or 5% "
-        "where the table says so.",
+        "where the table says so. One number by itself is held to `rounding`, wherever it is printed.",
         _reproduced,
     ),
     "ours": BoundRule(

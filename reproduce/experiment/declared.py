@@ -23,9 +23,9 @@ CLAIMS = "claims.toml"
 NEEDED = ("id", "table", "sentence", "place")
 RULED = ("rule", "printed", "step")
 JUDGED = ("metric", "of", "over", "less", "match", "which", *BOUNDS, *RULED, "digits", "judged_on", "set_with")
-TOLD = ("tested", "untested", "miss")
-AS_GIVEN = ("of", "over", "less", "match", "which", "rule", "digits", "narrow")
-KNOWN = (*NEEDED, *JUDGED, "inputs", *TOLD, "narrow", "reason", "nothing")
+TOLD = ("tested", "untested", "miss", "hit")
+AS_GIVEN = ("of", "over", "less", "match", "which", "rule", "digits", "inexact", "narrow")
+KNOWN = (*NEEDED, *JUDGED, "inputs", "inexact", *TOLD, "narrow", "reason", "nothing")
 
 
 @cache

@@ -9,13 +9,15 @@ from pathlib import Path
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.bounds import RULES
 from reproduce.experiment.claims import NOTHING, Claim
-from reproduce.experiment.made_of import COUNTED, SPEED, made_of
+from reproduce.experiment.made_of import COUNTED, SPEED, made_of, names_of
 from reproduce.experiment.margins import CLUSTER, for_judging
 from reproduce.experiment.metrics import METRICS
+from reproduce.experiment.readings import PLOT
 from reproduce.experiment.results import MissingResultError, Read, Results
 from reproduce.experiment.set_with import numbers_set_with
 from results import ROOT
 from results.records import PointResult, read_record
+from results.records.units import with_unit
 
 SPELLED = {"samples_per_gpu_s": "sequences per GPU and second", "gemm_throughput": "the rate inside GEMMs"}
 REFERENCE = ROOT / "results" / "reference"
@@ -39,6 +41,7 @@ def what_is_tested(claim: Claim, artifact: Artifact) -> str:
     by = _by_what(claim)
     tolerance = f" ({artifact.tolerance:.0%} here)" if claim.rule == "reproduced" else ""
     margins = f", with the margins of {margins_in_words(claim, artifact)}" if by == "simulated" else ""
+    margins = _read_to(claim, artifact) if by == PAPERS else margins
     ruled = f"rule {claim.rule!r}{tolerance}" if claim.rule else ""
     named = (ruled, "" if by == claim.rule else f"{by}{margins}")
     parts = [claim.tolerance.rstrip("."), ", ".join(filter(None, named))]
@@ -73,7 +76,8 @@ def _by_what(claim: Claim) -> str:
 def margins_in_words(claim: Claim, artifact: Artifact, cluster: str | None = None) -> str:
     """What a simulated verdict has to stand: the margins of what the claim's judge reads, on the clusters it reads.
 
-    A judge that judges another artifact's claim on another `cluster` says so in `elsewhere`.
+    That of memory is named where it enters: the judge reads a memory, or what fits would be another. A judge of
+    another artifact's claim on another `cluster` says so in `elsewhere`.
     """
     if (elsewhere := getattr(claim.judge, "elsewhere", None)) is not None:
         return margins_in_words(*elsewhere)
@@ -85,7 +89,37 @@ def margins_in_words(claim: Claim, artifact: Artifact, cluster: str | None = Non
     for point in points:
         on = str(point.parameters.get(CLUSTER, cluster or artifact.cluster))
         said.setdefault(on, {}).update(dict.fromkeys(_of_point(point, read.metrics, on)))
+    for on, texts in said.items():
+        if not texts or _memory_enters(seen, read, on):
+            texts[f"memory {ends(for_judging(on).memory_factor)}"] = None
     return "; ".join(f"{on}: {', '.join(texts)}" for on, texts in said.items())
+
+
+def _memory_enters(seen: Results, read: Read, cluster: str) -> bool:
+    """Whether a memory that is off by its margin changes what a judge reads: a memory, or which points fit."""
+    from ptdp_core.simulator import load_cluster
+
+    factor, usable = for_judging(cluster).memory_factor, load_cluster(cluster).usable_memory
+    series = {point.series for point in seen.points if point.key in read.points}
+
+    def moves(point: PointResult) -> bool:
+        peak = point.metrics.get("peak_memory")
+        if point.series not in series or peak is None or peak.value is None:
+            return False
+        if point.status == "oom":
+            return peak.value <= factor * usable
+        return point.parameters.get("recompute") == "auto" or (not point.paper and peak.value * factor > usable)
+
+    return bool(read.metrics & names_of("memory")) or any(map(moves, seen.points))
+
+
+def _read_to(claim: Claim, artifact: Artifact) -> str:
+    """How far off each value may be that was read from a plot, of those of the paper that the claim's judge reads."""
+    if not getattr(claim.judge, "of_paper", False) or (watched := _watched(claim, artifact)) is None:
+        return ""
+    papers = [value for point in watched[0].points for name, value in point.paper.items() if name in watched[1].paper]
+    steps = dict.fromkeys(with_unit(v.quantum / 2, v.unit) for v in papers if v.how == PLOT and v.quantum)
+    return f", each plotted value off by at most {' or '.join(steps)}" if steps else ""
 
 
 def _set_with(claim: Claim, artifact: Artifact) -> tuple[str, ...]:
@@ -98,13 +132,14 @@ def _set_with(claim: Claim, artifact: Artifact) -> tuple[str, ...]:
 
 def _watched(claim: Claim, artifact: Artifact) -> tuple[Results, Read] | None:
     """The committed results and what the claim's judge reads of them; None where none are committed."""
-    path = REFERENCE / artifact.id / "simulated" / "record.json"
+    path = REFERENCE / artifact.id / artifact.fidelities[0] / "record.json"
     if not path.is_file():
         return None
-    seen, read = _committed(path).watched()
+    results = _committed(path)
+    seen, read = results.watched()
     with suppress(MissingResultError):
         claim.judge(seen)
-    return seen, read
+    return results, read
 
 
 @cache
@@ -126,9 +161,8 @@ def _of_point(point: PointResult, names: AbstractSet[str], cluster: str) -> Iter
             what, value = f"{what}, plus 1," if made.plus else what, ratio
         elif made.kind in SPEED and name in METRICS:
             what = "throughputs and times"
-        one = "" if abs(value - ratio) < 1e-3 else f" (one against the rest {ends(ratio)})"
+        one = "" if ends(value) == ends(ratio) else f" (one against the rest {ends(ratio)})"
         yield f"{what}{zero3} {ends(value)}{one}"
-    yield f"memory {ends(margins.memory_factor)}"
 
 
 def ends(factor: float) -> str:

@@ -192,7 +192,7 @@ def not_on_one_gpu(results: Results) -> Judgement:
 @ARTIFACT.claim(
     "our reading, as the sentence names no rate: 288 years for T = 300 billion tokens of P = 175 billion parameters "
     "need a rate X = 8TP/(288 years), by eq. (4); a rate above a V100's peak of 125 teraFLOP/s would contradict it, "
-    "one below leaves it open",
+    "one below leaves it open, so that it cannot end in 'holds'",
     rule="ours",
 )
 def years_on_a_v100(results: Results) -> Judgement:
@@ -210,11 +210,12 @@ def years_on_a_v100(results: Results) -> Judgement:
 
 @ARTIFACT.claim(
     "by memory alone: 20 billion parameters fit 8 x 80 GB, and a model just above, a quarter larger, does not: 20 "
-    "bytes a parameter over 8 GPUs, for weights, gradients and Adam's state during the step, and on each GPU 1.5 GB of "
-    "activations (one sequence, every layer recomputed, an 8-way tensor split: 2shl + sh(10 + 24/8) + 5as^2/8 with s = "
-    "2048, h = 7168, l = 40, a = 56, those of the model of 25 billion, taken for 20, too). That 20 billion do not fit "
-    "contradicts the sentence; that 25 do is inconclusive, as it gives 'larger' no number and a model can break "
-    "down by its speed. That it 'works well' is not tested",
+    "bytes a parameter over 8 GPUs, for weights, gradients and Adam's state during the step, and on each GPU 1.5 GB "
+    "of activations (one sequence, every layer recomputed, an 8-way tensor split: 2shl + sh(10 + 24/8) + 5as^2/8 "
+    "with s = 2048, h = 7168, l = 40, a = 56, those of the model of 25 billion, taken for 20, too). That 20 billion "
+    "do not fit contradicts the sentence; that 25 do, as they do by these numbers, taking 64 GB, is inconclusive, as "
+    "the sentence gives 'larger' no number and a model can break down by its speed, so that the test cannot end in "
+    "'holds'. That it 'works well' is not tested",
     "Section 1 (the memory)",
     rule="ours",
     by="counted",

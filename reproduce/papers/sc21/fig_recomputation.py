@@ -43,12 +43,10 @@ ARTIFACT = Artifact(
 )
 
 
-def _line(results: Results, series: str) -> dict[int, float]:
-    """Sequences/s by batch size where it fits. Raises `MissingResultError` for points that failed, or if none fits."""
+def _line(results: Results, series: str, metric: q.Quantity = q.SEQUENCES) -> dict[int, float]:
+    """A metric by batch size where it fits. Raises `MissingResultError` for points that failed, or if none fits."""
     rates = {
-        point.parameters["B"]: results.value(point.key, q.SEQUENCES)
-        for point in results.of(series)
-        if point.status != "oom"
+        point.parameters["B"]: results.value(point.key, metric) for point in results.of(series) if point.status != "oom"
     }
     if not rates:
         raise MissingResultError(f"no point of {series!r} fits in memory")
@@ -89,7 +87,8 @@ def needed_for_larger_batches(results: Results) -> Judgement:
         series: [point.parameters["B"] for point in results.of(series) if point.status == "oom"]
         for series in (WITH, WITHOUT)
     }
-    fits = max(_line(results, WITHOUT))
+    # What fits is said by the memory of a simulation, and by the rate of a run.
+    fits = max(_line(results, WITHOUT, q.PEAK_MEMORY if results.fidelity == "simulated" else q.SEQUENCES))
     needed = bool(out[WITHOUT]) and not out[WITH] and min(out[WITHOUT]) > fits
     text = (
         f"without recomputation B={fits} is the largest that fits"

@@ -104,7 +104,7 @@ def _shares(results: Results, said: dict[int, float]) -> Judgement:
     f"{NOTHING}no simulation here can tell: its margin on Selene, 6.7% lower to 7.2% higher, is wider than "
     "half a point either way, so that it cannot confirm 52%, and gemm_plateau and other numbers of the "
     "cluster were set with Table 1, so that a miss would not contradict it; by the printed throughput it is "
-    "shares_of_peak_52_and_44_in_the_paper",
+    "shares_of_peak_52_and_44_in_the_paper; the 502 petaFLOP/s are aggregate_502_petaflops",
     "Abstract (the share of peak); so Section 1",
     sentence=aggregate_502_petaflops,
     rule="rounding",

@@ -13,12 +13,12 @@ from reproduce.experiment.sweep import Level
 
 SIZES = ("layers", "hidden", "heads", "seq", "vocab")
 TOLERANCE = (
-    "the number of parameters by eq. (2), rounded to the digits printed, is {printed} billion; the rest of the "
-    "sentence is not tested"
+    "the number of parameters by eq. (2), with V = 51200 and s = 2048, rounded to the digits printed, is {printed} "
+    "billion; the rest of the sentence is not tested"
 )
 ABOUT = (
-    "our reading of the source's '~', which it does not print, as 'about': the number of parameters by eq. (2) is "
-    "within 10% of each number printed, {printed} billion"
+    "our reading of the source's '~', which it does not print, as 'about': the number of parameters by eq. (2), with "
+    "V = 51200 and s = 2048, is within 10% of each number printed, {printed} billion"
 )
 GPT_3 = "fig_interleaved"  # whose entry in `published.json` has the 175-billion model
 

@@ -8,8 +8,10 @@ from reproduce.experiment.claims import IN_OUR_WORDS, NARROW, NOTHING, OURS
 from reproduce.experiment.judging import judge
 from reproduce.experiment.made_of import made_of
 from reproduce.experiment.margins import for_judging
+from reproduce.experiment.set_with import numbers_set_with
 from reproduce.experiment.tested_as import what_is_tested
 from reproduce.output.plain_text import quoted
+from reproduce.papers.sc21.table_training_time import SET_WITH_TABLE_1
 
 PLACES = ("Abstract", "Section", "Figure", "Table", "Appendix", "not in the paper")
 NOT_TESTABLE = {
@@ -21,7 +23,8 @@ NOT_TESTABLE = {
     *("aggregate_502_petaflops", "share_of_peak_52_percent", "throughput_163_teraflops", "shares_of_peak_52_and_44"),
     *("up_to_33_percent_lower", "up_to_two_times_higher", "up_to_two_times_lower", "every_1_or_2_simulated"),
     *("fig_scatter_gather.up_to_11_percent", "exponential_flops", "deepspeed_36_percent", "load_bandwidth"),
-    *("save_bandwidth", "checkpoints_and_throughput"),
+    *("save_bandwidth", "checkpoints_and_throughput", "trillion_in_84_days"),
+    *("post_validation_8_percent", "zb_v_below_1f1b_i", "zb_v_like_zb_h2"),
 }
 SWEEPS = (
     *("fig_microbatch", "fig_pipeline_vs_data", "fig_pipeline_weak_scaling", "fig_recomputation"),
@@ -60,6 +63,42 @@ def test_every_claim_that_can_be_tested_names_the_rule_of_its_bounds(id):
     for claim in artifact.claims:
         assert claim.rule or claim.tolerance.startswith(NOTHING), claim.id
         assert what_is_tested(claim, artifact).endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("id", "claim", "said"),
+    [
+        (
+            "fig_tensor_vs_pipeline",
+            "best_at_node_size",
+            "throughputs and times -6.7 to +7.2% (one against the rest -6.6",
+        ),
+        (
+            "fig_recomputation",
+            "needed_for_larger_batches",
+            "simulated, with the margins of selene: memory -16.0 to +19.0%.",
+        ),
+        ("fig_schedule_zoo", "less_memory_pays_off", "+7.1%), memory -16.0 to +19.0%."),
+        ("fig_interleaved", "gap_closes_in_the_paper", "each plotted value off by at most 500 GFLOP/s."),
+        ("table_weak_scaling", "super_linear_in_the_paper", "by the paper's own numbers."),
+        ("paper_claims", "takeaway_1", "gemm_plateau was set with what this says: a hit is no evidence"),
+        (
+            "table_training_time",
+            "about_3_months",
+            "memory_efficiency were set with what this says: a hit is no evidence",
+        ),
+    ],
+)
+def test_margins_are_those_of_what_a_verdict_rests_on(id, claim, said):
+    """A memory's where it decides, of throughputs one against the rest, too; of what was plotted half a step."""
+    artifact = catalog.load(id)
+    tested = what_is_tested(next(each for each in artifact.claims if each.id == claim), artifact)
+    assert said in tested
+    assert ("memory -16.0" in said) == ("memory -16.0" in tested)
+
+
+def test_numbers_set_with_table_1_are_those_that_the_clusters_file_names():
+    assert numbers_set_with("selene", "table_weak_scaling") == SET_WITH_TABLE_1
 
 
 @pytest.mark.parametrize("id", PARAPHRASED)

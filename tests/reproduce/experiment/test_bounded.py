@@ -95,23 +95,34 @@ def test_one_end_of_the_digits_printed(value, verdict):
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({}, "each tokens per second of ours: above 1 tokens/s"),
-        ({"of": {"m": [8, 16]}, "which": "most"}, "more than half of all values of tokens per second of m=8 and 16: "),
+        ({}, "above 1 tokens/s: each tokens per second of ours"),
+        (
+            {"of": {"m": [8, 16]}, "which": "most"},
+            "above 1 tokens/s: more than half of all values of tokens per second of m=8 and 16",
+        ),
         (
             {"over": {"series": ["theirs", "third"]}, "of_paper": True},
-            "each tokens per second as printed of ours divided by that of theirs and of third in the same setting: ",
+            "above 1: each tokens per second as printed of ours divided by that of theirs and of third in the same",
         ),
-        ({"less": {"m": 16}, "match": "series"}, "each tokens per second of ours minus that of m=16 in the same ser"),
-        ({"over": PUBLISHED}, "each tokens per second of ours divided by the paper's: above 1"),
+        (
+            {"less": {"m": 16}, "match": "series"},
+            "above 1 tokens/s: each tokens per second of ours minus that of m=16 in the same ser",
+        ),
+        ({"over": PUBLISHED}, "above 1: each tokens per second of ours divided by the paper's"),
         (
             {"over": PUBLISHED, "rule": "rounding", "bounds": {"at_least": 1, "at_most": 1}},
-            "each tokens per second of ours against the paper's: equal, to the digits printed",
+            "equal, to the digits printed: each tokens per second of ours against the paper's",
         ),
         (
             {"miss": "our table is not theirs"},
-            "each tokens per second of ours: above 1 tokens/s; a miss is inconclusive: o",
+            "above 1 tokens/s: each tokens per second of ours; a miss is inconclusive: o",
         ),
-        ({"rule": "exact", "bounds": {"at_least": 1, "at_most": 1}}, "each tokens per second of ours: exactly 1"),
+        ({"hit": "our table is better"}, "above 1 tokens/s: each tokens per second of ours; a hit is inconclusive: o"),
+        (
+            {"over": PUBLISHED, "inexact": 0.02},
+            "above 1: each tokens per second of ours divided by the paper's; a miss by at most 0.02 more is in",
+        ),
+        ({"rule": "exact", "bounds": {"at_least": 1, "at_most": 1}}, "exactly 1: each tokens per second of ours"),
     ],
 )
 def test_what_is_compared_in_words(fields, words):
@@ -121,9 +132,9 @@ def test_what_is_compared_in_words(fields, words):
 def test_bounds_are_said_in_the_units_shown():
     percent = Bounded(("model_flops_utilization",), {"at_least": 0.5415}, shown=METRICS)
     points = Bounded(("model_flops_utilization",), {"at_most": 0.01}, less={"m": 16}, shown=METRICS)
-    assert percent.tolerance == "each model FLOPs utilization: at least 54.15%"
-    assert points.tolerance.endswith(": at most 1 points")
-    assert Bounded(("peak_memory",), {"at_least": 80e9}, shown=METRICS).tolerance.endswith(": at least 80 GB")
+    assert percent.tolerance == "at least 54.15%: each model FLOPs utilization"
+    assert points.tolerance.startswith("at most 1 point: ")
+    assert Bounded(("peak_memory",), {"at_least": 80e9}, shown=METRICS).tolerance.startswith("at least 80 GB: ")
 
 
 @pytest.mark.parametrize(("ours", "verdict"), [(2.5, "holds"), (2.4, "inconclusive"), (2.3, "paper inconsistent")])
@@ -153,6 +164,25 @@ def within(share):
         return Results(tuple(moved if point.key == chosen.key else point for point in results.points), "simulated")
 
     return moved
+
+
+@pytest.mark.parametrize(
+    ("fields", "ours", "verdict"),
+    [({"hit": "w"}, 1.1, "inconclusive"), ({"hit": "w"}, 0.9, "contradicted"), ({"miss": "w"}, 0.9, "inconclusive")],
+)
+def test_a_hit_or_a_miss_that_says_something_of_us_alone_decides_nothing(fields, ours, verdict):
+    assert judge(bounds={"at_least": 1}, **fields)(results(ours=(ours, ours))).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("ours", "verdict"),
+    [(2.05, "holds"), (2.06, "inconclusive"), (2.07, "inconclusive"), (2.08, "contradicted"), (1.93, "inconclusive")],
+)
+def test_a_miss_within_the_rounding_of_what_a_value_follows_from_is_inconclusive(ours, verdict):
+    """2.0 is printed to 0.1, and what it follows from is rounded so that it may be off by 0.02."""
+    derived = Results(results(ours=(ours, ours)).points, "derived")
+    followed = judge(over=PUBLISHED, rule="rounding", inexact=0.02, bounds={"at_least": 1, "at_most": 1})
+    assert followed(derived).verdict == verdict
 
 
 @pytest.mark.parametrize(("margin", "verdict"), [(0.06, "inconclusive"), (0.04, "contradicted")])
@@ -186,6 +216,6 @@ def test_the_digits_of_what_a_value_follows_from_widen_the_bound(ours, verdict):
 def test_what_is_tested_may_be_said_in_words():
     said = judge(tested="so many tokens in both settings", untested="the third clause", narrow=True)
     assert said.tolerance == (
-        "so many tokens in both settings: above 1; the simulator's margin is wider than this bound, so that a "
+        "above 1: so many tokens in both settings; the simulator's margin is wider than this bound, so that a "
         "simulation can contradict it or stay open, but not confirm it; not tested: the third clause"
     )

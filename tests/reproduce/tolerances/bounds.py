@@ -30,14 +30,28 @@ def edges_of_bounds(judge: Bounded, points: Sequence[Blank]) -> Iterator[Edge]:
                 laid.append(altered(blank.result, metrics=metrics))
         return tuple(laid)
 
-    outside = "inconclusive" if judge.miss else INCONSISTENT if judge.of_paper else CONTRADICTED
+    outside = INCONSISTENT if judge.of_paper else CONTRADICTED
+    inside = "inconclusive" if judge.hit else "holds"
+    beyond = "inconclusive" if judge.miss or judge.inexact else outside
     half = _least_half_digit(judge, points) if judge.to_the_digits else 0.0
     width = max(judge.bounds.values()) - min(judge.bounds.values()) or inf
     for name, bound in judge.bounds.items():
         least = name in ("at_least", "above")
         step = min(1e-6 * max(abs(bound), 1), width / 4)
         place = bound - half if least else bound + half
-        yield Edge(judge.said(name), place, "above" if least else "below", lay, step=step, outside=outside)
+        side = "above" if least else "below"
+        yield Edge(judge.said(name), place, side, lay, step=step, inside=inside, outside=beyond)
+        if judge.inexact and not judge.miss:  # the same place, wider by what its inputs' rounding moves
+            more = judge.inexact / _most_printed(judge, points)
+            wider = place - more if least else place + more
+            yield Edge("more is inconclusive", wider, side, lay, step=step, inside="inconclusive", outside=outside)
+
+
+def _most_printed(judge: Bounded, points: Sequence[Blank]) -> float:
+    """The largest value that the paper prints of what is judged."""
+    (metric,) = judge.metrics
+    papers = [blank.result.paper for blank in points if is_one(blank.result, judge.of)]
+    return max(float(paper[metric].value) for paper in papers if metric in paper)
 
 
 def _least_half_digit(judge: Bounded, points: Sequence[Blank]) -> float:

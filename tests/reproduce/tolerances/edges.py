@@ -68,7 +68,7 @@ class Edge:
     - `lay`: the results of points for an x; with True as the paper's values instead of ours
     - `tie`: whether the claim holds at the value itself; None where floating point or the order of points decides
     - `step`: how far from the value the verdict is looked at
-    - `outside`: the verdict there, if the claim does not hold
+    - `inside`, `outside`: the verdict there, if the claim holds and if it does not
     - `patch`: functions of x that give what stands in place of something, by its dotted name
     """
 
@@ -80,6 +80,7 @@ class Edge:
     step: float = 0.0
     outside: str = CONTRADICTED
     patch: Mapping[str, Callable[[float], Any]] = field(default_factory=dict)
+    inside: str = "holds"
 
     def probes(self) -> Iterator[tuple[float, bool]]:
         """Values of x, and whether the claim holds there."""

@@ -30,13 +30,13 @@ EDGES = {
     "needed_for_larger_batches": [
         switch(
             "every batch size fits with recomputation",
-            sequences_per_s=1,
+            peak_memory=1,
             out=lambda point, x: too_large(point) or (point.key == "full_B256" and not x),
         ),
-        switch("without it some do not", sequences_per_s=1, out=lambda point, x: too_large(point) and x == 1),
+        switch("without it some do not", peak_memory=1, out=lambda point, x: too_large(point) and x == 1),
         switch(
             "and these are the largest",
-            sequences_per_s=1,
+            peak_memory=1,
             out=lambda point, x: too_large(point) or (point.key == "none_B4" and not x),
         ),
     ],

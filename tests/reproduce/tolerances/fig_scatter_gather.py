@@ -31,7 +31,7 @@ EDGES = {
     "makes_interleaving_feasible": [
         *(
             above(
-                "faster than the default one of Figure 12, which has scatter/gather, at every batch size",
+                "the interleaved schedule is faster with scatter/gather than the default one at every batch size",
                 1.0,
                 tie=False,
                 throughput_per_gpu=at(lambda point: {ON: 2.0, OFF: 0.5}.get(point.series, 1.0), series=ON, B=B),
@@ -39,7 +39,7 @@ EDGES = {
             for B in (12, 60)
         ),
         below(
-            "and slower at the largest, 60, without it",
+            "and slower without it at the largest, 60",
             1.0,
             tie=False,
             throughput_per_gpu=at(lambda point: 2.0 if point.series in (ON, OFF) else 1.0, series=OFF, B=60),

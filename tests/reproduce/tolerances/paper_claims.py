@@ -147,7 +147,7 @@ EDGES = {
     ],
     "takeaway_2": [
         below(
-            "no M is faster than the smallest, at each batch size",
+            "no M is faster than the smallest, each M with its fastest (p, t), at b = 1 and each batch size",
             1.0,
             tie=True,
             out=lambda point, x: point.p * point.t == 1,
@@ -195,7 +195,7 @@ EDGES = {
     ],
     "optimal_checkpoints": [
         below(
-            "less than at 0.1 to 10 times that c, for 1 to 32 layers l",
+            "is less at that c than at 0.1 to 10 times that c",
             1.0,
             tie=False,
             patch={
@@ -301,7 +301,7 @@ EDGES = {
     ],
     "data_communication_same_for_b": [
         only(
-            "the bytes of the gradient all-reduce (counted) are equal",
+            "the bytes of the gradient all-reduce, counted, are equal",
             5.0,
             data_traffic=at(5.0, series=paper_points.BY_D, d=d, B=B, b=2),
         )
@@ -374,7 +374,7 @@ EDGES = {
         )
     ],
     "eq_3_is_a_lower_bound": between(
-        "eq. (3) is at most the count with every other kernel",
+        "and not above it",
         0.9,
         1.0,
         patch={

@@ -41,7 +41,7 @@ def problems(artifact):
             if edge.words not in f"{claim.tolerance} {claim.sentence}" and not nothing:
                 yield f"{artifact.id}.{claim.id}: does not say {edge.words!r}"
             for x, holds in edge.probes():
-                judged, expected = edge.judged(claim, points, x), "holds" if holds else outside(claim, edge)
+                judged, expected = edge.judged(claim, points, x), edge.inside if holds else outside(claim, edge)
                 expected = "not testable here" if nothing else expected
                 if judged.verdict != expected:
                     yield (

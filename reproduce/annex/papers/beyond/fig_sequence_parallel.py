@@ -174,10 +174,10 @@ def _changes(results: Results, metric: q.Quantity, sizes: Sequence[int]) -> dict
 
 
 @ARTIFACT.claim(
-    "GPT-3 on 64 A100s of Selene (p t = 64, d = 1, B = 64), t = 2, 4, 8 with full, selective or no recomputation, "
-    "where both fit: throughput with sequence parallelism is no lower than without it; not tested: that it brings no "
-    "communication overhead, as Korthikanti et al. (2022) say, since it also splits norms and dropout and so raises "
-    "throughput; the bytes are tested by more_bytes; other models"
+    "GPT-3 on 64 A100s of Selene (p t = 64, d = 1, B = 64, b = 1), t = 2, 4, 8 with full, selective or no "
+    "recomputation, where both fit: throughput with sequence parallelism is no lower than without it; not tested: "
+    "that it brings no communication overhead, as Korthikanti et al. (2022) say, since it also splits norms and "
+    "dropout and so raises throughput; the bytes are tested by more_bytes; other models"
 )
 def not_slower_in_a_node(results: Results) -> Judgement:
     """Inside a node sequence parallelism costs no throughput."""
@@ -188,7 +188,7 @@ def not_slower_in_a_node(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "GPT-3 on 64 A100s of Selene (p t = 64, d = 1, B = 64), t = 2, 4, 8, 16: more tensor-parallel bytes with "
+    "GPT-3 on 64 A100s of Selene (p t = 64, d = 1, B = 64, b = 1), t = 2, 4, 8, 16: more tensor-parallel bytes with "
     "sequence parallelism than without, by a sixth at most with full recomputation, by a quarter at most "
     "otherwise, counted; which gathers they are is not tested",
     by="counted",
@@ -204,8 +204,8 @@ def more_bytes(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "GPT-3 on 64 A100s of Selene (p t = 64, d = 1, B = 64), t = 2, 4, 8, 16: with sequence parallelism peak memory of "
-    "the fullest GPU is lower without full recomputation, and nowhere higher, whether or not it fits"
+    "GPT-3 on 64 A100s of Selene (p t = 64, d = 1, B = 64, b = 1), t = 2, 4, 8, 16: with sequence parallelism peak "
+    "memory of the fullest GPU is lower without full recomputation, and nowhere higher, whether or not it fits"
 )
 def less_memory(results: Results) -> Judgement:
     """Sequence parallelism lowers the memory of the fullest GPU wherever activations decide it."""
@@ -216,7 +216,7 @@ def less_memory(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "GPT-3 on 64 A100s of Selene (p t = 64, d = 1, B = 64), t = 8: with sequence parallelism and selective "
+    "GPT-3 on 64 A100s of Selene (p t = 64, d = 1, B = 64, b = 1), t = 8: with sequence parallelism and selective "
     "recomputation it fits in 80 GB, without sequence parallelism neither selective nor no recomputation does, and "
     "full recomputation does; other models are not tested"
 )
