@@ -19,6 +19,7 @@ from reproduce.annex.accuracy import figures
 from reproduce.annex.page.build import build
 from reproduce.annex.page.serve import served
 from reproduce.cli import main as reproduce
+from reproduce.output import colours
 from reproduce.output.theme import figure_bytes, style
 from results.records import errors
 
@@ -149,8 +150,8 @@ def terminal(text: str) -> Image.Image:
     font = ImageFont.truetype(findfont("DejaVu Sans Mono"), 22)
     lines = text.rstrip().splitlines()
     size = int(max(map(font.getlength, lines))) + 48, 30 * len(lines) + 40
-    image = Image.new("RGB", size, "#17212b")
-    ImageDraw.Draw(image).multiline_text((24, 18), "\n".join(lines), "#e6edf3", font, spacing=8)
+    image = Image.new("RGB", size, colours.TERMINAL[0])
+    ImageDraw.Draw(image).multiline_text((24, 18), "\n".join(lines), colours.TERMINAL[1], font, spacing=8)
     return image
 
 

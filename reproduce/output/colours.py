@@ -1,10 +1,10 @@
-"""The colours of the page, light and dark, by what they mean: the one place for them; `build.py` writes them into it.
+"""All colours, by what they mean: the one place for them (tests/reproduce/output/test_colours.py).
 
 Told apart under simulated deuteranopia and protanopia (tests/reproduce/annex/page/test_colours.py): passes, and the
 verdicts with a sign each. Text has a contrast of at least 4.5, what only marks a place one of 3.
 """
 
-# What it is for: (light, dark).
+# Of the page and the report, what it is for: (light, dark). `build.py` and `report/page.py` write them into these.
 COLOURS: dict[str, tuple[str, str]] = {
     "bg": ("#fbfaf7", "#131517"),
     "card": ("#ffffff", "#1a1d20"),
@@ -39,10 +39,52 @@ COLOURS: dict[str, tuple[str, str]] = {
     "contra": ("#bb2d1b", "#f0715c"),
     "on-verdict": ("#ffffff", "#131517"),
 }
+# Of the report on paper, where it differs.
+PRINTED = {
+    "bg": "#ffffff",
+    "card": "#ffffff",
+    "sunk": "#f6f7f9",
+    "ink": "#000000",
+    "ink2": "#444444",
+    "line": "#cccccc",
+    "accent": "#000000",
+    "holds": "#14683a",
+    "contra": "#a31515",
+    "self": "#6a2c91",
+}
 SERIES = (1, 2, 3, 4)
 VERDICTS = ("holds", "open", "self", "contra")
 PASSES = ("fwd", "fwd2", "bwd", "bwd2", "msg", "opt")
 TEXT = ("ink", "ink2", "accent", "s1", "s2", "s3", "s4", "contra", "holds")  # legible on each surface
+
+# Of pictures, on white. The series are Okabe and Ito's, without the yellow; in this order neighbours differ under every
+# colour deficiency.
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
+BLUE, ORANGE, AMBER = PALETTE[0], PALETTE[1], PALETTE[5]
+LIGHT_BLUE, PALE_BLUE = "#7db3e0", "#e8f0f6"
+BLACK, WHITE = "#000000", "#ffffff"
+MARK, RULE, KEY, NOTE, AXIS = "#222222", "#333333", "#444444", "#555555", "#777777"  # greys of letters and lines
+UNSURE, GRID, IDLE, BAND, SHADE, STRIPE = "#d4d4d4", "#dddddd", "#e0e0e0", "#e4e4e4", "#eeeeee", "#f4f4f4"  # of areas
+STASHED, DEFERRED = "#4d7c53", "#b5cfa9"
+STAGES = ("#cfe3f2", "#f9ddc6")
+VERDICT_CELLS = {
+    "holds": "#cfe8f6",
+    "contradicted": "#f7d9c4",
+    "inconclusive": SHADE,
+    "not testable here": WHITE,
+}
+# Of passes in timelines, from the first chunk to the last. A vocabulary that all ranks share has one each: no chunk.
+VOCABULARY_PASSES = {"E": "#1b7f5c", "S": "#0f5c43", "T": "#6fbf9b", "G": "#a5d9c3"}
+DARK_PASSES = {"F": "#08458c", "B": "#b34700", "I": "#5c1f0a", "W": "#a970ff", **VOCABULARY_PASSES}
+LIGHT_PASSES = {"F": LIGHT_BLUE, "B": "#f2a95f", "I": "#b98a72", "W": "#d6b8ff", **VOCABULARY_PASSES}
+# Of the documents' theme in the dark, and of a terminal in a picture: background and letters.
+DOCUMENTS = {"--md-code-hl-constant-color": "#b3a7ee", "--md-code-hl-number-color": "#f09a90"}
+TERMINAL = ("#17212b", "#e6edf3")
+
+
+def printed() -> str:
+    """The custom properties that differ on paper."""
+    return "@media print{:root{" + "".join(f"--{name}:{value};" for name, value in PRINTED.items()) + "}}"
 
 
 def properties() -> str:

@@ -6,8 +6,9 @@ All are bars, from the top down. Call them, and save, inside `theme.style()`.
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from reproduce.output import theme
-from reproduce.output.timeline_colours import DARK, IDLE, LIGHT
+from reproduce.output import colours, theme
+from reproduce.output.colours import IDLE
+from reproduce.output.timeline_colours import DARK, LIGHT
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,8 +19,8 @@ PARTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "recomputation": (LIGHT["F"], ("recompute",)),
     "backward": (DARK["B"], ("backward",)),
     "bubble": (IDLE, ("bubble",)),
-    "communication": (theme.PALETTE[2], ("pipeline_communication", "data_parallel")),
-    "other": (theme.PALETTE[3], ("embedding_and_logits", "optimizer", "host")),
+    "communication": (colours.PALETTE[2], ("pipeline_communication", "data_parallel")),
+    "other": (colours.PALETTE[3], ("embedding_and_logits", "optimizer", "host")),
 }
 WHY = {"oom": theme.OOM, "invalid": "invalid", "failed": "failed"}
 
@@ -43,7 +44,7 @@ def draw(points: Sequence[Mapping[str, Any]]) -> "Figure":
     figure = theme.new_figure(theme.PAGE, AROUND + ROW * len(points))
     left, right = figure.subplots(1, 2, sharey=True)
     look: dict[str, Any] = {"width": 0.75, "legend": False}
-    speeds.plot.barh(ax=left, color=theme.PALETTE[0], **look)
+    speeds.plot.barh(ax=left, color=colours.BLUE, **look)
     times.plot.barh(ax=right, stacked=True, color=[color for color, _ in PARTS.values()], **look)
     for axes, label in ((left, "Achieved teraFLOP/s per GPU (model FLOPs)"), (right, "Iteration time (s)")):
         axes.set(xlabel=label, ylabel="", xlim=(0, None))
@@ -67,7 +68,7 @@ def draw_elasticities(points: Sequence[Mapping[str, Any]]) -> "Figure":
     for axes, point in zip(figure.subplots(panels, 1, squeeze=False)[:, 0], answered, strict=False):
         rows = point["elasticities"]
         gains = [100 * row["faster_by"] for row in rows]
-        colors = [theme.PALETTE[0] if row["fits"] else IDLE for row in rows]
+        colors = [colours.BLUE if row["fits"] else IDLE for row in rows]
         axes.barh([row["change"] + ("" if row["fits"] else " (does not fit)") for row in rows], gains, color=colors)
         axes.set(xlabel="Tokens per second gained (%)", title=point["label"])
         axes.axvline(0, color="black", linewidth=0.6)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.predictions import PREFIX
-from reproduce.output import theme
+from reproduce.output import colours, theme
+from reproduce.output.colours import KEY
 from reproduce.output.origins import interval_label, origin_lines, overlay_lines
 from reproduce.output.tables import csv_text
 from results.records import Record
@@ -127,7 +128,7 @@ def overlay(
         if name in short
     }
     handles |= {
-        result: Line2D([], [], **{"color": "#444444", "linestyle": line, **(OWN if result in own else {})})
+        result: Line2D([], [], **{"color": KEY, "linestyle": line, **(OWN if result in own else {})})
         for result, line in results.items()
     }
     add_legend(figure, handles | others, columns)
@@ -182,7 +183,7 @@ def write_ends(axes: "Axes", data: "DataFrame", colors: Mapping[str, str], apart
 
 def series_styles(artifact: Artifact, data: "DataFrame") -> dict[str, dict[str, Any]]:
     """The color and marker of each series, in order, and what else `artifact.looks` gives it."""
-    usual = zip(data.series.unique(), cycle(theme.PALETTE), cycle(theme.MARKERS), strict=False)
+    usual = zip(data.series.unique(), cycle(colours.PALETTE), cycle(theme.MARKERS), strict=False)
     return {name: {"color": color, "marker": mark, **artifact.looks.get(name, {})} for name, color, mark in usual}
 
 

@@ -16,6 +16,7 @@ from math import ceil
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
+from reproduce.output.colours import GRID, MARK, NOTE
 from results.records.errors import UnavailableError
 from results.visible import has_control, visible
 
@@ -33,12 +34,10 @@ MOST_COLUMNS = 5  # of a legend
 SMALL_PRINT = 5.5  # points
 SMALL_LETTERS = 24  # that fit an inch of it
 LINE = 1.2 / 72  # inches that a line of text takes per point of its size
-# Okabe and Ito's, without the yellow; in this order neighbours differ under every colour deficiency.
-PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 # What was predicted for what then ran: a bar across its marker; `predicted` gives it the tone of a series.
 PREDICTED: Mapping[str, Any] = {
-    "marker": "_", "color": "#222222", "markersize": 5.5, "markeredgewidth": 1.3, "linestyle": "none", "zorder": 3,
+    "marker": "_", "color": MARK, "markersize": 5.5, "markeredgewidth": 1.3, "linestyle": "none", "zorder": 3,
 }  # fmt: skip
 # Points that do not fit, above the axes.
 OUT_OF_MEMORY: Mapping[str, Any] = {"marker": "x", "markersize": 4.5, "markeredgewidth": 1.0, "linestyle": "none"}
@@ -58,7 +57,7 @@ STYLE: Mapping[str, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "grid.linewidth": 0.4,
-    "grid.color": "#dddddd",
+    "grid.color": GRID,
     "xtick.labelsize": 7,
     "ytick.labelsize": 7,
     "xtick.major.width": 0.6,
@@ -296,7 +295,7 @@ def _fonts_without(tables: Sequence[str]) -> Iterator[None]:
 
 def add_origin(figure: "Figure", lines: list[str]) -> None:
     """Small text at the foot of the figure that says where its numbers come from; its label is that as one line."""
-    look: dict[str, Any] = {"fontsize": SMALL_PRINT, "color": "#555555"}
+    look: dict[str, Any] = {"fontsize": SMALL_PRINT, "color": NOTE}
     letters = int(SMALL_LETTERS * figure.get_figwidth())
     shown = [part for line in lines for part in wrap(line, letters)]
     figure.supxlabel("\n".join(shown), gid=ORIGIN, label=". ".join(lines), **look)

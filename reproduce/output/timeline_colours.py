@@ -1,10 +1,8 @@
 """The colours and hatches of the passes in timelines, told apart with any colour vision and in grey print."""
 
-IDLE = "#e0e0e0"
-# The passes of a vocabulary that all ranks share have one colour each: they belong to no chunk.
-VOCABULARY = {"E": "#1b7f5c", "S": "#0f5c43", "T": "#6fbf9b", "G": "#a5d9c3"}
-DARK = {"F": "#08458c", "B": "#b34700", "I": "#5c1f0a", "W": "#a970ff", **VOCABULARY}
-LIGHT = {"F": "#7db3e0", "B": "#f2a95f", "I": "#b98a72", "W": "#d6b8ff", **VOCABULARY}
+from reproduce.output.colours import DARK_PASSES as DARK
+from reproduce.output.colours import LIGHT_PASSES as LIGHT
+
 PASSES = {
     "F": "Forward pass",
     "B": "Backward pass",

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from ptdp_core.schedules import Action, TimelineEvent
 from reproduce.output import theme
+from reproduce.output.colours import IDLE, NOTE
 from reproduce.output.timeline import Time, Timeline
-from reproduce.output.timeline_colours import HATCHES, IDLE, PASSES, colour, text_colour
+from reproduce.output.timeline_colours import HATCHES, PASSES, colour, text_colour
 from reproduce.output.timeline_memory import STRIP, draw_memory, most_held
 from reproduce.output.timeline_memory import handles as memory_handles
 from reproduce.output.timeline_titles import title
@@ -94,7 +95,7 @@ def draw(
     text = "\n".join(origin)
     for letter in "fbw":
         text = text.replace(f"t_{letter}", f"$t_{letter}$")
-    look: dict[str, Any] = {"fontsize": theme.SMALL_PRINT, "color": "#555555", "gid": theme.ORIGIN, "label": whole}
+    look: dict[str, Any] = {"fontsize": theme.SMALL_PRINT, "color": NOTE, "gid": theme.ORIGIN, "label": whole}
     figure.text(1 - _RIGHT / wide, _FOOT / height, text, ha="right", va="bottom", **look)
     return figure
 

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ptdp_core.schedules import stash_course
+from reproduce.output.colours import DEFERRED, STASHED
 from reproduce.output.timeline import Timeline
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 STRIP = 0.62  # height of a strip, in rows of boxes
-STASHED, DEFERRED = "#4d7c53", "#b5cfa9"
 _FILLED = 0.74  # of a strip's height, at the most that any device holds
 
 

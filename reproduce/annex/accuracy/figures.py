@@ -13,9 +13,10 @@ from pandas import DataFrame
 from reproduce.annex.accuracy.accuracy import ALL, Assessment
 from reproduce.annex.accuracy.scores import mean_error
 from reproduce.annex.accuracy.sensitivity import DROPPED, HIGH, LOW, means
+from reproduce.output import colours
 from reproduce.output.figures import fit_labels
 from reproduce.output.origins import cluster_title
-from reproduce.output.theme import PALETTE, add_origin, figure_files, new_figure, style
+from reproduce.output.theme import add_origin, figure_files, new_figure, style
 from results.records import Record
 
 BAND = 0.05
@@ -24,7 +25,7 @@ NAME = 26  # letters of a group's name on a line
 ROW, LINE, AROUND = 0.08, 0.115, 1.0  # inches: of a group, and of a line of its name; above and below all
 COLUMNS = (18, 46)  # points right of the axes: ends of the number and of the mean error
 # Two colours that differ under every colour deficiency, and black for what is dropped.
-LOOKS = {LOW: "#0072b2", HIGH: "#e69f00"}
+LOOKS = {LOW: colours.BLUE, HIGH: colours.AMBER}
 TICKS = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50, 100)
 # How parts of an identifier are written for people.
 WORDS = {"gemm": "GEMM", "hca": "HCA", "hcas": "HCAs", "zero3": "ZeRO-3", "nvlink": "NVLink", "allreduce": "all-reduce"}
@@ -51,10 +52,16 @@ def errors(points: DataFrame, of: str, lines: Sequence[str], band: float = BAND)
     height = ROW + LINE * max(1 + name.count("\n") for name in names)
     figure = new_figure(height=AROUND + height * len(groups))
     axes = figure.subplots()
-    axes.axvspan(-100 * band, 100 * band, color="#e4e4e4", linewidth=0, zorder=0)
-    axes.axvline(0, color="#777777", linewidth=0.7, zorder=1)
+    axes.axvspan(-100 * band, 100 * band, color=colours.BAND, linewidth=0, zorder=0)
+    axes.axvline(0, color=colours.AXIS, linewidth=0.7, zorder=1)
     for place, (_, values) in enumerate(groups):
-        look: dict[str, Any] = {"color": PALETTE[0], "alpha": 0.5, "markersize": 3.2, "markeredgewidth": 0, "zorder": 3}
+        look: dict[str, Any] = {
+            "color": colours.BLUE,
+            "alpha": 0.5,
+            "markersize": 3.2,
+            "markeredgewidth": 0,
+            "zorder": 3,
+        }
         axes.plot(values, [place] * len(values), "o", clip_on=False, **look)
         _beside(axes, place, str(len(values)), f"{mean_error(values):.1f}%")
     _beside(axes, -0.6 - 8 / (72 * height), "n", "mean")
@@ -113,11 +120,11 @@ def bars(assessment: Assessment) -> Figure:
     for place, (_, ways) in enumerate(shown.iterrows()):
         for way, end in ways.dropna().items():
             if way == DROPPED:
-                axes.plot(end, place, "x", color="#000000", markersize=3.5, zorder=4)
+                axes.plot(end, place, "x", color=colours.BLACK, markersize=3.5, zorder=4)
             else:
                 side = place + (-0.19 if way == LOW else 0.19)
                 axes.barh(side, end - base, 0.36, left=base, color=LOOKS[way], linewidth=0, zorder=3)
-    axes.axvline(base, color="#333333", linewidth=0.8)
+    axes.axvline(base, color=colours.RULE, linewidth=0.8)
     axes.set_yticks(range(len(shown)), labels=map(readable, shown.index))
     least, most = min(base, shown.min(axis=None)), max(base, shown.max(axis=None))
     ends = 0.93 * least, 1.07 * most
@@ -128,8 +135,8 @@ def bars(assessment: Assessment) -> Figure:
     handles: list[Any] = [
         Patch(color=LOOKS[LOW], linewidth=0, label="low end"),
         Patch(color=LOOKS[HIGH], linewidth=0, label="high end"),
-        Line2D([], [], color="#000000", marker="x", markersize=3.5, linestyle="", label="without it"),
-        Line2D([], [], color="#333333", linewidth=0.8, label=f"as set: {base:.1f}%"),
+        Line2D([], [], color=colours.BLACK, marker="x", markersize=3.5, linestyle="", label="without it"),
+        Line2D([], [], color=colours.RULE, linewidth=0.8, label=f"as set: {base:.1f}%"),
     ]
     figure.legend(handles=handles, loc="outside upper center", ncols=4, columnspacing=0.8, handlelength=1.0)
     note = [

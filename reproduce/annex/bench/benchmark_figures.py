@@ -9,7 +9,7 @@ from pandas import DataFrame, concat
 
 from benchmarks.harness.points import size_text
 from benchmarks.harness.registry import NOT_QUIET, results_of
-from reproduce.output import theme
+from reproduce.output import colours, theme
 from reproduce.output.figures import series_lines
 from reproduce.output.frame import frame
 from reproduce.output.rows import HIGH, LOW
@@ -171,7 +171,7 @@ def draw(record: Record) -> "Figure":
     rows = [row for row in rows if any(len(data) for _, data in row)]
     shown = [each for row in rows for each in row]
     series = concat([data.series for _, data in shown]).unique()
-    colors = dict(zip(series, cycle(theme.PALETTE), strict=False))
+    colors = dict(zip(series, cycle(colours.PALETTE), strict=False))
     width = theme.PAGE if max(map(len, rows)) > 1 else theme.COLUMN
     heights = [max(panel.height(data) for panel, data in row) for row in rows]
     needs_legend = any(panel.needs_legend(data) for panel, data in shown)

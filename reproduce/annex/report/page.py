@@ -84,7 +84,7 @@ def page(report: ReportContents) -> str:
     text = environment.get_template("report.html").render(
         question=report.answer.question,
         papers="; ".join(dict.fromkeys(papers.paper(entry.artifact.paper).title for entry in report.entries)),
-        css=colours.properties() + _read("report.css"),
+        css=colours.properties() + colours.printed() + _read("report.css"),
         scripts=scripts,
         policy=" ".join(map(_digest, scripts)),
         report=report,

@@ -4,8 +4,9 @@ from fractions import Fraction
 from itertools import groupby
 
 from ptdp_core.schedules import TimelineEvent
+from reproduce.output.colours import VOCABULARY_PASSES as VOCABULARY
 from reproduce.output.timeline import Time, Timeline
-from reproduce.output.timeline_colours import PASSES, VOCABULARY
+from reproduce.output.timeline_colours import PASSES
 
 COLUMNS = 80
 MAX_LINES = 32

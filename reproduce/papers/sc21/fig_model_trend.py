@@ -12,7 +12,7 @@ from reproduce.experiment.claims import NOTHING, Judgement, holds_if
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Results, numbers_of
 from reproduce.experiment.sweep import Point, Sweep
-from reproduce.output import theme
+from reproduce.output import colours, theme
 from reproduce.output.origins import origin_lines
 from results.records import Metric, Record
 
@@ -79,9 +79,9 @@ def draw(artifact: Artifact, record: Record) -> "Figure":
     figure = theme.new_figure(height=theme.HEIGHT + 0.2)
     axes = figure.subplots()
     points, line = ([point for point in record.points if point.series == name] for name in (MODELS, LINE))
-    colour = theme.PALETTE[0]
+    colour = colours.BLUE
     years, sizes = ([point.parameters[name] for point in points] for name in ("year", "billions"))
-    look: dict[str, Any] = {"color": theme.PALETTE[1], "linestyle": "none", "marker": "o", "label": "models (paper)"}
+    look: dict[str, Any] = {"color": colours.ORANGE, "linestyle": "none", "marker": "o", "label": "models (paper)"}
     axes.plot(years, sizes, **look, markersize=5, markerfacecolor="none", markeredgewidth=0.9)
     line_years = [point.parameters["year"] for point in line]
     ours = [metric.value / BILLION for p in line if (metric := p.metrics.get(TREND)) and metric.value is not None]

@@ -13,8 +13,9 @@ from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Results, numbers_of
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import theme
+from reproduce.output.colours import BLUE, ORANGE, STAGES
 from reproduce.papers.shared import models
-from reproduce.papers.shared.diagrams import BLUE, ORANGE, box
+from reproduce.papers.shared.diagrams import box
 from results.records import Metric, PaperValue, Record
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ GPU_COUNT, NODES = "gpus", "nodes"
 TENSOR_NODES, DATA_NODES = "nodes_per_tensor_group", "nodes_per_data_group"
 HOPS_BETWEEN, STAGE = "pipeline_hops_between_nodes", "layers_per_gpu"
 DRAWN, TABLE_1 = "drawn", "Table 1"
-COLOURS = (("#cfe3f2", BLUE), ("#f9ddc6", ORANGE))  # of the two stages, and of their outlines
+COLOURS = ((STAGES[0], BLUE), (STAGES[1], ORANGE))  # of the two stages, and of their outlines
 
 
 def points() -> tuple[Point, ...]:

@@ -12,8 +12,9 @@ from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Results, numbers_of
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import theme
+from reproduce.output.colours import BLUE, LIGHT_BLUE, NOTE, ORANGE, PALE_BLUE
 from reproduce.papers.sc21 import fig_scatter_gather
-from reproduce.papers.shared.diagrams import BLUE, LIGHT, ORANGE, PALE, arrow, box
+from reproduce.papers.shared.diagrams import arrow, box
 from reproduce.papers.shared.models import GPT_3, model_of
 from results.records import Metric, PaperValue, PointResult, Record
 
@@ -101,17 +102,17 @@ def _draw_paths(axes: "Axes", letter: str, point: PointResult) -> None:
     top = {rank: 92.0 - 11 * grid.coordinates(rank)["tp"] for rank in range(grid.n)}
     for node in nodes:
         height = 11 * t + 1
-        frame = Rectangle((left[node] - 3, 100.5 - height), 24, height, fill=False, edgecolor="#555555", linewidth=0.7)
+        frame = Rectangle((left[node] - 3, 100.5 - height), 24, height, fill=False, edgecolor=NOTE, linewidth=0.7)
         axes.add_patch(frame)
         axes.text(left[node] + 9, 102, f"stage {node + 1}", ha="center", va="bottom", fontsize=6.5)
     for rank in range(grid.n):
         node, second = node_of(rank, t), grid.coordinates(rank)["pp"] > 0
         x, y = left[node], top[rank]
-        box(axes, x, y - 1.5, 18, 8, PALE, BLUE)
+        box(axes, x, y - 1.5, 18, 8, PALE_BLUE, BLUE)
         for transfer in sent:  # which part of the tensor crosses at this GPU
             if rank == (transfer.destination if second else transfer.source):
                 start, stop = (18 * edge / elements for edge in (transfer.start, transfer.stop))
-                box(axes, x + start, y - 1.5, stop - start, 8, LIGHT)
+                box(axes, x + start, y - 1.5, stop - start, 8, LIGHT_BLUE)
         beside, side = (x + 23.5, "left") if second else (x - 5.5, "right")
         axes.text(beside, y + 2.3, str(rank), ha=side, va="center", fontsize=6)
     for transfer in sent:

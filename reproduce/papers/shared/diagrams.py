@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ptdp_core.layout import COLUMN, ROW, Parameter, ShardSpec
+from reproduce.output.colours import BLUE, ORANGE, PALE_BLUE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-BLUE, ORANGE = "#0072b2", "#d55e00"
-LIGHT, PALE = "#7db3e0", "#e8f0f6"
 # In the units of `draw_block`, 104 of which are its width: the longest side of a matrix that is four times as long as
 # the model is wide, what is left for the sizes under a matrix, and at least for a rank.
 LONGEST, SIZES, LEAST_ROW = 22.0, 8.0, 20.0
@@ -79,7 +78,7 @@ def _operator(axes: "Axes", x: float, y: float, text: str) -> None:
 def _matrix(axes: "Axes", place: tuple[float, float, float, float], weight: Parameter, shard: ShardSpec) -> None:
     """A matrix with this rank's slice filled, and the sizes of both; `place` is its left, top, width and height."""
     left, top, width, height = place
-    box(axes, left, top - height, width, height, PALE, BLUE)
+    box(axes, left, top - height, width, height, PALE_BLUE, BLUE)
     across, down = (0.0, 1.0), (0.0, 1.0)
     if weight.split is not None:
         part = shard.start / weight.shape[weight.split], shard.stop / weight.shape[weight.split]

@@ -21,7 +21,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from reproduce.experiment.judging import accuracy
 from reproduce.experiment.metrics import METRICS
 from reproduce.experiment.quantities import XAxis
-from reproduce.output import figures, origins, theme
+from reproduce.output import colours, figures, origins, theme
 from reproduce.papers.sc21 import fig_bubble, fig_interleaved, fig_model_trend, fig_tensor_vs_data
 from results import ROOT
 from results.records import Metric, read_record
@@ -99,9 +99,9 @@ def test_size_fonts_and_colours(figure):
     assert figure.get_figwidth() == theme.COLUMN
     assert {text.get_fontsize() for text in figure.axes[0].get_xticklabels()} == {7}
     assert theme.STYLE["pdf.fonttype"] == 42
-    lightness = [sum(matplotlib.colors.to_rgb(colour)) for colour in theme.PALETTE]
-    assert len(set(lightness)) == len(theme.PALETTE)
-    assert len(theme.MARKERS) >= len(theme.PALETTE)  # never by colour alone
+    lightness = [sum(matplotlib.colors.to_rgb(colour)) for colour in colours.PALETTE]
+    assert len(set(lightness)) == len(colours.PALETTE)
+    assert len(theme.MARKERS) >= len(colours.PALETTE)  # never by colour alone
 
 
 def test_nothing_overlaps(figure):

@@ -16,8 +16,9 @@ from ptdp_core.schedules.registry import DEFINITIONS
 from reproduce.experiment.catalog import load
 from reproduce.experiment.results import Results
 from reproduce.output import export, theme, timeline_figure
+from reproduce.output.colours import IDLE
 from reproduce.output.timeline import from_schedule
-from reproduce.output.timeline_colours import DARK, IDLE, colour, luminance, text_colour
+from reproduce.output.timeline_colours import DARK, colour, luminance, text_colour
 from reproduce.output.timeline_figure import draw
 from reproduce.output.timeline_files import timeline_files
 from reproduce.output.timeline_memory import STRIP

@@ -17,7 +17,7 @@ from reproduce.experiment.fidelity import PAPERS_CLUSTER
 from reproduce.experiment.predictions import predicted
 from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import Level, Sweep, batches
-from reproduce.output import theme
+from reproduce.output import colours, theme
 from reproduce.output.figures import fit_labels
 from reproduce.output.origins import cluster_title, interval_label
 from reproduce.papers.shared.models import FIGURE_12_ON_A_LAPTOP
@@ -83,7 +83,7 @@ def draw(artifact: Artifact, record: "Record") -> "Figure":
         axes.grid(axis="y", visible=False)
         axes.tick_params(axis="y", length=0)
         for row in range(0, len(costs), 2):
-            axes.axhspan(row - 0.5, row + 0.5, color="#f4f4f4", linewidth=0, zorder=0)
+            axes.axhspan(row - 0.5, row + 0.5, color=colours.STRIPE, linewidth=0, zorder=0)
     memory.set(ylim=(len(costs) - 0.5, -0.5))
     memory.set_yticks(range(len(costs)), list(costs))
     best = _front(costs)
@@ -141,10 +141,10 @@ def _counted(memory: "Axes", bubble: "Axes", costs: Mapping[str, tuple[float, fl
     """A dot for each schedule; a hollow one for a bubble that is less without a pipeline flush."""
     rows = range(len(costs))
     held, idle, own = zip(*costs.values(), strict=True)
-    memory.plot(held, rows, "o", color=theme.PALETTE[0], clip_on=False)
-    bubble.hlines(rows, own, idle, color=theme.PALETTE[0], linewidth=0.8)
-    bubble.plot(own, rows, "o", color=theme.PALETTE[0], markerfacecolor="white", clip_on=False)
-    bubble.plot(idle, rows, "o", color=theme.PALETTE[0], clip_on=False)
+    memory.plot(held, rows, "o", color=colours.BLUE, clip_on=False)
+    bubble.hlines(rows, own, idle, color=colours.BLUE, linewidth=0.8)
+    bubble.plot(own, rows, "o", color=colours.BLUE, markerfacecolor="white", clip_on=False)
+    bubble.plot(idle, rows, "o", color=colours.BLUE, clip_on=False)
     memory.set(xlim=(0, 2.1), xticks=(0, 1, 2), xlabel="Over 1F1B's")
     bubble.set(xlim=(-0.06, 1.06), xticks=(0, 0.5, 1), xlabel="Over 1F1B's\n(hollow: no flush)")
 
@@ -165,7 +165,7 @@ def _rates(axes: "Axes", points: Sequence[PointResult], titles: Sequence[str]) -
                 predictions.append((prediction / factor, rows[-1]))
             if metric.interval:
                 intervals.append((rows[-1], metric.interval.low / factor, metric.interval.high / factor))
-        look: dict[str, Any] = {"color": theme.PALETTE[place], "zorder": 3}
+        look: dict[str, Any] = {"color": colours.PALETTE[place], "zorder": 3}
         if intervals:
             axes.hlines(*zip(*intervals, strict=True), linewidth=0.7, **look)
         axes.plot(values, rows, theme.MARKERS[place], markersize=3.2, markeredgewidth=0, label=name, **look)

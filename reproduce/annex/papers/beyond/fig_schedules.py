@@ -15,6 +15,7 @@ from reproduce.experiment.artifact import Artifact, out_of_memory
 from reproduce.experiment.results import MissingResultError, Results, listed
 from reproduce.experiment.sweep import Level, Point, Sweep, levels
 from reproduce.output import theme, timeline_figure
+from reproduce.output.colours import UNSURE
 from reproduce.output.figures import (
     breadth,
     chart_data,
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
 GPIPE, DEFAULT, INTERLEAVED, SPLIT = "GPipe", "1F1B", "Interleaved 1F1B", "ZB-H1"
 LARGE_BATCH = 120  # beyond Figure 12's: there GPipe no longer fits
-UNSURE = "#d4d4d4"
 SHOWN_P, SHOWN_M, SHOWN_V = 4, 8, 2  # of the timelines, as in the paper's Figure 4
 
 

@@ -15,7 +15,7 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import MissingResultError, Results, listed
 from reproduce.experiment.sweep import Level, Point, Sweep, levels
-from reproduce.output import theme
+from reproduce.output import colours, theme
 from reproduce.output.figures import chart_data, finish, label_axes, series_lines
 from reproduce.output.origins import interval_label
 from results.records import Metric
@@ -47,7 +47,7 @@ def _levels(*recompute: str) -> tuple[Level, ...]:
 
 WITHOUT: Mapping[str, Any] = {"linewidth": 3.5, "alpha": 0.35}  # so that it is seen under a line that covers it
 LOOKS: Mapping[str, Mapping[str, Any]] = {
-    _series(name, on): {"color": theme.PALETTE[i], "marker": theme.MARKERS[i], **({} if on else WITHOUT)}
+    _series(name, on): {"color": colours.PALETTE[i], "marker": theme.MARKERS[i], **({} if on else WITHOUT)}
     for i, name in enumerate(RECOMPUTE)
     for on in (False, True)
 }
@@ -71,8 +71,8 @@ def draw(artifact: Artifact, record: "Record") -> "Figure":
         for name in dict.fromkeys(point.parameters["recompute"] for point in record.points)
     }
     others: dict[str, Any] = {
-        "with sequence parallelism": Line2D([], [], color="#444444"),
-        "without": Line2D([], [], color="#444444", **WITHOUT),
+        "with sequence parallelism": Line2D([], [], color=colours.KEY),
+        "without": Line2D([], [], color=colours.KEY, **WITHOUT),
     }
     interval = interval_label(artifact, [record])
     for axes, letter, quantity in zip(figure.subplots(1, len(shown), squeeze=False)[0], "ab", shown, strict=False):
@@ -82,8 +82,8 @@ def draw(artifact: Artifact, record: "Record") -> "Figure":
             continue
         theme.name_panel(axes, letter, "memory")
         if usable := metrics.get(USABLE):
-            axes.axhspan(usable / quantity.factor, axes.get_ylim()[1], color="#eeeeee", zorder=0, linewidth=0)
-            others["more than a GPU has"] = Patch(color="#eeeeee")
+            axes.axhspan(usable / quantity.factor, axes.get_ylim()[1], color=colours.SHADE, zorder=0, linewidth=0)
+            others["more than a GPU has"] = Patch(color=colours.SHADE)
     columns = theme.legend_columns([*markers], theme.figure_width(theme.PAGE), [*others])
     finish(figure, markers | others, columns, artifact, record)
     return figure

@@ -23,6 +23,7 @@ from reproduce.experiment.results import MissingResultError, Results, listed
 from reproduce.experiment.set_with import numbers_set_with
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import theme
+from reproduce.output.colours import NOTE, SHADE, VERDICT_CELLS
 from reproduce.papers.sc21 import (
     fig_interleaved,
     fig_pipeline_vs_data,
@@ -47,10 +48,10 @@ CROSSOVER = q.Quantity("crossover_bandwidth", "HCA bandwidth where t=16 equals t
 REACH = 16.0  # a crossover is looked for between 1/16 and 16 times the cluster's bandwidth
 LINKS = ("hca_bandwidth", "p2p_bandwidth", "tensor_hca_bandwidth", "allreduce_hca_bandwidth")
 LOOKS = {
-    "holds": ("#cfe8f6", "holds"),
-    "contradicted": ("#f7d9c4", "does not"),
-    "inconclusive": ("#eeeeee", "open"),
-    "not testable here": ("#ffffff", "no test"),
+    "holds": (VERDICT_CELLS["holds"], "holds"),
+    "contradicted": (VERDICT_CELLS["contradicted"], "does not"),
+    "inconclusive": (VERDICT_CELLS["inconclusive"], "open"),
+    "not testable here": (VERDICT_CELLS["not testable here"], "no test"),
 }
 # Hugging Face, The Ultra-Scale Playbook (2025), on nodes of 8 H100: tokens/s per GPU from one node's size to two's.
 PUBLIC_TENSOR, PUBLIC_PIPELINE = -0.427, -0.14
@@ -419,10 +420,10 @@ def draw(artifact: Artifact, record: "Record") -> "Figure":
         axes.text(x, -0.4, text, fontsize=7.5, fontweight="bold", va="center")
     for y, row in enumerate(ROWS):
         axes.text(0, y + 0.3, row.text, fontsize=6.5, va="center")
-        axes.text(0, y + 0.7, f"{row.artifact.label}: {row.decides}", fontsize=6, va="center", color="#555555")
+        axes.text(0, y + 0.7, f"{row.artifact.label}: {row.decides}", fontsize=6, va="center", color=NOTE)
         for x, era in ((4.05, A100), (5.6, H100)):
             verdict = row.judge(results, era).verdict
-            color, text = LOOKS.get(verdict, ("#eeeeee", verdict))
+            color, text = LOOKS.get(verdict, (SHADE, verdict))
             box(axes, x, y + 0.06, 1.45, 0.88, color)
             axes.text(x + 0.725, y + 0.3, text, fontsize=6.5, fontweight="bold", ha="center", va="center")
             axes.text(x + 0.725, y + 0.7, row.number(results, era), fontsize=6, ha="center", va="center")
