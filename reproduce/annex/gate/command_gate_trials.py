@@ -53,13 +53,12 @@ def run(parsed: argparse.Namespace, project: Path = OWN) -> int:
     path, started = trials.record_path(parsed.results), datetime.now(UTC)
     commit, machine = trees.resolve(measured.folder, "HEAD"), trials.machine()
     points = trials.earlier(path)
-    same = {**machine, "commit": commit, "benchmark": names[0]}  # a trial is of all benchmarks, and so of the first
-    done = len(trials.having(points, same))
-    if done < parsed.runs:
+    tried = trials.tried(points, names[0], {**machine, "commit": commit})
+    if len(tried) < parsed.runs:
         with trials.built(measured) as kinds:
-            for number in range(done + 1, parsed.runs + 1):
-                tried = [point.series for point in trials.having(points, same)]
+            for number in range(len(tried) + 1, parsed.runs + 1):
                 kind = min(trials.RIGHT, key=tried.count)
+                tried.append(kind)
                 added = trials.trial(kind, kinds[kind], measured, budget_s, progress)
                 points = trials.append(path, added, parsed.command, started)
                 progress("")

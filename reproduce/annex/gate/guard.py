@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,20 +29,14 @@ class Reading:
     waited: float
 
 
-@dataclass
-class Guard:
-    """Keeps all canaries of a session and judges rounds by them."""
+def disturbed(readings: Iterable[Reading], of_session: Iterable[Reading]) -> bool:
+    """Whether each of these readings was 10% slower than the session's quiet time, or waited for 10% of its CPU time.
 
-    readings: list[Reading] = field(default_factory=list)
-
-    def disturbed(self, readings: Iterable[Reading]) -> bool:
-        """Whether each of these readings was 10% slower than the quiet time, or waited for 10% of its CPU time.
-
-        One disturbed reading is not enough: base and head take turns, so a short disturbance hits both alike. Only a
-        disturbance that lasts for the whole round counts.
-        """
-        quiet_s = float(np.percentile([reading.seconds for reading in self.readings], QUIET_PERCENTILE))
-        return all(reading.seconds > DISTURBED * quiet_s or reading.waited > DISTURBED for reading in readings)
+    One disturbed reading is not enough: base and head take turns, so a short disturbance hits both alike. Only a
+    disturbance that lasts for the whole round counts.
+    """
+    quiet_s = float(np.percentile([reading.seconds for reading in of_session], QUIET_PERCENTILE))
+    return all(reading.seconds > DISTURBED * quiet_s or reading.waited > DISTURBED for reading in readings)
 
 
 def measured_core() -> int:

@@ -19,7 +19,6 @@ may get either verdict, or none.
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
 
@@ -57,8 +56,7 @@ SLOW_DOWN_EXCLUDED = Hypothesis(EXCLUDED, at_most=False)
 NO_SPEED_UP = Hypothesis(-TOLERATED, at_most=False)
 
 
-@dataclass(frozen=True)
-class ConfidenceInterval:
+class ConfidenceInterval(NamedTuple):
     """Slow-downs as ratios minus one: the estimate, and the bounds of those that a look cannot reject."""
 
     estimate: float
@@ -186,7 +184,4 @@ class Procedure:
 
 def overall(verdicts: Sequence[str]) -> str:
     """The verdict of a suite: regressed if any benchmark is, else inconclusive if any is, else improved, else ok."""
-    for verdict in (REGRESSED, INCONCLUSIVE, IMPROVED):
-        if verdict in verdicts:
-            return verdict
-    return OK if verdicts else INCONCLUSIVE
+    return next((verdict for verdict in (REGRESSED, INCONCLUSIVE, IMPROVED, OK) if verdict in verdicts), INCONCLUSIVE)

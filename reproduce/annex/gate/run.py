@@ -122,11 +122,11 @@ def check(
     measurable, only_counts = [name for name in launcher.workloads if name not in lacks], project.counts == ALLOCATIONS
     if project.counts and not project.exact:
         exact = counted(launcher, measurable, ALLOCATED if only_counts else "")
-    if not measurable or (exact.failed and not keep_going) or only_counts:
-        return CheckResult(trees, seed, budget_s, exact, lacks, SessionResult())
-    suite = Procedure(measurable, swap_tables(seed))
-    session = Session(suite, launcher, canary, seed, budget_s, started=started, progress=progress)
-    return CheckResult(trees, seed, budget_s, exact, lacks, session.run())
+    result = SessionResult()
+    if measurable and not only_counts and (keep_going or not exact.failed):
+        suite = Procedure(measurable, swap_tables(seed))
+        result = Session(suite, launcher, canary, seed, budget_s, started=started, progress=progress).run()
+    return CheckResult(trees, seed, budget_s, exact, lacks, result)
 
 
 def counted(launcher: ProcessLauncher, names: Sequence[str], only: str = "") -> ExactFinding:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from reproduce.annex.gate.guard import Guard, Reading
+from reproduce.annex.gate.guard import Reading, disturbed
 from reproduce.annex.gate.launcher import ProcessLauncher
 from reproduce.annex.gate.procedure import INCONCLUSIVE, ConfidenceInterval, Logs, Look, Procedure, interval, statistic
 from reproduce.annex.gate.trees import BASE, HEAD
@@ -123,7 +123,7 @@ class Session:
         self.started = clock() if started is None else started
         self.end = self.started + budget_s
         self.budget_s = budget_s
-        self.guard = Guard()
+        self.readings: list[Reading] = []  # all canaries
         self.rounds: list[Round] = []
         self.redone = 0
         self._looked_at: dict[str, tuple[tuple[RoundTimes, ...], Look]] = {}  # the last look, and the rounds before it
@@ -134,7 +134,7 @@ class Session:
         """Measure and decide until all is decided, no look is left, the budget is spent or the machine is too busy."""
         reason = "the pairs of all looks do not tell"
         try:
-            self.guard.readings += [self.canary() for _ in range(FIRST_READINGS)]
+            self.readings += [self.canary() for _ in range(FIRST_READINGS)]
             while look := self.suite.next_look:
                 if stop := self._measure(look.pairs):
                     reason = stop
@@ -149,8 +149,8 @@ class Session:
     def _measure(self, pairs: int) -> str | None:
         """Measure until there are `pairs` pairs of undisturbed rounds. Returns the reason if that is not possible."""
         while True:
-            disturbed = [measured for measured in self.rounds if self.guard.disturbed(measured.readings)]
-            good = len(self.rounds) - len(disturbed)
+            bad = [measured for measured in self.rounds if disturbed(measured.readings, self.readings)]
+            good = len(self.rounds) - len(bad)
             if good == pairs * ROUNDS:
                 return None
             if self.redone > SPARE_REDOS + good:
@@ -160,10 +160,10 @@ class Session:
             if self.clock() + self._longest > self.end:
                 return f"the budget of {self.budget_s:.0f} s is exhausted after {good // ROUNDS} of {pairs} pairs"
             self.progress(f"round {good + 1} of {pairs * ROUNDS}, {self.redone} redone")
-            self.redone += bool(disturbed)
+            self.redone += bool(bad)
             before = self.clock()
-            if disturbed:
-                self._launch(disturbed[0])
+            if bad:
+                self._launch(bad[0])
             else:
                 self.rounds.append(self._launch(Round(tuple(islice(self._orders, SLICES)))))
             self._longest = max(self._longest, self.clock() - before)
@@ -195,7 +195,7 @@ class Session:
                 readings.append(self.canary())
         target.times = {name: RoundTimes.of(sides[BASE], sides[HEAD]) for name, sides in slices.items()}
         target.readings = readings
-        self.guard.readings += readings
+        self.readings += readings
         return target
 
     def _finding(self, name: str, reason: str) -> Finding:

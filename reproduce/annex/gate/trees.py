@@ -101,11 +101,11 @@ def build(project: Path, refs: Mapping[str, str], folder: Path, command: str = "
             python = _environment(folder / f"{side}-venv", needed[side], f"{side} {tree.ref}")
             trees[side] = replace(tree, python=python)
     for tree in trees.values():
-        _install(tree, command)
+        install(tree, command)
     return trees
 
 
-def _install(tree: Tree, command: str) -> None:
+def install(tree: Tree, command: str) -> None:
     """Run what builds a tree's extension modules, and let the project's own version be found (0 if it is dynamic)."""
     if command:
         where = os.environ | {"PATH": f"{tree.python.parent}{os.pathsep}{os.environ.get('PATH', '')}"}

@@ -52,6 +52,13 @@ def having(points: Sequence[PointResult], parameters: Mapping[str, Any]) -> list
     return [point for point in points if parameters.items() <= point.parameters.items()]
 
 
+def tried(points: Sequence[PointResult], benchmark: str, parameters: Mapping[str, Any]) -> list[str]:
+    """The kinds of the trials of a benchmark, or of the tests that it stands for, which have these parameters."""
+    found = [(point.parameters["benchmark"], point) for point in having(points, parameters)]
+    of_it = [each for name, each in found if name == benchmark or name.startswith((f"{benchmark}::", f"{benchmark}["))]
+    return list({point.parameters["seed"]: point.series for point in of_it}.values())
+
+
 @contextmanager
 def built(project: Project) -> Iterator[dict[str, dict[str, Tree]]]:
     """Build base and head for each kind of trial: trees of HEAD, of which this project's slowed head is patched.
@@ -68,6 +75,7 @@ def built(project: Project) -> Iterator[dict[str, dict[str, Tree]]]:
             if patched.returncode:
                 why = f"{project.slowed} does not fit {slowed.commit[:10]}: {last_line(patched.stderr)}"
                 raise UnavailableError(why)
+            trees.install(slowed, project.build)
         yield {"identical": identical, "slowed": {**identical, HEAD: slowed}}
 
 

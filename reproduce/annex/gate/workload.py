@@ -193,10 +193,11 @@ def pace(step: Callable[[], object]) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A workload that is set up: how a slice is measured, how a step is counted, and a digest of what it returned."""
+    """A workload that is set up: its step, what it imported, how a slice is measured, a digest of what it returned."""
 
+    step: Callable[[], object]
+    modules: list[str]
     slice: Callable[[], list[float]]
-    count: Callable[[Path], dict[str, int]]
     output: str
 
 
@@ -212,13 +213,8 @@ def prepare(workload: dict[str, Any]) -> Prepared | None:
     modules = sorted(set(sys.modules) - before)
     iterations, repeated = (workload["iterations"], 1) if "iterations" in workload else pace(step)
     slowdown = workload.get("slowdown", 0.0)
-
-    def count(tree: Path) -> dict[str, int]:
-        return runpy.run_path(str(Path(__file__).with_name("counts.py")))["counted"](step, tree, modules)
-
-    return Prepared(
-        lambda: iterate(step, iterations, slowdown, repeated), count, hashlib.sha256(shown.encode()).hexdigest()
-    )
+    digest = hashlib.sha256(shown.encode()).hexdigest()
+    return Prepared(step, modules, lambda: iterate(step, iterations, slowdown, repeated), digest)
 
 
 def said(error: BaseException) -> str:
@@ -255,7 +251,8 @@ def serve(gate: Connection, tree: Path, core: int, workloads: dict[str, Any]) ->
     gate.send({"ready": {name: made.output for name, made in prepared.items()}})
     while (command := gate.recv()).keys() & {"slice", "count"}:
         if "count" in command:
-            gate.send({"counts": prepared[command["count"]].count(tree)})
+            made, counts = prepared[command["count"]], runpy.run_path(str(Path(__file__).with_name("counts.py")))
+            gate.send({"counts": counts["counted"](made.step, tree, made.modules)})
         else:
             gate.send({"seconds": prepared[command["slice"]].slice()})
 

@@ -1,6 +1,7 @@
 """Trials of the gate on itself: what is patched, what is kept, when it goes on, and what it says."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -55,8 +56,9 @@ def try_it(tmp_path, *arguments):
 
 def test_the_patch_makes_both_workloads_do_more_and_changes_nothing_else(repository):
     """It is applied to today's sources, so a change of theirs has to change it, too."""
-    with trials.built(read(repository)) as kinds:
+    with trials.built(replace(read(repository), build="touch made")) as kinds:
         identical, slowed = (kinds[kind][HEAD].folder for kind in ("identical", "slowed"))
+        assert (slowed / "made").exists()  # it is built as the others are
         changed = [
             path.relative_to(identical).as_posix()
             for path in sorted(identical.rglob("*.py"))
@@ -83,6 +85,18 @@ def test_trials_alternate_are_kept_and_go_on(launcher, tmp_path, capsys):
     assert json.loads(trials.record_path(tmp_path).with_name("badge.json").read_text())["message"] == (
         "0 of 2 false, slowed code found in 50%"
     )
+
+
+def test_trials_of_tests_that_share_a_name_alternate_and_go_on(launcher, tmp_path, monkeypatch):
+    def lacking(self):
+        self.workloads = {f"{name}[{n}]": {} for name in self.workloads for n in (1, 2)}
+        return {}
+
+    monkeypatch.setattr(launcher, "lacking", lacking)
+    command = ["gate", "trials", "--benchmark", "test_a.py::test_a", "--results", str(tmp_path)]
+    assert [cli.main([*command, "--runs", runs]) for runs in "122"] == [DONE, INTERNAL, INTERNAL]  # none is slower
+    points = read_record(trials.record_path(tmp_path)).points
+    assert [point.series for point in points] == ["identical", "identical", "slowed", "slowed"]
 
 
 def test_a_machine_that_never_decides_is_said(launcher, tmp_path, monkeypatch, capsys):
