@@ -305,11 +305,6 @@ class ModelConfig:
         """Size of an attention head: `head_dim`, or h/a."""
         return self.head_dim or self.hidden // self.heads
 
-    @cached_property
-    def attention_width(self) -> int:
-        """Inputs of attention's projection: all heads, h unless `head_dim` says otherwise."""
-        return self.heads * self.head_size
-
     @property
     def query_groups(self) -> int:
         """Groups of query heads that share a key/value head: `kv_heads`, or as many as heads."""
@@ -325,25 +320,10 @@ class ModelConfig:
         """Size of a query and of a key of a head: `head_size`, in latent attention and the part that is turned."""
         return self.head_size + self.rotary_dim
 
-    @cached_property
-    def keys_and_values_width(self) -> int:
-        """Elements of a token's keys and values: a key and a value head for each group."""
-        return self.query_groups * (self.query_head_size + self.head_size)
-
-    @cached_property
-    def qkv_width(self) -> int:
-        """Elements of a token's queries, keys and values, the outputs of a query-key-value linear."""
-        return self.heads * self.query_head_size + self.keys_and_values_width
-
     @property
     def mlp_width(self) -> int:
         """Inputs of the MLP's second linear: `ffn_hidden`, or 4h."""
         return self.ffn_hidden or 4 * self.hidden
-
-    @property
-    def mlp_outputs(self) -> int:
-        """Outputs of the MLP's first linear: `mlp_width`, with a gate twice as many (gate and up)."""
-        return self.mlp_width * self.branches
 
     @property
     def branches(self) -> int:

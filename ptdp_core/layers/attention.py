@@ -38,6 +38,11 @@ class Heads(NamedTuple):
         return self.groups * (self.query + self.value)
 
     @property
+    def context(self) -> int:
+        """Elements of what attention gives for a token: the values of all queries' heads."""
+        return self.queries * self.value
+
+    @property
     def all(self) -> int:
         """Elements of a token's queries, keys and values."""
         return self.queries * self.query + self.keys_and_values
@@ -78,7 +83,7 @@ def layout(share: GpuShare, heads: Heads) -> Part:
 
     Without the layout of Section 4.2 these are transposed out of [b, s, a, h].
     """
-    c, w = share.tokens * heads.all / share.t, share.tokens * heads.queries * heads.value / share.t
+    c, w = share.tokens * heads.all / share.t, share.tokens * heads.context / share.t
     transposes = Work(traffic_bytes=4 * c, kernels=3)
     return Part(
         "attention.layout",
@@ -100,7 +105,7 @@ def core(share: GpuShare, heads: Heads, context: Context, kernel: str, dropout: 
     s, b, t, _ = share
     local, blocks = context.heads(b * heads.queries // t), context.blocks(s)
     calls = CORE_MODULES * MODULE + CORE_VIEWS + CORE_FUNCTIONS * FUNCTION + RNG_FORK * dropout
-    calls_back, output = CORE_VIEWS + CORE_FUNCTIONS * FUNCTION, 2 * share.tokens * heads.queries * heads.value // t
+    calls_back, output = CORE_VIEWS + CORE_FUNCTIONS * FUNCTION, 2 * share.tokens * heads.context // t
     if kernel != "none":
         pairs = b * heads.queries * attended(context.c * s, window) / context.c / t  # of which the mask hides half
         keys, queries = max(keys for _, keys in blocks), max(queries for queries, _ in blocks)
@@ -123,7 +128,7 @@ def core(share: GpuShare, heads: Heads, context: Context, kernel: str, dropout: 
     copied, copies = 0.0, 0
     if heads.groups < heads.queries:
         copied = 4 * context.c * s * context.heads(b * (heads.groups + heads.queries)) * heads.value / t
-        copies = 4 * context.c * s * b * context.heads(heads.queries * heads.value) // t
+        copies = 4 * context.c * s * b * context.heads(heads.context) // t
     launched = len(blocks) * (1 + dropout) + 2 * (copied > 0)
     into: list[Gemm] = []
     out_of: list[Gemm] = []
@@ -188,7 +193,7 @@ def exchange(share: GpuShare, heads: Heads, context: Context) -> Part:
       gradients the other way; before and after all that is sent is put in order
     """
     c, steps, tokens, t = context.c, context.c - 1, share.tokens, share.t
-    own, N_t = tokens * heads.keys_and_values / t, tokens * heads.queries * heads.value / t
+    own, N_t = tokens * heads.keys_and_values / t, tokens * heads.context / t
 
     def call(operation: str, elements: int = c * tokens * heads.keys_and_values // t) -> Collective:
         return Collective(operation, "cp", elements)
@@ -204,7 +209,7 @@ def exchange(share: GpuShare, heads: Heads, context: Context) -> Part:
         calls = PassCollectives((call(RING),), (call(RING), call(RING)))
     else:
         forward = backward = Work(traffic_bytes=2 * 4 * (own + 2 * N_t), kernels=4)
-        widths = heads.all, heads.queries * heads.value
+        widths = heads.all, heads.context
         into, out_of = (call(ALL_TO_ALL, tokens * width // t) for width in widths)
         calls = PassCollectives((into, out_of), (out_of, into))
     return Part("attention.exchange", forward, backward, collectives=calls)

@@ -98,17 +98,17 @@ def _mixer(model: ModelConfig, run: LayerRun, kind: LayerKind) -> tuple[Part, ..
     return tuple(_attention(model, share, run, kind)) if kind.mixer else ()
 
 
-def norm_tensors(model: ModelConfig) -> int:
-    """The parameter tensors of a norm."""
-    return 1 if model.norm == "rmsnorm" else 2
+def heads_of(model: ModelConfig) -> Heads:
+    """The heads of a model's attention."""
+    return Heads(model.heads, model.query_groups, model.query_head_size, model.head_size)
 
 
 def _attention(model: ModelConfig, share: GpuShare, run: LayerRun, kind: LayerKind) -> Iterator[Part]:
     """Norm, attention and what is added behind it."""
     h, tokens, t = model.hidden, share.tokens, share.t
-    between, tensors, bias = tokens * h / share.shards, norm_tensors(model), model.bias
-    heads = Heads(model.heads, model.query_groups, model.query_head_size, model.head_size)
-    yield kinds.norm("attention_norm", between, h, tensors, 2 if model.kv_latent else 1)
+    between, norm, bias = tokens * h / share.shards, model.norm, model.bias
+    heads = heads_of(model)
+    yield kinds.norm("attention_norm", between, h, norm, 2 if model.kv_latent else 1)
     if model.kv_latent:
         yield from _latent(model, share, heads)
     else:
@@ -119,7 +119,7 @@ def _attention(model: ModelConfig, share: GpuShare, run: LayerRun, kind: LayerKi
         yield Part(
             "attention.query_key_norms",
             parameters=tuple(
-                item for name in names for item in norm_parameters(name, model.head_size, tensors, partial=True)
+                item for name in names for item in norm_parameters(name, model.head_size, norm, partial=True)
             ),
         )
     if model.positions == "rotary":
@@ -134,9 +134,9 @@ def _attention(model: ModelConfig, share: GpuShare, run: LayerRun, kind: LayerKi
         kernel = attention_kernel(kernel, model, kind)
     yield attention.core(share, heads, run.context, kernel, model.dropout, kind.window)
     yield attention.layout(share, heads)
-    yield kinds.linear(share, Linear("attention.projection", model.attention_width, h, "inputs"), bias, g=True)
+    yield kinds.linear(share, Linear("attention.projection", heads.context, h, "inputs"), bias, g=True)
     if model.post_norms:
-        yield kinds.norm("attention_post_norm", between, h, tensors)._replace(output=0)
+        yield kinds.norm("attention_post_norm", between, h, norm)._replace(output=0)
     yield kinds.addition("attention.addition", between, bias, model.dropout)
 
 
@@ -147,16 +147,16 @@ def _latent(model: ModelConfig, share: GpuShare, heads: Heads) -> Iterator[Part]
     It comes with the turned part of the key, which all heads share, and is normalised. The gradients of both latents
     together are less than those of one input, and reduced together.
     """
-    h, tensors, tokens = model.hidden, norm_tensors(model), share.tokens
+    h, norm, tokens = model.hidden, model.norm, share.tokens
     queries, latent = heads.queries * heads.query, model.query_latent
     if latent:
         yield kinds.linear(share, Linear("attention.query_down", h, latent, ""))
-        yield kinds.norm("attention.query_norm", tokens * latent, latent, tensors, 1, tokens * latent / share.shards)
+        yield kinds.norm("attention.query_norm", tokens * latent, latent, norm, 1, tokens * latent / share.shards)
     yield kinds.linear(share, Linear("attention.query", latent or h, queries, "outputs"), writes=False)
     kept, turned = model.kv_latent, model.rotary_dim
     down = Linear("attention.kv_down", h, kept + turned, "")
     yield kinds.linear(share, down, reads=False, output=tokens * turned / share.shards)
-    yield kinds.norm("attention.kv_norm", tokens * kept, kept, tensors, 1, tokens * kept / share.shards)
+    yield kinds.norm("attention.kv_norm", tokens * kept, kept, norm, 1, tokens * kept / share.shards)
     made = Linear("attention.kv", kept, 2 * heads.queries * heads.value, "outputs")
     yield kinds.linear(share, made, f=True, writes=False)
     yield attention.whole_heads(share, heads)
@@ -171,7 +171,7 @@ def _state_space(model: ModelConfig, share: GpuShare) -> Iterator[Part]:
     """Norm, state-space mixer and what is added behind it."""
     h, tokens, states = model.hidden, share.tokens, states_of(model)
     between = tokens * h / share.shards
-    yield kinds.norm("mamba_norm", between, h, norm_tensors(model), 1)
+    yield kinds.norm("mamba_norm", between, h, model.norm, 1)
     into = Linear("mamba.in", h, states.projected, "outputs")
     yield kinds.linear(share, into, f=True, output=tokens * states.projected // share.t)
     yield state_space.convolution(share, states)
@@ -187,7 +187,7 @@ def _mlp(model: ModelConfig, share: GpuShare, run: LayerRun, with_experts: bool)
     between, bias = tokens * h / share.shards, model.bias
     width = model.shared_expert_ffn_hidden if with_experts else model.mlp_width
     readers = (width > 0) + (with_experts and model.expert_latent > 0)  # linears; a router reads 16 bits
-    yield kinds.norm("mlp_norm", between, h, norm_tensors(model), readers, stays=with_experts)
+    yield kinds.norm("mlp_norm", between, h, model.norm, readers, stays=with_experts)
     if with_experts:
         yield from _experts(model, share, run)
     if width:
@@ -195,7 +195,7 @@ def _mlp(model: ModelConfig, share: GpuShare, run: LayerRun, with_experts: bool)
         name, own_bias = ("mlp.shared", False) if with_experts else ("mlp", bias)
         yield from _linears(model, share, name, width, own_bias, joined=not inside)
     if model.post_norms:
-        yield kinds.norm("mlp_post_norm", between, h, norm_tensors(model))._replace(output=0)
+        yield kinds.norm("mlp_post_norm", between, h, model.norm)._replace(output=0)
     yield kinds.addition("mlp.addition", between, bias, model.dropout)
 
 
@@ -263,7 +263,7 @@ def output_parameters(model: ModelConfig, t: int, own_table: bool) -> tuple[Para
 
     If the output layer is the word embedding, this is the table's second copy, and only there with `own_table`.
     """
-    norm = norm_parameters("norm", model.hidden, norm_tensors(model))
+    norm = norm_parameters("norm", model.hidden, model.norm)
     if not model.tied_embeddings:
         return (*norm, _vocabulary_table(model, t, OUTPUT))
     return (*norm, _vocabulary_table(model, t, WORD_EMBEDDING, tied=True, copy=True)) if own_table else norm
@@ -277,7 +277,7 @@ def _vocabulary_table(model: ModelConfig, t: int, name: str, *, tied: bool = Fal
 def mtp_parameters(model: ModelConfig) -> tuple[Parameter, ...]:
     """What layers of multi-token prediction have beside a layer: three norms, and a linear over two vectors."""
     norms = (f"mtp.{part}" for part in ("hidden_norm", "embedding_norm", "norm"))
-    of_norms = (item for name in norms for item in norm_parameters(name, model.hidden, norm_tensors(model)))
+    of_norms = (item for name in norms for item in norm_parameters(name, model.hidden, model.norm))
     return (*of_norms, Parameter("mtp.merge.weight", (model.hidden, 2 * model.hidden), COLUMN)) * model.mtp_layers
 
 
@@ -307,7 +307,7 @@ def shared_vocabulary(
         Work(traffic_bytes=(6 * added + 5 * model.dropout) * elements, kernels=added + model.dropout),
         Work(traffic_bytes=5 * model.dropout * elements, kernels=int(model.dropout)),
     )
-    norm = kinds.norm("norm", elements, h, norm_tensors(model))
+    norm = kinds.norm("norm", elements, h, model.norm)
     return VocabularyBlocks({"E": look_up, "S": scores, "T": turns, "G": gather}, Block((positions,)), Block((norm,)))
 
 

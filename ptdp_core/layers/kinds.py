@@ -58,15 +58,16 @@ class GpuShare(NamedTuple):
         return self.s * self.b
 
 
-def norm_parameters(name: str, size: int, tensors: int, partial: bool = False) -> tuple[Parameter, ...]:
-    """The parameters of a layer norm (weight and bias) or of an RMSNorm (weight)."""
-    return tuple([Parameter(f"{name}.{part}", (size,), partial=partial) for part in ("weight", "bias")[:tensors]])
+def norm_parameters(name: str, size: int, kind: str, partial: bool = False) -> tuple[Parameter, ...]:
+    """The parameters of a norm of this kind: of 'layernorm' weight and bias, of 'rmsnorm' a weight."""
+    parts = ("weight", "bias") if kind == "layernorm" else ("weight",)
+    return tuple([Parameter(f"{name}.{part}", (size,), partial=partial) for part in parts])
 
 
 def norm(
-    name: str, elements: float, size: int, tensors: int, casts: int = 0, kept: float | None = None, stays: bool = False
+    name: str, elements: float, size: int, kind: str, casts: int = 0, kept: float | None = None, stays: bool = False
 ) -> Part:
-    """A norm over `size` with so many parameter tensors. Its backward pass reads twice, once for their gradients.
+    """A norm of this kind over `size`. Its backward pass reads twice, once for the gradients of its parameters.
 
     It keeps its input and output, of so many elements unless another number of them is `kept`. `casts` linears read
     it; with `stays` something else does, too.
@@ -80,7 +81,7 @@ def norm(
         output=kept,
         casts=casts,
         stays=stays or not casts,
-        parameters=norm_parameters(name, size, tensors),
+        parameters=norm_parameters(name, size, kind),
     )
 
 

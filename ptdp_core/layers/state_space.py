@@ -105,8 +105,8 @@ def scan(share: GpuShare, states: States) -> Part:
 def gated_norm(share: GpuShare, states: States) -> Part:
     """An RMSNorm of the scan's result times the gate's SiLU: also the gate is read, and its gradient written."""
     elements = share.tokens * states.inner / share.t
-    plain = norm("mamba.norm", elements, states.inner, 1, 1)
-    (weight,) = norm_parameters("mamba.norm", states.inner, 1)
+    plain = norm("mamba.norm", elements, states.inner, "rmsnorm", 1)
+    (weight,) = norm_parameters("mamba.norm", states.inner, "rmsnorm")
     return plain._replace(
         forward=plain.forward + Work(traffic_bytes=2 * elements),
         backward=plain.backward + Work(traffic_bytes=(2 + 2) * elements),

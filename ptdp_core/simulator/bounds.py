@@ -7,7 +7,7 @@ that differ in schedule and sharding alone, time and memory are bounded at once,
 from functools import lru_cache
 
 from ptdp_core.config import TrainingConfig
-from ptdp_core.layout import rank_sizes
+from ptdp_core.layout import Boundary, rank_sizes
 from ptdp_core.schedules import MESSAGES_AT_ONCE, definition, wave
 from ptdp_core.simulator.costs import CostModel, fields_but, kept
 from ptdp_core.simulator.executor import PICOSECONDS
@@ -96,7 +96,7 @@ def _least_flush(model: CostModel, config: TrainingConfig) -> float:
         min((model.message(config, between, k) for between in crossing), default=0.0) + model.cluster.exchange_host_time
         for k in (1, 2)
     )
-    gather = model.gather(config)
+    gather = model.gather(config, Boundary.of(config).gather)
     hop = single + gather
     flush = _formula_time(config, stages)
     schedule = definition(parallel.schedule)

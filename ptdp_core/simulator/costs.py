@@ -176,7 +176,7 @@ class CostModel(Gpu):
         held = [(count, layer) for count, layer in zip(counts, layers, strict=True) if count]
         gathers = recomputation_gathers(config, sum(counts))
         sums = {name: sum([count * getattr(layer, name) for count, layer in held]) for name in OF_LAYERS}
-        sums["recompute"] += fsum([self._gathered(config, call) for call in gathers])
+        sums["recompute"] += fsum([self.gather(config, call) for call in gathers])
         stage = StageTimes(layers[0].fetch, **sums)
         return self._with_copies(config, stage, sum(counts)) if stage.moved else stage
 
@@ -342,12 +342,10 @@ class CostModel(Gpu):
         size = self.cluster.element_bytes * Boundary.of(config).message_elements
         return self.network.message(size, between_nodes, concurrent)
 
-    def gather(self, config: TrainingConfig) -> float:
-        """Seconds to put a received boundary tensor together: an all-gather over the tensor group, and a copy."""
-        gather = Boundary.of(config).gather
-        return 0.0 if gather is None else self._gathered(config, gather)
-
-    def _gathered(self, config: TrainingConfig, gather: Collective) -> float:
+    def gather(self, config: TrainingConfig, gather: Collective | None) -> float:
+        """Seconds to put a tensor together of which tensor ranks have parts: an all-gather, if any, and a copy."""
+        if gather is None:
+            return 0.0
         size = self.cluster.element_bytes * gather.elements
         group = tensor_group(config.parallel.t, self.cluster.gpus_per_node)
         return self.network.one_way(group, size, 2) + self.kernels.memory_bound(2 * size, 1)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ptdp_core.config import LayerKind, ParallelConfig, TrainingConfig
-from ptdp_core.layers.blocks import layer_of
+from ptdp_core.layers.blocks import heads_of, layer_of
 from ptdp_core.layers.parts import Block
 from ptdp_core.layers.techniques import RECIPES, offloaded, recomputed, trained_elements
 from ptdp_core.layout import RankSizes, elements_held, vocabulary_rows
@@ -145,10 +145,10 @@ def exchanged_bytes(config: TrainingConfig) -> int:
     Keys and values of the whole sequence and their gradients, or of a ring those that come and go, or what is sent in
     an all-to-all, and received.
     """
-    parallel, model = config.parallel, config.local_model
-    own = 2 * model.seq * parallel.b * model.keys_and_values_width
+    parallel, model, heads = config.parallel, config.local_model, heads_of(config.model)
+    own = 2 * model.seq * parallel.b * heads.keys_and_values
     sizes = {"all_gather": 2 * parallel.c * own, "ring": 4 * own}
-    both = 2 * 2 * model.seq * parallel.b * (model.qkv_width + model.attention_width)
+    both = 2 * 2 * model.seq * parallel.b * (heads.all + heads.context)
     return sizes.get(parallel.context_exchange, both) // parallel.t
 
 

@@ -62,9 +62,11 @@ def _load() -> tuple[Native | None, str]:
 _chosen = [_load()]
 
 
-def native() -> Native | None:
-    """The compiled loops, or None where Python runs instead."""
-    return _chosen[-1][0]
+def native() -> Native:
+    """The compiled loops, where no `why_in_python` says that there are none."""
+    loops, why = _chosen[-1]
+    assert loops is not None, why
+    return loops
 
 
 def why_in_python(schedule: Definition | None = None) -> str:

@@ -112,7 +112,7 @@ def pipeline_costs(model: CostModel, config: TrainingConfig, stages: Stages) -> 
         forward=forward,
         backward=backward,
         message=(wire(1), wire(2)),
-        gather=round(model.gather(config) * PICOSECONDS),
+        gather=round(model.gather(config, Boundary.of(config).gather) * PICOSECONDS),
         exchange=round(model.cluster.exchange_host_time * PICOSECONDS),
         weight_gradient=weight_gradient,
         hidden=_hidden(config.parallel, stages) if definition(config.parallel.schedule).fuses else {},

@@ -24,7 +24,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
-from ptdp_core.schedules import Schedule, TimelineEvent, build, definition, exists, passes_of, stash_fronts
+from ptdp_core.schedules import Schedule, TimelineEvent, build, definition, passes_of, stash_fronts
 from ptdp_core.simulator.executor import FUSED_KINDS, Costs, Events, compile_blocking, execute_blocking
 from ptdp_core.simulator.native import native, why_in_python
 
@@ -101,11 +101,10 @@ class Executed(NamedTuple):
 
 def _executed(name: str, p: int, m: int, v: int, costs: Costs) -> Executed:
     """Execute m microbatches, compiled where it can be (`native.why_in_python`)."""
-    program = None if why_in_python(definition(name)) else _native_program(name, p, m, v)
-    compiled, passes = native(), (costs.forward, costs.backward, costs.weight_gradient)
-    if program is not None and compiled is not None:
+    if not why_in_python(definition(name)) and (program := _native_program(name, p, m, v)) is not None:
+        passes = costs.forward, costs.backward, costs.weight_gradient
         with suppress(OverflowError):  # a cost of more than 64 bits
-            executed = compiled.execute(program, *passes, *costs.message, costs.gather, costs.exchange)
+            executed = native().execute(program, *passes, *costs.message, costs.gather, costs.exchange)
             if executed is not None:
                 return Executed(*executed)
     return _executed_in_python(name, p, m, v, costs)
@@ -113,12 +112,11 @@ def _executed(name: str, p: int, m: int, v: int, costs: Costs) -> Executed:
 
 @lru_cache(maxsize=512)
 def _native_program(name: str, p: int, m: int, v: int) -> object | None:
-    compiled, period = native(), definition(name).period
-    assert compiled is not None
+    period = definition(name).period
     with no_collection():
         schedule = _table(name, p, m, v)
         q = period(p) if period is not None else 0
-        made = compiled.compile(schedule.ranks, schedule.placement.ranks, m, schedule.exchanges, q)
+        made = native().compile(schedule.ranks, schedule.placement.ranks, m, schedule.exchanges, q)
         return made[0] if isinstance(made, tuple) else made  # a build of 1.0.0 also gives fronts of the stash
 
 
@@ -204,7 +202,7 @@ def short_batches(name: str, p: int, m: int, v: int) -> list[int]:
     for periods, further in ((1, 3), (2, 6), (3, p + 5), (5, 3 * p + 11)):
         least = periods * q + -(-(stash + further) // v)
         shorts.append(least + (m - least) % q)
-    return [*sorted({short for short in shorts if short < m and exists(name, p, short, v)}), m]
+    return [*sorted({short for short in shorts if short < m and not schedule.problem(p, short, v)}), m]
 
 
 def least_passes(name: str, p: int, m: int, v: int) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ptdp_core.config import LayerKind, ModelConfig
-from ptdp_core.layers.blocks import LayerRun, block
+from ptdp_core.layers.blocks import LayerRun, block, heads_of
 from ptdp_core.layers.state_space import CHUNK, KERNEL
 from reproduce.planning.config_keys import BIASES, ENDS_WITHOUT_EFFECT, GATED, KINDS, WITHOUT_EFFECT, of_kind
 from reproduce.planning.config_read import FULL, TOWER_HIDDEN, TOWER_LAYERS, WINDOW, HubConfig, LayerWords, first
@@ -60,12 +60,15 @@ def lacks(read: HubConfig, model: ModelConfig, layers: Sequence[LayerWords], kno
 
 def _biases(read: HubConfig, model: ModelConfig) -> Iterator[Lack]:
     """Biases of some linears, where the model has none."""
-    of_qkv = model.layers * model.qkv_width
+    of_qkv = model.layers * heads_of(model).all
     if name := of_kind(read.kind, BIASES, ""):
         every = model.layers * model.experts * (model.expert_width * model.branches + model.hidden)
         yield Lack(name, parameters=of_qkv + (every if read.kind == "gpt_oss" else 0))
     elif not model.bias:
-        for key, size in (("attention_bias", of_qkv), ("mlp_bias", model.layers * (model.mlp_outputs + model.hidden))):
+        for key, size in (
+            ("attention_bias", of_qkv),
+            ("mlp_bias", model.layers * (model.branches * model.mlp_width + model.hidden)),
+        ):
             if read.get(key):
                 yield Lack(f"{key}={read[key]!r}", parameters=size)
 
@@ -124,7 +127,7 @@ def _own_parameters(read: HubConfig, mixer: str, model: ModelConfig) -> int:
 def _other_heads(read: HubConfig, model: ModelConfig) -> Iterator[Lack]:
     """Attention whose sizes are other ones than the model's, or that leaves tokens out."""
     if read.get("attn_output_gate", of_kind(read.kind, dict.fromkeys(GATED, True), False)):
-        size = model.layers * model.hidden * model.attention_width
+        size = model.layers * model.hidden * heads_of(model).context
         if every := read.get("full_attention_interval"):
             size //= every
         yield Lack("gates of attention's outputs", parameters=size, flops=2.0 * size)

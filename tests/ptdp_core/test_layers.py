@@ -10,7 +10,7 @@ from ptdp_core import formulas, layers
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.layers import techniques
-from ptdp_core.layers.blocks import LayerRun, block, layer_of
+from ptdp_core.layers.blocks import LayerRun, block, heads_of, layer_of
 
 MODULES = sorted(Path(layers.__path__[0]).glob("*.py"))
 S = 512
@@ -68,8 +68,8 @@ def test_a_layer_keeps_what_korthikanti_s_equations_say(of):
     assume(run.fp8_recipe == "none")
     tokens, heads = S * run.b, model.heads
     between = (10 if model.dropout else 8) * tokens * model.hidden
-    wide = 2 * tokens * (model.qkv_width + model.attention_width + model.mlp_outputs + model.mlp_width)
-    shared = 4 * tokens * model.attention_width if model.query_groups < heads else 0
+    wide = 2 * tokens * (heads_of(model).all + model.heads * model.head_size + (model.branches + 1) * model.mlp_width)
+    shared = 4 * tokens * model.heads * model.head_size if model.query_groups < heads else 0
     scores = (5 if model.dropout else 2) * run.b * heads * S**2 + shared
     inside = wide + (scores if run.writes_scores else 4 * tokens * heads)
     kept = block(model, run, model.usual_kind).kept_bytes

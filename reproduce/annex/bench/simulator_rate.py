@@ -23,7 +23,7 @@ from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import Samples
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.simulator import load_cluster, simulate
-from ptdp_core.simulator.native import native
+from ptdp_core.simulator.native import why_in_python
 from reproduce.annex.bench.simulator_rate_peer import calculon_time
 from results import ROOT
 from results.records import Metric, PointResult
@@ -85,7 +85,7 @@ def points(setup: Setup) -> Iterator[PointResult]:
         timed = Once(partial(_measure, configurations, processes, at_most, peer))
         for name in ("cold", "warm", *([CALCULON] if peer else [])):
             parameters: dict[str, Parameter] = {"caches": name, "configurations": configurations}
-            parameters["compiled"] = native() is not None
+            parameters["compiled"] = not why_in_python()
             yield attempted(setup, name, configurations, parameters, partial(_metrics, timed, name))
 
 

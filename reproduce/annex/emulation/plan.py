@@ -146,7 +146,7 @@ def make_plan(config: TrainingConfig, cluster: Cluster, iterations: int, warmup:
         config=config,
         gpus_per_node=cluster.gpus_per_node,
         boundary=replace(boundary, shape=(shrunk(boundary_bytes, parallel.t),)),
-        gather=None if spans else model.gather(config),
+        gather=None if spans else model.gather(config, Boundary.of(config).gather),
         exchange=_exchange(config, model),
         stages=tuple(_stage(config, i, stage, element_bytes) for i, stage in enumerate(stages)),
         ranks=tuple(_rank(config, model, rank) for rank in range(parallel.p)),

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ptdp_core.layers.attention import Context
+from ptdp_core.layers.blocks import heads_of
 from ptdp_core.layout import rank_elements, stage_passes
 from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.bounds import least_time
@@ -99,7 +100,7 @@ def test_activations_are_1_over_c_and_optimizer_states_1_over_dc():
 def test_the_exchange_s_memory_is_that_of_its_tensors(exchange):
     config = configured(c=4, t=2, context_exchange=exchange)
     kv = 2 * 2 * MODEL.seq * MODEL.query_groups * MODEL.head_size // 2  # bytes of all keys and values on a tensor rank
-    own = 2 * MODEL.seq // 4 * (MODEL.qkv_width + MODEL.hidden) // 2
+    own = 2 * MODEL.seq // 4 * (heads_of(MODEL).all + MODEL.hidden) // 2
     assert exchanged_bytes(config) == {"all_gather": 2 * kv, "ring": kv, "all_to_all": 2 * own}[exchange]
 
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from ptdp_core.formulas import attention_core_flops, layer_forward_flops
-from ptdp_core.layers.blocks import layer_of
+from ptdp_core.layers.blocks import heads_of, layer_of
 from ptdp_core.layers.parts import total
 from ptdp_core.layout import rank_elements, rank_sizes
 from ptdp_core.schedules import build
@@ -273,7 +273,7 @@ def test_what_is_put_off_are_inputs_and_output_gradients_of_the_rows():
     config = configured(p=2, d=4, e=4, schedule="zb-h1")
     rows = 4096 * 4
     of_experts = 2 * rows * (2048 + 2 * 1024 + 1024 + 2048)
-    attention = 2 * 4096 * (2 * 2048 + MODEL.qkv_width + MODEL.attention_width)
+    attention = 2 * 4096 * (2 * 2048 + heads_of(MODEL).all + MODEL.heads * MODEL.head_size)
     assert deferred_bytes(config, H100, 2, False, layer_bytes(config)) == round(
         2 * (of_experts + attention) / H100.allocator_efficiency
     )

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ptdp_core.config import OFFLOADED, ParallelConfig, TrainingConfig
+from ptdp_core.layers.blocks import heads_of
 from ptdp_core.layers.techniques import READ
 from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.bounds import least_time
@@ -31,7 +32,7 @@ def configured(offload="", model=LLAMA, **parallel):
         (LLAMA, "attn_norm,mlp_norm", 2 * H),
         (MIXTURE, "expert_fc1", 2 * H),
         (MIXTURE, "moe_act", 2 * 2 * 1024),
-        (LATENT, "core_attn", LATENT.qkv_width + 2 * 16),
+        (LATENT, "core_attn", heads_of(LATENT).all + 2 * 16),
     ],
 )
 def test_what_a_module_reads_leaves_the_gpu(model, modules, elements):

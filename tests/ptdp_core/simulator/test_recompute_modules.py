@@ -6,7 +6,7 @@ import pytest
 
 from ptdp_core.config import ParallelConfig, TrainingConfig
 from ptdp_core.engine.settings import Settings, check
-from ptdp_core.layers.blocks import layer_of
+from ptdp_core.layers.blocks import heads_of, layer_of
 from ptdp_core.layers.techniques import RECOMPUTATION_BACKWARD, RECOMPUTATION_FORWARD, modules_of
 from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.bounds import least_time
@@ -39,7 +39,7 @@ def configured(model=LLAMA, modules="", **parallel):
         (MIXTURE, "moe_act", 2 * 2 * 1024),
         (MIXTURE, "experts", 2 * (2 * 2 * 1024 + 2 * 1024)),  # what they receive is kept
         (MIXTURE, "moe", 2 * (2 * H + 2 * 2 * 1024 + 2 * 1024) + 4 * 8),
-        (LATENT, "mla_up_proj", 2 * LATENT.qkv_width + 2 * (1024 + 512)),
+        (LATENT, "mla_up_proj", 2 * heads_of(LATENT).all + 2 * (1024 + 512)),
     ],
 )
 def test_a_recomputed_module_keeps_nothing_but_its_input(model, modules, saved):

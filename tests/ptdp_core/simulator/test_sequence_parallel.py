@@ -6,7 +6,7 @@ import pytest
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.layers.parts import PER_COLLECTIVE
-from ptdp_core.layout import rank_sizes
+from ptdp_core.layout import Boundary, rank_sizes
 from ptdp_core.simulator import Software, load_cluster, simulate
 from ptdp_core.simulator.bounds import least_time
 from ptdp_core.simulator.costs import CostModel
@@ -106,7 +106,7 @@ def test_scatter_gather_is_void():
     """Boundary tensors are 1/t by themselves, and nobody gathers them."""
     on, without = (simulate(configured(True, scatter_gather=asked), SELENE) for asked in (True, False))
     assert replace(without, config=on.config) == on
-    assert CostModel(SELENE).gather(on.config) == 0
+    assert CostModel(SELENE).gather(on.config, Boundary.of(on.config).gather) == 0
     assert on.traffic["pipeline"] == simulate(configured(False), SELENE).traffic["pipeline"]
 
 

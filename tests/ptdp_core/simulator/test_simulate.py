@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ptdp_core import formulas
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.layers.parts import Work
-from ptdp_core.layout import rank_elements
+from ptdp_core.layout import Boundary, rank_elements
 from ptdp_core.pipeline_layout import layout_of
 from ptdp_core.schedules import Exchange, build, definition, lower, names
 from ptdp_core.simulator import PHASES, cluster_path, load_cluster, read_parameters, simulate
@@ -454,7 +454,7 @@ def test_distributed_inputs_of_blocks_cost_a_gather_per_block_and_keep_1_over_t(
     whole, distributed = (gpt3(distribute_checkpointed_activations=distribute) for distribute in (False, True))
     before, after = simulate(whole, SELENE), simulate(distributed, SELENE)
     layers, m, t, bsh = 96 // 12, 48, 8, 2048 * 12288
-    gather = CostModel(SELENE).gather(whole)  # of a tensor of the same size
+    gather = CostModel(SELENE).gather(whole, Boundary.of(whole).gather)  # of a tensor of the same size
     recomputing = after.phase_times["recompute"] - before.phase_times["recompute"]
     assert recomputing == pytest.approx(layers * m * gather, rel=1e-9)
     sent = after.traffic["tensor"] - before.traffic["tensor"]
