@@ -3,6 +3,10 @@
 declare function newWorker(query?: string): Worker;
 declare var firstWorker: Worker;
 
+// Attributes of an element, and what is in it: see `el` of elements.js.
+type Given = Record<string, Scalar | null | undefined | ((event: any) => unknown)>;
+type Content = Given | Node | Scalar | null | undefined | Content[];
+
 type Scalar = string | number | boolean;
 type Configuration = Record<string, Scalar>;
 type Answers = Record<string, any>;
@@ -125,6 +129,12 @@ interface Chip {
   options: { words: string; changes: Configuration }[];
   at: number;
   reason: string;
+}
+
+interface Gain {
+  change: string;
+  faster_by: number;
+  fits: boolean;
 }
 
 interface BestRow {

@@ -8,7 +8,7 @@ const [NARROW, TALL] = [480, 38];
 
 /** A value between the ends of its interval. @param {number} now @param {Interval} ends @param {string} unit */
 export function interval(now, { low, high }, unit) {
-  const X = (at) => 100 + ((at - low) / (high - low)) * 100;
+  const X = (/** @type {number} */ at) => 100 + ((at - low) / (high - low)) * 100;
   return picture(
     300,
     40,
@@ -26,7 +26,8 @@ export function bound({ value, bound: at, least, needs, said }) {
   const low = Math.min(value, at);
   const room = Math.abs(value - at) || Math.abs(value) || 1;
   const [dot, mark] = [value, at].map((each) => 60 + ((each - low) / room) * 180);
-  const within = (x, words) => Math.min(Math.max(x, wide(words) / 2), 300 - wide(words) / 2);
+  const within = (/** @type {number} */ x, /** @type {string} */ words) =>
+    Math.min(Math.max(x, wide(words) / 2), 300 - wide(words) / 2);
   return picture(
     300,
     46,
@@ -45,7 +46,7 @@ export function stack(given, whole, unit, width) {
   const parts = given.filter(({ size }) => size > 0);
   const sum = parts.reduce((total, { size }) => total + size, 0);
   const most = Math.max(sum, whole);
-  const X = (size) => (size / most) * (width - 4) + 2;
+  const X = (/** @type {number} */ size) => (size / most) * (width - 4) + 2;
   const memory = unit === "GB";
   const drawn = [rect(2, 6, width - 4, TALL, "sunk")];
   const small = [];
@@ -85,7 +86,7 @@ export function across(rows, width) {
     Math.max(0.01, ...rows.flatMap(({ from, to }) => [from, to])),
   ];
   const [start, end] = [left + (least < 0 ? 50 : 0), width - 70];
-  const X = (at) => start + ((at - least) / (most - least)) * (end - start);
+  const X = (/** @type {number} */ at) => start + ((at - least) / (most - least)) * (end - start);
   const height = 16 + rows.length * tall;
   const drawn = rows.flatMap(({ label, from, to, look, words, strong }, i) => {
     const y = 8 + i * tall + (narrow ? 16 : 0);
@@ -101,7 +102,7 @@ export function across(rows, width) {
   return picture(width, height, rows.map(({ label, words }) => `${label} ${words}`).join(", "), zero, drawn);
 }
 
-/** What each change gains or loses, in %. @param {{ change: string, faster_by: number, fits: boolean }[]} changes @returns {Row[]} */
+/** What each change gains or loses, in %. @param {Gain[]} changes @returns {Row[]} */
 export const gains = (changes) =>
   changes.map(({ change, faster_by: by, fits }) => ({
     label: `${capital(change)}${fits ? "" : " · does not fit"}`,
@@ -113,7 +114,7 @@ export const gains = (changes) =>
 
 /** From one sum to another, part by part. @param {string[]} names @param {number[]} ends @param {Part[]} parts @returns {Row[]} */
 export function waterfall(names, ends, parts) {
-  const end = (i) => ({
+  const end = (/** @type {number} */ i) => ({
     label: names[i],
     from: 0,
     to: ends[i],

@@ -26,7 +26,7 @@ function show({ groups, counts, notes }) {
   const most = Math.max(...rows.map((row) => row.iteration_time));
   const shown = rows.find((row) => row.mine)?.iteration_time;
   const faster = groups.find(({ kind }) => kind === "faster")?.rows.length ?? "nothing is";
-  const band = ([words, why]) =>
+  const band = (/** @type {[string, string]} */ [words, why]) =>
     el("tr.band", el("th", { colspan: 6, scope: "rowgroup" }, words, el("span", ` ${why}`)));
   const heads = ["Layout, and what differs", "Iteration", "Against shown", "", "Memory", ""];
   put(

@@ -39,14 +39,14 @@ function extent(series) {
 /** The x values in order, and where each stands between 0 and 1. @param {Series[]} series @param {string} scale */
 function horizontal(series, scale) {
   const all = [...new Set(series.flatMap(({ marks }) => marks.map(({ x }) => x)))];
-  if (scale === "point") return { all, at: (x) => all.indexOf(x) / Math.max(1, all.length - 1) };
-  const by = (x) => (scale === "log2" ? Math.log2(x) : Number(x));
+  if (scale === "point") return { all, at: (/** @type {Scalar} */ x) => all.indexOf(x) / Math.max(1, all.length - 1) };
+  const by = (/** @type {Scalar | undefined} */ x) => (scale === "log2" ? Math.log2(Number(x)) : Number(x));
   all.sort((one, other) => Number(one) - Number(other));
   const [first, last] = [by(all[0]), by(all.at(-1))];
-  return { all, at: (x) => (last > first ? (by(x) - first) / (last - first) : 0.5) };
+  return { all, at: (/** @type {Scalar} */ x) => (last > first ? (by(x) - first) / (last - first) : 0.5) };
 }
 
-const nameOf = ({ name }) => (name.length > 30 ? `${name.slice(0, 29)}…` : name);
+const nameOf = (/** @type {{ name: string }} */ { name }) => (name.length > 30 ? `${name.slice(0, 29)}…` : name);
 
 /** @param {Chart} chart @param {Series[]} series @param {number} width @param {number[]} [range] where charts stand side by side */
 function lines(chart, series, width, range) {
@@ -60,8 +60,8 @@ function lines(chart, series, width, range) {
   const right = width - (named ? 22 + Math.max(...series.map((one) => wide(nameOf(one)) + 4), 98) : 14);
   const [high, low] = [26, height - 44];
   const { all, at } = horizontal(series, chart.scale);
-  const X = (x) => left + 14 + at(x) * (right - left - 28);
-  const Y = (y) => low - ((y - bottom) / (top - bottom || 1)) * (low - high);
+  const X = (/** @type {Scalar} */ x) => left + 14 + at(x) * (right - left - 28);
+  const Y = (/** @type {number} */ y) => low - ((y - bottom) / (top - bottom || 1)) * (low - high);
   const drawn = ticks.flatMap((tick) => [
     path(`M${left} ${Y(tick).toFixed(1)}H${right}`, "grid"),
     text(left - 8, Y(tick) + 4, figures(tick), "end"),
@@ -89,8 +89,15 @@ function lines(chart, series, width, range) {
 }
 
 /** The band, the line and the points of a series. @param {Series} series @param {number} kind @param {Place[]} places */
-function oneSeries({ name, marks, dashed }, kind, X, Y, places) {
-  const along = (of, key) => of.map((mark) => `${X(mark.x).toFixed(1)} ${Y(mark[key]).toFixed(1)}`);
+function oneSeries(
+  { name, marks, dashed },
+  kind,
+  /** @type {(x: any) => number} */ X,
+  /** @type {(y: any) => number} */ Y,
+  places,
+) {
+  const along = (/** @type {Mark[]} */ of, /** @type {"y" | "low" | "high"} */ key) =>
+    of.map((/** @type {Mark} */ mark) => `${X(mark.x).toFixed(1)} ${Y(mark[key]).toFixed(1)}`);
   const ours = marks.filter((mark) => mark.y !== null);
   const sure = ours.filter(({ low, high }) => low !== undefined && high !== undefined);
   const drawn = [];
@@ -101,7 +108,7 @@ function oneSeries({ name, marks, dashed }, kind, X, Y, places) {
     const y = mark.y ?? mark.paper;
     if (y == null) continue;
     places.push({ x: X(mark.x), y: Y(y), mark, name, kind });
-    const at = (value) => (value == null ? null : [X(mark.x), Y(value)]);
+    const at = (/** @type {number | null | undefined} */ value) => (value == null ? null : [X(mark.x), Y(value)]);
     drawn.push(...points(kind, dashed ? null : at(mark.y), at(mark.paper), mark.status));
   }
   return drawn;
@@ -134,6 +141,7 @@ function atEnds(series, places, right, high) {
 
 /** Names within the plot, each above or below its own line, where the others are far. @param {Series[]} series @param {Place[]} places @param {number[]} frame */
 function inside(series, places, [left, right, high, low]) {
+  /** @type {Record<"u" | "v" | "half", number>[]} */
   const taken = [];
   return series.map((one) => {
     const half = wide(nameOf(one)) / 2;
@@ -163,7 +171,8 @@ function rows(chart, series, width) {
   const several = series.length > 1 && series.length <= MANY;
   const high = several ? 52 : 30;
   const low = high + labels.length * tall;
-  const X = (value) => left + 8 + ((value - ticks[0]) / (ticks[ticks.length - 1] - ticks[0])) * (width - left - 28);
+  const X = (/** @type {any} */ value) =>
+    left + 8 + ((value - ticks[0]) / (ticks[ticks.length - 1] - ticks[0])) * (width - left - 28);
   const drawn = ticks.flatMap((tick) => [
     path(`M${X(tick)} ${high}V${low}`, "grid"),
     text(X(tick), low + 18, figures(tick), "mid"),
@@ -186,7 +195,7 @@ function rows(chart, series, width) {
       places.push({ x: X(value), y, mark, name, kind });
       if (mark.low !== undefined && mark.y !== null)
         drawn.push(rect(X(mark.low), y - 6, X(mark.high) - X(mark.low), 12, `ar f${kind}`));
-      const at = (of) => (of == null ? null : [X(of), y]);
+      const at = (/** @type {number | null | undefined} */ of) => (of == null ? null : [X(of), y]);
       drawn.push(...points(kind, at(mark.y), at(mark.paper)));
     }
   });
@@ -201,7 +210,7 @@ function explored(drawn, places, { note, x, unit = "" }) {
   drawn.append(ring);
   drawn.setAttribute("tabindex", "0");
   let at = -1;
-  const show = (to) => {
+  const show = (/** @type {number} */ to) => {
     at = (to + places.length) % places.length;
     const { x: cx, y: cy, mark, name } = places[at];
     for (const [key, value] of Object.entries({ r: 11, cx, cy })) ring.setAttribute(key, value);
@@ -209,13 +218,14 @@ function explored(drawn, places, { note, x, unit = "" }) {
     const where = typeof mark.x === "number" ? `${x} ${mark.x}` : mark.x;
     note.textContent = `${where}${name ? `, ${name}` : ""}: ${last(mark)} ${unit}${band}`;
   };
-  drawn.addEventListener("keydown", (event) => {
-    const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 1, ArrowUp: -1 }[event.key];
+  drawn.addEventListener("keydown", (/** @type {any} */ event) => {
+    const steps = /** @type {Record<string, number>} */ ({ ArrowRight: 1, ArrowLeft: -1, ArrowDown: 1, ArrowUp: -1 });
+    const step = steps[event.key];
     if (!step) return;
     event.preventDefault();
     show(at < 0 ? 0 : at + step);
   });
-  drawn.addEventListener("pointermove", (event) => {
+  drawn.addEventListener("pointermove", (/** @type {any} */ event) => {
     const box = drawn.getBoundingClientRect();
     const far = places.map((place) =>
       Math.hypot(place.x - event.clientX + box.left, place.y - event.clientY + box.top),

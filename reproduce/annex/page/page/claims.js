@@ -5,18 +5,18 @@ import { capital } from "./svg.js";
 
 const TWIN = "_in_the_paper"; // ends the id of the same claim on the paper's own points
 
-const plain = (id) => capital(id).replaceAll("_", " ");
+const plain = (/** @type {string} */ id) => capital(id).replaceAll("_", " ");
 
-const sign = ({ kind }) => el(`i.sign.v-${kind}`);
+const sign = (/** @type {Claim} */ { kind }) => el(`i.sign.v-${kind}`);
 
 /** One sentence, judged once or in parts; the paper's own points stand with what they repeat. @param {Claim[]} claims @param {string} chosen */
 export function card(claims, chosen) {
-  const judged = ({ id, bar, explanation }) => {
+  const judged = (/** @type {Claim} */ { id, bar, explanation }) => {
     const twin = claims.find((other) => other.id === id + TWIN);
     const repeated = twin && el("small.twin", sign(twin), ` ${plain(twin.explanation)}`);
     return [bar && bound(bar), el("p", plain(explanation)), repeated];
   };
-  const part = (claim) => {
+  const part = (/** @type {Claim} */ claim) => {
     const head = el("span", el("b", plain(claim.id)), el("span.u", ` · ${claim.shown}`));
     return el("div.part", sign(claim), el("div.titled", head, judged(claim)));
   };

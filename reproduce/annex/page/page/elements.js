@@ -7,26 +7,26 @@ export const byId = (id) => document.getElementById(id);
  * Makes elements of "tag.class.class#id": then attributes and listeners, if any, and in order what is in them. What is
  * false, null or "" is left out; lists in the content are opened.
  *
- * @param {string} space @returns {(what: string, ...content: any[]) => any}
+ * @param {string} space @returns {(what: string, ...content: Content[]) => any}
  */
 const maker =
   (space) =>
   (what, ...content) => {
     const [named, id] = what.split("#");
     const [tag, ...classes] = named.split(".");
-    const given = content[0]?.constructor === Object ? content.shift() : {};
+    const given = /** @type {Given} */ (content[0]?.constructor === Object ? content.shift() : {});
     const node = document.createElementNS(space, tag);
-    for (const [name, value] of Object.entries({ id, class: classes.join(" "), ...given }))
+    for (const [name, value] of Object.entries(/** @type {Given} */ ({ id, class: classes.join(" "), ...given })))
       if (typeof value === "function") node.addEventListener(name, value);
       else if (typeof value === "number") node.setAttribute(name, String(Math.round(value * 100) / 100));
-      else if (value || (value === "" && name in given)) node.setAttribute(name, value === true ? "" : value);
-    node.append(...content.flat(9).filter((it) => it || it === 0));
+      else if (value || (value === "" && name in given)) node.setAttribute(name, value === true ? "" : String(value));
+    node.append(.../** @type {any[]} */ (content.flat(9)).filter((it) => it || it === 0));
     return node;
   };
 export const el = maker("http://www.w3.org/1999/xhtml");
 export const svg = maker("http://www.w3.org/2000/svg");
 
-/** Put something else into an element. @param {string} id @param {...any} content */
+/** Put something else into an element. @param {string} id @param {...Content} content */
 export const fill = (id, ...content) => byId(id).replaceChildren(...content.flat(9).filter(Boolean));
 
 /** Which of several is shown. @param {Element} node @param {boolean} on @param {string} [as] */
@@ -45,21 +45,21 @@ export function choices(id, names, now) {
   byId(id).value = now;
 }
 
-/** @param {string} text @param {(event: any) => unknown} click @param {string} [what] @param {object} [attributes] */
+/** @param {string} text @param {(event: any) => unknown} click @param {string} [what] @param {Given} [attributes] */
 export const button = (text, click, what = ".quiet", attributes) =>
   el(`button${what}`, { type: "button", click, ...attributes }, text);
 
-/** A field with its words above it. @param {string} words @param {any} input @param {string} [what] @param {...any} more */
+/** A field with its words above it. @param {string} words @param {any} input @param {string} [what] @param {...Content} more */
 export const field = (words, input, what = ".field", ...more) => el(`label${what}`, el("span", words), input, ...more);
 
 /** @param {string} href @param {string} words @param {string} [what] */
 export const link = (href, words, what = ".quiet") => el(`a${what}`, { href }, words);
 
-/** What scrolls by itself. @param {string} label @param {...any} content */
+/** What scrolls by itself. @param {string} label @param {...Content} content */
 export const scrolled = (label, ...content) =>
   el("div.scroll", { tabindex: 0, role: "region", "aria-label": label }, ...content);
 
-/** What opens on demand: its name, its state at the right. @param {string} name @param {string} id @param {...any} content */
+/** What opens on demand: its name, its state at the right. @param {string} name @param {string} id @param {...Content} content */
 export const more = (name, id, ...content) =>
   el(`details.more#${id}`, el("summary", name, el("span.u")), el("div", ...content));
 
@@ -80,10 +80,11 @@ export const facts = (rows) =>
 
 /** A table of rows, the first its headings; a column of numbers stands at its right. @param {string} label @param {any[][]} rows */
 export function table(label, [headings, ...cells]) {
-  const isNumber = (cell) => cell === "" || cell === null || !Number.isNaN(Number(String(cell).replace("−", "-")));
+  const isNumber = (/** @type {any} */ cell) =>
+    cell === "" || cell === null || !Number.isNaN(Number(String(cell).replace("−", "-")));
   const kinds = headings.map((_, i) => ({ class: cells.every((row) => isNumber(row[i])) && "n" }));
   const head = headings.map((text, i) => el("th", { scope: "col", ...kinds[i] }, text));
-  const shown = (cell) => String(cell ?? "").replace(/^-(?=\d)/, "−");
+  const shown = (/** @type {any} */ cell) => String(cell ?? "").replace(/^-(?=\d)/, "−");
   const body = cells.map((row) =>
     el(
       "tr",

@@ -12,7 +12,7 @@ let shown; // an answer
 /** @type {ArtifactAnswer[]} */
 let list = [];
 
-const reading = (what, words, ...drawn) =>
+const reading = (/** @type {string} */ what, /** @type {string} */ words, /** @type {Node[]} */ ...drawn) =>
   el("li", svg("svg", { width: 40, height: 24, "aria-hidden": "true" }, drawn), el("span", el("b", what), ` ${words}`));
 
 export function make() {
@@ -23,8 +23,8 @@ export function make() {
     button("Copy command", ({ target }) => shown && copy(target, shown.command), ".quiet#command"),
   ];
   const picked = el("select#artifact", { change: () => change({ artifact: byId("artifact").value, claim: "" }) });
-  const walked = ({ key, target }) => {
-    const to = { ArrowLeft: "before", ArrowRight: "after" }[key];
+  const walked = (/** @type {any} */ { key, target }) => {
+    const to = /** @type {Record<string, string>} */ ({ ArrowLeft: "before", ArrowRight: "after" })[key];
     if (to && target !== picked) byId(`figure-${to}`).click();
   };
   byId("view-figure").append(
@@ -107,7 +107,7 @@ function showClaims({ claims }) {
   byId("claims-how").textContent = barred ? "The bar shows what a claim needs (green), and what came out (dot)." : "";
   byId("claims").classList.remove("stale");
   const sentences = [...new Set(claims.map(({ sentence }) => sentence))];
-  const of = (sentence) => claims.filter((claim) => claim.sentence === sentence);
+  const of = (/** @type {string} */ sentence) => claims.filter((claim) => claim.sentence === sentence);
   put(
     "claims",
     sentences.map((sentence) => card(of(sentence), current().claim)),
@@ -137,9 +137,9 @@ function marks({ points, quantities: [{ name }], fidelity, x, elsewhere }) {
 /** @param {ArtifactAnswer} answer @returns {import("./chart.js").Chart} */
 export function chartOf({ label, x, points, fidelity, dotted, elsewhere, quantities: [quantity] }) {
   const { name, factor } = quantity;
-  const value = (given) => (typeof given === "number" ? given / factor : null);
+  const value = (/** @type {unknown} */ given) => (typeof given === "number" ? given / factor : null);
   const names = x ? [...new Set(points.map((point) => point.series))] : [];
-  const mark = ({ label: words, parameters, status, metrics, paper, intervals }) => ({
+  const mark = (/** @type {PointAnswer} */ { label: words, parameters, status, metrics, paper, intervals }) => ({
     x: x?.scale === "category" ? words : parameters[x?.parameter ?? ""],
     y: status === "ok" ? value(metrics[name]) : null,
     paper: value(paper[name]),
@@ -165,8 +165,9 @@ export function chartOf({ label, x, points, fidelity, dotted, elsewhere, quantit
 
 /** @param {string} name */
 function save(name) {
-  const quoted = (cell) => (/[",\n]/.test(cell) ? `"${String(cell).replaceAll('"', '""')}"` : String(cell ?? ""));
-  const lines = shown.table.map((row) => row.map(quoted).join(","));
+  const quoted = (/** @type {any} */ cell) =>
+    /[",\n]/.test(cell) ? `"${String(cell).replaceAll('"', '""')}"` : String(cell ?? "");
+  const lines = shown.table.map((/** @type {Scalar[]} */ row) => row.map(quoted).join(","));
   download(`${name}.csv`, `${lines.join("\n")}\n`, "text/csv");
 }
 

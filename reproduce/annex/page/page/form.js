@@ -8,8 +8,9 @@ const CHOSEN = ["p", "t", "d", "B", "program"]; // which have better places
 /** @param {string} name @param {Field} definition */
 function one(name, { words, letter, unit, sentence, choices, choice_words, default: usual, least, most, whole }) {
   const number = { type: "number", inputmode: "decimal", step: whole ? 1 : "any", min: least, max: most };
-  const kind = { boolean: { type: "checkbox" }, string: { type: "text" } }[typeof usual] ?? number;
-  const change = ({ target: { type, value, checked, valueAsNumber } }) => {
+  const kind =
+    typeof usual === "boolean" ? { type: "checkbox" } : typeof usual === "string" ? { type: "text" } : number;
+  const change = (/** @type {any} */ { target: { type, value, checked, valueAsNumber } }) => {
     if (type !== "number") return configure({ [name]: type === "checkbox" ? checked : value });
     if (Number.isNaN(valueAsNumber)) return fail(`${words} is empty; needs a number`);
     configure({ [name]: valueAsNumber });
@@ -41,8 +42,9 @@ export function show() {
 /** The name of the known model that the configuration has, or "". */
 export function modelShown() {
   const { models, fields } = /** @type {Offer} */ (offered());
-  const now = (name) => current().configuration[name] ?? fields[name].default;
-  const same = ([, sizes]) => Object.entries(sizes).every(([name, size]) => now(name) === size);
+  const now = (/** @type {string} */ name) => current().configuration[name] ?? fields[name].default;
+  const same = (/** @type {[string, Configuration]} */ [, sizes]) =>
+    Object.entries(sizes).every(([name, size]) => now(name) === size);
   return Object.entries(models).find(same)?.[0] ?? "";
 }
 

@@ -7,13 +7,13 @@ import { cluster, follow, update } from "./page.js";
 const cells = /** @type {any[]} */ ([...document.querySelectorAll("#view-home .waffle a")]);
 const tally = /** @type {any[]} */ ([...document.querySelectorAll(".tally button")]);
 const published = [...document.querySelectorAll("#home-chart svg")];
-const kindOf = (cell) => cell.className.match(/v-\w+/)[0];
+const kindOf = (/** @type {any} */ cell) => cell.className.match(/v-\w+/)[0];
 
 export function make() {
   cells.forEach((cell, i) => {
     cell.addEventListener("focus", () => choose(i));
     cell.addEventListener("pointerenter", () => choose(i));
-    cell.addEventListener("keydown", (event) => walk(event, i));
+    cell.addEventListener("keydown", (/** @type {any} */ event) => walk(event, i));
   });
   const first = byId("said").querySelector("a").getAttribute("href");
   choose(cells.findIndex((cell) => cell.getAttribute("href") === first));
@@ -59,7 +59,7 @@ function walk(event, at) {
 function filter(row) {
   const on = row.getAttribute("aria-pressed") !== "true";
   for (const each of tally) each.setAttribute("aria-pressed", on && each === row);
-  const of = (cell) => kindOf(cell) === `v-${row.dataset.kind}`;
+  const of = (/** @type {HTMLElement} */ cell) => kindOf(cell) === `v-${row.dataset.kind}`;
   for (const cell of cells) cell.classList.toggle("faint", on && !of(cell));
   if (on && cells.some(of)) choose(cells.findIndex(of));
 }

@@ -6,7 +6,7 @@ const [MOST, MANY_STAGES] = [64, 8];
 /** @param {{ p: number, t: number, c: number, d: number }} sizes @param {number} layers @param {number} perNode @param {number} width */
 export function layout({ p, t, c, d }, layers, perNode, width) {
   const nodes = /** @type {any[]} */ ([]);
-  const titled = (y, words, gpus) =>
+  const titled = (/** @type {number} */ y, /** @type {string} */ words, /** @type {number} */ gpus) =>
     nodes.push(text(0, y, words, "k b"), text(width, y, `${gpus.toLocaleString("en")} GPUs`, "end"));
   const stages = p > MANY_STAGES ? [0, 1, 2, null, p - 2, p - 1] : Array.from({ length: p }, (_, i) => i);
   const columns = Math.min(stages.length, width < 400 ? 2 : Math.max(2, Math.min(4, Math.floor(width / 110))));

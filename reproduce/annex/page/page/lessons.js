@@ -9,7 +9,7 @@ let shown; // an answer
 const answered = new Set();
 
 export function make() {
-  const moved = ({ target }) => change({ step: target.value });
+  const moved = (/** @type {any} */ { target }) => change({ step: target.value });
   const slider = el("input#lesson-value", { type: "range", min: 0, step: 1, input: moved });
   byId("view-lessons").append(
     el(
@@ -116,7 +116,7 @@ function question(answer, quiz, i) {
     done.textContent = quiz.after;
     if (!i) curve(answer, chart, true);
   };
-  const option = ([value, means, why], at) =>
+  const option = (/** @type {string[]} */ [value, means, why], /** @type {number} */ at) =>
     el(
       at === quiz.right ? "label.right" : "label",
       el("input", { type: "radio", name: id, change: reveal }),
@@ -143,7 +143,7 @@ function curve({ stops, seen, curve: { quantity, values }, label }, chart, all) 
 }
 
 export function fill() {
-  const entry = ({ id, title }, i) => {
+  const entry = (/** @type {Offer["lessons"][0]} */ { id, title }, /** @type {number} */ i) => {
     const words = `${i + 1}. ${title}`;
     const to = { href: `#view=lessons&lesson=${id}&step=`, "data-lesson": id, "aria-label": words };
     return el("a", to, el("span", words));

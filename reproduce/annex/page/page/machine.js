@@ -65,17 +65,17 @@ async function showNumbers() {
   byId("cluster-text").value = text;
   byId("cluster-description").textContent = answer.description;
   const head = ["Number", "Value", "Unit", "Range", "Source"].map((word) => el("th", { scope: "col" }, word));
-  const rows = answer.numbers.map((each) => row(answer.name, each));
+  const rows = answer.numbers.map((/** @type {ClusterNumber} */ each) => row(answer.name, each));
   put("cluster-numbers", el("table", el("thead", el("tr", head)), el("tbody", rows)));
 }
 
 /** A machine's number, which one may change in its range, in the unit that people read. @param {string} of @param {ClusterNumber} entry */
 function row(of, { name, words, value: usual, low, high, source, set_with, shown: [unit, factor] }) {
   const { changes, text } = current();
-  const said = (number) => String(Number((number / factor).toPrecision(12)));
+  const said = (/** @type {number} */ number) => String(Number((number / factor).toPrecision(12)));
   const now = said(changes[name] ?? usual);
   const needs = `needs ${said(low)} to ${said(high)} ${unit}`.trim();
-  const changed = ({ target: { value: given } }) => {
+  const changed = (/** @type {any} */ { target: { value: given } }) => {
     if (given.trim() === "" || Number.isNaN(Number(given))) return fail(`${words}: ${given} is no number; ${needs}`);
     const value = given === said(usual) ? usual : Number(given) * factor;
     if (value < low || value > high) return fail(`${words}: ${given} lies outside its range; ${needs}`);

@@ -45,7 +45,7 @@ export function read(hash) {
 /** The address of what is shown: what is not as at the start. @param {typeof START} state */
 export function write(state) {
   const words = new URLSearchParams();
-  const said = (value) => (typeof value === "object" ? JSON.stringify(value) : value);
+  const said = (/** @type {any} */ value) => (typeof value === "object" ? JSON.stringify(value) : value);
   const usual = /** @type {any} */ (START);
   for (const [key, value] of Object.entries(state)) if (said(value) !== said(usual[key])) words.set(key, said(value));
   if (state.view === "home" && words.size) words.set("view", "home");

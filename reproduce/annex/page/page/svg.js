@@ -70,7 +70,11 @@ function marked(drawn) {
   const style = rules
     .filter((rule) => rule instanceof CSSStyleRule && rule.selectorText !== ":root")
     .filter(({ selectorText: it }) => drawn.matches(it) || drawn.querySelector(it))
-    .map(({ cssText }) => cssText.replace(/var\((--[\w-]+)\)/g, (_, name) => tokens.getPropertyValue(name)));
+    .map(({ cssText }) =>
+      cssText.replace(/var\((--[\w-]+)\)/g, (/** @type {string} */ _, /** @type {string} */ name) =>
+        tokens.getPropertyValue(name),
+      ),
+    );
   copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
   const hatch = byId("hatch").parentElement.cloneNode(true);
   copy.prepend(svg("style", `${style.join("\n")}\n.hat{stroke:${tokens.getPropertyValue("--hatch")}}`), hatch);

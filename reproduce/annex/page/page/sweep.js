@@ -8,7 +8,8 @@ let shown; // an answer
 let asked = ""; // what the shown curve is about: everything but the field's own value
 
 export function section() {
-  const moved = ({ target }) => shown.points[target.value] && configure(shown.points[target.value].changes);
+  const moved = (/** @type {any} */ { target }) =>
+    shown.points[target.value] && configure(shown.points[target.value].changes);
   return more(
     "One field varied",
     "sweeping",
@@ -30,7 +31,7 @@ export function refresh() {
   byId("sweeping").open = true;
   const { [sweep]: value, ...others } = configuration;
   const about = JSON.stringify({ sweep, others, ...cluster() });
-  if (about === asked && shown?.points.some((each) => each.value === value)) return show(shown);
+  if (about === asked && shown?.points.some((/** @type {Answers} */ each) => each.value === value)) return show(shown);
   return update("sweep", "sweep", { ...point(), field: sweep }, (answer) => {
     asked = about;
     show(answer);
@@ -43,7 +44,8 @@ function show(answer) {
   const { points, field: name, label } = answer;
   const definition = offered()?.fields[name];
   const now = current().configuration[name] ?? definition?.default ?? "";
-  const words = (value) => definition?.choice_words[value] ?? { true: "on", false: "off" }[value] ?? String(value);
+  const words = (/** @type {any} */ value) =>
+    definition?.choice_words[value] ?? (value === true ? "on" : value === false ? "off" : String(value));
   const slider = byId("sweep-value");
   slider.max = points.length - 1;
   slider.value = points.findIndex(({ value }) => value === now);

@@ -27,7 +27,8 @@ const lookOf = ([kind, stage], p) => (kind === "F" && (stage ?? 0) >= p ? "fwd2"
 /** What the looks mean, of those that timelines have. @param {TimelineAnswer[]} shown */
 export function key(...shown) {
   const used = new Set(shown.flatMap(({ rows, p }) => rows.flatMap((row) => row.map((pass) => lookOf(pass, p)))));
-  const box = (look) => svg("svg", { width: 18, height: 14, "aria-hidden": "true" }, rect(0, 0, 18, 14, look));
+  const box = (/** @type {string} */ look) =>
+    svg("svg", { width: 18, height: 14, "aria-hidden": "true" }, rect(0, 0, 18, 14, look));
   const told = Object.entries(NAMES).filter(([look]) => used.has(look) || look === "wait");
   return el(
     "ul.key",
@@ -39,7 +40,7 @@ export function key(...shown) {
 /** Whether two passes of a row are a fused pair. @param {Pass | undefined} pass @param {Pass | undefined} next */
 const together = (pass, next) => pass && next && pass[3] === next[3] && pass[4] === next[4];
 
-const rowHeight = (p) => (p > 8 ? 27 : 40);
+const rowHeight = (/** @type {number} */ p) => (p > 8 ? 27 : 40);
 
 /** The stages that are drawn: of many the first and last four. @param {number} p @returns {(number | null)[]} */
 const rowsOf = (p) =>
@@ -54,7 +55,7 @@ export function draw(where, shown) {
   let panes = [];
   let now = -1;
   const height = rowsOf(shown.data.p).length * rowHeight(shown.data.p) + 8;
-  const move = (time) => {
+  const move = (/** @type {number} */ time) => {
     now = time;
     for (const pane of panes) {
       const line = `M${place(pane, time).toFixed(1)} ${TOP - 8}V${TOP + height + HELD + 6}`;
@@ -79,7 +80,12 @@ function laid(shown, width, height) {
   const forward = data.rows[0].filter(([kind]) => kind === "F").map(([, , , start, end]) => end - start);
   const scale = Math.min(data.iteration_time, ...forward) / (0.95 + (narrow ? LEAST_NARROW : LEAST)); // of a pixel, at most
   const fits = whole / all <= scale;
-  const pane = (from, to, x, across) => ({ from, to, x, width: across, head: path("", "play") });
+  const pane = (
+    /** @type {number} */ from,
+    /** @type {number} */ to,
+    /** @type {number} */ x,
+    /** @type {number} */ across,
+  ) => ({ from, to, x, width: across, head: path("", "play") });
   if (fits || unfolded) {
     const only = pane(0, whole, left, fits ? all : Math.ceil(whole / scale));
     const drawn = drawing(shown, [only], left + only.width + 2, height, title);
@@ -109,7 +115,7 @@ function laid(shown, width, height) {
 function leftOut({ rows, unit }, from, to) {
   const inside = rows[0].map(([, , , start, end]) => Math.max(0, Math.min(end, to) - Math.max(start, from)));
   const busy = inside.reduce((sum, each) => sum + each, 0);
-  const words = (seconds) => `${figures(Math.max(0, seconds))} ${unit}`;
+  const words = (/** @type {number} */ seconds) => `${figures(Math.max(0, seconds))} ${unit}`;
   return [words(to - from), ["stage 1 waits", `${words(to - from - busy)} in all`]];
 }
 
@@ -128,7 +134,7 @@ function drawing({ data, onTime }, panes, width, height, title) {
   );
   const heads = panes.map(({ head }) => head);
   const made = picture(width, TOP + height + HELD + 22, title, drawn, names, heads);
-  made.addEventListener("click", (event) => {
+  made.addEventListener("click", (/** @type {any} */ event) => {
     const x = event.clientX - made.getBoundingClientRect().left;
     const pane = panes.find((each) => x >= each.x && x <= each.x + each.width);
     if (pane) onTime?.(pane.from + ((x - pane.x) / pane.width) * (pane.to - pane.from));
@@ -174,7 +180,7 @@ function held({ stash, p }, pane, top) {
   const shown = [...new Set([stash[0], stash[p - 1]])];
   const most = Math.max(1, ...shown.flatMap((steps) => steps.map(([, count]) => count)));
   const low = top + HELD;
-  const Y = (count) => (low - (count / most) * (HELD - 14)).toFixed(1);
+  const Y = (/** @type {number} */ count) => (low - (count / most) * (HELD - 14)).toFixed(1);
   const drawn = shown.map((steps) => {
     const before = steps.findLast(([time]) => time <= pane.from)?.[1] ?? 0;
     const inside = steps.filter(([time], i) => time > pane.from && time <= pane.to && steps[i + 1]?.[0] !== time);

@@ -22,12 +22,12 @@ export function make() {
   const hidden = { type: "file", accept: ".csv,.txt", tabindex: -1, "aria-label": "A schedule of your own" };
   const file = el("input.off#own", { ...hidden, change: () => drop(file.files[0]) });
   const view = byId("view-timeline");
-  view.addEventListener("dragover", (event) => event.preventDefault());
-  view.addEventListener("drop", (event) => {
+  view.addEventListener("dragover", (/** @type {any} */ event) => event.preventDefault());
+  view.addEventListener("drop", (/** @type {any} */ event) => {
     event.preventDefault();
     void drop(event.dataTransfer.files[0]);
   });
-  const often = ([value, words]) =>
+  const often = (/** @type {string[]} */ [value, words]) =>
     el("label", el("input", { type: "radio", name: "schedule", value, change: () => choose(value) }), words);
   const unfold = () => {
     unfolded = !unfolded;
@@ -127,7 +127,7 @@ function redraw() {
   const names = [own || schedule(), current().beside].map((name) => offered()?.schedules[name] ?? name);
   byId("unfold").textContent = unfolded ? "Fold the middle" : "Unfold the middle";
   const places = shown.map(() => el("div.plot"));
-  const title = ({ iteration_time, unit }, i) =>
+  const title = (/** @type {TimelineAnswer} */ { iteration_time, unit }, /** @type {number} */ i) =>
     shown.length > 1 && el("h3", `${names[i]}: ${figures(iteration_time)} ${unit}`);
   put(
     "timelines",
@@ -148,7 +148,7 @@ function seek(time) {
   put("clock", el("b", time.toFixed(2)), el("span.u", ` ${unit}`));
   for (const head of heads) head(time);
   if (playing || current().view !== "timeline") return;
-  const say = ({ sentence, detail }) => {
+  const say = (/** @type {Record<"sentence" | "detail", string>} */ { sentence, detail }) => {
     const [first, second] = byId("moment").children;
     first.textContent = sentence;
     second.textContent = detail;
@@ -168,7 +168,8 @@ function working(time) {
 
 /** @param {any} event */
 function press(event) {
-  const step = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, PageUp: 10, PageDown: -10 }[event.key];
+  const steps = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, PageUp: 10, PageDown: -10 };
+  const step = /** @type {Record<string, number>} */ (steps)[event.key];
   if (event.key === " ") play();
   else if (event.key === "Home") seek(0);
   else if (event.key === "End") seek(shown[0].iteration_time);
@@ -200,7 +201,7 @@ function play() {
   const begin = now >= whole ? 0 : now;
   if (matchMedia("(prefers-reduced-motion: reduce)").matches) return seek(whole);
   playButton("❚❚", "Stop");
-  const frame = (at) => {
+  const frame = (/** @type {number} */ at) => {
     const time = begin + ((at - from) / PLAY_MS) * whole;
     if (time >= whole || current().view !== "timeline") {
       now = Math.min(time, whole);

@@ -30,7 +30,7 @@ import * as sweep from "./sweep.js";
 let shown; // an answer
 /** @type {any} */
 let said;
-const number = (words, id, what) => {
+const number = (/** @type {string} */ words, /** @type {string} */ id, /** @type {string} */ what) => {
   const input = el(`input#${id}`, { type: "number", inputmode: "numeric", min: 1, input: () => choose(id, what) });
   return field(words, input, `.field#${id}-field`, el("span.why", { role: "alert" }));
 };
@@ -178,7 +178,7 @@ function told({ status, headline, doubt, facts: rows, notes, phases, memory, ite
   const { words, value, unit, now, interval: sure } = headline;
   const [useful, fits, needed] = notes;
   const full = status === "oom";
-  const help = ({ name, changes, memory: needs }) =>
+  const help = (/** @type {Answers} */ { name, changes, memory: needs }) =>
     button(`${name}: ${figures(needs / 1e9)} GB, fits`, () => configure(changes), ".chip");
   return [
     el(
@@ -203,8 +203,8 @@ function told({ status, headline, doubt, facts: rows, notes, phases, memory, ite
 
 /** Tokens of the run and the price of a GPU hour, in fields in place of the button. @param {any} event */
 function priced({ target }) {
-  const one = (words, name) => {
-    const changed = (event) => change({ [name]: event.target.value.trim() });
+  const one = (/** @type {string} */ words, /** @type {"tokens" | "price"} */ name) => {
+    const changed = (/** @type {any} */ event) => change({ [name]: event.target.value.trim() });
     return field(words, el(`input#${name}`, { value: current()[name], change: changed }));
   };
   const made = [one("Tokens to train on, as 300B", "tokens"), one("USD per GPU hour", "price")];
@@ -221,8 +221,8 @@ function titled(words, note, drawing) {
 
 /** The sizes of the layout, with the next legal ones. @param {any} sizes @param {any} next @param {number | null} gpus */
 function sized(sizes, next, gpus) {
-  const one = (words, help, name) => {
-    const set = (way, sign, more) => {
+  const one = (/** @type {string} */ words, /** @type {string} */ help, /** @type {string} */ name) => {
+    const set = (/** @type {string} */ way, /** @type {string} */ sign, /** @type {string} */ more) => {
       const to = next[name]?.[way];
       const label = `${more} ${words.toLowerCase()}`;
       return next[name] ? button(sign, () => configure(to), "", { "aria-label": label, disabled: !to }) : el("span");
@@ -248,7 +248,7 @@ function sized(sizes, next, gpus) {
 /** A technique: on or off, or one of several values. @param {Chip} technique */
 function chip({ name, on, options, at, reason }) {
   if (options.length > 1) {
-    const set = ({ target }) => configure(options[target.selectedIndex].changes);
+    const set = (/** @type {any} */ { target }) => configure(options[target.selectedIndex].changes);
     const made = el(
       "select.chip",
       { change: set, "aria-label": name, "data-on": on },
@@ -265,19 +265,21 @@ function chip({ name, on, options, at, reason }) {
   return button(name, pressed, ".chip", { "aria-pressed": String(on), ...struck });
 }
 
-const limits = () =>
-  update("limits", "what_if", { ...asked(), sensitivity: true }, ({ limits: found = [] }) => {
-    const better = found.filter(({ fits, faster_by }) => fits && faster_by > 0.002).map(({ change: what }) => what);
-    const place = el("div.plot");
-    put(
-      "limited",
-      el("h2", `What limits it: ${better.slice(0, 2).join(", then ") || "nothing that was tried"}`),
-      el("p.note", "Tokens per second gained or lost, in %, when one thing changes. Dashed: it does not fit."),
-      place,
-    );
-    const rows = gains(found.filter(({ faster_by }) => Math.abs(faster_by) >= 0.001));
-    fitted(place, (width) => across([...rows.slice(0, 7), ...rows.slice(7).slice(-3)], width));
-  });
+const limits = () => update("limits", "what_if", { ...asked(), sensitivity: true }, showLimits);
+
+/** @param {{ limits?: Gain[] }} answer */
+function showLimits({ limits: found = [] }) {
+  const better = found.filter(({ fits, faster_by }) => fits && faster_by > 0.002).map(({ change: what }) => what);
+  const place = el("div.plot");
+  put(
+    "limited",
+    el("h2", `What limits it: ${better.slice(0, 2).join(", then ") || "nothing that was tried"}`),
+    el("p.note", "Tokens per second gained or lost, in %, when one thing changes. Dashed: it does not fit."),
+    place,
+  );
+  const rows = gains(found.filter(({ faster_by }) => Math.abs(faster_by) >= 0.001));
+  fitted(place, (width) => across([...rows.slice(0, 7), ...rows.slice(7).slice(-3)], width));
+}
 
 function save() {
   const one = { ...current().configuration, ...(isShipped() && { cluster: machine() }) };
@@ -291,7 +293,7 @@ export function fill() {
   form.filled("more-layout", ["Layout", "Schedule", "Techniques"]);
   form.filled("more-model", ["Model"]);
   sweep.fill();
-  const start = ({ title, cluster, configuration, tokens }) =>
+  const start = (/** @type {Scenario} */ { title, cluster, configuration, tokens }) =>
     button(title, () => change({ cluster, changes: {}, text: "", configuration, tokens }));
   put("scenarios", scenarios.map(start));
   if (shown && current().view === "whatif") show(shown);
