@@ -4,6 +4,7 @@ Counts are those of the committed records, as `reproduce verify` gives them; wha
 """
 
 import json
+import re
 from collections.abc import Sequence
 from functools import cache
 from html import escape
@@ -97,7 +98,10 @@ def _look(claim: Judged) -> str:
 def _texts(claim: Judged) -> tuple[str, str]:
     """The sentence and the reason of a claim, as short as a card has them."""
     sentence = quoted(shorten(plain(claim.claim.sentence), SAID, placeholder=" …"), claim.claim.place, "“”")
-    why = shorten(claim.finding, WHY, placeholder=" …")
+    why = claim.finding
+    if len(why) > WHY:
+        clauses = re.match(rf"(.{{{WHY // 3},{WHY}}})[:;.] ", why)
+        why = clauses[1] if clauses else shorten(why, WHY, placeholder=" …")
     return escape(sentence), escape(why[:1].upper() + why[1:])
 
 

@@ -80,7 +80,7 @@ export function stack(given, whole, unit, width) {
 /** Rows from one value to another on one scale, with zero as a line where some lie below it. @param {Row[]} rows @param {number} width */
 export function across(rows, width) {
   const narrow = width < NARROW;
-  const [left, tall] = [narrow ? 0 : Math.min(230, width * 0.45), narrow ? 44 : 28];
+  const [left, tall] = [narrow ? 0 : Math.min(264, width * 0.45), narrow ? 44 : 28];
   const [least, most] = [
     Math.min(0, ...rows.map(({ to }) => to)),
     Math.max(0.01, ...rows.flatMap(({ from, to }) => [from, to])),

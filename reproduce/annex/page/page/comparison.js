@@ -2,7 +2,7 @@
 import { across, waterfall } from "./bars.js";
 import { button, el, fill as put, table } from "./elements.js";
 import { change, current, point, update } from "./page.js";
-import { fitted } from "./svg.js";
+import { capital, fitted } from "./svg.js";
 
 export const keep = () => change({ against: point() });
 
@@ -23,7 +23,14 @@ function show({ heading, note, metrics, ends, parts }) {
   put(
     "comparison",
     el("div", el("h2", heading), el("p.note", note)),
-    el("div.pair", place, table("Both side by side", [["", "Shown", "Kept", "Change"], ...metrics])),
+    el(
+      "div.pair",
+      place,
+      table("Both side by side", [
+        ["", "Shown", "Kept", "Change"],
+        ...metrics.map(([name, ...row]) => [capital(name), ...row]),
+      ]),
+    ),
     el(
       "p.row.tight",
       button("Go back to the kept one", () => change({ changes: {}, text: "", ...current().against })),

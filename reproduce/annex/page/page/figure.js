@@ -5,7 +5,7 @@ import { button, byId, copy, download, el, fill as put, link, more, option, svg,
 import { picker } from "./machine.js";
 import { change, cluster, current, update } from "./page.js";
 import { ask } from "./python.js";
-import { circle, exports, figures, fitted, path, rect } from "./svg.js";
+import { capital, circle, exports, figures, fitted, path, rect } from "./svg.js";
 
 /** @type {any} */
 let shown; // an answer
@@ -63,7 +63,7 @@ export function make() {
       el("div.claims#claims"),
     ),
     el("div#figure-details", more("The points as a table", "points")),
-    el("ul.note#notes"),
+    el("ul.note.titled#notes"),
   );
 }
 
@@ -87,7 +87,7 @@ function show(answer) {
   tell("points", `${answer.points.length} points`);
   put(
     "notes",
-    answer.notes.map((note) => el("li", note)),
+    answer.notes.map((note) => el("li", capital(note))),
   );
   byId("chart-note").textContent = answer.near;
   put("reading", marks(answer));
@@ -117,7 +117,7 @@ function showClaims({ claims }) {
 
 /** What marks mean, of those that are there. @param {ArtifactAnswer} answer */
 function marks({ points, quantities: [{ name }], fidelity, x, elsewhere }) {
-  if (!x) return el("li", "A table: it has no axis to draw along.");
+  if (!x) return el("li", el("span.full", "A table: it has no axis to draw along."));
   const sure = points.find(({ intervals }) => intervals[name]);
   const [low, high] = (sure?.intervals[name] ?? []).map((end) =>
     figures(Math.abs(100 * (end / Number(sure?.metrics[name]) - 1))),

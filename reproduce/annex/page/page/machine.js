@@ -64,7 +64,7 @@ async function showNumbers() {
   if (!answer) return;
   byId("cluster-text").value = text;
   byId("cluster-description").textContent = answer.description;
-  const head = ["Number", "Value", "Unit", "Range", "Source"].map((word) => el("th", { scope: "col" }, word));
+  const head = ["Number", "Value", "Range"].map((word) => el("th", { scope: "col" }, word));
   const rows = answer.numbers.map((/** @type {ClusterNumber} */ each) => row(answer.name, each));
   put("cluster-numbers", el("table", el("thead", el("tr", head)), el("tbody", rows)));
 }
@@ -86,11 +86,9 @@ function row(of, { name, words, value: usual, low, high, source, set_with, shown
   const input = el("input", { inputmode: "decimal", "aria-label": label, value: now, size: 8, change: changed });
   return el(
     "tr",
-    el("th", { scope: "row" }, words),
+    el("th", { scope: "row" }, el("b", words), el("small", `${source} (set with: ${set_with})`)),
     el("td.n", low === high || text ? now : el("span.field", input)),
-    el("td", unit),
-    el("td", low === high ? "fixed" : `${said(low)} to ${said(high)}`),
-    el("td", el("small", `${source} (set with: ${set_with})`)),
+    el("td", low === high ? ["fixed", unit].filter(Boolean).join(", ") : `${said(low)} to ${said(high)} ${unit}`),
   );
 }
 

@@ -19,7 +19,14 @@ export function section() {
       field("Curve of", el("select#sweep-metric", { change: () => shown && show(shown) })),
     ),
     el("p.note#sweep-shown"),
-    el("input#sweep-value", { type: "range", min: 0, step: 1, "aria-label": "Value of the field", input: moved }),
+    el("input#sweep-value", {
+      type: "range",
+      min: 0,
+      step: 1,
+      "aria-label": "Value of the field",
+      hidden: true,
+      input: moved,
+    }),
     el("div.plot#sweep-chart"),
   );
 }
@@ -47,6 +54,7 @@ function show(answer) {
   const words = (/** @type {any} */ value) =>
     definition?.choice_words[value] ?? (value === true ? "on" : value === false ? "off" : String(value));
   const slider = byId("sweep-value");
+  slider.hidden = !points.length;
   slider.max = points.length - 1;
   slider.value = points.findIndex(({ value }) => value === now);
   const said = `${label}: ${words(now)}`;
