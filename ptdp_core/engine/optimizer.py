@@ -5,7 +5,7 @@ counts on one rank only, and the squares are summed over the tensor-parallel axi
 sharded, the data-parallel axis; otherwise those of experts over the expert-parallel axis.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import cos, isfinite, pi
 from typing import NamedTuple
@@ -18,6 +18,9 @@ from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.param_and_grad_buffer import BufferEntry, ParamAndGradBuffer
 from ptdp_core.engine.settings import OptimizerSettings
 from ptdp_core.layout import ShardSpec
+
+LONGEST = 1 << 30  # elements that AdamW updates as one tensor: kernels may count them in 32 bits
+NORM_PIECE = 1 << 20  # elements of which a CPU sums the squares in fp32 before it goes on in fp64
 
 
 def learning_rate(step: int, settings: OptimizerSettings) -> float:
@@ -130,7 +133,19 @@ class Segment:
     entry: BufferEntry
     start: int
     stop: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """Segments of one kind that lie side by side: to AdamW one parameter, so that the host's time is not theirs."""
+
+    segments: list[Segment]
     master: nn.Parameter  # 1-D; a view of the parameter buffer, or an fp32 copy of it
+
+    @property
+    def start(self) -> int:
+        """Its first element in the flat buffers."""
+        return self.segments[0].start
 
 
 @dataclass(frozen=True)
@@ -149,31 +164,30 @@ class Optimizer:
         self.buffer, self.groups, self.settings = buffer, groups, settings
         self.scale = LossScale.of(settings)
         self.mixed = buffer.param_data.dtype != buffer.dtype
-        self.segments = [
-            self._segment(entry, *buffer.owned(bucket))
-            for bucket in buffer.buckets
-            for entry in bucket.entries
-            if max(buffer.owned(bucket)[0], entry.start) < min(buffer.owned(bucket)[1], entry.stop)
-        ]
-        decay = [s.master for s in self.segments if s.entry.shard.parameter.is_matrix]
-        plain = [s.master for s in self.segments if not s.entry.shard.parameter.is_matrix]
-        self.adam = adamw(decay, plain, settings, groups.device)
-        self._weights = [buffer.param_data[s.start : s.stop] for s in self.segments]
+        owned = [(entry, *buffer.owned(bucket)) for bucket in buffer.buckets for entry in bucket.entries]
+        self.runs: list[Run] = []
+        for segments in side_by_side(
+            Segment(entry, max(first, entry.start), min(end, entry.stop))
+            for entry, first, end in owned
+            if max(first, entry.start) < min(end, entry.stop)
+        ):
+            part = slice(segments[0].start, segments[-1].stop)
+            weights = buffer.param_data[part]
+            master = nn.Parameter(weights.to(buffer.dtype, copy=True) if self.mixed else weights)
+            master.grad = buffer.grad_data[part]
+            self.runs.append(Run(segments, master))
+        by_decay: dict[bool, list[nn.Parameter]] = {True: [], False: []}
         self._counted: list[torch.Tensor] = []
         self._uncounted: list[torch.Tensor] = []
         self._experts: list[torch.Tensor] = []
-        for s in self.segments:
-            counts = s.entry.shard.counts(groups.tp.rank)
-            kind = self._counted if counts else self._uncounted
-            (self._experts if s.entry.shard.parameter.stacked else kind).append(buffer.grad_data[s.start : s.stop])
-
-    def _segment(self, entry: BufferEntry, first: int, end: int) -> Segment:
-        """The part of a parameter that lies in elements [first, end) of the flat buffers, which this rank owns."""
-        start, stop = max(first, entry.start), min(end, entry.stop)
-        weights = self.buffer.param_data[start:stop]
-        master = nn.Parameter(weights.to(self.buffer.dtype, copy=True) if self.mixed else weights)
-        master.grad = self.buffer.grad_data[start:stop]
-        return Segment(entry, start, stop, master)
+        for run in self.runs:
+            shard = run.segments[0].entry.shard
+            by_decay[shard.parameter.is_matrix].append(run.master)
+            kind = self._counted if shard.counts(groups.tp.rank) else self._uncounted
+            assert run.master.grad is not None
+            (self._experts if shard.parameter.stacked else kind).extend(run.master.grad.split(NORM_PIECE))
+        self.adam = adamw(by_decay[True], by_decay[False], settings, groups.device)
+        self._weights = [buffer.param_data[run.start : run.segments[-1].stop] for run in self.runs]
 
     def step(self, lr: float, step: int = 1, loss: torch.Tensor | None = None) -> StepResult:
         """Update the parameters from the reduced main gradients of step number `step`, whose mean loss is `loss`.
@@ -213,12 +227,12 @@ class Optimizer:
     @property
     def updates(self) -> int:
         """The number of steps that were not skipped, as AdamW counts it for its bias correction."""
-        return int(self.adam.state[self.segments[0].master]["step"].item())
+        return int(self.adam.state[self.runs[0].master]["step"].item())
 
     def restore(self, updates: int, scale: float, good: int) -> None:
         """Restore AdamW's step count and the loss scale from a checkpoint whose tensors are loaded already."""
-        for segment in self.segments:
-            self.adam.state[segment.master]["step"].fill_(updates)
+        for run in self.runs:
+            self.adam.state[run.master]["step"].fill_(updates)
         self.scale.value, self.scale.good = scale, good
         self.publish()
 
@@ -229,7 +243,7 @@ class Optimizer:
         model-parallel rank have, each writes 1/d.
         """
         shares = {id(entry): self.buffer.share(bucket) for bucket in self.buffer.buckets for entry in bucket.entries}
-        for segment in self.segments:
+        for segment, whole in self.states():
             entry, start, stop = segment.entry, segment.start, segment.stop
             if saving and not entry.shard.counts(self.groups.tp.rank):
                 continue
@@ -238,13 +252,21 @@ class Optimizer:
                 start, stop = max(start, first), min(stop, end)
             if start < stop:
                 part = slice(start - segment.start, stop - segment.start)
-                tensors = {kind: whole[part] for kind, whole in state_of(self.adam, segment.master).items()}
+                tensors = {kind: values[part] for kind, values in whole.items()}
                 yield StateSlice(entry.shard, start - entry.start, stop - entry.start, tensors)
+
+    def states(self) -> Iterator[tuple[Segment, dict[str, torch.Tensor]]]:
+        """Yield each segment that this rank updates with its parameter and moments (`state_of`)."""
+        for run in self.runs:
+            state = state_of(self.adam, run.master)
+            for segment in run.segments:
+                part = slice(segment.start - run.start, segment.stop - run.start)
+                yield segment, {kind: values[part] for kind, values in state.items()}
 
     def publish(self) -> None:
         """Copy the master weights to the parameters; if sharded, gather what the other replicas updated."""
         if self.mixed:
-            torch._foreach_copy_(self._weights, [segment.master.detach() for segment in self.segments])
+            torch._foreach_copy_(self._weights, [run.master.detach() for run in self.runs])
         self.buffer.gather_parameters()
 
     def _norm(self) -> torch.Tensor:
@@ -269,6 +291,18 @@ class Optimizer:
         norm, other = (nn.utils.get_total_norm(part).double() for part in (counted, uncounted))
         finite = torch.isfinite(norm) & torch.isfinite(other)
         return torch.stack([norm.to(self.groups.device) ** 2, (~finite).to(self.groups.device).double()])
+
+
+def side_by_side(segments: Iterable[Segment]) -> list[list[Segment]]:
+    """Join segments of one kind each of which begins where the one before ends, up to `LONGEST` elements."""
+    runs: list[list[Segment]] = []
+    for segment in segments:
+        first, last = (runs[-1][0], runs[-1][-1]) if runs else (segment, segment)
+        goes_on = last.stop == segment.start and last.entry.kind == segment.entry.kind
+        if not goes_on or segment.stop - first.start > LONGEST:
+            runs.append([])
+        runs[-1].append(segment)
+    return runs
 
 
 def on_host(numbers: torch.Tensor) -> list[float]:

@@ -5,7 +5,8 @@ Main gradients are fp32 (fp64 for fp64 models) and are reduced over the data-par
 Experts' gradients are reduced over the ranks that hold the same experts (`Groups.edp`), in buckets of their own. Each
 of these ranks has them from the tokens of all its expert group, so that the sum is over all d replicas, as elsewhere.
 
-Parameters lie in the buffer in the order in which backward passes finish their gradients, cut into buckets.
+Parameters are cut into buckets in the order in which backward passes finish their gradients. In a bucket those of a kind
+lie side by side (`BufferEntry.kind`), so that the optimizer has few and long pieces to update.
 `data_parallel='local'` has one bucket, reduced after the pipeline flush. 'torch' has many, each of which is reduced
 while the last backward pass goes on (Section 2.1). Buckets are padded to a multiple of d, so that with a sharded
 optimizer each of the d ranks owns 1/d of each bucket.
@@ -18,7 +19,7 @@ which differs between the stages. The embedding's bucket is reduced after the fl
 
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import torch
@@ -46,6 +47,15 @@ class BufferEntry:
     def stop(self) -> int:
         """One past its last element in the flat buffers."""
         return self.start + self.parameter.numel()
+
+    @property
+    def kind(self) -> tuple[bool, bool, bool, bool]:
+        """What the optimizer treats alike: weight decay, and which ranks count and hold it; alike on all tensor ranks.
+
+        A tied copy is by itself, so that both copies are updated by the same instructions, bit for bit.
+        """
+        parameter = self.shard.parameter
+        return parameter.stacked, parameter.tied, parameter.is_matrix, parameter.split is None
 
 
 @dataclass
@@ -129,30 +139,32 @@ class ParamAndGradBuffer:
         tied = {i for i, local in enumerate(parameters) if self._is_tied(local.shard)}
         order = [i for i in reversed(range(len(parameters))) if i not in tied]
         order = sorted(order, key=lambda i: parameters[i].shard.parameter.stacked) + sorted(tied)
-        buckets, offset = [Bucket(0, self._axis(parameters[order[0]].shard))], 0
+        buckets = [Bucket(0, self._axis(parameters[order[0]].shard))]
         for i in order:
             tensor, shard, chunk = parameters[i]
             bucket, axis = buckets[-1], self._axis(shard)
-            full = limit is not None and bucket.entries and offset - bucket.start >= limit
+            full = limit is not None and bucket.entries and bucket.stop - bucket.start >= limit
             new_chunk = self.overlap and bucket.entries and bucket.entries[-1].chunk != chunk
             if full or new_chunk or (separates_tied and i in tied and bucket.entries) or axis is not bucket.axis:
-                offset = self._close(bucket, offset)
-                buckets.append(Bucket(offset, axis))
-            buckets[-1].entries.append(BufferEntry(tensor, shard, chunk, offset))
-            buckets[-1].tied |= i in tied
-            offset += tensor.numel()
-        self._close(buckets[-1], offset)
+                self._close(bucket)
+                buckets.append(bucket := Bucket(bucket.stop, axis, bucket.stop))
+            bucket.entries.append(BufferEntry(tensor, shard, chunk, bucket.stop))
+            bucket.tied |= i in tied
+            bucket.stop += tensor.numel()
+        self._close(buckets[-1])
         return buckets
 
     def _axis(self, shard: ShardSpec) -> Axis:
         """The axis of the ranks that hold the same part of a parameter."""
         return self.groups.edp if shard.parameter.stacked else self.groups.dp
 
-    def _close(self, bucket: Bucket, offset: int) -> int:
-        """End a bucket at the next multiple of its axis's size, and return where the next one starts."""
-        size = bucket.axis.size
-        bucket.stop = -(-offset // size) * size
-        return bucket.stop
+    def _close(self, bucket: Bucket) -> None:
+        """Put a bucket's entries in order, and end it at the next multiple of its axis's size."""
+        entries, start = sorted(bucket.entries, key=lambda entry: entry.kind), bucket.start
+        for i, entry in enumerate(entries):
+            entries[i] = replace(entry, start=start)
+            start = entries[i].stop
+        bucket.entries, bucket.stop = entries, -(-start // bucket.axis.size) * bucket.axis.size
 
     def _is_tied(self, shard: ShardSpec) -> bool:
         return self.tied_ranks is not None and shard.parameter.tied

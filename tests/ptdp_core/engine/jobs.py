@@ -136,7 +136,7 @@ def compare(case: dict[str, Any], reference: dict[str, Any], groups: Groups) -> 
         trainer.buffer.finish = finish
         worst["loss"] = max(worst["loss"], abs(result.loss / reference["losses"][step] - 1))
         worst["norm"] = max(worst["norm"], abs(result.norm / reference["norms"][step] - 1))
-        for s in trainer.optimizer.segments:
+        for s, _ in trainer.optimizer.states():
             whole = reference["gradients"][step][s.entry.shard.parameter.name]
             mine = slice(s.start - s.entry.start, s.stop - s.entry.start)
             part = local_part(whole, s.entry)[mine]
@@ -421,10 +421,8 @@ def mismatch(beat: Any, field: str) -> str:
 def state(trainer: Trainer) -> dict[str, torch.Tensor]:
     """This rank's part of parameters and moments by name, flat, with its place in the local parameter."""
     out = {}
-    for s in trainer.optimizer.segments:
-        name = f"{s.entry.shard.parameter.name} {s.start - s.entry.start}"
-        adam = trainer.optimizer.adam.state[s.master]
-        out[name] = torch.stack([s.master.detach(), adam["exp_avg"], adam["exp_avg_sq"]])
+    for s, tensors in trainer.optimizer.states():
+        out[f"{s.entry.shard.parameter.name} {s.start - s.entry.start}"] = torch.stack(list(tensors.values()))
     return out
 
 
@@ -556,7 +554,7 @@ def mixed(beat: Any, case: dict[str, Any], options: dict[str, Any], poison: int 
         result = trainer.step(feed(settings, groups, data[0]))
         moved = not torch.equal(before, trainer.buffer.param_data)
         rows.append((result.loss, result.norm, result.skipped, result.scale, moved))
-    return {"rows": rows, "updates": trainer.optimizer.updates, "masters": trainer.optimizer.segments[0].master.dtype}
+    return {"rows": rows, "updates": trainer.optimizer.updates, "masters": trainer.optimizer.runs[0].master.dtype}
 
 
 def losses_and_norms(beat: Any, case: dict[str, Any]) -> list[tuple[float, float]]:

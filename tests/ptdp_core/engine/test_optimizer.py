@@ -168,6 +168,31 @@ def test_buckets_split_evenly_and_parameters_are_views_of_the_buffer():
         assert entry.parameter.grad.data_ptr() == buffer.main_grad(entry).data_ptr()
 
 
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_adamw_has_no_more_tensors_in_a_deep_model_and_they_are_all_of_it(dtype):
+    """Matrices and vectors, each split over tensor ranks or whole, and the tied embedding; its host's time is theirs."""
+    few, many = (jobs.make({"layers": layers, "dtype": dtype})[2] for layers in (2, 6))
+    assert len(few.optimizer.runs) == len(many.optimizer.runs) == 5
+    seen = torch.zeros_like(many.buffer.grad_data)
+    for segment, tensors in many.optimizer.states():
+        seen[segment.start : segment.stop] += 1
+        assert {name: part.numel() for name, part in tensors.items()} == dict.fromkeys(
+            ("parameter", "exp_avg", "exp_avg_sq"), segment.stop - segment.start
+        )
+        weights = many.buffer.param_data[segment.start : segment.stop]
+        assert torch.equal(tensors["parameter"].to(weights.dtype), weights)
+    assert (seen == 1).all()
+
+
+def test_pieces_of_which_adamw_has_one_are_not_too_long(monkeypatch):
+    trainer = jobs.make({"layers": 2})[2]
+    longest = max(entry.parameter.numel() for entry in trainer.buffer.entries)
+    monkeypatch.setattr(optimizer, "LONGEST", longest)
+    runs = optimizer.side_by_side([segment for segment, _ in trainer.optimizer.states()])
+    assert len(runs) > 5
+    assert max(run[-1].stop - run[0].start for run in runs) <= longest
+
+
 @pytest.mark.parametrize("case", [{}, {"experts": 2, "experts_per_token": 1}], ids=["dense", "experts"])
 def test_the_host_waits_for_a_gpu_once_a_step(case, monkeypatch):
     """On a GPU that is only described: nothing but loss and norm, at the end, goes between it and the host."""

@@ -17,7 +17,7 @@ def against(beat: Any, cases: list[dict[str, Any]], path: str) -> list[dict[str,
             entry.parameter.data.copy_(jobs.local_part(whole, entry).view_as(entry.parameter))
         loss, _ = trainer.forward_backward(jobs.feed(settings, groups, other["tokens"]))
         worst = 0.0
-        for segment in trainer.optimizer.segments:  # what this rank has reduced: all, or 1/d with a sharded optimizer
+        for segment, _ in trainer.optimizer.states():  # what this rank has reduced: all, or 1/d if sharded
             entry = segment.entry
             whole = other["gradients"][entry.shard.parameter.name]
             part = jobs.local_part(whole, entry)[segment.start - entry.start : segment.stop - entry.start]
