@@ -6,7 +6,8 @@ Shapes: logits [N, V/t] of this tensor rank, labels [N], loss [N] in at least fp
 own precision. Fused, a 16-bit logit costs 6 bytes of memory traffic: it is read once forward, and read and written
 backward. Tensor ranks then exchange two tensors, the largest logits and two sums. The reference, which exchanges three
 as Megatron-LM does, reads blocks of rows that fit a cache, 8 bytes a logit at best; with whole tensors (fp32 copy,
-difference, exponential, softmax, its gradient) it would be 60.
+difference, exponential, softmax, its gradient) it would be 60. On one rank a
+single block in at least fp32 is left to PyTorch's own.
 """
 
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from typing import Any, Protocol
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.nn import functional
 
 from kernels.layout import accumulation_dtype
 from kernels.registration import triton
@@ -38,8 +40,14 @@ def cross_entropy(implementation: str, logits: Tensor, labels: Tensor, vocab: in
 
     The logits must be contiguous, and are overwritten: the caller must not use them afterwards.
     """
-    function = _FusedCrossEntropy if implementation == "triton" else _CrossEntropy
-    losses: Tensor = function.apply(logits.view(-1, logits.size(-1)), labels.reshape(-1), vocab, tp)
+    rows, flat = logits.view(-1, logits.size(-1)), labels.reshape(-1)
+    losses: Tensor
+    if implementation == "triton":
+        losses = _FusedCrossEntropy.apply(rows, flat, vocab, tp)
+    elif tp.size == 1 and rows.size(1) == vocab and _is_one_block(rows):  # of whole logits PyTorch's own keeps no more
+        losses = functional.cross_entropy(rows, flat, reduction="none")
+    else:
+        losses = _CrossEntropy.apply(rows, flat, vocab, tp)
     return losses.view(labels.shape)
 
 
@@ -104,6 +112,15 @@ class _CrossEntropy(torch.autograd.Function):
 
 def _blocks(rows: Tensor, wide: torch.dtype) -> Iterator[slice]:
     """Slices of consecutive rows; a slice of `rows` has about the size of a block in the type `wide`."""
-    size = (GPU_BLOCK if rows.is_cuda else CPU_BLOCK) // (rows.size(1) * wide.itemsize)
-    count = max(1, size)
+    count = _rows_of_a_block(rows, wide)
     return (slice(start, start + count) for start in range(0, rows.size(0), count))
+
+
+def _is_one_block(rows: Tensor) -> bool:
+    """Whether the rows, as they are, are a block in at least fp32."""
+    return accumulation_dtype(rows.dtype) == rows.dtype and rows.size(0) <= _rows_of_a_block(rows, rows.dtype)
+
+
+def _rows_of_a_block(rows: Tensor, wide: torch.dtype) -> int:
+    size = (GPU_BLOCK if rows.is_cuda else CPU_BLOCK) // (rows.size(1) * wide.itemsize)
+    return max(1, size)

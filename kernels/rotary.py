@@ -25,8 +25,11 @@ def rotary(implementation: str, heads: Tensor, cos: Tensor, sin: Tensor) -> tupl
 
 
 def queries_keys_values(heads: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries [s, n*q, d], keys and values [s, n, d]; copies only where several queries share a key."""
-    *queries, k, v = heads.unbind(2)
+    """Queries [s, n*q, d], keys and values [s, n, d]; copies only where several queries share a key.
+
+    Of a query each n may be several dimensions.
+    """
+    *queries, k, v = heads.unbind(-2)
     q = queries[0] if len(queries) == 1 else torch.stack(queries, 2).view(heads.size(0), -1, heads.size(3))
     return q, k, v
 

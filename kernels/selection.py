@@ -82,7 +82,7 @@ class Kernels:
             x = residual + x if bias is None else self.bias_dropout_add(x, bias, residual, 0.0, False)
         if shift is None:
             return x, torch.nn.functional.rms_norm(x, weight.shape, weight, eps)
-        return x, layer_norm(self.device, x, weight, shift, eps)
+        return x, torch.layer_norm(x, weight.shape, weight, shift, eps)
 
     def swiglu(self, x: Tensor) -> Tensor:
         """Return silu(gate) * up of pairs of columns (gate, up): [..., f] of x [..., 2f]."""

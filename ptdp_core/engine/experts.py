@@ -308,13 +308,13 @@ class MixtureOfExperts(nn.Module):
             self.shared_up = ColumnParallelLinear(make, f"{name}.shared.up", stds[0], *inside)
             self.shared_down = RowParallelLinear(make, f"{name}.shared.down", stds[1], *inside)
 
-    def forward(self, x_SBH: torch.Tensor) -> torch.Tensor:
-        """The weighted sum of each token's experts; x and the result are [S, B, H], or [S/t, B, H]."""
-        x_SBH = f(x_SBH, self.tp, self.sequence_parallel)
-        y_SBH = self._routed(x_SBH.reshape(-1, x_SBH.size(-1))).view(x_SBH.shape)
+    def forward(self, x_NH: torch.Tensor) -> torch.Tensor:
+        """The weighted sum of each token's experts; x and the result are [N, H], with sequence parallelism [N/t, H]."""
+        x_NH = f(x_NH, self.tp, self.sequence_parallel)
+        y_NH = self._routed(x_NH)
         if self.has_shared:
-            y_SBH = y_SBH + self.shared_down(activated(self.shared_up(x_SBH), self.model.activation, self.ops))
-        return g(y_SBH, self.tp, self.sequence_parallel)
+            y_NH = y_NH + self.shared_down(activated(self.shared_up(x_NH), self.model.activation, self.ops))
+        return g(y_NH, self.tp, self.sequence_parallel)
 
     def _routed(self, x_NH: torch.Tensor) -> torch.Tensor:
         """Send the tokens to their experts, and add up what comes back, [N, H]."""

@@ -5,6 +5,8 @@ Pre-norm layers, GELU MLPs of width 4h, learned positions, the embedding tied to
 experts (`engine.experts`).
 Activations are [s, b, h], attention [s, b, a, h/a] (Section 4.2).
 
+Between stages activations are [S, B, H], inside of a stage [T, H] (T = S*B, or S*B/t with sequence parallelism).
+
 Shapes: S sequence, B microbatch, H hidden, A heads, D = H/A, N = B*A, V vocabulary; `t` after a letter: 1/t of it.
 """
 
@@ -43,11 +45,13 @@ Core = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]  # att
 class Build:
     """What every module of a rank's chunks needs to be built and to run.
 
-    `make` makes the rank's parameters, `routing` is for experts, `cp` its context-parallel axis. `recompute_layers` are
-    those of a recomputed block (0: all activations are kept), whose input tensor ranks may keep `distributed`; of
-    attention's core queries, keys and values alone are kept with `recompute_attention`, of `recomputed_modules` their
-    input alone. With `exchanges_heads` attention is over the whole sequence, by 1/c of a tensor rank's heads. If
-    pipeline ranks share the vocabulary, all hold embedding and output layer (`engine.vocabulary`).
+    `make` makes the rank's parameters, `routing` is for experts, `cp` its context-parallel axis. With `adds_biases`
+    linears add theirs, where no sum over tensor ranks comes first; else operators do that are, or could be, fused.
+    `recompute_layers` are those of a recomputed block (0: all activations are kept), whose input tensor ranks may keep
+    `distributed`; of attention's core queries, keys and values alone are kept with `recompute_attention`, of
+    `recomputed_modules` their input alone. With `exchanges_heads` attention is over the whole sequence, by 1/c of a
+    tensor rank's heads. If pipeline ranks share the vocabulary, all hold embedding and output layer
+    (`engine.vocabulary`).
     """
 
     def __init__(
@@ -70,6 +74,8 @@ class Build:
         self.sequence_parallel, self.context_exchange = parallel.sequence_parallel, parallel.context_exchange
         self.exchanges_heads = self.cp.size > 1 and self.context_exchange == "all_to_all"
         self.shares_vocabulary = bool(parallel.vocabulary)
+        # What a fused operator is measured against adds biases by themselves: on GPUs, and with dropout.
+        self.adds_biases = ops.name == "reference" and ops.device.type == "cpu" and not self.dropout
 
     def draw_between_layers(self, layer: int, site: int) -> None:
         """Seed the next draw for a tensor between layers: equal on all tensor ranks, or this rank's part of it."""
@@ -103,14 +109,16 @@ class Norm(nn.Module):
         self.bias = build.make(f"{name}.bias") if build.model.norm == "layernorm" else None
 
     def forward(
-        self, x_SBH: torch.Tensor, bias: torch.Tensor | None = None, residual: torch.Tensor | None = None
+        self, x: torch.Tensor, bias: torch.Tensor | None = None, residual: torch.Tensor | None = None
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return residual + x + bias, or x if there is no residual, and that normalised over its last dimension."""
-        return self.ops.add_norm(x_SBH, bias, residual, self.weight, self.bias, EPSILON)
+        return self.ops.add_norm(x, bias, residual, self.weight, self.bias, EPSILON)
 
 
 class Attention(nn.Module):
-    """Causal self-attention, whose heads are split over tensor ranks (Section 2.3). Its output still lacks the bias.
+    """Causal self-attention, whose heads are split over tensor ranks (Section 2.3).
+
+    Its output still lacks `projection.missing_bias`.
 
     The fused QKV weight has the rows of group 0 first (its queries, its key, its value), then those of group 1, and so
     on, so that a slice of it is whole groups. In a GPT every head is a group.
@@ -122,32 +130,37 @@ class Attention(nn.Module):
         self.exchanges_heads, self.head_size = build.exchanges_heads, model.head_size
         self.heads = model.heads // build.tp.size // (build.cp.size if self.exchanges_heads else 1)
         self.queries = model.heads // model.query_groups  # how many queries share a key and a value
+        self.is_rotary = model.positions == "rotary"
+        # PyTorch's attention then takes [S, B, A, D] as it is.
+        self.is_whole = build.attention == "sdpa" and build.cp.size == self.queries == 1 and not self.is_rotary
         out_std = STD / sqrt(2 * model.layers)
         shared = build.tp, build.sequence_parallel, model.bias
         self.qkv = ColumnParallelLinear(build.make, f"{name}.qkv", STD, *shared)
         self.norms = (
             nn.ModuleList(Norm(build, f"{name}.{own}_norm") for own in ("query", "key")) if model.qk_norm else None
         )
-        self.projection = RowParallelLinear(build.make, f"{name}.projection", out_std, *shared)
+        self.projection = RowParallelLinear(build.make, f"{name}.projection", out_std, *shared, build.adds_biases)
 
-    def forward(self, x_SBH: torch.Tensor) -> torch.Tensor:
-        """Attend over the whole sequence; x and the result are [S, B, H], with sequence parallelism [S/t, B, H].
+    def forward(self, x_TH: torch.Tensor, b: int) -> torch.Tensor:
+        """Attend over the whole sequence, in b sequences; x and the result are [T, H].
 
         With context parallelism these have S/c tokens in place of S.
         """
-        build, qkv_SBF = self.build, self.qkv(x_SBH)
+        build, qkv_TF, d = self.build, self.qkv(x_TH), self.head_size
         if self.exchanges_heads:
-            qkv_SBF = to_heads(qkv_SBF, build.cp)
-        (s, b, _), d = qkv_SBF.shape, self.head_size
-        heads = qkv_SBF.view(s, b * self.heads // self.queries, self.queries + 2, d)
-        is_rotary = build.model.positions == "rotary"
-        if is_rotary and self.norms is None:
+            qkv_TF = to_heads(qkv_TF.unflatten(0, (-1, b)), build.cp)
+        if self.is_whole:
+            heads = qkv_TF.view(-1, b, self.heads, 3, d)
+        else:
+            heads = qkv_TF.view(-1, b * self.heads // self.queries, self.queries + 2, d)
+        s = heads.size(0)
+        if self.is_rotary and self.norms is None:
             q_SND, k_SND, v_SND = build.ops.rotary(heads, *self._angles(heads))
         else:
             q_SND, k_SND, v_SND = queries_keys_values(heads)
             if self.norms is not None:
                 q_SND, k_SND = (norm(x)[1] for norm, x in zip(self.norms, (q_SND, k_SND), strict=True))
-            if is_rotary:
+            if self.is_rotary:
                 q_SND, k_SND = (turned(x, *self._angles(x)) for x in (q_SND, k_SND))
         core: Core = partial(self._with_sdpa if build.attention == "sdpa" else self._with_operators, b=b)
         if build.cp.size > 1 and build.context_exchange == "ring":
@@ -157,8 +170,10 @@ class Attention(nn.Module):
             core = partial(attend, core, cp=build.cp, keeps_part=not repeated)
         again = build.recompute_attention
         context_SND = recomputed(core, q_SND, k_SND, v_SND) if again else core(q_SND, k_SND, v_SND)
-        context_SBF = context_SND.reshape(s, b, self.heads * d)
-        return self.projection(to_sequence(context_SBF, build.cp) if self.exchanges_heads else context_SBF)
+        if self.exchanges_heads:
+            context_SBF = to_sequence(context_SND.reshape(s, b, self.heads * d), build.cp)
+            return self.projection(context_SBF.flatten(0, 1))
+        return self.projection(context_SND.reshape(s * b, self.heads * d))
 
     def _angles(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Cosines and sines of the rotary angles of x [S, ...], in its type."""
@@ -193,13 +208,13 @@ class Attention(nn.Module):
 
         Fewer queries than keys are the last ones (see `_with_operators`).
         """
-        build, s, keys = self.build, q_SND.size(0), k_SND.size(0)
+        build, s, keys, d = self.build, q_SND.size(0), k_SND.size(0), q_SND.size(-1)
         dropout = build.dropout if self.training else 0.0
         if dropout:
             build.rng.sharded(self.layer, ATTENTION_SITE if s == keys else CHUNK_SITE + keys // s)
-        d = q_SND.size(2)
-        q = q_SND.view(s, b, -1, d).permute(1, 2, 0, 3)
-        k, v = k_SND.view(keys, b, -1, d).permute(1, 2, 0, 3), v_SND.view(keys, b, -1, d).permute(1, 2, 0, 3)
+        if not self.is_whole:
+            q_SND, k_SND, v_SND = (x.view(x.size(0), b, -1, d) for x in (q_SND, k_SND, v_SND))
+        q, k, v = q_SND.permute(1, 2, 0, 3), k_SND.permute(1, 2, 0, 3), v_SND.permute(1, 2, 0, 3)
         mask = {"is_causal": True} if s == keys else {"attn_mask": causal_lower_right(s, keys)}
         shared = self.queries > 1
         context = functional.scaled_dot_product_attention(q, k, v, dropout_p=dropout, enable_gqa=shared, **mask)
@@ -207,7 +222,7 @@ class Attention(nn.Module):
 
 
 class MLP(nn.Module):
-    """Z = GeLU(XA)B, A split by columns and B by rows (Section 2.3). Its output still lacks the bias.
+    """Z = GeLU(XA)B, A split by columns and B by rows (Section 2.3). Its output still lacks `down.missing_bias`.
 
     With SwiGLU Z = (silu(XA) * XC)B (Shazeer 2020), where the columns of A and C take turns in one matrix.
     """
@@ -215,19 +230,19 @@ class MLP(nn.Module):
     def __init__(self, build: Build, name: str) -> None:
         super().__init__()
         self.ops, model = build.ops, build.model
-        self.activation = model.activation
+        self.activation, self.adds_biases = model.activation, build.adds_biases
         out_std = STD / sqrt(2 * model.layers)
         shared = build.tp, build.sequence_parallel, model.bias
         self.up = ColumnParallelLinear(build.make, f"{name}.up", STD, *shared)
-        self.down = RowParallelLinear(build.make, f"{name}.down", out_std, *shared)
+        self.down = RowParallelLinear(build.make, f"{name}.down", out_std, *shared, build.adds_biases)
 
-    def forward(self, x_SBH: torch.Tensor) -> torch.Tensor:
-        """Compute Z; x and Z are [S, B, H], with sequence parallelism [S/t, B, H]."""
+    def forward(self, x_TH: torch.Tensor) -> torch.Tensor:
+        """Compute Z; x and Z are [T, H]."""
         up = self.up
-        bias = up.bias
+        bias = None if self.adds_biases else up.bias
         if self.activation == "swiglu" or bias is None:
-            return self.down(activated(up(x_SBH), self.activation, self.ops))
-        return self.down(self.ops.bias_gelu(up(x_SBH, False), bias))
+            return self.down(activated(up(x_TH), self.activation, self.ops))
+        return self.down(self.ops.bias_gelu(up(x_TH, False), bias))
 
 
 class Layer(nn.Module):
@@ -251,30 +266,31 @@ class Layer(nn.Module):
             )
         else:
             self.mlp = MLP(build, f"{name}.mlp")
-        self.mlp_bias = self.mlp.down.bias if isinstance(self.mlp, MLP) else None
-
-    def forward(self, x_SBH: torch.Tensor) -> torch.Tensor:
-        """Compute the layer's output, which has the shape of x: [S, B, H], or [S/t, B, H]."""
-        attention = self.attention
-        x_SBH, normed_SBH = self.attention_norm(x_SBH)
-        attended_SBH, bias = attention(normed_SBH), attention.projection.bias
-        if self.training and self.build.dropout:
-            x_SBH, normed_SBH = self.mlp_norm(self._add(attended_SBH, bias, x_SBH, PROJECTION_SITE))
-        else:
-            x_SBH, normed_SBH = self.mlp_norm(attended_SBH, bias, x_SBH)
+        self.attention_bias = self.attention.projection.missing_bias
+        self.mlp_bias = self.mlp.down.missing_bias if isinstance(self.mlp, MLP) else None
         module = "mlp" if isinstance(self.mlp, MLP) else "moe"
-        again = module in self.build.recomputed_modules
-        result_SBH = recomputed(self.mlp, normed_SBH) if again else self.mlp(normed_SBH)
-        return self._add(result_SBH, self.mlp_bias, x_SBH, MLP_SITE)
+        self.recomputes_mlp = module in build.recomputed_modules
+
+    def forward(self, x_TH: torch.Tensor, b: int) -> torch.Tensor:
+        """Compute the layer's output [T, H] for x [T, H] of b sequences."""
+        x_TH, normed_TH = self.attention_norm(x_TH)
+        attended_TH, bias = self.attention(normed_TH, b), self.attention_bias
+        if self.training and self.build.dropout:
+            x_TH, normed_TH = self.mlp_norm(self._add(attended_TH, bias, x_TH, PROJECTION_SITE))
+        else:
+            x_TH, normed_TH = self.mlp_norm(attended_TH, bias, x_TH)
+        result_TH = recomputed(self.mlp, normed_TH) if self.recomputes_mlp else self.mlp(normed_TH)
+        return self._add(result_TH, self.mlp_bias, x_TH, MLP_SITE)
 
     def _add(self, x: torch.Tensor, bias: torch.Tensor | None, residual: torch.Tensor, site: int) -> torch.Tensor:
         """Add the bias that x still lacks, drop elements, and add the residual: one fused operator (Section 4.2)."""
         build = self.build
-        if self.training and build.dropout:
+        p = build.dropout if self.training else 0.0
+        if p:
             build.draw_between_layers(self.layer, site)
         if bias is None:
-            return residual + build.ops.dropout(x, build.dropout, self.training)
-        return build.ops.bias_dropout_add(x, bias, residual, build.dropout, self.training)
+            return residual + (build.ops.dropout(x, p) if p else x)
+        return build.ops.bias_dropout_add(x, bias, residual, p)
 
 
 class Chunk(nn.Module):
@@ -361,10 +377,11 @@ class Chunk(nn.Module):
         """A function that runs layers [start, stop) of the chunk, which are recomputed together."""
         layers = list(self.layers)[start:stop]  # a slice of a ModuleList would be a new one
 
-        def run(x: torch.Tensor) -> torch.Tensor:
+        def run(x_SBH: torch.Tensor) -> torch.Tensor:
+            x_TH, b = x_SBH.flatten(0, 1), x_SBH.size(1)
             for layer in layers:
-                x = layer(x)
-            return x
+                x_TH = layer(x_TH, b)
+            return x_TH.view(x_SBH.shape)
 
         return run
 
@@ -389,23 +406,21 @@ class Chunk(nn.Module):
 
     def _loss(self, x_SBH: torch.Tensor, labels_BS: torch.Tensor) -> torch.Tensor:
         """The mean loss of the microbatch's tokens on this rank, a scalar."""
-        build = self.build
-        return build.ops.cross_entropy(self._logits(x_SBH), labels_BS.T, build.model.vocab, build.tp).mean()
+        build, labels = self.build, labels_BS.T.reshape(-1)
+        return build.ops.cross_entropy(self._logits(x_SBH), labels, build.model.vocab, build.tp).mean()
 
     def _logits(self, x_SBH: torch.Tensor) -> torch.Tensor:
-        """The final norm and the output layer: logits [S, B, V/t] of this rank's part of the vocabulary."""
+        """The final norm and the output layer: logits [S*B, V/t] of this rank's part of the vocabulary."""
         build = self.build
-        (_, x_SBH), weight = self.norm(x_SBH), self.word if build.model.tied_embeddings else self.output
-        return linear(x_SBH, weight, None, build.tp, build.make.weight_gradients, build.sequence_parallel)
+        (_, x_TH), weight = self.norm(x_SBH.flatten(0, 1)), self.word if build.model.tied_embeddings else self.output
+        return linear(x_TH, weight, None, build.tp, build.make.weight_gradients, build.sequence_parallel)
 
     def logits(self, tokens_BS: torch.Tensor) -> torch.Tensor:
         """The logits [S, B, V/t] of a chunk that is the whole model, padding included."""
         assert self.is_first
         assert self.is_last
-        x_SBH = self._embed(tokens_BS)
-        for layer in self.layers:
-            x_SBH = layer(x_SBH)
-        return self._logits(x_SBH)
+        x_SBH = self._block(0, len(self.layers))(self._embed(tokens_BS))
+        return self._logits(x_SBH).unflatten(0, (-1, tokens_BS.size(0)))
 
 
 def build_chunks(build: Build, placement: StagePlacement, rank: int) -> list[Chunk]:

@@ -5,8 +5,8 @@ Main gradients are fp32 (fp64 for fp64 models) and are reduced over the data-par
 Experts' gradients are reduced over the ranks that hold the same experts (`Groups.edp`), in buckets of their own. Each
 of these ranks has them from the tokens of all its expert group, so that the sum is over all d replicas, as elsewhere.
 
-Parameters are cut into buckets in the order in which backward passes finish their gradients. In a bucket those of a kind
-lie side by side (`BufferEntry.kind`), so that the optimizer has few and long pieces to update.
+Parameters are cut into buckets in the order in which backward passes finish their gradients. In a bucket those of a
+kind lie side by side (`BufferEntry.kind`), so that the optimizer has few and long pieces to update.
 `data_parallel='local'` has one bucket, reduced after the pipeline flush. 'torch' has many, each of which is reduced
 while the last backward pass goes on (Section 2.1). Buckets are padded to a multiple of d, so that with a sharded
 optimizer each of the d ranks owns 1/d of each bucket.
@@ -219,23 +219,26 @@ class ParamAndGradBuffer:
             if bucket.missing == 0 and not bucket.tied:
                 self._launch(bucket)
 
-    def accumulate_in_gemms(self, weight_gradients: WeightGradients) -> None:
-        """Let GEMMs add to the main gradients.
+    def accumulate_in_gemms(self, weight_gradients: WeightGradients, least: int = 0) -> None:
+        """Let GEMMs add to the main gradients of matrices of at least `least` elements; autograd adds those of others.
 
         Where buckets are reduced during the backward pass, the word embedding is left out: embedding and logits both
         add to its gradient, and only autograd knows when both have.
         """
-        weights = weight_gradients.linear_weights
+        weight_gradients.linear_weights = weights = [
+            weight for weight in weight_gradients.linear_weights if weight.dim() > 2 or weight.numel() >= least
+        ]
         for weight in weights:  # autograd gets no gradient of them, and would call a hook all the same
             if self.overlap:
                 weight.grad = None
             if id(weight) in self._hooks:
                 self._hooks.pop(id(weight)).remove()
-        parameters = weights if self.overlap else [entry.parameter for entry in self.entries]
+        others = () if self.overlap else (entry.parameter for entry in self.entries if entry.parameter.numel() >= least)
+        parameters = dict.fromkeys((*weights, *others))
         main_grads = {parameter: self.main_grad(self._places[id(parameter)][0]) for parameter in parameters}
         weight_gradients.accumulate_into(main_grads, self.added if self.overlap else None)
         self._weight_gradients = weight_gradients
-        self._zeroed = list(self._outside(set(weight_gradients.linear_weights)))
+        self._zeroed = list(self._outside(set(weights)))
 
     def _outside(self, weights: set[torch.Tensor]) -> Iterator[torch.Tensor]:
         """The parts of the gradients' buffer that lie between those of these weights."""

@@ -7,7 +7,8 @@ With sequence parallelism (Korthikanti et al. 2022) activations outside of atten
 rank's part of the sequence. f is then an all-gather forward and a reduce-scatter backward, g the reverse. A part of the
 sequence is one piece of memory, so that these collectives need no copies.
 
-Shapes: S sequence, B microbatch, H hidden, F any output features, V vocabulary; a `t` after a letter: this rank's 1/t.
+Shapes: S sequence, B microbatch, T = S*B tokens or, with sequence parallelism outside of attention and MLP, S*B/t,
+H hidden, F any output features, V vocabulary; a `t` after a letter: this rank's 1/t.
 """
 
 from typing import Any
@@ -21,6 +22,27 @@ from ptdp_core.engine.fp8 import Factor, Fp8
 from ptdp_core.engine.groups import Axis
 from ptdp_core.engine.parameters import ParameterStore
 from ptdp_core.engine.weight_gradients import WeightGradients
+
+
+class _OwnLinear(torch.autograd.Function):
+    """Compute x W^T + bias of x [T, H] on one rank; `gradients` computes the weight's gradient, or defers it."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, gradients: WeightGradients
+    ) -> torch.Tensor:
+        ctx.save_for_backward(weight, x)
+        ctx.gradients, ctx.has_bias = gradients, bias is not None
+        return functional.linear(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        weight, x = ctx.saved_tensors
+        grad_weight = ctx.gradients.compute(weight, grad, x)
+        return torch.mm(grad, weight), grad_weight, grad.sum(0) if ctx.has_bias else None, None
+
+
+_own_linear = direct(_OwnLinear)
 
 
 class _Linear(torch.autograd.Function):
@@ -180,13 +202,16 @@ def linear(
 ) -> torch.Tensor:
     """Compute x W^T + bias. With `tp` it begins with f of Figure 5: x is replicated, and its gradient is all-reduced.
 
-    With `sequence_parallel` x and its gradient are [S/t, B, H], this rank's part of the sequence, and the result is of
-    the whole sequence. With `fp8` its products are of FP8.
+    x is [T, H], the result [S*B, F]. With `sequence_parallel` x and its gradient are this rank's part of the sequence.
+    With `fp8` its products are of FP8.
     """
     # On one rank, with gradients that autograd adds, PyTorch's own linear layer does all that is needed.
     reduced = tp if tp is not None and tp.size > 1 else None
-    if reduced is None and not gradients.main_grads and not gradients.split and fp8 is None:
+    if reduced is None and id(weight) not in gradients.main_grads and not gradients.split and fp8 is None:
         return functional.linear(x, weight, bias)
+    if reduced is None and fp8 is None:
+        own: torch.Tensor = _own_linear(x, weight, bias, gradients)
+        return own
     gathered = sequence_parallel and reduced is not None
     out: torch.Tensor = _linear(x, weight, bias, reduced, gradients, gathered, fp8, torch.is_grad_enabled())
     return out
@@ -256,21 +281,40 @@ class ColumnParallelLinear(ParallelLinear):
     `weight` is [F/t, H] as torch stores it, `bias` [F/t] or None.
     """
 
-    def forward(self, x_SBH: torch.Tensor, add_bias: bool = True) -> torch.Tensor:
-        """Compute Y [S, B, F/t]; without `add_bias` a fused operator is to add the bias."""
+    def forward(self, x_TH: torch.Tensor, add_bias: bool = True) -> torch.Tensor:
+        """Compute Y [S*B, F/t]; without `add_bias` a fused operator is to add the bias."""
         bias = self.bias if add_bias else None
-        return linear(x_SBH, self.weight, bias, self.tp, self.gradients, self.sequence_parallel, self.fp8)
+        return linear(x_TH, self.weight, bias, self.tp, self.gradients, self.sequence_parallel, self.fp8)
 
 
 class RowParallelLinear(ParallelLinear):
-    """Y = XA with A split along its rows (Section 2.3); the bias is not added: it belongs after the reduction.
+    """Y = XA with A split along its rows (Section 2.3); `missing_bias` is still to be added, behind the reduction.
 
-    `weight` is [H, F/t], `bias` [H] and replicated, or None.
+    `weight` is [H, F/t], `bias` [H] and replicated, or None; one rank adds it if `adds_bias`.
     """
 
-    def forward(self, x_SBFt: torch.Tensor) -> torch.Tensor:
-        """Compute Y [S, B, H], with sequence parallelism [S/t, B, H]."""
-        y = linear(x_SBFt, self.weight, None, None, self.gradients, False, self.fp8)
+    def __init__(
+        self,
+        make: ParameterStore,
+        name: str,
+        std: float,
+        tp: Axis,
+        sequence_parallel: bool,
+        bias: bool,
+        adds_bias: bool = False,
+    ) -> None:
+        super().__init__(make, name, std, tp, sequence_parallel, bias)
+        self.adds_bias = adds_bias and tp.size == 1
+
+    @property
+    def missing_bias(self) -> torch.Tensor | None:
+        """The bias that the output still lacks."""
+        return None if self.adds_bias else self.bias
+
+    def forward(self, x_TFt: torch.Tensor) -> torch.Tensor:
+        """Compute Y [T, H]."""
+        bias = self.bias if self.adds_bias else None
+        y = linear(x_TFt, self.weight, bias, None, self.gradients, False, self.fp8)
         return y if self.tp.size == 1 else g(y, self.tp, self.sequence_parallel)
 
 

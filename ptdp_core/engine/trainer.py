@@ -30,6 +30,8 @@ from ptdp_core.layout import Boundary
 from ptdp_core.schedules import Action, build, check_order, lower
 from ptdp_core.turns import Turns
 
+LEAST = 1 << 15  # elements of a weight whose gradient a kernel of its own adds in less time than a function in Python
+
 
 @dataclass(frozen=True)
 class TrainStep:
@@ -100,7 +102,8 @@ class Trainer:
             tied_ranks=settings.training.tied_ranks,
         )
         if engine.fused_accumulation or (not overlap and self.buffer.dtype == dtype):
-            self.buffer.accumulate_in_gemms(weight_gradients)
+            has_functions = engine.fused_accumulation or self.schedule.is_split or groups.tp.size > 1
+            self.buffer.accumulate_in_gemms(weight_gradients, 0 if has_functions else LEAST)
         if engine.overlapped_gather:
             self.buffer.gather_behind(module for chunk in self.chunks for module in chunk.modules())
         self.optimizer = Optimizer(self.buffer, groups, settings.optimizer)

@@ -108,7 +108,8 @@ class WeightGradients:
 
     def __init__(self, split: bool = False, overlapped: bool = False) -> None:
         self.split, self.overlapped = split, overlapped
-        self.linear_weights: list[torch.Tensor] = []  # of the rank's linear layers, the tied embedding not among them
+        # Of the rank's linear layers, the tied embedding not among them; then those to whose gradients GEMMs add.
+        self.linear_weights: list[torch.Tensor] = []
         self.main_grads: Mapping[int, MainGradient] = {}  # by a weight's id: a tensor's hash is computed in Python
         self._added: Callable[[torch.Tensor], None] | None = None
         self._deferred: list[DeferredWgrad] | None = None

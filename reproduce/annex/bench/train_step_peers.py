@@ -171,9 +171,7 @@ class AsStage(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Compute the chunk's output, without the loss."""
         x = self.chunk._embed(x) if self.chunk.is_first else x
-        for layer in self.chunk.layers:
-            x = layer(x)
-        return x
+        return self.chunk._block(0, len(self.chunk.layers))(x)
 
 
 def plain_step(model: nn.Module, batch: Callable[[int], Batch], m: int) -> Callable[[], object]:
