@@ -102,8 +102,9 @@ class Trainer:
             tied_ranks=settings.training.tied_ranks,
         )
         if engine.fused_accumulation or (not overlap and self.buffer.dtype == dtype):
-            has_functions = engine.fused_accumulation or self.schedule.is_split or groups.tp.size > 1
-            self.buffer.accumulate_in_gemms(weight_gradients, 0 if has_functions else LEAST)
+            # In a pipeline all schedules add alike, to the bit; tensor ranks have functions in any case.
+            alone = groups.pp.size == groups.tp.size == 1 and not engine.fused_accumulation
+            self.buffer.accumulate_in_gemms(weight_gradients, LEAST if alone else 0)
         if engine.overlapped_gather:
             self.buffer.gather_behind(module for chunk in self.chunks for module in chunk.modules())
         self.optimizer = Optimizer(self.buffer, groups, settings.optimizer)

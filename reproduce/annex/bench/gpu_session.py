@@ -98,6 +98,7 @@ GPUS_ROWS = (
      f"{REPRODUCE} calibrate --force --out {{here}}/gpu.toml --results {{here}} --device {{device}} {{check}}"),
 )  # fmt: skip
 TABLES = {"gpu": ROWS, "gpus": GPUS_ROWS}
+BEHIND = {"trace": "train"}  # a step that reads what another one leaves
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,11 @@ def run(
     untried = [step for step in left if step.name not in outcomes or outcomes[step.name].status == NO_TIME]
     for number, step in enumerate([*untried, *(step for step in left if step not in untried)], 1):
         head = f"[{number}/{len(left)}] {step.name}: {step.title} ..."
-        outcome = _run(step, folder, end, lambda head=head: tell(head))  # type: ignore[misc]
+        source = BEHIND.get(step.name)
+        if source and (source not in outcomes or outcomes[source].status != PASSED):
+            outcome = StepOutcome(SKIPPED, 0.0, f"needs what the step {source} leaves")
+        else:
+            outcome = _run(step, folder, end, lambda head=head: tell(head))  # type: ignore[misc]
         if outcome.status != NO_TIME or step.name not in outcomes:
             outcomes[step.name] = outcome
         if outcome.seconds:

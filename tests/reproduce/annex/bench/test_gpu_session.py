@@ -86,6 +86,16 @@ def test_it_stops_in_time_and_goes_on_with_what_was_not_tried(tmp_path):
     assert again["bad"].status == "failed"  # what was seen is kept where there was no time to see it again
 
 
+def test_a_step_behind_one_that_has_not_passed_is_skipped_and_tried_again(tmp_path):
+    """With ten minutes there is no time to train; the trace of that training is then no failure."""
+    steps = [python("train", "", seconds=1000), python("trace", "")]
+    first = gpu_session.run(steps, tmp_path, [].append, seconds=SAVING_S + 60)
+    assert [row.status for row in first.values()] == ["no time", "skipped"]
+    assert first["trace"].said == "needs what the step train leaves"
+    again = gpu_session.run(steps, tmp_path, [].append)
+    assert [row.status for row in again.values()] == ["passed", "passed"]
+
+
 def test_every_step_of_a_real_session_is_on_the_gpu(tmp_path):
     for step in gpu_session.steps(tmp_path, toy=False)[1:]:
         words = " ".join(step.command)
