@@ -18,11 +18,11 @@ from reproduce.annex.bench.train_step_peers import PlainGPT
 LAYERS, MICROBATCHES = (2, 6), 2
 
 
-def passes(layers, dtype, kernels="reference", **fields):
+def passes(layers, dtype, kernels="reference", fused_accumulation=True, **fields):
     """Forward and backward passes of a batch: the engine's, with PyTorch's attention, and a plain GPT's."""
     model = ModelConfig(layers=layers, hidden=64, heads=4, seq=32, vocab=256, **fields)
     parallel = ParallelConfig(b=2, B=2 * MICROBATCHES, recompute="none", attention="sdpa")
-    settings = EngineSettings(dtype=dtype, fused_accumulation=True)
+    settings = EngineSettings(dtype=dtype, fused_accumulation=fused_accumulation)
     trainer, batch, _ = build(model, parallel, "cpu", settings, kernels)
     plain = PlainGPT(model, fused=True)
     return (
@@ -61,9 +61,9 @@ def python_calls(run):
     return counted
 
 
-def of_a_layer(count, side, dtype="fp32"):
+def of_a_layer(count, side, dtype="fp32", **settings):
     """What another layer adds to a microbatch."""
-    few, many = (passes(layers, dtype)[side] for layers in LAYERS)
+    few, many = (passes(layers, dtype, **settings)[side] for layers in LAYERS)
     few(), many()  # what is done once only
     before, after = count(few), count(many)
     return {name: (after[name] - before[name]) / (LAYERS[1] - LAYERS[0]) / MICROBATCHES for name in after}
@@ -74,10 +74,10 @@ def test_a_layer_has_no_more_operators_than_a_plain_one():
     assert ours <= plain
 
 
-def test_a_layer_calls_python_little_more_than_twice_as_often_as_a_plain_one():
-    """It was 5.6 times: linears of its own, which add to main gradients, take 13 calls each, forward and backward."""
+def test_a_layer_calls_python_less_than_twice_as_often_as_a_plain_one():
+    """It was 5.6 times: linears of its own, which add to main gradients, take 12 calls each, forward and backward."""
     calls, plain = of_a_layer(python_calls, 0), sum(of_a_layer(python_calls, 1).values())
-    assert sum(calls.values()) <= 2.4 * plain, sorted(calls.items(), key=lambda call: -call[1])[:20]
+    assert sum(calls.values()) <= 1.9 * plain, sorted(calls.items(), key=lambda call: -call[1])[:20]
     for name in ("Tensor.__hash__", "ParamAndGradBuffer._accumulated", "Function.apply", "OpOverload.__call__"):
         assert not calls.get(name), name
 
@@ -87,9 +87,28 @@ def test_in_mixed_precision_only_vectors_have_a_hook():
     assert of_a_layer(python_calls, 0, "bf16")["ParamAndGradBuffer._accumulated"] == 8
 
 
+def test_alone_and_small_a_layer_calls_what_a_plain_one_calls():
+    """In fp32 on one rank, as it trains by default. Attention and MLP are modules here: three calls in Python each."""
+    ours, plain = (of_a_layer(operators, side, fused_accumulation=False) for side in (0, 1))
+    assert sum(ours.values()) <= 0.8 * sum(plain.values()), (sorted(ours.items()), sorted(plain.items()))
+    launched = [sum(n for name, n in side.items() if not is_view(name)) for side in (ours, plain)]
+    assert launched[0] < launched[1]
+    calls, of_plain = (of_a_layer(python_calls, side, fused_accumulation=False) for side in (0, 1))
+    assert sum(calls.values()) <= sum(of_plain.values()) + 10, sorted(calls.items(), key=lambda call: -call[1])[:20]
+    for name in ("_OwnLinear.forward", "_Linear.forward", "Operator.__call__", "operands", "_CrossEntropy.forward"):
+        assert not calls.get(name), name
+
+
 # Operators that launch nothing, and the copies of factors of which a CPU makes its sums in fp32: two a linear.
 NOTHING = {"view", "_unsafe_view", "t", "permute", "transpose", "unbind", "slice", "detach", "expand", "unsqueeze"}
 NOTHING |= {"squeeze", "select", "empty", "empty_like", "new_empty"}
+
+
+def is_view(name):
+    """Whether an operator launches nothing, by its full name."""
+    return name.split("::")[-1].split(".")[0] in NOTHING
+
+
 COPIES = 4 * 2
 LLAMA = {"activation": "swiglu", "norm": "rmsnorm", "positions": "rotary", "bias": False, "kv_heads": 2}
 
@@ -107,8 +126,6 @@ def test_kernels_that_a_layer_launches_in_bf16(fields, most, monkeypatch):
         run, _ = passes(layers, "bf16", "triton", **fields)
         launched.clear()
         counted = operators(run)
-        counts.append(
-            len(launched) + sum(n for name, n in counted.items() if name.split("::")[1].split(".")[0] not in NOTHING)
-        )
+        counts.append(len(launched) + sum(n for name, n in counted.items() if not is_view(name)))
     of_layer = (counts[1] - counts[0]) / (LAYERS[1] - LAYERS[0]) / MICROBATCHES - COPIES
     assert of_layer <= most
