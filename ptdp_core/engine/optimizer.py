@@ -136,7 +136,7 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Run:
+class Stretch:
     """Segments of one kind that lie side by side: to AdamW one parameter, so that the host's time is not theirs."""
 
     segments: list[Segment]
@@ -165,7 +165,7 @@ class Optimizer:
         self.scale = LossScale.of(settings)
         self.mixed = buffer.param_data.dtype != buffer.dtype
         owned = [(entry, *buffer.owned(bucket)) for bucket in buffer.buckets for entry in bucket.entries]
-        self.runs: list[Run] = []
+        self.stretches: list[Stretch] = []
         for segments in side_by_side(
             Segment(entry, max(first, entry.start), min(end, entry.stop))
             for entry, first, end in owned
@@ -175,19 +175,19 @@ class Optimizer:
             weights = buffer.param_data[part]
             master = nn.Parameter(weights.to(buffer.dtype, copy=True) if self.mixed else weights)
             master.grad = buffer.grad_data[part]
-            self.runs.append(Run(segments, master))
+            self.stretches.append(Stretch(segments, master))
         by_decay: dict[bool, list[nn.Parameter]] = {True: [], False: []}
         self._counted: list[torch.Tensor] = []
         self._uncounted: list[torch.Tensor] = []
         self._experts: list[torch.Tensor] = []
-        for run in self.runs:
-            shard = run.segments[0].entry.shard
-            by_decay[shard.parameter.is_matrix].append(run.master)
+        for stretch in self.stretches:
+            shard = stretch.segments[0].entry.shard
+            by_decay[shard.parameter.is_matrix].append(stretch.master)
             kind = self._counted if shard.counts(groups.tp.rank) else self._uncounted
-            assert run.master.grad is not None
-            (self._experts if shard.parameter.stacked else kind).extend(run.master.grad.split(NORM_PIECE))
+            assert stretch.master.grad is not None
+            (self._experts if shard.parameter.stacked else kind).extend(stretch.master.grad.split(NORM_PIECE))
         self.adam = adamw(by_decay[True], by_decay[False], settings, groups.device)
-        self._weights = [buffer.param_data[run.start : run.segments[-1].stop] for run in self.runs]
+        self._weights = [buffer.param_data[stretch.start : stretch.segments[-1].stop] for stretch in self.stretches]
 
     def step(self, lr: float, step: int = 1, loss: torch.Tensor | None = None) -> StepResult:
         """Update the parameters from the reduced main gradients of step number `step`, whose mean loss is `loss`.
@@ -227,12 +227,12 @@ class Optimizer:
     @property
     def updates(self) -> int:
         """The number of steps that were not skipped, as AdamW counts it for its bias correction."""
-        return int(self.adam.state[self.runs[0].master]["step"].item())
+        return int(self.adam.state[self.stretches[0].master]["step"].item())
 
     def restore(self, updates: int, scale: float, good: int) -> None:
         """Restore AdamW's step count and the loss scale from a checkpoint whose tensors are loaded already."""
-        for run in self.runs:
-            self.adam.state[run.master]["step"].fill_(updates)
+        for stretch in self.stretches:
+            self.adam.state[stretch.master]["step"].fill_(updates)
         self.scale.value, self.scale.good = scale, good
         self.publish()
 
@@ -257,16 +257,16 @@ class Optimizer:
 
     def states(self) -> Iterator[tuple[Segment, dict[str, torch.Tensor]]]:
         """Yield each segment that this rank updates with its parameter and moments (`state_of`)."""
-        for run in self.runs:
-            state = state_of(self.adam, run.master)
-            for segment in run.segments:
-                part = slice(segment.start - run.start, segment.stop - run.start)
+        for stretch in self.stretches:
+            state = state_of(self.adam, stretch.master)
+            for segment in stretch.segments:
+                part = slice(segment.start - stretch.start, segment.stop - stretch.start)
                 yield segment, {kind: values[part] for kind, values in state.items()}
 
     def publish(self) -> None:
         """Copy the master weights to the parameters; if sharded, gather what the other replicas updated."""
         if self.mixed:
-            torch._foreach_copy_(self._weights, [run.master.detach() for run in self.runs])
+            torch._foreach_copy_(self._weights, [stretch.master.detach() for stretch in self.stretches])
         self.buffer.gather_parameters()
 
     def _norm(self) -> torch.Tensor:
@@ -295,14 +295,14 @@ class Optimizer:
 
 def side_by_side(segments: Iterable[Segment]) -> list[list[Segment]]:
     """Join segments of one kind each of which begins where the one before ends, up to `LONGEST` elements."""
-    runs: list[list[Segment]] = []
+    stretches: list[list[Segment]] = []
     for segment in segments:
-        first, last = (runs[-1][0], runs[-1][-1]) if runs else (segment, segment)
+        first, last = (stretches[-1][0], stretches[-1][-1]) if stretches else (segment, segment)
         goes_on = last.stop == segment.start and last.entry.kind == segment.entry.kind
         if not goes_on or segment.stop - first.start > LONGEST:
-            runs.append([])
-        runs[-1].append(segment)
-    return runs
+            stretches.append([])
+        stretches[-1].append(segment)
+    return stretches
 
 
 def on_host(numbers: torch.Tensor) -> list[float]:

@@ -554,7 +554,7 @@ def mixed(beat: Any, case: dict[str, Any], options: dict[str, Any], poison: int 
         result = trainer.step(feed(settings, groups, data[0]))
         moved = not torch.equal(before, trainer.buffer.param_data)
         rows.append((result.loss, result.norm, result.skipped, result.scale, moved))
-    return {"rows": rows, "updates": trainer.optimizer.updates, "masters": trainer.optimizer.runs[0].master.dtype}
+    return {"rows": rows, "updates": trainer.optimizer.updates, "masters": trainer.optimizer.stretches[0].master.dtype}
 
 
 def losses_and_norms(beat: Any, case: dict[str, Any]) -> list[tuple[float, float]]:

@@ -172,7 +172,7 @@ def test_buckets_split_evenly_and_parameters_are_views_of_the_buffer():
 def test_adamw_has_no_more_tensors_in_a_deep_model_and_they_are_all_of_it(dtype):
     """Matrices and vectors, each split over tensor ranks or whole, and the tied embedding."""
     few, many = (jobs.make({"layers": layers, "dtype": dtype})[2] for layers in (2, 6))
-    assert len(few.optimizer.runs) == len(many.optimizer.runs) == 5
+    assert len(few.optimizer.stretches) == len(many.optimizer.stretches) == 5
     seen = torch.zeros_like(many.buffer.grad_data)
     for segment, tensors in many.optimizer.states():
         seen[segment.start : segment.stop] += 1
