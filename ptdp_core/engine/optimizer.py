@@ -136,7 +136,7 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class SideBySide:
+class SegmentStretch:
     """Segments of one kind that lie side by side: to AdamW one parameter, so that the host's time is not theirs."""
 
     segments: list[Segment]
@@ -165,7 +165,7 @@ class Optimizer:
         self.scale = LossScale.of(settings)
         self.mixed = buffer.param_data.dtype != buffer.dtype
         owned = [(entry, *buffer.owned(bucket)) for bucket in buffer.buckets for entry in bucket.entries]
-        self.stretches: list[SideBySide] = []
+        self.stretches: list[SegmentStretch] = []
         for segments in side_by_side(
             Segment(entry, max(first, entry.start), min(end, entry.stop))
             for entry, first, end in owned
@@ -175,7 +175,7 @@ class Optimizer:
             weights = buffer.param_data[part]
             master = nn.Parameter(weights.to(buffer.dtype, copy=True) if self.mixed else weights)
             master.grad = buffer.grad_data[part]
-            self.stretches.append(SideBySide(segments, master))
+            self.stretches.append(SegmentStretch(segments, master))
         by_decay: dict[bool, list[nn.Parameter]] = {True: [], False: []}
         self._counted: list[torch.Tensor] = []
         self._uncounted: list[torch.Tensor] = []
