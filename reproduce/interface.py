@@ -252,12 +252,12 @@ def plan(
     `allow` and `forbid` name what is searched, as on the command line. The notes say what the paper's takeaways choose.
     Raises `UsageError`, and `NothingSelectedError` if nothing fits into memory.
     """
-    from reproduce.planning import plan_record
     from reproduce.planning.models import find
     from reproduce.planning.plan import MODEL_FIELDS, make_plan, request
 
     if unknown := sizes.keys() - set(MODEL_FIELDS):
         raise UsageError(f"unknown size {min(unknown)!r}; needs some of {', '.join(MODEL_FIELDS)}")
+    plan_record = part("plan", "plan_record")
     started = datetime.now(UTC)
     cluster_model, reference = open_cluster(cluster, program)
     name, job = request({"model": model, "gpus": gpus, "batch": batch, "top": top, **sizes})

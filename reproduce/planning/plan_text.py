@@ -1,6 +1,6 @@
 """What `reproduce plan` says: the takeaways step by step, the ranking, and what makes the differences.
 
-Every number here is simulated. `plan_record.py` writes the same to disk.
+Every number here is simulated. The annex `plan` writes the same to disk.
 """
 
 from collections.abc import Sequence

@@ -16,7 +16,7 @@ from results.records import errors
 from tests.marks import by_default
 
 PACKAGES = ("results/records", "results/schema", "kernels", "ptdp_core", "benchmarks", "reproduce", "ptdp")
-# What stays: an artifact, its claims, a plan, what this machine can do. 'doctor' tries the emulated fidelity.
+# What stays: an artifact, its claims, a configuration of one's own.
 RUNS = """
 from reproduce.cli import main
 import sys
@@ -27,7 +27,7 @@ OTHERS = (
     "fig_bubble --results results/runs -q",
     "describe fig_interleaved",
     "list",
-    "plan --layers 4 --hidden 512 --heads 8 --gpus 2 --batch 4",
+    "simulate layers=4 hidden=512 heads=8 B=4",
 )
 
 EVERY = "all of them"  # each in turn every night

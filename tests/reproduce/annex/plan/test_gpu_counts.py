@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from ptdp_core.simulator import load_cluster
+from reproduce.annex.plan.gpu_counts import Limits, counts, on_each, sentence, smallest
 from reproduce.cli import main
-from reproduce.planning.gpu_counts import Limits, counts, on_each, sentence, smallest
 from reproduce.planning.plan import make_plan, request
 from reproduce.planning.run_cost import TrainingRun
 from reproduce.planning.untried import may_use

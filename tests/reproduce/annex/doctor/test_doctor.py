@@ -11,8 +11,8 @@ import tomllib
 import pytest
 
 from ptdp_core.simulator.native import uncompiled
+from reproduce.annex.doctor import command_doctor as doctor
 from reproduce.cli import main
-from reproduce.commands import doctor
 from results import ROOT
 
 

@@ -19,7 +19,7 @@ from results.records.errors import DONE, NOTHING_SELECTED, UsageError
 
 if TYPE_CHECKING:
     from ptdp_core.simulator import Cluster
-    from reproduce.planning.gpu_counts import Limits, OnGpus
+    from reproduce.annex.plan.gpu_counts import Limits, OnGpus
     from reproduce.planning.plan import TrainingPlan
 
 WIDTH = 120
@@ -102,8 +102,9 @@ def run(parsed: Namespace) -> int:
 
     Raises `UsageError` for a request that cannot be, `NothingSelectedError` if nothing fits in memory.
     """
+    from reproduce.annex.plan import gpu_counts, plan_record
     from reproduce.output.columns import chosen
-    from reproduce.planning import gpu_counts, plan_record, plan_text
+    from reproduce.planning import plan_text
     from reproduce.planning.plan import make_plan, request
     from reproduce.planning.search import HEADROOM
     from reproduce.planning.untried import may_use
@@ -149,11 +150,11 @@ def _print_counts(
     parsed: Namespace, document: Mapping[str, Any], found: Sequence["OnGpus"], cluster: "Cluster", limits: "Limits"
 ) -> int:
     """Several numbers of GPUs: the table on a terminal or the document, and the figure if asked for."""
+    from reproduce.annex.plan import gpu_counts
     from reproduce.output import theme
     from reproduce.output.estimate_figure import draw_counts
     from reproduce.output.tables import print_table
     from reproduce.output.terminal import console, shown_path, wrapped
-    from reproduce.planning import gpu_counts
 
     if parsed.json:
         print_document("plan-gpus", 1, document)
@@ -185,9 +186,10 @@ def _status(quiet: bool) -> Iterator[Callable[[int], None]]:
 
 def _print(plan: "TrainingPlan", folder: Path, columns: Sequence[str]) -> None:
     """The plan on a terminal."""
+    from reproduce.annex.plan import plan_record
     from reproduce.output.tables import print_table
     from reproduce.output.terminal import console, files_line
-    from reproduce.planning import plan_record, plan_text
+    from reproduce.planning import plan_text
 
     out = console(WIDTH)
     out.print(plan_text.title(plan), style="bold")

@@ -1,0 +1,1 @@
+"""What this machine can do, what is missing, and how to get it."""
