@@ -52,6 +52,7 @@ class Bounded:
     - `digits`: every value is held against the digits that the paper prints of it, as by the rule 'rounding'
     - `inputs`: the paper's own numbers that a value follows from: their digits widen the bounds, too
     - `inexact`: how far rounding what a value follows from may move it: a miss by no more than this is inconclusive
+    - `short`: by what share ours may fall short of theirs, for a known reason: a miss by no more is inconclusive
     - `miss`, `hit`: what a miss, or a hit, would say of us or of a transcription, not of the paper: it is inconclusive
     - `tested`, `untested`: in words which clause is tested of what and how ours arises, and what is not tested
     - `narrow`: the simulator's margin is wider than the bounds
@@ -70,6 +71,7 @@ class Bounded:
     digits: bool = False
     inputs: tuple[str, ...] = ()
     inexact: float = 0.0
+    short: float = 0.0
     miss: str = ""
     hit: str = ""
     tested: str = ""
@@ -108,6 +110,8 @@ class Bounded:
         for word, asked, why in (("holds", holds, self.hit), ("missed", not holds, self.miss)):
             if asked and why:
                 return Judgement("inconclusive", f"{word}, but {why}: {text}", numbers)
+        if not holds and self.short and all(any(map(self.allows, self._as_far(value))) for value in judged):
+            return Judgement("inconclusive", f"missed, but by no more than ours falls short: {text}", numbers)
         if not holds and self._holds_but_for(results, values, slack):
             return Judgement("inconclusive", f"missed, but by less than the rounding of its inputs: {text}", numbers)
         if not holds and self.of_paper and self._holds_to_the_digits(seen, values):
@@ -155,6 +159,7 @@ class Bounded:
         also = (
             (self.narrow, NARROW),
             (self.inexact, f"a miss by at most {self.inexact:f}".rstrip("0") + f" more is inconclusive: {INPUTS}"),
+            (self.short, f"a miss by at most {self.short:.1%} below is inconclusive: by so much ours may fall short"),
             (self.miss, f"a miss is inconclusive: {self.miss}"),
             (self.hit, f"a hit is inconclusive: {self.hit}"),
             (self.untested, f"not tested: {self.untested}"),
@@ -220,6 +225,11 @@ class Bounded:
         judged = REDUCED[self.which](list(values.values()))
         wider = [slacks[name] for name in values] if self.which == "every" else [max(slacks.values())]
         return all(map(self.allows, judged, wider))
+
+    def _as_far(self, value: float) -> tuple[float, ...]:
+        """A value, what it would be if ours did not fall short, and the bounds that lie between the two."""
+        most = value * (1 + self.short)
+        return (value, most, *(bound for bound in self.bounds.values() if value < bound < most))
 
     def _holds_but_for(self, results: Results, values: Mapping[str, float], slack: Mapping[str, float]) -> bool:
         """Whether every value holds once the rounding of its inputs is allowed for."""

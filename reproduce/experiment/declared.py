@@ -24,8 +24,8 @@ NEEDED = ("id", "table", "sentence", "place")
 RULED = ("rule", "printed", "step")
 JUDGED = ("metric", "of", "over", "less", "match", "which", *BOUNDS, *RULED, "digits", "judged_on", "set_with")
 TOLD = ("tested", "untested", "miss", "hit")
-AS_GIVEN = ("of", "over", "less", "match", "which", "rule", "digits", "inexact", "narrow")
-KNOWN = (*NEEDED, *JUDGED, "inputs", "inexact", *TOLD, "narrow", "reason", "nothing")
+AS_GIVEN = ("of", "over", "less", "match", "which", "rule", "digits", "inexact", "short", "narrow")
+KNOWN = (*NEEDED, *JUDGED, "inputs", "inexact", "short", *TOLD, "narrow", "reason", "nothing")
 
 
 @cache

@@ -83,11 +83,16 @@ ARTIFACT = Artifact(
 )
 
 
-@ARTIFACT.claim(
+GRACEFULLY = (
     "our reading of 'gracefully': from each number of GPUs to the next (175B: 384, 768, 1536; 530B: 560, "
     "1120, 2240 for PTD-P, 640, 1120, 2240 for ZeRO-3, whose first point has a batch of 2560 and not 2240) "
-    "PTD-P keeps a larger share of its throughput per GPU than ZeRO-3, for both models",
-    papers_points="as printed in Table 2:",
+    "PTD-P keeps a larger share of its throughput per GPU than ZeRO-3, for both models"
+)
+
+
+@ARTIFACT.claim(
+    f"{GRACEFULLY}; within a factor of 2.6, the margin with ZeRO-3, hardly any result decides it",
+    papers_points=f"as printed in Table 2: {GRACEFULLY}",
     rule="ours",
 )
 def scales_more_gracefully(results: Results) -> Judgement:

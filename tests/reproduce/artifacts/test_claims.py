@@ -24,7 +24,7 @@ NOT_TESTABLE = {
     *("up_to_33_percent_lower", "up_to_two_times_higher", "up_to_two_times_lower", "every_1_or_2_simulated"),
     *("fig_scatter_gather.up_to_11_percent", "exponential_flops", "deepspeed_36_percent", "load_bandwidth"),
     *("save_bandwidth", "checkpoints_and_throughput", "trillion_in_84_days"),
-    *("post_validation_8_percent", "zb_v_below_1f1b_i", "zb_v_like_zb_h2"),
+    *("post_validation_8_percent", "zb_v_below_1f1b_i", "zb_v_like_zb_h2", "context_costs_little"),
 }
 SWEEPS = (
     *("fig_microbatch", "fig_pipeline_vs_data", "fig_pipeline_weak_scaling", "fig_recomputation"),

@@ -4,8 +4,10 @@ from fractions import Fraction
 
 import pytest
 
+from ptdp_core.config import TrainingConfig
 from ptdp_core.schedules import build, execute, names
 from ptdp_core.schedules.registry import exists
+from ptdp_core.simulator import load_cluster, simulate
 from reproduce.annex.papers import zero_bubble
 from reproduce.annex.papers.zero_bubble import Rule, StageCosts, Times
 from reproduce.annex.papers.zerobubble import table_4, table_5, table_8
@@ -135,3 +137,27 @@ def test_what_our_own_tables_and_searches_find_is_no_sentence_of_the_paper():
     counted = {statement["id"] for statement in coverage.statements(papers.paper("zerobubble"))}
     assert {claim.id for claim in claims if claim.place != OURS} <= counted
     assert "ring_less" not in counted
+
+
+def flush_costs(point):
+    """How much longer an iteration is than the longest of a rank's own, from its first pass to its own step's end."""
+    estimate = simulate(TrainingConfig.from_plain(point.parameters), load_cluster("a100-80-roce"), timeline=True)
+    own = []
+    for row in estimate.timeline:
+        step = next(number for number, event in enumerate(row) if event.kind == "optimizer")
+        own.append(row[step - 1].end - row[0].start + row[-1].end - row[step].start)
+    return estimate.iteration_time / max(own) - 1
+
+
+@pytest.mark.parametrize(
+    ("series", "least", "most"),
+    [("1F1B", 0, 0.002), ("1F1B-I", 0, 0.002), ("ZB-1p", 0, 0.002), ("ZB-V", 0.0055, 0.0335), ("ZB-2p", 0, 0.083)],
+)
+def test_what_a_flush_costs_is_what_the_claims_say(series, least, most):
+    """Of every model the fewest microbatches, where it costs most, and of the smallest the most of them."""
+    points = [point for point in table_4.points() if point.series == series]
+    rows = {(point.parameters["model"], point.parameters["table"]): point for point in reversed(points)}
+    ends = [*rows.values(), *(point for point in points if point.parameters["model"] == "6.2B")]
+    costs = [flush_costs(point) for point in ends]
+    assert least - 1e-12 <= min(costs) <= max(costs) <= most
+    assert max(costs) > 0.8 * most or most == 0.002

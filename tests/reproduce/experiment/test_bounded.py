@@ -185,6 +185,15 @@ def test_a_miss_within_the_rounding_of_what_a_value_follows_from_is_inconclusive
     assert followed(derived).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("ours", "verdict"),
+    [(1.0, "holds"), (0.97, "inconclusive"), (0.95, "contradicted"), (1.01, "holds"), (1.2, "contradicted")],
+)
+def test_a_miss_by_no_more_than_ours_falls_short_is_inconclusive(ours, verdict):
+    """Theirs would be up to 4% faster: 0.97 may be 1.0088, and 0.95 at most 0.988."""
+    assert judge(short=0.04, bounds={"at_least": 1, "at_most": 1.1})(results(ours=(ours, ours))).verdict == verdict
+
+
 @pytest.mark.parametrize(("margin", "verdict"), [(0.06, "inconclusive"), (0.04, "contradicted")])
 def test_several_points_that_miss_contradict_no_more_than_the_worst(margin, verdict):
     """At least 1: 0.95 is 5.3% below, and the other 2.0%."""

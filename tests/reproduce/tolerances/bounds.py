@@ -33,6 +33,7 @@ def edges_of_bounds(judge: Bounded, points: Sequence[Blank]) -> Iterator[Edge]:
     outside = INCONSISTENT if judge.of_paper else CONTRADICTED
     inside = "inconclusive" if judge.hit else "holds"
     beyond = "inconclusive" if judge.miss or judge.inexact else outside
+    lower = "inconclusive" if judge.short else beyond
     half = _least_half_digit(judge, points) if judge.to_the_digits else 0.0
     width = max(judge.bounds.values()) - min(judge.bounds.values()) or inf
     for name, bound in judge.bounds.items():
@@ -40,11 +41,14 @@ def edges_of_bounds(judge: Bounded, points: Sequence[Blank]) -> Iterator[Edge]:
         step = min(1e-6 * max(abs(bound), 1), width / 4)
         place = bound - half if least else bound + half
         side = "above" if least else "below"
-        yield Edge(judge.said(name), place, side, lay, step=step, inside=inside, outside=beyond)
+        yield Edge(judge.said(name), place, side, lay, step=step, inside=inside, outside=lower if least else beyond)
         if judge.inexact and not judge.miss:  # the same place, wider by what its inputs' rounding moves
             more = judge.inexact / _most_printed(judge, points)
             wider = place - more if least else place + more
             yield Edge("more is inconclusive", wider, side, lay, step=step, inside="inconclusive", outside=outside)
+        if judge.short and least:
+            wider = place / (1 + judge.short)
+            yield Edge("below is inconclusive", wider, side, lay, step=step, inside="inconclusive", outside=outside)
 
 
 def _most_printed(judge: Bounded, points: Sequence[Blank]) -> float:
