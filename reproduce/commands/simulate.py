@@ -197,12 +197,12 @@ def read_points(file: str) -> list[Any]:
     return points
 
 
-def read_point(file: str, cluster: str, program: str | None = None) -> tuple[TrainingConfig, Cluster]:
-    """The one configuration in a JSON file, and its cluster with its program, or else those of these names.
+def read_point(words: Sequence[str], cluster: str, program: str | None = None) -> tuple[TrainingConfig, Cluster]:
+    """The one configuration of a JSON file or of words, and its cluster with its program, or else those of these names.
 
     What of its model is not modelled is said on stderr. Raises `UsageError` also for what that cluster cannot run.
     """
-    points = read_points(file)
+    points, file = _entries(words), words[0] if len(words) == 1 else "the words given"
     if len(points) > 1:
         raise UsageError(f"{file} holds {len(points)} points; needs the one that was run")
     try:

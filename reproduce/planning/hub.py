@@ -39,7 +39,7 @@ def _configs() -> dict[str, dict[str, Any]]:
 
 
 CONFIGS = _configs()
-SUFFIXES = ("-hf", "-instruct", "-chat", "-base", "-it", "-pt", "-0924", "-v0.1", "-v0.3")
+SUFFIX = re.compile(r"-(?:hf|instruct|chat|base|it|pt|thinking|v0\.[13]|\d{4})$")  # of tunings and releases
 
 
 class Known(NamedTuple):
@@ -58,8 +58,8 @@ class Known(NamedTuple):
 def short_name(name: str) -> str:
     """Others' names as models are called here: 'meta-llama/Llama-3.1-70B-Instruct', 'LLAMA3_70B' are 'llama-3-70b'."""
     short = name.lower().rpartition("/")[2].removeprefix("meta-").replace("_", "-")
-    while short.endswith(SUFFIXES) and short not in CONFIGS:
-        short = next(short.removesuffix(suffix) for suffix in SUFFIXES if short.endswith(suffix))
+    while SUFFIX.search(short) and short not in CONFIGS:
+        short = SUFFIX.sub("", short)
     return KNOWN["other_names"].get(short, re.sub(r"^llama-?(\d)(\.1)?-", r"llama-\1-", short))
 
 

@@ -31,6 +31,9 @@ Of a profiled step, time by phase: reproduce explain trace.
 def add_arguments(parser: ArgumentParser) -> None:
     """The options of `reproduce explain`."""
     parser.add_argument("file", metavar="POINT.json", help="the configuration that was run; - reads standard input")
+    parser.add_argument(
+        "words", nargs="*", default=[], metavar="key=value", help="in its place its keys: model=llama-3-8b d=8 B=64"
+    )
     measured = parser.add_mutually_exclusive_group(required=True)
     measured.add_argument("--seconds", type=_seconds, help="measured time of an iteration")
     measured.add_argument("--log", type=options.path_of, metavar="FILE", help="a log with throughput lines")
@@ -54,7 +57,7 @@ def _seconds(text: str) -> float:
 
 def run(parsed: Namespace) -> int:
     """Explain the measurement, print it, return the exit code."""
-    config, cluster = read_point(parsed.file, parsed.cluster, parsed.trainer)
+    config, cluster = read_point([parsed.file, *parsed.words], parsed.cluster, parsed.trainer)
     measurement = Measurement(seconds=parsed.seconds) if parsed.log is None else _logged(parsed.log)
     explanation, gap = explain(config, cluster, measurement), None
     if parsed.against is not None:
@@ -77,7 +80,7 @@ def _gap(parsed: Namespace, config: TrainingConfig, cluster: Cluster, seconds: f
         row = rows.find_row(parsed.against)
         other, there, measured = row.config, row.cluster, row.seconds
     else:
-        other, there = read_point(parsed.against, parsed.cluster, parsed.trainer)
+        other, there = read_point([parsed.against], parsed.cluster, parsed.trainer)
     ratio = None
     if measured is not None:
         ratio = utilization(config, cluster, seconds) / utilization(other, there, measured)

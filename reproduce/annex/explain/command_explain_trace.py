@@ -50,7 +50,7 @@ def run(parsed: Namespace) -> int:
     from reproduce.output.timeline_files import figure_files
     from reproduce.output.traces import trace
 
-    config, cluster = read_point(parsed.point, parsed.cluster, parsed.trainer) if parsed.point else (None, None)
+    config, cluster = read_point([parsed.point], parsed.cluster, parsed.trainer) if parsed.point else (None, None)
     profile = profiled_step.profile_step(parsed.files, config.parallel if config else None, parsed.step)
     timelines, estimate = [profile.timeline], None
     if config and cluster:

@@ -137,7 +137,7 @@ def table(found: Sequence[OnGpus], cluster: Cluster, limits: Limits) -> Table:
 
 
 def sentence(found: Sequence[OnGpus], limits: Limits) -> str:
-    """The smallest number of GPUs that meets the limits, in a sentence, and the cheapest; '' without limits."""
+    """The smallest number of GPUs that meets the limits, in a sentence, the cheapest, and of a budget the fastest."""
     if limits == Limits():
         return ""
     days, budget = limits.days, limits.budget
@@ -150,6 +150,10 @@ def sentence(found: Sequence[OnGpus], limits: Limits) -> str:
     inside = [(each.run["cost"], each.gpus) for each in found if each.run and each.run["cost"] and limits.met(each.run)]
     if inside and (cheapest := min(inside))[1] != least.gpus:
         said += f"; {cheapest[1]} cost least, {cheapest[0]:,.0f} USD"
+    if budget is not None:
+        affordable = [(each.run["run_time"], each.gpus) for each in found if each.run and limits.met(each.run)]
+        if (fastest := min(affordable))[1] != least.gpus:
+            said += f"; {fastest[1]} are the fastest, {fastest[0]:.1f} days"
     return said
 
 

@@ -21,6 +21,13 @@ BILLIONS = {  # of the models' reports
     "qwen2.5-7b": 7.6,
     "qwen2.5-32b": 32.5,
     "qwen2.5-72b": 72.7,
+    "qwen2.5-14b": 14.8,
+    "mistral-small-24b": 23.6,
+    "mistral-nemo": 12.2,
+    "gemma-3-4b": 3.9,  # and its reader of pictures
+    "gemma-3-12b": 11.8,
+    "moonlight-16b-a3b": 15.96,
+    "deepseek-v2-lite": 15.7,
 }
 # Of mixtures of experts: all, and those that a token passes through; of gpt-oss without the word embedding.
 MIXTURES = {
@@ -29,6 +36,8 @@ MIXTURES = {
     "qwen3-30b-a3b": (30.5, 3.35),
     "qwen3-235b-a22b": (235.1, 22.2),
     "gpt-oss-120b": (116.8, 5.13),
+    "gpt-oss-20b": (20.9, 3.61),
+    "qwen3-coder-480b-a35b": (480, 35.4),
 }
 
 
@@ -65,6 +74,10 @@ def test_a_mixture_has_the_parameters_of_its_report_and_a_token_passes_through_s
         ("Qwen/Qwen2.5-72B-Instruct", "qwen2.5-72b"),
         ("deepseek-ai/DeepSeek-V3-Base", "deepseek-v3"),
         ("175B", "175b"),
+        ("meta-llama/Llama-3.3-70B-Instruct", "llama-3-70b"),
+        ("Qwen/Qwen3-235B-A22B-Thinking-2507", "qwen3-235b-a22b"),
+        ("mistralai/Mistral-Small-24B-Base-2501", "mistral-small-24b"),
+        ("zai-org/GLM-4.6", "glm-4.5"),
     ],
 )
 def test_a_name_on_the_hub_is_a_name_here(name, same):

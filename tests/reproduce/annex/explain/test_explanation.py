@@ -248,3 +248,5 @@ def test_the_command_says_interval_causes_and_what_would_decide(file, tmp_path, 
     for words in ("measured 9.000 s", "interval", "single causes", "would decide", "recompute none to full"):
         assert words in printed
     assert as_json("explain", file, "--seconds", "9")["differences"] is None
+    words = [f"{key}={value}" for key, value in POINT.items()]
+    assert as_json("explain", *words, "--seconds", "9") == as_json("explain", file, "--seconds", "9")

@@ -48,6 +48,9 @@ def test_each_is_the_plan_s_best_and_the_fewest_that_do_are_found():
     costs = [each.run["cost"] for each in found if each.run]
     assert smallest(found, Limits(budget=max(costs))) == found[0]
     assert "cost" not in sentence(found, Limits(days=days[0] + 1))
+    assert sentence(found, Limits(budget=max(costs))).endswith(
+        f"; {found[-1].gpus} are the fastest, {days[-1]:.1f} days"
+    )
     dear = [replace(found[0], run={**found[0].run, "cost": 1e9}), *found[1:]]
     assert sentence(dear, Limits(days=days[0] + 1)).endswith(f"; {found[1].gpus} cost least, {costs[1]:,.0f} USD")
 
