@@ -16,10 +16,13 @@ from pathlib import Path
 import pytest
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.formulas import model_flops_per_iteration
 from ptdp_core.layers.blocks import layer_of
 from ptdp_core.schedules import Schedule, bubble_fraction, check_complete
 from ptdp_core.simulator import load_cluster
 from reproduce.annex.accuracy import ledger
+from reproduce.annex.bench.gpu_archive import SEALED
+from reproduce.annex.bench.gpu_cases import CASES
 from reproduce.cli import command_of, main, parser_of
 from reproduce.experiment import catalog, margins
 from reproduce.experiment.predictions import PREFIX
@@ -559,6 +562,24 @@ def test_the_table_of_gpu_runs_is_what_was_measured():
     assert f"{statistics.mean(map(abs, errors)):.0%} off in the mean of {len(errors)}" in page
     assert all(f"{peer['mfu_of_989_4']:.1%}" in page for peer in first["peers"].values())
     assert all(run["commit"] in page for run in runs)
+
+
+def test_what_is_expected_of_a_gpu_is_what_is_sealed():
+    sealed = {point.key: point.metrics["time"].value for point in read_record(SEALED).points}
+    mfu = {case.name: model_flops_per_iteration(case.model, case.layout.B) / sealed[case.name] for case in CASES}
+    mfu = {name: flops / 989.4e12 for name, flops in mfu.items()}
+    peers = json.loads((ROOT / "results/reference/gpu/first_run.json").read_text(encoding="utf-8"))["peers"]
+    plain, llama = (peers[name]["mfu_of_989_4"] for name in ("plain-compiled", "hf-llama-compiled"))
+    expected = [
+        *(f"{mfu['gpt-sdpa']:.1%}, short", f"{mfu['gpt-sdpa'] / plain:.2f}, short", f"{mfu['llama-4k'] / llama:.2f}"),
+        *(f"{mfu['gpt-b1']:.1%}", f"{mfu['small']:.1%} to 43.8%", f"{mfu['moe']:.1%}"),
+        *(f"{sealed['gpt-sdpa'] / sealed['gpt-fp8']:.2f}", "unknown"),
+    ]
+    page = (ROOT / "docs/gpus.md").read_text(encoding="utf-8").split("## Expected beside peers")[1].split("\n## ")[0]
+    rows = [row.split(" | ") for row in re.findall(r"^\| (?!on one|-).*$", page, re.MULTILINE)]
+    assert [row[2] for row in rows] == expected
+    for _, aim, said, _ in rows[:-1]:
+        assert (float(said.split("%")[0].split(",")[0]) < float(aim.rstrip("%"))) is ("short" in said or " to " in said)
 
 
 def test_what_pages_repeat_of_scores_and_intervals_is_what_the_data_say():
