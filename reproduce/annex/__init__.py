@@ -24,6 +24,7 @@ ANNEXES = {
     "plan": "plans as a table, a figure and a record, over numbers of GPUs",
     "plot": "figures drawn again from records: for a publication, beside others, with points of your own",
     "report": "all results as one HTML page",
+    "schema": "JSON Schemas of what commands read and of their options",
     "schedules": "pipeline schedules compared, drawn, checked, searched for",
     "weights": "a trained model's weights from and to Hugging Face's format",
 }

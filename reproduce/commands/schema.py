@@ -6,14 +6,14 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
-from reproduce.commands import COMMANDS, module_of, options
+from reproduce.annex import part
 from results.records.errors import UsageError
 from results.records.validation import SCHEMAS
 
 # What `--json` prints is called like the command but for these.
 OUTPUTS = {"": "run", "gate exact": "exact", "explain trace": "trace"}
 KINDS = ("file", "options", "output")
-# The file that a command reads, or that `calibrate` writes: a function of `reproduce.experiment.input_schemas`.
+# The file that a command reads, or that `calibrate` writes: a function of `reproduce.annex.schema.input_schemas`.
 READS = {
     "simulate": "points",
     "predict": "points",
@@ -36,7 +36,12 @@ class PrintSchema(argparse.Action):
         kinds = _kinds(self.command)
         if values and values not in kinds:
             raise UsageError(f"{parser.prog} has no schema of its {values}; there is {', '.join(kinds)}")
-        print(json.dumps(_schema(self.command, values or kinds[0]), indent=1))
+        kind = values or kinds[0]
+        if kind == "output":
+            print(_output(self.command).read_text(encoding="utf-8").rstrip())
+        else:
+            reads = READS[self.command] if kind == "file" else None
+            print(json.dumps(part("schema", "schemas").schema_of(self.command, reads), indent=1))
         parser.exit()
 
 
@@ -55,62 +60,3 @@ def _kinds(name: str) -> list[str]:
 
 def _output(name: str) -> Path:
     return SCHEMAS / f"{OUTPUTS.get(name, name)}-1.schema.json"
-
-
-def _schema(name: str, kind: str) -> dict[str, Any]:
-    if kind == "output":
-        document: dict[str, Any] = json.loads(_output(name).read_text(encoding="utf-8"))
-        return document
-    from reproduce.experiment import input_schemas  # imported here, as only this needs it
-
-    if kind == "file":
-        return {"$schema": input_schemas.DRAFT, **getattr(input_schemas, READS[name])()}
-    return {"$schema": input_schemas.DRAFT, "title": f"reproduce {name}".strip(), **options_schema(name)}
-
-
-def options_schema(name: str) -> dict[str, Any]:
-    """The arguments and options of a command as an object: an option by its long name, an argument by its own."""
-    parser = ArgumentParser()
-    module_of(name).add_arguments(parser)
-    properties, required = {}, []
-    for action in parser._actions:
-        if not isinstance(action, argparse._HelpAction):
-            key = _name(action)
-            properties[key] = _option(action)
-            if action.required:
-                required.append(key)
-    one_of = [
-        {"oneOf": [{"required": [_name(action)]} for action in group._group_actions]}
-        for group in parser._mutually_exclusive_groups
-        if group.required
-    ]
-    return {
-        "description": COMMANDS.get(name, "artifacts to run, and how"),
-        "type": "object",
-        "properties": properties,
-        "required": required,
-        "additionalProperties": False,
-        **({"allOf": one_of} if one_of else {}),
-    }
-
-
-def _name(action: argparse.Action) -> str:
-    longest: str = max(action.option_strings, key=len, default=action.dest)
-    return longest.lstrip("-")
-
-
-def _option(action: argparse.Action) -> dict[str, Any]:
-    """The schema of one argument: its type as argparse has it, a text where that is a function of the command's own."""
-    kind = "integer" if action.type in (int, options.positive) else "number" if action.type is float else "string"
-    value: dict[str, Any] = {"type": kind}
-    if isinstance(action, argparse._StoreTrueAction | argparse._StoreFalseAction):
-        value = {"type": "boolean"}
-    if action.choices is not None:
-        value = {"enum": list(action.choices)}
-    if action.nargs in ("*", "+") or isinstance(action, argparse._AppendAction):
-        value = {"type": "array", "items": value} | ({"minItems": 1} if action.nargs == "+" else {})
-    if action.help and action.help != argparse.SUPPRESS:
-        value["description"] = action.help.replace("%%", "%")
-    if isinstance(action.default, bool | int | float | str) and action.default != argparse.SUPPRESS:
-        value["default"] = action.default
-    return value

@@ -35,6 +35,7 @@ EVERY = "all of them"  # each in turn every night
 ASKED_FOR = {
     "bench": ("table_fused_operators --fidelity measured --scale cpu",),
     "emulation": ("fig_interleaved --fidelity emulated",),
+    "schema": ("simulate --schema", "list --schema"),
     "papers": ("zerobubble/table_4", "fig_scaling", "list --paper llama3"),
 }
 

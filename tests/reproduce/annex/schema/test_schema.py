@@ -10,10 +10,10 @@ from jsonschema import Draft202012Validator
 from ptdp_core.engine.settings_file import SECTIONS
 from ptdp_core.fields import _problem
 from ptdp_core.simulator.cluster import CLUSTER_FOLDER
+from reproduce.annex.schema.input_schemas import field_schema
 from reproduce.cli import main
 from reproduce.commands import COMMANDS
 from reproduce.commands.schema import READS
-from reproduce.experiment.input_schemas import field_schema
 from results import ROOT
 from results.records import errors
 

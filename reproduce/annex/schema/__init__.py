@@ -1,0 +1,1 @@
+"""JSON Schemas of what commands read, of their options, and of what they print."""
