@@ -34,23 +34,19 @@ def run(parsed: Namespace) -> int:
         ]
     else:
         result = check(names)
-        document, lines = _document(result), _lines(result)
+        lines = _lines(result)
+        document = {
+            "exit_code": errors.REGRESSED if result.differences else errors.DONE,
+            "status": "different" if result.differences else "same",
+            "sections": {name: {"entries": len(section)} for name, section in result.sections.items()},
+            "skipped": result.skipped,
+            "differences": [wording.as_json(difference) for difference in result.differences],
+        }
     if parsed.json:
         print_document("exact", 1, document)
     else:
         print("\n".join(lines))
     return int(document["exit_code"])
-
-
-def _document(result: ExactResult) -> dict[str, Any]:
-    """The result as `--json` prints it."""
-    return {
-        "exit_code": errors.REGRESSED if result.differences else errors.DONE,
-        "status": "different" if result.differences else "same",
-        "sections": {name: {"entries": len(section)} for name, section in result.sections.items()},
-        "skipped": result.skipped,
-        "differences": [wording.as_json(difference) for difference in result.differences],
-    }
 
 
 def _lines(result: ExactResult) -> list[str]:

@@ -10,7 +10,7 @@ from reproduce.annex.gate import project as projects
 from reproduce.annex.gate import trees
 from reproduce.annex.gate.command_gate import OWN, add_measured, append_summary, budget
 from reproduce.commands import options
-from results.records import errors
+from results.records import errors, provenance
 from results.records.errors import UsageError
 from results.records.storage import write_files
 
@@ -60,7 +60,7 @@ def run(parsed: argparse.Namespace, project: Path = OWN) -> int:
                 kind = min(trials.RIGHT, key=tried.count)
                 tried.append(kind)
                 added = trials.trial(kind, kinds[kind], measured, budget_s, progress)
-                points = trials.append(path, added, parsed.command, started)
+                points = trials.append(path, added, provenance.collect(parsed.command, started, packages=("torch",)))
                 progress("")
                 for point in added:
                     print(f"{number} of {parsed.runs}  {kind:9}  {point.label}{_slowdown(point)}", flush=True)

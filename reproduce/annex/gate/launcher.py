@@ -180,10 +180,9 @@ def _environment(tree: Tree) -> dict[str, str]:
     """
     inherited = {k: value for k, value in os.environ.items() if not k.startswith(("PYTHON", "COVERAGE", "PYTEST"))}
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    places = [str(place) for place in (tree.folder / "src", tree.folder) if place.is_dir()]
-    programs = os.pathsep.join([str(tree.python.parent), *filter(None, [os.environ.get("PATH")])])
     temporary = tree.folder / TEMPORARY
     temporary.mkdir(exist_ok=True)
-    places.append(str(temporary))
+    places = [str(place) for place in (tree.folder / "src", tree.folder, temporary) if place.is_dir()]
+    programs = os.pathsep.join([str(tree.python.parent), *filter(None, [os.environ.get("PATH")])])
     paths = {"PYTHONPATH": os.pathsep.join(places), "PATH": programs, "TMPDIR": str(temporary)}
     return inherited | threads | paths | {"CUDA_VISIBLE_DEVICES": ""}

@@ -54,10 +54,9 @@ def of(folder: Path, names: Sequence[str]) -> Project:
         return replace(read(folder, names), exact="", slowed="")
     project = read(folder)
     known = project.workloads
-    for name in names:
-        if name not in known:
-            near = did_you_mean(name, tuple(known))
-            raise UsageError(f"unknown benchmark {name!r}{near}; there are {', '.join(known)}")
+    if unknown := [name for name in names if name not in known]:
+        near = did_you_mean(unknown[0], tuple(known))
+        raise UsageError(f"unknown benchmark {unknown[0]!r}{near}; there are {', '.join(known)}")
     return replace(project, workloads={name: known[name] for name in names or project.suite})
 
 
@@ -106,8 +105,8 @@ def _require_known(table: Mapping[str, Any], file: Path) -> None:
     """Raise `UsageError` for a key that is unknown, or whose value is none."""
     for key, value in table.items():
         if key not in KEYS:
-            known = ", ".join(KEYS)
-            raise UsageError(f"{file}: tool.ptdp.gate.{key} is unknown{did_you_mean(key, tuple(KEYS))}; known: {known}")
+            near = did_you_mean(key, tuple(KEYS))
+            raise UsageError(f"{file}: tool.ptdp.gate.{key} is unknown{near}; known: {', '.join(KEYS)}")
         kind, needed = KEYS[key]
         texts = kind is not list or (value and all(isinstance(each, str) for each in value))
         unknown = key == "counts" and value not in (True, False, ALLOCATIONS)

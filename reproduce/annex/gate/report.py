@@ -141,10 +141,9 @@ def record(result: CheckResult, command: Sequence[str], started: datetime) -> Re
 
 def comparison(id: str, title: str, where: Provenance, points: Sequence[PointResult], notes: Sequence[str]) -> Record:
     """A record of kind 'comparison' of measurements on this machine."""
-    of_kind: dict[str, Any] = {"kind": "comparison", "paper": None, "fidelity": "measured", "scale": "laptop"}
-    return Record(
-        id=id, title=title, state="complete", provenance=where, points=tuple(points), notes=tuple(notes), **of_kind
-    )
+    known: dict[str, Any] = {"kind": "comparison", "paper": None, "fidelity": "measured", "scale": "laptop"}
+    points, notes = tuple(points), tuple(notes)
+    return Record(id=id, title=title, state="complete", provenance=where, points=points, notes=notes, **known)
 
 
 def metrics(finding: Finding) -> dict[str, Metric]:

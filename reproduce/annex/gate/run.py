@@ -177,13 +177,8 @@ def _own_checks(module: str, head: Tree) -> ExactFinding:
     file = head.folder / "pyproject.toml"
     if not file.is_file() or module not in file.read_text(encoding="utf-8"):
         return ExactFinding("absent", False, f"exact checks: {head} has none")
-    done = subprocess.run(
-        [str(head.python), "-m", *module.split()],
-        cwd=head.folder,
-        env={**os.environ, "PYTHONPATH": str(head.folder)},
-        capture_output=True,
-        stdin=subprocess.DEVNULL,
-    )
+    command, where = [str(head.python), "-m", *module.split()], os.environ | {"PYTHONPATH": str(head.folder)}
+    done = subprocess.run(command, cwd=head.folder, env=where, capture_output=True, stdin=subprocess.DEVNULL)
     if done.returncode not in (errors.DONE, errors.REGRESSED):
         raise UnavailableError(f"the exact checks of {head} do not run: {last_line(done.stderr)}")
     failed = done.returncode == errors.REGRESSED

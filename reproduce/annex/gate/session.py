@@ -10,9 +10,8 @@ these comparisons.
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -127,7 +126,7 @@ class Session:
         self.rounds: list[Round] = []
         self.redone = 0
         self._looked_at: dict[str, tuple[tuple[RoundTimes, ...], Look]] = {}  # the last look, and the rounds before it
-        self._orders = _balanced(random.Random(seed))
+        self._rng = random.Random(seed)
         self._longest = 0.0
 
     def run(self) -> SessionResult:
@@ -165,7 +164,7 @@ class Session:
             if bad:
                 self._launch(bad[0])
             else:
-                self.rounds.append(self._launch(Round(tuple(islice(self._orders, SLICES)))))
+                self.rounds.append(self._launch(Round(self._order())))
             self._longest = max(self._longest, self.clock() - before)
 
     def _look(self, look: Look) -> None:
@@ -180,6 +179,11 @@ class Session:
     def _times(self, name: str) -> tuple[RoundTimes, ...]:
         """A benchmark's times in the rounds of all complete pairs."""
         return tuple(measured.times[name] for measured in self.rounds[: len(self.rounds) // ROUNDS * ROUNDS])
+
+    def _order(self) -> tuple[bool, ...]:
+        """Whether head goes first in each slice of a round: at random, but once each way in every block of two."""
+        blocks = [self._rng.random() < 0.5 for _ in range(SLICES // 2)]
+        return tuple(turn for first in blocks for turn in (first, not first))
 
     def _launch(self, target: Round) -> Round:
         """Measure a round, replacing what was measured in it before, and return it."""
@@ -211,10 +215,3 @@ class Session:
 def differences(rounds: Sequence[RoundTimes]) -> Logs:
     """The differences log(head / base) of the rounds of complete pairs, as an array [pairs, ROUNDS]."""
     return np.array([times.difference for times in rounds]).reshape(-1, ROUNDS)
-
-
-def _balanced(rng: random.Random) -> Iterator[bool]:
-    """Yield without end whether head goes first: at random, but once each way in every block of two."""
-    while True:
-        first = rng.random() < 0.5
-        yield from (first, not first)

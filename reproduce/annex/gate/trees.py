@@ -110,7 +110,7 @@ def install(tree: Tree, command: str) -> None:
     if command:
         where = os.environ | {"PATH": f"{tree.python.parent}{os.pathsep}{os.environ.get('PATH', '')}"}
         done = subprocess.run(
-            command, shell=True, cwd=tree.folder, env=where, capture_output=True, stdin=subprocess.DEVNULL, check=False
+            command, shell=True, cwd=tree.folder, env=where, capture_output=True, stdin=subprocess.DEVNULL
         )
         if done.returncode:
             why = last_line(done.stderr if done.stderr.strip() else done.stdout)

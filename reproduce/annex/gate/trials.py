@@ -1,8 +1,7 @@
 """Trials of the timing gate on itself: on identical code, and on code that a patch really slows down.
 
-A project names a patch that slows it down, or each iteration is stretched. Each trial is a session of the
-gate with a new seed. Its verdicts are appended to a record, by commit and class of machine, which so shows how often
-the gate is wrong and how often it does not decide.
+A project names that patch, or each iteration is stretched. A trial is a session of the gate with a new seed. The record
+of all trials, by commit and class of machine, shows how often the gate is wrong and how often it does not decide.
 """
 
 import random
@@ -13,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,7 @@ from reproduce.annex.gate import report, run, trees
 from reproduce.annex.gate.procedure import INCONCLUSIVE, OK, REGRESSED
 from reproduce.annex.gate.project import Project
 from reproduce.annex.gate.trees import BASE, HEAD, Tree, last_line
-from results.records import Metric, PointResult, fingerprint, provenance, read_record, write_record
+from results.records import Metric, PointResult, Provenance, fingerprint, provenance, read_record, write_record
 from results.records.errors import UnavailableError
 
 ID = "gate_trials"
@@ -107,14 +105,12 @@ def trial(
     return points
 
 
-def append(
-    path: Path, points: Sequence[PointResult], command: Sequence[str], started: datetime
-) -> tuple[PointResult, ...]:
+def append(path: Path, points: Sequence[PointResult], where: Provenance) -> tuple[PointResult, ...]:
     """Write the record with these trials after its earlier ones; return all. Raises `StorageError` or `RecordError`."""
     record = report.comparison(
         ID,
         "Trials of the timing gate on identical and on slowed code",
-        provenance.collect(command, started, packages=("torch",)),
+        where,
         [*earlier(path), *points],
         ["Each point is a trial, on the machine and commit among its parameters; the provenance is the last one's."],
     )

@@ -12,10 +12,8 @@ It imports the slow packages, and then takes commands from the connection whose 
 A forked process has loaded nothing of the tree when it starts. Trials stretch every iteration of head by the ratio
 `slowdown` of its workloads. What a workload prints goes to standard error, and it reads nothing.
 
-A workload's step is made by its `kind`: a 'function' of the tree (`function`, as 'module:name': called once to set up,
-with the first of `sizes` if there are any, it returns the step, or is the step itself if it returns nothing that can be
-called), a 'command' of the shell, a 'pytest' test with a `benchmark` fixture, or anything that the tree's own `adapter`
-knows. Without `iterations` a slice has as many as fit in 25 ms.
+A workload's step is made by its `kind`, as docs/gate.md says; a 'function' gets the first of `sizes`, if there are any,
+and all other kinds are known by the tree's own `adapter`. Without `iterations` a slice has as many as fit in 25 ms.
 """
 
 import hashlib

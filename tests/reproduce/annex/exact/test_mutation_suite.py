@@ -25,10 +25,9 @@ def test_every_mutation_changes_one_place_of_todays_sources():
 
 
 def test_the_page_has_a_row_for_each():
-    """The page's table is these rows, joined by newlines."""
     page = (ROOT / "docs/mutations.md").read_text(encoding="utf-8").partition("\n# Wrong lines")[0]
-    rows = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| regression |")]
-    assert rows == [mutations.row(mutation) for mutation in mutations.read().values()]
+    rows = "\n".join(mutations.row(mutation) for mutation in mutations.read().values())
+    assert f"|---|---|---|\n{rows}\n" in page, f"the table of docs/mutations.md has to be\n{rows}"
 
 
 def test_no_mutation_only_breaks_the_program(tmp_path):
