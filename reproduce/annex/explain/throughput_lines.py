@@ -1,7 +1,8 @@
 """The throughput lines of training programs: what a log says of its iterations, as one measurement.
 
 Megatron-LM and NeMo print milliseconds or seconds of an iteration and teraFLOP/s per GPU, torchtitan tokens/s per GPU
-and MFU, llm-foundry `throughput/device/...`; `reproduce train` writes a JSON object per step.
+and MFU, llm-foundry `throughput/device/...`, nanotron all of them with a K for thousands, nanoGPT milliseconds;
+`reproduce train` writes a JSON object per step.
 """
 
 import re
@@ -13,21 +14,26 @@ from ptdp_core.config import TrainingConfig
 from ptdp_core.formulas import model_flops_per_iteration
 from results.records.errors import UsageError
 
-NUMBER = r"\s*[:=]?\s*\"?\s*([\d][\d,]*\.?\d*(?:[eE][-+]?\d+)?)"
+NUMBER = r"\s*[:=]?\s*\"?\s*([\d][\d,]*\.?\d*(?:[eE][-+]?\d+)?)(?:([KMG])\b)?"
+LARGER = {None: 1.0, "K": 1e3, "M": 1e6, "G": 1e9}
 # What is looked for in a log, and the factor to base units. A line's first match of each counts.
 PATTERNS: Mapping[str, tuple[tuple[str, float], ...]] = {
     "seconds": (
         (r"elapsed time per iteration \(ms\)", 1e-3),
+        (r"elapsed_time_per_iteration_ms", 1e-3),
+        (r"\biter \d+: loss [\d.]+, time", 1e-3),
         (r"train_step_timing in s", 1.0),
         (r"\"step_time_s\"", 1.0),
     ),
     "tokens_per_gpu": (
         (r"\b(?:tps|wps)", 1.0),
+        (r"tokens_per_sec_per_gpu", 1.0),
         (r"throughput/device/tokens_per_sec", 1.0),
     ),
     "flops_per_gpu": (
         (r"throughput per GPU \(TFLOP/s/GPU\)", 1e12),
         (r"TFLOPS_per_GPU", 1e12),
+        (r"model_tflops_per_gpu", 1e12),
         (r"\btflops", 1e12),
         (r"throughput/device/flops_per_sec", 1.0),
         (r"\"model_flops_per_s\"", 1.0),
@@ -86,8 +92,8 @@ def read_lines(text: str, name: str) -> Measurement:
             found[quantity] = median(values[1:] if len(values) > 2 else values)
     if not found:
         raise UsageError(
-            f"{name}: no throughput in any line; needs a log of Megatron-LM, NeMo, torchtitan, llm-foundry or "
-            "reproduce train; try --seconds"
+            f"{name}: no throughput in any line; needs a log of Megatron-LM, NeMo, torchtitan, llm-foundry, nanotron, "
+            "nanoGPT or reproduce train; try --seconds"
         )
     for quantity, value in found.items():
         if value <= 0:
@@ -98,5 +104,5 @@ def read_lines(text: str, name: str) -> Measurement:
 def _first(line: str, patterns: tuple[tuple[str, float], ...]) -> float | None:
     for pattern, factor in patterns:
         if match := re.search(pattern + NUMBER, line):
-            return float(match[1].replace(",", "")) * factor
+            return float(match[1].replace(",", "")) * LARGER[match[2]] * factor
     return None

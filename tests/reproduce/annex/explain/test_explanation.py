@@ -219,6 +219,10 @@ def test_a_configuration_that_the_cluster_cannot_run_is_one_line(file, tmp_path,
          Measurement(tokens_per_gpu=9600.5, utilization=0.4644)),
         ('{"run": "x", "event": "step", "step_time_s": 0.25, "model_flops_per_s": 2e9}',
          Measurement(seconds=0.25, flops_per_gpu=2e9)),
+        ("iteration: 9 | elapsed_time_per_iteration_ms: 11.5K | tokens_per_sec: 22.8K | tokens_per_sec_per_gpu: 11.4K"
+         " | model_tflops_per_gpu: 38.3 | hardware_tflops_per_gpu: 39.1",
+         Measurement(seconds=11.5, tokens_per_gpu=11400, flops_per_gpu=38.3e12)),
+        ("iter 1631: loss 4.0863, time 561.94ms, mfu 31.20%", Measurement(seconds=0.56194, utilization=0.312)),
         ("wps: 10\nwps: 200\nwps: 204", Measurement(tokens_per_gpu=202)),
     ],
 )  # fmt: skip
