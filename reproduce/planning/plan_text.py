@@ -4,6 +4,7 @@ Every number here is simulated. The annex `plan` writes the same to disk.
 """
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 from ptdp_core.config import ParallelConfig, TrainingConfig
@@ -27,7 +28,14 @@ TECHNIQUES = (
     *("schedule", "recompute", "recompute_modules", "sequence_parallel", "attention", "sharded_optimizer"),
     *("data_parallel", "zero3_shards", "fp8_recipe", "offload", "pipeline_layout"),
 )
-PARAMETERS = (*SIZES, "c", "e", "etp", *TECHNIQUES)
+# The sizes that came after the paper, with their usual values; they are named where they are in use.
+LATER_SIZES = {
+    item.name: item.default
+    for item in fields(ParallelConfig)
+    if item.metadata["group"] == "Layout" and item.metadata["later"]
+}
+PARAMETERS = (*SIZES, *LATER_SIZES, *TECHNIQUES)
+OTHERS = tuple(item.name for item in fields(ParallelConfig) if item.name not in PARAMETERS)
 # What a GPU's memory is taken by: a heading, and the uses of `Estimate.memory_bytes` under it.
 MEMORY = {
     "weights": ("weights",),
@@ -145,8 +153,7 @@ def further_tables(plan: TrainingPlan) -> list[tuple[Table, str]]:
 
 def techniques(parallel: ParallelConfig) -> str:
     """The schedule, what is recomputed, and what else a configuration uses: 'zb-h1, none, e=8, SP, sdpa, ZeRO-1'."""
-    usual = {"c": 1, "e": 1, "etp": 0}
-    also = [f"{name}={value}" for name, size in usual.items() if (value := getattr(parallel, name)) != size]
+    also = [f"{name}={value}" for name, usual in LATER_SIZES.items() if (value := getattr(parallel, name)) != usual]
     also += [name for name, on in (("SP", parallel.sequence_parallel), ("sdpa", not parallel.writes_scores)) if on]
     states = {"zero2": "ZeRO-2", "zero3": "ZeRO-3"}.get(parallel.data_parallel, "ZeRO-1")
     also += [states] if parallel.sharded_optimizer or states == "ZeRO-3" else []
@@ -258,7 +265,7 @@ def _comparison(plan: TrainingPlan, name: str, estimate: Estimate) -> list[str]:
     here, there = estimate.config.parallel, best.config.parallel
     changes = [
         f"{field}={_said(getattr(here, field))} instead of {_said(getattr(there, field))}"
-        for field in PARAMETERS
+        for field in (*PARAMETERS, *OTHERS)
         if getattr(here, field) != getattr(there, field)
     ]
     more = estimate.iteration_time - best.iteration_time

@@ -61,7 +61,8 @@ LAYOUT_OTHERS = (
     *("overlap", "tp_comm_overlap", "cuda_graphs", "dispatcher", "grouped_gemm", "method"),
     *("overlap_grad_reduce", "overlap_param_gather", "overlap_grad_sync", "overlap_param_sync"),
 )
-SIZES = ("gpus", "t", "p", "d", "v", "cp", "ep", "etp", "fsdp", "b", "B", "s")
+WHOLE = {item.name for part in (ModelConfig, ParallelConfig) for item in fields(part) if type(item.default) is int}
+SIZES = ("gpus", "fsdp", *(word for word, name in WORDS["layout"].items() if name in WHOLE))
 # A source with two precisions in a row puts the other one's size in brackets: 64 (0).
 SIZE = re.compile(r"(\d+)(?: \(\d+\))?")
 
