@@ -28,7 +28,10 @@ function show({ groups, counts, notes }) {
   const faster = groups.find(({ kind }) => kind === "faster")?.rows.length ?? "nothing is";
   const band = (/** @type {[string, string]} */ [words, why]) =>
     el("tr.band", el("th", { colspan: 6, scope: "rowgroup" }, words, el("span", ` ${why}`)));
-  const heads = ["Layout, and what differs", "Iteration", "Against shown", "", "Memory", ""];
+  const names = ["Layout, and what differs", "Iteration", "Against shown", "", "Memory", ""];
+  const heads = names.map((words, i) => el("th", { scope: "col", class: i && "n" }, words));
+  const body = groups.map((group) => [band(group.words), group.rows.map((row) => one(row, shown, most))]);
+  const untold = notes.map((note) => el("p.note", note));
   put(
     "plans",
     el(
@@ -36,21 +39,8 @@ function show({ groups, counts, notes }) {
       el("h2", `Best layouts${shown ? `: ${faster} surely faster than the one shown` : ""}`),
       el("p.note", `${counts} Layouts read: stages × GPUs per layer × replicas.`),
     ),
-    el(
-      "table.stack",
-      el(
-        "thead",
-        el(
-          "tr",
-          heads.map((words, i) => el("th", { scope: "col", class: i && "n" }, words)),
-        ),
-      ),
-      el(
-        "tbody",
-        groups.map((group) => [band(group.words), group.rows.map((row) => one(row, shown, most))]),
-      ),
-    ),
-    notes.map((note) => el("p.note", note)),
+    el("table.stack", el("thead", el("tr", heads)), el("tbody", body)),
+    untold,
   );
   refresh();
   byId("plans").scrollIntoView({ block: "nearest" });

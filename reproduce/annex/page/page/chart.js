@@ -22,10 +22,8 @@ export function draw(place, chart) {
     const columns = Math.max(1, Math.floor((width + 24) / 296));
     const each = (width - 24 * (columns - 1)) / columns;
     const range = extent(series);
-    return el(
-      "div.multiples",
-      series.map((one) => lines({ ...chart, height: 210 }, [one], each, range)),
-    );
+    const small = series.map((one) => lines({ ...chart, height: 210 }, [one], each, range));
+    return el("div.multiples", small);
   });
 }
 

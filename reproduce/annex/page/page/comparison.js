@@ -20,17 +20,11 @@ export function refresh() {
 /** @param {ComparisonAnswer} answer */
 function show({ heading, note, metrics, ends, parts }) {
   const place = el("div.plot");
+  const rows = metrics.map(([name, ...row]) => [capital(name), ...row]);
   put(
     "comparison",
     el("div", el("h2", heading), el("p.note", note)),
-    el(
-      "div.pair",
-      place,
-      table("Both side by side", [
-        ["", "Shown", "Kept", "Change"],
-        ...metrics.map(([name, ...row]) => [capital(name), ...row]),
-      ]),
-    ),
+    el("div.pair", place, table("Both side by side", [["", "Shown", "Kept", "Change"], ...rows])),
     el(
       "p.row.tight",
       button("Go back to the kept one", () => change({ changes: {}, text: "", ...current().against })),

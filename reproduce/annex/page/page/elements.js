@@ -38,10 +38,8 @@ export const option = (value, shown = value) => el("option", { value }, shown);
 
 /** Fill a choice with names for people by value. @param {string} id @param {Record<string, string>} names @param {string} now */
 export function choices(id, names, now) {
-  fill(
-    id,
-    Object.entries(names).map(([value, shown]) => option(value, shown)),
-  );
+  const options = Object.entries(names).map(([value, shown]) => option(value, shown));
+  fill(id, options);
   byId(id).value = now;
 }
 
@@ -70,13 +68,11 @@ export const tell = (id, words) => (byId(id).querySelector("summary .u").textCon
 export const valued = (value, unit) => [value, el("span.u", `${unit === "%" || unit === "×" ? "" : " "}${unit}`)];
 
 /** Facts in a row: what, value, unit, and a note. @param {[string, string, string, string][]} rows */
-export const facts = (rows) =>
-  el(
-    "dl.facts",
-    rows.map(([name, value, unit, note]) =>
-      el("div", el("dt", name), el("dd", valued(value, unit), el("small", note))),
-    ),
-  );
+export function facts(rows) {
+  const said = rows.map(([, value, unit, note]) => el("dd", valued(value, unit), el("small", note)));
+  const each = rows.map(([name], i) => el("div", el("dt", name), said[i]));
+  return el("dl.facts", each);
+}
 
 /** A table of rows, the first its headings; a column of numbers stands at its right. @param {string} label @param {any[][]} rows */
 export function table(label, [headings, ...cells]) {
@@ -85,12 +81,8 @@ export function table(label, [headings, ...cells]) {
   const kinds = headings.map((_, i) => ({ class: cells.every((row) => isNumber(row[i])) && "n" }));
   const head = headings.map((text, i) => el("th", { scope: "col", ...kinds[i] }, text));
   const shown = (/** @type {any} */ cell) => String(cell ?? "").replace(/^-(?=\d)/, "−");
-  const body = cells.map((row) =>
-    el(
-      "tr",
-      row.map((cell, i) => el("td", kinds[i], shown(cell))),
-    ),
-  );
+  const line = (/** @type {any[]} */ row) => row.map((cell, i) => el("td", kinds[i], shown(cell)));
+  const body = cells.map((row) => el("tr", line(row)));
   return scrolled(label, el("table", el("thead", el("tr", head)), el("tbody", body)));
 }
 

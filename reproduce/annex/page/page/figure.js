@@ -1,7 +1,7 @@
 // The view of figures and tables: what was found, ours over the paper's, the claims, and the points.
 import { draw } from "./chart.js";
 import { card } from "./claims.js";
-import { button, byId, copy, download, el, fill as put, link, more, option, svg, table, tell } from "./elements.js";
+import { button, byId, choices, copy, download, el, fill as put, link, more, svg, table, tell } from "./elements.js";
 import { picker } from "./machine.js";
 import { change, cluster, current, update } from "./page.js";
 import { ask } from "./python.js";
@@ -85,10 +85,8 @@ function show(answer) {
   byId("artifact-description").textContent = `${label}: ${finding ? `${title}. ` : ""}${answer.description}`;
   byId("points").querySelector("div").replaceChildren(table("Points", answer.table));
   tell("points", `${answer.points.length} points`);
-  put(
-    "notes",
-    answer.notes.map((note) => el("li", capital(note))),
-  );
+  const notes = answer.notes.map((note) => el("li", capital(note)));
+  put("notes", notes);
   byId("chart-note").textContent = answer.near;
   put("reading", marks(answer));
   byId("chart").classList.remove("stale");
@@ -107,11 +105,9 @@ function showClaims({ claims }) {
   byId("claims-how").textContent = barred ? "The bar shows what a claim needs (green), and what came out (dot)." : "";
   byId("claims").classList.remove("stale");
   const sentences = [...new Set(claims.map(({ sentence }) => sentence))];
-  const of = (/** @type {string} */ sentence) => claims.filter((claim) => claim.sentence === sentence);
-  put(
-    "claims",
-    sentences.map((sentence) => card(of(sentence), current().claim)),
-  );
+  const said = (/** @type {string} */ sentence) => claims.filter((claim) => claim.sentence === sentence);
+  const cards = sentences.map((sentence) => card(said(sentence), current().claim));
+  put("claims", cards);
   document.querySelector("[data-chosen]")?.scrollIntoView({ block: "center" });
 }
 
@@ -191,9 +187,7 @@ function walk() {
 /** Fill the list of figures and tables, which the first one does not wait for. */
 export async function fill() {
   list = (await ask("artifacts", {}).catch(() => ({ artifacts: [] }))).artifacts;
-  put(
-    "artifact",
-    list.map(({ id, label, title, drawn }) => option(id, `${label}${drawn ? "" : ", a table"}: ${title}`)),
-  );
+  const names = list.map(({ id, label, title, drawn }) => [id, `${label}${drawn ? "" : ", a table"}: ${title}`]);
+  choices("artifact", Object.fromEntries(names), current().artifact);
   walk();
 }

@@ -17,7 +17,7 @@ function one(name, { words, letter, unit, sentence, choices, choice_words, defau
   };
   const given = { name, change, ...(!choices && kind) };
   const options = choices?.map((choice) => option(choice, choice_words[choice]));
-  const help = sentence.split(/(?<=\.) /)[0];
+  const help = sentence.split(/(?<=\.)(?<!al\.) /)[0];
   return el(
     "label.field",
     { title: sentence },
@@ -55,14 +55,8 @@ export const filled = (id, groups) =>
     () => {
       const fields = Object.entries(offered()?.fields ?? {});
       const shown = fields.filter(([name, { group }]) => groups.includes(group) && !CHOSEN.includes(name));
-      byId(id)
-        .querySelector("div")
-        .prepend(
-          el(
-            "div.fields",
-            shown.map((each) => one(...each)),
-          ),
-        );
+      const made = shown.map((each) => one(...each));
+      byId(id).querySelector("div").prepend(el("div.fields", made));
       show();
     },
     { once: true },

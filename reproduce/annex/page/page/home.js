@@ -6,7 +6,6 @@ import { cluster, follow, update } from "./page.js";
 
 const cells = /** @type {any[]} */ ([...document.querySelectorAll("#view-home .waffle a")]);
 const tally = /** @type {any[]} */ ([...document.querySelectorAll(".tally button")]);
-const published = [...document.querySelectorAll("#home-chart svg")];
 const kindOf = (/** @type {any} */ cell) => cell.className.match(/v-\w+/)[0];
 
 export function make() {
@@ -18,14 +17,6 @@ export function make() {
   const first = byId("said").querySelector("a").getAttribute("href");
   choose(cells.findIndex((cell) => cell.getAttribute("href") === first));
   for (const row of tally) row.addEventListener("click", () => filter(row));
-  fit();
-  addEventListener("resize", fit);
-}
-
-/** Of the two pictures of the published points, the one for this width. */
-function fit() {
-  const narrow = byId("home-chart").clientWidth < 560;
-  published.forEach((picture, i) => picture.toggleAttribute("hidden", narrow !== Boolean(i)));
 }
 
 /** Show the claim of a cell in the card below; the cell is where Tab enters. @param {number} at */

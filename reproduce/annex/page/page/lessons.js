@@ -62,10 +62,8 @@ function show(answer) {
   byId("lesson-lede").textContent = lede;
   byId("lesson-label").textContent = label;
   put("lesson-take", `${take} `, el("span", formula));
-  put(
-    "lesson-quizzes",
-    quizzes.map((quiz, i) => question(answer, quiz, i)),
-  );
+  const asked = quizzes.map((quiz, i) => question(answer, quiz, i));
+  put("lesson-quizzes", asked);
   byId("lesson-full").hidden = !full;
   if (full) {
     const chart = el("div.plot");
@@ -92,10 +90,8 @@ function showStop({ stops, seen, label, said, pictures }) {
   const at = Number.isInteger(step) && step >= 0 && step < stops.length ? step : seen - 1;
   byId("lesson-value").value = at;
   byId("lesson-value").setAttribute("aria-valuetext", stops[at]);
-  put(
-    "lesson-stops",
-    stops.map((stop, i) => el(i === at ? "b" : "span", stop)),
-  );
+  const marks = stops.map((stop, i) => el(i === at ? "b" : "span", stop));
+  put("lesson-stops", marks);
   put("lesson-said", el("b", `${label}: ${stops[at]}`), el("br"), said[at]);
   const data = pictures[at];
   byId("lesson-picture").hidden = byId("lesson-key").hidden = !data;

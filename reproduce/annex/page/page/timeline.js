@@ -30,11 +30,8 @@ export function key(...shown) {
   const box = (/** @type {string} */ look) =>
     svg("svg", { width: 18, height: 14, "aria-hidden": "true" }, rect(0, 0, 18, 14, look));
   const told = Object.entries(NAMES).filter(([look]) => used.has(look) || look === "wait");
-  return el(
-    "ul.key",
-    told.map(([look, words]) => el("li", box(look), words)),
-    el("li", "numbers: microbatch"),
-  );
+  const rows = told.map(([look, words]) => el("li", box(look), words));
+  return el("ul.key", rows, el("li", "numbers: microbatch"));
 }
 
 /** Whether two passes of a row are a fused pair. @param {Pass | undefined} pass @param {Pass | undefined} next */

@@ -129,10 +129,8 @@ function redraw() {
   const places = shown.map(() => el("div.plot"));
   const title = (/** @type {TimelineAnswer} */ { iteration_time, unit }, /** @type {number} */ i) =>
     shown.length > 1 && el("h3", `${names[i]}: ${figures(iteration_time)} ${unit}`);
-  put(
-    "timelines",
-    shown.map((data, i) => [title(data, i), places[i]]),
-  );
+  const parts = shown.map((data, i) => [title(data, i), places[i]]);
+  put("timelines", parts);
   heads = shown.map((data, i) =>
     draw(places[i], { data, title: `Timeline, ${names[i]}, ${data.p} stages`, whole, unfolded, onTime: seek }),
   );

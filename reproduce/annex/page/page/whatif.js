@@ -249,11 +249,8 @@ function sized(sizes, next, gpus) {
 function chip({ name, on, options, at, reason }) {
   if (options.length > 1) {
     const set = (/** @type {any} */ { target }) => configure(options[target.selectedIndex].changes);
-    const made = el(
-      "select.chip",
-      { change: set, "aria-label": name, "data-on": on },
-      options.map(({ words }) => option(words)),
-    );
+    const named = options.map(({ words }) => option(words));
+    const made = el("select.chip", { change: set, "aria-label": name, "data-on": on }, named);
     made.selectedIndex = at;
     return made;
   }

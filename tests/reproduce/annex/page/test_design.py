@@ -83,6 +83,9 @@ def test_02_home_is_complete_without_a_script(visit):
         counts[verdict] for verdict in home.KINDS
     ]
     assert page.locator("#home-chart .published").first.locator("circle").count() == 10
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.locator("#home-chart .published:visible").count() == 1, width
     assert "3.3%" in page.inner_text("#trust")
 
 
