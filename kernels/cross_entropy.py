@@ -40,15 +40,19 @@ def cross_entropy(implementation: str, logits: Tensor, labels: Tensor, vocab: in
 
     The logits must be contiguous, and are overwritten: the caller must not use them afterwards.
     """
-    rows, flat = logits.view(-1, logits.size(-1)), labels.reshape(-1)
+    if labels.dim() != 1:
+        rows = logits.view(-1, logits.size(-1))
+        return cross_entropy(implementation, rows, labels.reshape(-1), vocab, tp).view(labels.shape)
     losses: Tensor
     if implementation == "triton":
-        losses = _FusedCrossEntropy.apply(rows, flat, vocab, tp)
-    elif tp.size == 1 and rows.size(1) == vocab and _is_one_block(rows):  # of whole logits PyTorch's own keeps no more
-        losses = functional.cross_entropy(rows, flat, reduction="none")
+        losses = _FusedCrossEntropy.apply(logits, labels, vocab, tp)
+    elif (
+        tp.size == 1 and logits.size(1) == vocab and _is_one_block(logits)
+    ):  # of whole logits PyTorch's own keeps no more
+        losses = functional.cross_entropy(logits, labels, reduction="none")
     else:
-        losses = _CrossEntropy.apply(rows, flat, vocab, tp)
-    return losses.view(labels.shape)
+        losses = _CrossEntropy.apply(logits, labels, vocab, tp)
+    return losses
 
 
 class _FusedCrossEntropy(torch.autograd.Function):

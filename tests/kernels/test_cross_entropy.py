@@ -81,6 +81,21 @@ def test_it_is_pytorch_s(implementation, rows, dtype, tolerance, monkeypatch):
     assert not ours.grad[..., V:].any()  # padding
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_one_block_without_padding_is_left_to_pytorch_and_is_the_same_in_several(dtype, monkeypatch):
+    logits, labels, weights = data(dtype)
+    results = []
+    for block in (module.CPU_BLOCK, 2 * V * dtype.itemsize):
+        monkeypatch.setattr(module, "CPU_BLOCK", block)
+        whole = logits[..., :V].clone().requires_grad_()
+        losses = cross_entropy("reference", whole * 1, labels, Rank())
+        results.append((losses.detach(), *torch.autograd.grad(losses, whole, weights.to(dtype))))
+        names = str(losses.grad_fn.next_functions[0][0])
+        assert ("NllLoss" in names) is (len(results) == 1)
+    for one, several in zip(*results, strict=True):
+        torch.testing.assert_close(one, several)
+
+
 @each
 @pytest.mark.parametrize("size", [2, 4, 8])
 def test_ranks_that_share_the_vocabulary_get_the_loss_and_each_its_part_of_the_gradient(implementation, size):
