@@ -10,7 +10,7 @@ from reproduce.annex.gate import project as projects
 from reproduce.annex.gate import trees
 from reproduce.annex.gate.command_gate import OWN, add_measured, append_summary, budget
 from reproduce.commands import options
-from results.records import errors, provenance
+from results.records import errors
 from results.records.errors import UsageError
 from results.records.storage import write_files
 
@@ -42,6 +42,7 @@ def run(parsed: argparse.Namespace, project: Path = OWN) -> int:
     """Run the trials that are missing, and print verdicts by class of machine. Raises `ReproduceError`."""
     from reproduce.annex.gate import trials  # imported here, as numpy takes a while
     from reproduce.annex.gate.procedure import INCONCLUSIVE
+    from results.records import provenance
 
     trees.require_linux()
     budget_s, progress = budget(parsed.budget), options.teller(parsed.quiet)
