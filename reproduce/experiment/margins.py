@@ -129,6 +129,8 @@ class Margins:
         kind = known.kind if (known := made_of(metric)) else None
         if _is_zero3(parameters) and kind in ("throughput", "ratio", "communication"):
             return self.zero3.factor
+        if parameters.get("experts") and kind in ("throughput", "ratio"):
+            return max(self.throughput.factor, _with_experts())
         if kind in RANGED:
             return self.ranged[metric][of] if metric in self.ranged else 1.0
         return self.ratio.factor if of == "ratio" else self.throughput.factor
@@ -159,6 +161,12 @@ def _classes() -> dict[str, Any]:
     """What the open rows say, by class; nothing where they were never scored."""
     found: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8")).get("classes", {}) if FILE.is_file() else {}
     return found
+
+
+def _with_experts() -> float:
+    """How far off a run with experts may be that is simulated as its cluster's program; 1 where none was scored."""
+    known = _classes().get("with experts", {}).get("unnamed")
+    return max(known["high"], 1 / known["low"]) if known else 1.0
 
 
 def of_class(cluster: str, parameters: Mapping[str, Any], program: str | None) -> Spread | None:

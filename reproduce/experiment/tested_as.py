@@ -150,7 +150,8 @@ def _committed(path: Path) -> Results:
 def _of_point(point: PointResult, names: AbstractSet[str], cluster: str) -> Iterator[str]:
     """The margins of what is read of a point."""
     margins = for_judging(cluster)
-    zero3 = " with ZeRO-3" if point.parameters.get("data_parallel") == "zero3" else ""
+    which = " with experts" if point.parameters.get("experts") else ""
+    which = " with ZeRO-3" if point.parameters.get("data_parallel") == "zero3" else which
     for name in sorted(names & point.metrics.keys(), key=lambda name: (name not in METRICS, name)):
         made = made_of(name)
         if made is None or made.kind in (COUNTED, "memory"):
@@ -162,7 +163,7 @@ def _of_point(point: PointResult, names: AbstractSet[str], cluster: str) -> Iter
         elif made.kind in SPEED and name in METRICS:
             what = "throughputs and times"
         one = "" if ends(value) == ends(ratio) else f" (one against the rest {ends(ratio)})"
-        yield f"{what}{zero3} {ends(value)}{one}"
+        yield f"{what}{which} {ends(value)}{one}"
 
 
 def ends(factor: float) -> str:
