@@ -19,6 +19,7 @@ ANNEXES = {
     "exact": "all that is deterministic, counted and compared with a committed reference",
     "explain": "why a measured run is slower; what a profiled step's time went to",
     "gate": "is a commit slower? paired launches of two trees, of this project or another",
+    "measured": "the engine trains real models on the devices at hand",
     "page": "the simulator as a page in a browser",
     "papers": "papers after the first, what we add to them, papers of your own",
     "plan": "plans as a table, a figure and a record, over numbers of GPUs",

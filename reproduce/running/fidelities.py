@@ -4,7 +4,7 @@
     simulated   through the simulator
     derived     through the artifact's formula
     emulated    the engine on virtual accelerators and shaped links, on this machine (annex emulation)
-    measured    the engine training on this machine's devices
+    measured    the engine training on this machine's devices (annex measured)
 
 A point that cannot be is 'invalid', one that does not fit in the GPUs' memory is 'oom', one that breaks is 'failed';
 none of them stops the others.
@@ -17,10 +17,14 @@ from reproduce.annex import part
 from reproduce.experiment.artifact import Artifact
 from reproduce.running.evaluator import Plan, PointEvaluator
 
+IN_ANNEX = {"emulated": "emulation", "measured": "measured"}
+
 
 def module_of(fidelity: str) -> ModuleType:
     """The module that evaluates points at a fidelity (see `reproduce.experiment.fidelity`)."""
-    return part("emulation", "fidelity") if fidelity == "emulated" else import_module(f"reproduce.running.{fidelity}")
+    if fidelity in IN_ANNEX:
+        return part(IN_ANNEX[fidelity], "fidelity")
+    return import_module(f"reproduce.running.{fidelity}")
 
 
 def evaluator(plan: Plan, debug: bool = False) -> PointEvaluator:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.harness.registry import BENCHMARKS, record_path, results_of
 from ptdp_core import interrupts
+from reproduce.annex import part
 from reproduce.commands import options
 from results.records import errors
 from results.records.documents import print_document
@@ -226,9 +227,8 @@ def _import(parsed: Namespace) -> int:
 def _outcomes(parsed: Namespace, steps: "Sequence[SessionStep]", folder: "Path") -> "Mapping[str, StepOutcome]":
     """Run the steps, and make the archive. Raises `UnavailableError` where there is no GPU for them."""
     from reproduce.annex.bench import gpu_archive, gpu_session
-    from reproduce.running import measured
 
-    if not parsed.toy and not measured.gpus_found():
+    if not parsed.toy and not part("measured", "fidelity").gpus_found():
         raise errors.UnavailableError("no GPU that PyTorch can use; needs one; try --toy, which runs on the CPU")
     progress = sys.stderr if parsed.json else sys.stdout
 

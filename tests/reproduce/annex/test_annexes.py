@@ -36,6 +36,7 @@ ASKED_FOR = {
     "bench": ("table_fused_operators --fidelity measured --scale cpu",),
     "emulation": ("fig_interleaved --fidelity emulated",),
     "schema": ("simulate --schema", "list --schema"),
+    "measured": ("fig_interleaved --fidelity measured --scale cpu",),
     "papers": ("zerobubble/table_4", "fig_scaling", "list --paper llama3"),
 }
 

@@ -7,13 +7,14 @@ import pytest
 
 from benchmarks.harness.profiling import GpuState
 from benchmarks.harness.step_time import OnGpu, StepTimes
+from reproduce.annex.measured import fidelity as measured
 from reproduce.commands.run import exit_code
 from reproduce.experiment import catalog
 from reproduce.experiment.fidelity import folder_name
 from reproduce.experiment.parameters import ranks_of, settings_of
 from reproduce.experiment.sweep import CPU, GPU, GPUS, Level, Sweep, level
 from reproduce.output import origins, theme
-from reproduce.running import measured, runner
+from reproduce.running import runner
 from reproduce.running.fidelities import default_scale, evaluator, expected_seconds
 from results.records import Metric
 from results.records.errors import DONE, POINTS_FAILED, UnavailableError

@@ -9,12 +9,13 @@ from types import ModuleType
 
 import pytest
 
+from reproduce.annex.measured import fidelity as measured
 from reproduce.experiment import fidelity
 from reproduce.experiment.fidelity import FIDELITIES, Fidelity, folder_name
 from reproduce.experiment.judging import judge
 from reproduce.experiment.results import Results
 from reproduce.output.tables import origin_of
-from reproduce.running import measured, runner, simulated
+from reproduce.running import runner, simulated
 from reproduce.running.evaluator import Outcome, PointEvaluator
 from reproduce.running.fidelities import default_scale, evaluator, expected_seconds, module_of
 from results import ROOT, records

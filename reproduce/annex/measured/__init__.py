@@ -1,0 +1,1 @@
+"""Fidelity measured: the engine trains real models on the devices of this machine, or of an allocation."""
