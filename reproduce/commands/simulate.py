@@ -13,6 +13,7 @@ from ptdp_core.errors import ConfigurationError
 from ptdp_core.fields import field_help
 from ptdp_core.simulator import PAPER, Cluster, simulate
 from ptdp_core.simulator.programs import program_names
+from reproduce.annex import part
 from reproduce.commands import options
 from reproduce.experiment import margins
 from reproduce.experiment.metrics import MetricDef, listed
@@ -132,10 +133,10 @@ def run(parsed: Namespace) -> int:
 
 def _plot(points: Sequence[Mapping[str, Any]], path: Path, sensitivity: bool) -> None:
     from reproduce.output import theme
-    from reproduce.output.estimate_figure import draw, draw_elasticities
 
+    drawn = part("plot", "estimate_figure")
     with theme.style():
-        figure = draw_elasticities(points) if sensitivity else draw(points)
+        figure = drawn.draw_elasticities(points) if sensitivity else drawn.draw(points)
         data = theme.figure_bytes(figure, path.suffix[1:], "reproduce simulate")
     atomic_write_bytes(path, data)
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reproduce.annex import part
 from reproduce.commands import options
 from reproduce.planning.cells import TECHNIQUES
 from reproduce.planning.models import find, main_names
@@ -152,7 +153,6 @@ def _print_counts(
     """Several numbers of GPUs: the table on a terminal or the document, and the figure if asked for."""
     from reproduce.annex.plan import gpu_counts
     from reproduce.output import theme
-    from reproduce.output.estimate_figure import draw_counts
     from reproduce.output.tables import print_table
     from reproduce.output.terminal import console, shown_path, wrapped
 
@@ -166,7 +166,9 @@ def _print_counts(
             wrapped(out, said)
     if parsed.plot:
         with theme.style():
-            data = theme.figure_bytes(draw_counts(document), parsed.plot.suffix[1:], "reproduce plan")
+            data = theme.figure_bytes(
+                part("plot", "estimate_figure").draw_counts(document), parsed.plot.suffix[1:], "reproduce plan"
+            )
         atomic_write_bytes(parsed.plot, data)
         if not parsed.json:
             print(shown_path(parsed.plot))

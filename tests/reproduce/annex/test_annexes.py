@@ -37,6 +37,7 @@ ASKED_FOR = {
     "emulation": ("fig_interleaved --fidelity emulated",),
     "schema": ("simulate --schema", "list --schema"),
     "measured": ("fig_interleaved --fidelity measured --scale cpu",),
+    "plot": ("simulate layers=4 hidden=512 heads=8 B=4 --plot answer.svg",),
     "papers": ("zerobubble/table_4", "fig_scaling", "list --paper llama3"),
 }
 

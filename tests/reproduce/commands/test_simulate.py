@@ -10,10 +10,11 @@ import pytest
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.simulator import load_cluster, simulate
+from reproduce.annex.plot import estimate_figure
 from reproduce.cli import main
 from reproduce.commands import options
 from reproduce.experiment.metrics import answers
-from reproduce.output import estimate_figure, theme
+from reproduce.output import theme
 from results import ROOT
 from results.records import errors
 

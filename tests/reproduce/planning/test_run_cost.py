@@ -8,8 +8,8 @@ import pytest
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.formulas import model_flops_per_iteration
 from ptdp_core.simulator import load_cluster, simulate
+from reproduce.annex.plot import estimate_figure
 from reproduce.cli import main
-from reproduce.output import estimate_figure
 from reproduce.planning import elasticities, run_cost
 from reproduce.planning.amounts import amount, sequences
 from reproduce.planning.run_cost import TrainingRun
