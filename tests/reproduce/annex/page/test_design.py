@@ -24,6 +24,8 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm, which fetches Pyodide"),
 ]
 
+WHOLE = "(field) => field.scrollWidth <= field.clientWidth"
+
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
@@ -375,6 +377,19 @@ def test_a_changed_number_of_the_machine_redraws_and_its_link_shows_the_same(vis
     box.blur()
     shows(again, "#error", "HCA bandwidth: 1e30 lies outside its range; needs 12.6 to 24 GB/s")
     assert again.inner_html("#chart") == after
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_machines_numbers_are_whole_in_their_fields(visit, width):
+    page = visit(width, "#view=whatif")
+    page.click("#cluster summary")
+    page.locator("#cluster-numbers input").first.wait_for(timeout=START_MS)
+    assert page.evaluate(f"[...document.querySelectorAll('#cluster-numbers input')].every({WHOLE})")
+
+
+def test_a_table_says_whole_that_it_has_no_axis(visit):
+    page = visit(anchor="#view=figure&artifact=table_zero3")
+    assert page.locator("#reading li").bounding_box()["height"] < 60
 
 
 def test_what_a_link_has_wrong_is_said_and_stays_until_something_changes(visit):
