@@ -255,6 +255,7 @@ def test_the_engine_holds_the_same_slices(p, t, v, model):
     torch = pytest.importorskip("torch")
     for module in ("parameters", "groups", "model"):
         pytest.importorskip(f"ptdp_core.engine.{module}", exc_type=ImportError)
+    from kernels.selection import select
     from ptdp_core.engine.groups import Axis
     from ptdp_core.engine.model import Build, build_chunks
     from ptdp_core.engine.parameters import ParameterStore
@@ -266,7 +267,7 @@ def test_the_engine_holds_the_same_slices(p, t, v, model):
         pp, tp = (grid.coordinates(rank)[axis] for axis in ("pp", "tp"))
         axis = Axis("tp", tp, t)
         store = ParameterStore(0, axis, torch.device("cpu"), torch.float32)
-        build_chunks(Build(Settings(model, config.parallel), store, None, None), looped(p, v), pp)
+        build_chunks(Build(Settings(model, config.parallel), store, select("reference"), None), looped(p, v), pp)
         per_rank = {(local.shard, local.chunk) for local in store.parameters}
         assert all(tuple(local.tensor.shape) == local.shard.shape for local in store.parameters)
         assert per_rank == {
