@@ -33,7 +33,7 @@ from ptdp_core.simulator.step import after_the_flush, reduced_bytes
 from ptdp_core.simulator.vocabulary_times import collective_seconds, pass_seconds
 from ptdp_core.simulator.zero3 import communication_bytes, sharded_stages
 
-cost_model = lru_cache(maxsize=16)(CostModel)
+cost_model = lru_cache(maxsize=64)(CostModel)
 
 
 def simulate(
@@ -51,7 +51,7 @@ def simulate(
     with the same result. `bubble_times=True` splits the bubble by cause, which executes the schedule twice more. For
     `recompute="auto"` the estimate's configuration has what the cluster's GPUs have room for.
     """
-    model = cost_model(cluster, software)
+    model = cost_model(cluster.slowest_of(config.parallel.n), software)
     if config.parallel.recompute == "auto":
         # Imported here, because every command imports this module.
         from ptdp_core.simulator.peak_memory import least_recomputation

@@ -98,7 +98,7 @@ def straggler_slowdowns(estimate: Estimate, cluster: Cluster, slower: float) -> 
     if parallel.p == 1:
         return [slower * computing / estimate.iteration_time]
     factor = 1 + slower * computing / fsum(estimate.phase_times[name] for name in PASSES)
-    model = CostModel(cluster)
+    model = CostModel(cluster.slowest_of(parallel.n))
     costs = pipeline_costs(model, estimate.config, model.stages(estimate.config))
 
     def flush_time(slow_rank: int | None) -> int:

@@ -149,7 +149,7 @@ def search(
     simulates everything that fits. `on_step(done)` is called after each simulation. Nothing is found, which is no
     error, if nothing is legal or nothing fits.
     """
-    model, tie = CostModel(cluster), count()
+    model, tie = CostModel(cluster.slowest_of(job.n)), count()
     waiting: list[tuple[float, int, Cell | tuple[Cell, Mapping[str, Any]] | Family | TrainingConfig]] = []
     legal = too_large = too_long = 0
     full: set[Hashable] = set()  # columns of cells of which no larger microbatch fits

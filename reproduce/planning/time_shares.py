@@ -20,7 +20,7 @@ def time_shares(estimate: Estimate, cluster: Cluster) -> dict[str, float]:
     """
     config, phases = estimate.config, estimate.phase_times
     model, parallel = config.model, config.parallel
-    costs, group = CostModel(cluster), tensor_group(parallel.t, cluster.gpus_per_node)
+    costs, group = CostModel(cluster.slowest_of(parallel.n)), tensor_group(parallel.t, cluster.gpus_per_node)
     passed = parallel.m / parallel.p  # how often a GPU passes a microbatch through a layer, mean over pipeline ranks
 
     def communicates(works: Iterable[tuple[float, Work]]) -> float:

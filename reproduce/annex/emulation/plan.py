@@ -135,7 +135,8 @@ class EmulationPlan:
 
 def make_plan(config: TrainingConfig, cluster: Cluster, iterations: int, warmup: int) -> EmulationPlan:
     """The times of `config` on `cluster`, whose `gpus_per_node` counts, and its shrunk sizes."""
-    parallel, model = config.parallel, CostModel(cluster)
+    parallel, cluster = config.parallel, cluster.slowest_of(config.parallel.n)
+    model = CostModel(cluster)
     spans = parallel.t > cluster.gpus_per_node
     computing = CostModel(_without_tensor_communication(cluster, parallel.t)) if spans else model
     boundary = Boundary.of(config)

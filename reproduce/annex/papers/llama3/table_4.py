@@ -74,7 +74,7 @@ def points() -> tuple[Point, ...]:
 def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Metric]:
     """MFU of the time in which ranks do not wait, and the share of the time in which keys and values are gathered."""
     config = estimate.config
-    forward, backward, _ = context_waits(CostModel(cluster), config)
+    forward, backward, _ = context_waits(CostModel(cluster.slowest_of(config.parallel.n)), config)
     waited = (forward + backward) * config.parallel.m * config.model.layers / config.parallel.p
     return {
         BUSY: Metric(estimate.model_flops_utilization / (1 - estimate.idle_fraction), "1", "simulated"),
