@@ -202,7 +202,7 @@ def test_fused_pairs_take_forward_and_backward_less_what_is_hidden_in_pair(recom
     estimate, one_after_the_other = (
         simulate(each, H100, timeline=True) for each in (config, fused("", e=16, recompute=recompute))
     )
-    stages = CostModel(H100).stages(config)
+    stages = CostModel(H100.slowest_of(config.parallel.n)).stages(config)
     table = build("dualpipev-overlap", 2, config.parallel.m, 2)
     for row in estimate.timeline:
         for event, following in pairwise(row):

@@ -34,7 +34,7 @@ def planned(cluster, *names, forbid=(), **asked):
 
 @pytest.mark.parametrize(
     ("model", "seq", "gpus", "seconds"),
-    [("llama-3-8b", 8192, 16, 0.765), pytest.param("qwen2.5-32b", 4096, 8, 1.949, marks=pytest.mark.slow)],
+    [("llama-3-8b", 8192, 16, 0.775), pytest.param("qwen2.5-32b", 4096, 8, 1.949, marks=pytest.mark.slow)],
 )
 def test_zero_3_is_found_where_simulate_says_that_it_is_faster(model, seq, gpus, seconds):
     """`plan_misses_fsdp`: no configuration that `simulate` takes is faster than rank 1 beyond what the plan says."""

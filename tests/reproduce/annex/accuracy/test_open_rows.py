@@ -2,10 +2,11 @@
 
 import pytest
 
-from reproduce.annex.accuracy import open_rows
+from reproduce.annex.accuracy import open_rows, sealed
 from results import ROOT
 from results.records import read_record
 
+SOURCES = ("flagperf", "nemo_h100_fp8", "llama405b_paper")
 BLIND = ROOT / "results" / "reference" / "blind" / "modern"
 # Rows, mean error, bias, share inside and runs called out of memory, as docs/blind.md has them.
 PUBLISHED = {
@@ -30,6 +31,23 @@ def test_the_published_blind_scores_follow_from_the_sealed_records(name):
     assert sum(map(abs, errors)) / n == pytest.approx(mean, abs=6e-4)
     assert sum(errors) / n == pytest.approx(bias, abs=6e-4)
     assert inside / n == pytest.approx(share, abs=6e-3)
+
+
+def test_what_a_sources_own_recipe_says_is_what_is_simulated():
+    """FlagPerf's script leaves Megatron's defaults, NeMo 24.07 recomputes nothing, and Llama 3 has its own program."""
+    points = {row["id"]: sealed.predict(row) for row, *_ in open_rows.sealed_rows() if row["id"].startswith(SOURCES)}
+    flagperf, nemo = points["flagperf-001"].parameters, points["nemo_h100_fp8-009"].parameters
+    assert {name: flagperf[name] for name in ("bias", "positions")} == {"bias": True, "positions": "learned"}
+    assert flagperf["tied_embeddings"]
+    assert flagperf["trained_with_dropout"] == "yes"
+    assert "flash_attention_2" in flagperf["software"]
+    assert "fused_cross_entropy" not in flagperf["software"]
+    assert (nemo["recompute"], "fused_cross_entropy" in nemo["software"]) == ("none", False)
+    assert "fused_cross_entropy" in points["nemo_h100_fp8-010"].parameters["software"]
+    llama = [point.parameters for id, point in points.items() if id.startswith("llama405b_paper")]
+    assert [(each["program"], each["reduce_every"], each["recompute_modules"]) for each in llama] == [
+        ("llama-3", 16, "mlp_act")
+    ] * 3
 
 
 def test_every_row_of_the_set_is_scored_once():
