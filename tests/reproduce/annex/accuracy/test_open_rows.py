@@ -2,6 +2,7 @@
 
 import pytest
 
+from ptdp_core.config import TrainingConfig
 from reproduce.annex.accuracy import open_rows, sealed
 from results import ROOT
 from results.records import read_record
@@ -35,11 +36,11 @@ def test_the_published_blind_scores_follow_from_the_sealed_records(name):
 
 def test_what_a_sources_own_recipe_says_is_what_is_simulated():
     """FlagPerf's script leaves Megatron's defaults, NeMo 24.07 recomputes nothing, and Llama 3 has its own program."""
-    points = {row["id"]: sealed.predict(row) for row, *_ in open_rows.sealed_rows() if row["id"].startswith(SOURCES)}
+    rows = {row["id"]: row for row, *_ in open_rows.sealed_rows() if row["id"].startswith(SOURCES)}
+    points = {id: sealed.predict(row) for id, row in rows.items()}
+    model = TrainingConfig.from_plain(sealed.configuration(rows["flagperf-001"])).model
+    assert (model.bias, model.dropout, model.positions, model.tied_embeddings) == (True, True, "learned", True)
     flagperf, nemo = points["flagperf-001"].parameters, points["nemo_h100_fp8-009"].parameters
-    assert {name: flagperf[name] for name in ("bias", "positions")} == {"bias": True, "positions": "learned"}
-    assert flagperf["tied_embeddings"]
-    assert flagperf["trained_with_dropout"] == "yes"
     assert "flash_attention_2" in flagperf["software"]
     assert "fused_cross_entropy" not in flagperf["software"]
     assert (nemo["recompute"], "fused_cross_entropy" in nemo["software"]) == ("none", False)
