@@ -11,55 +11,10 @@ from reproduce.experiment import published
 from reproduce.planning import hub
 from results.records.errors import UsageError, did_you_mean
 
-
-def llama(layers: int, hidden: int, heads: int, *, kv_heads: int, ffn_hidden: int, **further: Any) -> ModelConfig:
-    """A model of the Llama family, by the sizes in its published configuration."""
-    return ModelConfig(
-        layers,
-        hidden,
-        heads,
-        kv_heads=kv_heads,
-        ffn_hidden=ffn_hidden,
-        activation="swiglu",
-        norm="rmsnorm",
-        positions="rotary",
-        tied_embeddings=False,
-        bias=False,
-        **further,
-    )
-
-
-def nemotron(layers: int, hidden: int, heads: int, *, kv_heads: int = 0, ffn_hidden: int) -> ModelConfig:
-    """A model of the Nemotron family, whose squared ReLU is priced and stored as GELU is."""
-    return ModelConfig(
-        layers,
-        hidden,
-        heads,
-        seq=4096,
-        vocab=256000,
-        kv_heads=kv_heads,
-        ffn_hidden=ffn_hidden,
-        positions="rotary",
-        tied_embeddings=False,
-        bias=False,
-    )
-
-
-LLAMA_2, LLAMA_3 = {"seq": 4096, "vocab": 32000}, {"seq": 8192, "vocab": 128256, "rope_theta": 5e5}
-# Touvron et al. 2023 (arXiv:2307.09288) and Grattafiori et al. 2024 (arXiv:2407.21783, Table 3), and their weights'
-# configurations. GPT-3 of other sizes and Nemotron: the configurations of NVIDIA's NeMo (llm/gpt/model).
+# Of GPT-3's and Nemotron's other sizes and of the Llama family: the fields of `ModelConfig`.
 LATER = {
-    "gpt3-5b": ModelConfig(24, 4096, 32),
-    "gpt3-20b": ModelConfig(44, 6144, 48),
-    "nemotron-3-8b": nemotron(32, 4096, 32, ffn_hidden=16384),
-    "nemotron-4-15b": nemotron(32, 6144, 48, kv_heads=8, ffn_hidden=24576),
-    "nemotron-3-22b": nemotron(40, 6144, 48, ffn_hidden=24576),
-    "nemotron-4-340b": nemotron(96, 18432, 96, kv_heads=8, ffn_hidden=73728),
-    "llama-2-7b": llama(32, 4096, 32, kv_heads=32, ffn_hidden=11008, **LLAMA_2),
-    "llama-2-13b": llama(40, 5120, 40, kv_heads=40, ffn_hidden=13824, **LLAMA_2),
-    "llama-2-70b": llama(80, 8192, 64, kv_heads=8, ffn_hidden=28672, **LLAMA_2),
-    "llama-3-8b": llama(32, 4096, 32, kv_heads=8, ffn_hidden=14336, **LLAMA_3),
-    "llama-3-70b": llama(80, 8192, 64, kv_heads=8, ffn_hidden=28672, **LLAMA_3),
+    name: ModelConfig(**(hub.KNOWN["alike"].get(entry.pop("like", ""), {}) | entry))
+    for name, entry in hub.KNOWN["later"].items()
 }
 
 
