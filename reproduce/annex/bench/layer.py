@@ -62,12 +62,12 @@ def measure_here(
     parallel = replace(parallel, attention=attention)
     trainer, _, _ = build(model, parallel, setup.device, EngineSettings(dtype=setup.dtype), "auto")
     layer = trainer.chunks[0].layers[0]
-    shape = (model.seq, parallel.b, model.hidden)
+    shape = (model.seq * parallel.b, model.hidden)
     x = torch.randn(shape, device=trainer.groups.device, dtype=trainer.p2p.dtype, requires_grad=True)
     grad = torch.randn_like(x)
     steps = {
-        "forward": Step.of(lambda: layer(x)),
-        "backward": Step(lambda y: torch.autograd.backward(y, grad), prepare=lambda: layer(x)),
+        "forward": Step.of(lambda: layer(x, parallel.b)),
+        "backward": Step(lambda y: torch.autograd.backward(y, grad), prepare=lambda: layer(x, parallel.b)),
     }
     timed = take_turns(steps, slowest_timer(trainer.groups.device), setup.samples, limit_s=LIMIT_S)
     beat()

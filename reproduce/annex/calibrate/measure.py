@@ -243,9 +243,9 @@ def layer_step(size: LayerSize, dtype: str, where: torch.device) -> Step:
     parallel = ParallelConfig(b=size.b, B=size.b, recompute="none")
     model = replace(size.model, vocab=256)
     trainer, _, _ = build(model, parallel, str(where), EngineSettings(dtype=dtype), "auto")
-    x_SBH = torch.randn(size.s, size.b, size.h, device=where).to(TORCH_DTYPES[dtype]).requires_grad_()
-    grad = torch.randn_like(x_SBH)
-    return Step.of(lambda: torch.autograd.backward(trainer.chunks[0].layers[0](x_SBH), grad))
+    x_TH = torch.randn(size.s * size.b, size.h, device=where).to(TORCH_DTYPES[dtype]).requires_grad_()
+    grad = torch.randn_like(x_TH)
+    return Step.of(lambda: torch.autograd.backward(trainer.chunks[0].layers[0](x_TH, size.b), grad))
 
 
 def _models(device: str) -> tuple[ModelConfig, ...]:

@@ -86,10 +86,10 @@ def test_claims_move_a_point_by_its_own_cluster_s_margin_or_else_by_the_widest(c
 
 @pytest.mark.parametrize("of", ["value", "ratio"])
 def test_a_claim_on_experts_is_judged_by_what_runs_with_experts_are_off(of):
-    """Of programs that are not named, simulated as their clusters': times are 35% shorter to 23% longer."""
+    """Of programs that are not named, simulated as their clusters': times are up to a factor of 1.55 off."""
     judged = margins.for_judging("h100")
-    assert judged.factor("throughput_per_gpu", of, {"experts": 8}) == pytest.approx(1 / 0.651, rel=1e-3)
-    assert judged.factor("throughput_per_gpu", of, {}) == pytest.approx(1.152, rel=1e-3)
+    assert judged.factor("throughput_per_gpu", of, {"experts": 8}) == pytest.approx(1.547, rel=1e-3)
+    assert judged.factor("throughput_per_gpu", of, {}) == pytest.approx(1.160, rel=1e-3)
     assert judged.factor("tensor_traffic", of, {"experts": 8}) == judged.factor("tensor_traffic", of, {})
 
 
