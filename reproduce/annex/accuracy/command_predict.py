@@ -11,7 +11,8 @@ from results.records.errors import DONE
 
 HELP = """POINTS.json is a list of public runs without what they measured (docs/blind.md says which keys a row has).
 Writes DIR/record.json: every row's prediction with its interval, or why there is none, and prints what limits each: the
-largest parts of its time, and the machine's rates that it is bound by. A sealed record is never written again.
+largest parts of its time, and the machine's rates that it is bound by (not with -q). A sealed record is never written
+again.
 
 example:
   reproduce predict results/reference/blind/second/points.json --out sealed
@@ -38,7 +39,7 @@ def run(parsed: Namespace) -> int:
     rows, file = read_points(str(parsed.file)), Path(parsed.file)
     options.say_where_python_runs(parsed.quiet)
     record = sealed.seal(rows, file, parsed.out, parsed.command, started, parsed.trainer)
-    for line in sealed.limited_by(rows, parsed.trainer):
+    for line in () if parsed.quiet else sealed.limited_by(rows, parsed.trainer):
         print(line)
     print(record.notes[0])
     for reason, count in Counter(point.reason for point in record.points if not point.metrics).most_common():

@@ -143,6 +143,10 @@ def test_what_is_sealed_is_said_with_its_digest_and_what_is_not_with_its_reason(
     assert re.search(r"here-000: [\d.]+ s, spent on computation \d+%, .*; bound by the host \d+%, matrix", printed)
     assert "    2  unknown model 'unheard-of-9b'" in printed
     assert digest_file(tmp_path / "sealed" / "record.json") in printed
+    assert main(["predict", str(tmp_path / "points.json"), "--out", str(tmp_path / "again"), "-q"]) == 0
+    shorter = capsys.readouterr().out
+    assert "1 of 3 rows predicted" in shorter
+    assert "bound by" not in shorter
 
 
 def test_a_sealed_record_stays_as_it_is(seal, tmp_path):
