@@ -12,7 +12,7 @@ from itertools import combinations
 from math import exp, log
 from typing import TYPE_CHECKING
 
-from reproduce.experiment.made_of import COUNTED, RANGED, SPEED, made_of, names_of
+from reproduce.experiment.made_of import COUNTED, RANGED, SPEED, UNKNOWN, made_of, names_of
 from reproduce.experiment.margins import CLUSTER, Margins, for_judging
 from reproduce.experiment.metrics import METRICS
 from reproduce.experiment.predictions import where
@@ -51,7 +51,7 @@ def _simulated_names(results: Results) -> set[str]:
 
 def _has_margin(name: str, margins: Margins) -> bool:
     made = made_of(name)
-    return made is not None and (made.kind == COUNTED or made.kind not in RANGED or name in margins.ranged)
+    return made is not None and made.kind != UNKNOWN and (made.kind not in RANGED or name in margins.ranged)
 
 
 def _simulated(

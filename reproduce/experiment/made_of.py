@@ -2,7 +2,8 @@
 
 A number that is a throughput, a time of an iteration or a memory in other words has its margin; a ratio less 1 that of
 a ratio. What was never published on its own (bubbles, phases, communication) has the margin that the ranges of the
-cluster's own numbers give it (`RANGED`). What is counted from the configuration is exact.
+cluster's own numbers give it (`RANGED`). What is counted from the configuration is exact. On what is `UNKNOWN` no claim
+is decided.
 """
 
 from functools import cache
@@ -12,7 +13,7 @@ from reproduce.experiment.metrics import METRICS
 
 SPEED = ("throughput", "ratio")
 RANGED = ("bubble", "computation", "communication")
-COUNTED = "counted"
+COUNTED, UNKNOWN = "counted", "unknown"
 
 
 class Made(NamedTuple):
@@ -46,7 +47,6 @@ OTHERS: dict[str, Made] = {
     **_all("computation", "optimizer_time", "host_time"),
     **_all("computation", "gemm_throughput", sign=-1),
     **_all("communication", "pipeline_communication_time", "data_parallel_time", "tensor_communication_time"),
-    **_all("communication", "context_share"),
     **_all("communication", "bisection_time"),
     **_all("communication", "bisection_bandwidth", sign=-1),
     **_all(COUNTED, "pipeline_traffic", "tensor_traffic", "data_traffic", "embedding_traffic"),
@@ -60,6 +60,7 @@ OTHERS: dict[str, Made] = {
         "usable_memory",
     ),
     **_all(COUNTED, "optimal_checkpoints", "optimal_layers_per_checkpoint"),
+    **_all(UNKNOWN, "context_share"),
 }
 
 

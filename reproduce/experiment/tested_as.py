@@ -9,7 +9,7 @@ from pathlib import Path
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.bounds import RULES
 from reproduce.experiment.claims import NOTHING, Claim
-from reproduce.experiment.made_of import COUNTED, SPEED, made_of, names_of
+from reproduce.experiment.made_of import COUNTED, SPEED, UNKNOWN, made_of, names_of
 from reproduce.experiment.margins import CLUSTER, for_judging
 from reproduce.experiment.metrics import METRICS
 from reproduce.experiment.readings import PLOT
@@ -154,7 +154,7 @@ def _of_point(point: PointResult, names: AbstractSet[str], cluster: str) -> Iter
     which = " with ZeRO-3" if point.parameters.get("data_parallel") == "zero3" else which
     for name in sorted(names & point.metrics.keys(), key=lambda name: (name not in METRICS, name)):
         made = made_of(name)
-        if made is None or made.kind in (COUNTED, "memory"):
+        if made is None or made.kind in (COUNTED, UNKNOWN, "memory"):
             continue
         value, ratio = (margins.factor(name, of, point.parameters) for of in ("value", "ratio"))
         what = SPELLED.get(name, name.replace("_", " "))

@@ -189,6 +189,11 @@ def test_what_has_no_margin_decides_nothing_for_or_against():
     assert (close.verdict, close.explanation, close.by) == ("holds", "because", "derived")
 
 
+def test_a_number_whose_errors_are_unknown_decides_nothing_however_far_it_is_from_a_bound():
+    share = replace(point("a", 1, 1.0), metrics={"context_share": Metric(0.045, "1", "simulated")})
+    assert verdict(lambda r: r.value("a_1", "context_share") < 0.9, share).verdict == "inconclusive"
+
+
 def test_a_bubble_has_the_margin_that_the_ranges_of_the_cluster_s_numbers_give():
     ranged = replace(MARGINS, ranged={"bubble_fraction": {"value": 1.1, "ratio": 1.02}})
     for least, expected in ((0.46, "inconclusive"), (0.44, "holds"), (0.54, "inconclusive"), (0.56, "contradicted")):

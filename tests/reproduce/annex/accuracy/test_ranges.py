@@ -51,8 +51,7 @@ def test_the_committed_factors_follow_from_the_cluster_s_file():
 
 
 def test_every_number_that_is_ranged_has_its_factors():
-    gathered = {"context_share"}  # which no point of selene's has: without a factor it decides nothing
-    assert names_of(*RANGED) == margins.read("selene").ranged.keys() | gathered
+    assert names_of(*RANGED) == margins.read("selene").ranged.keys()
     assert all(factor["value"] >= 1 for factor in margins.read("selene").ranged.values())
 
 
