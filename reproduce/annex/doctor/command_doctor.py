@@ -54,7 +54,7 @@ def diagnose() -> dict[str, list[Check]]:
             Check(
                 "inner loops",
                 None if why else "compiled; tables with fused pairs or a shared vocabulary run in Python",
-                f"Python runs them, with the same result, more slowly: {why}",
+                why and f"Python runs them, with the same result, more slowly: {why}",
                 needed=False,
             ),
             _simulation(),

@@ -9,19 +9,19 @@ from ptdp_core.config import TrainingConfig
 from ptdp_core.simulator import Cluster
 from reproduce.annex import part
 from reproduce.annex.explain.explanation import MOST_PLAYERS, Explanation, Gap, explain, split_gap, utilization
-from reproduce.annex.explain.throughput_lines import Measurement, read_lines
+from reproduce.annex.explain.throughput_lines import LOGS, Measurement, read_lines
 from reproduce.commands import options
 from reproduce.commands.simulate import read_point
 from results import opening
 from results.records.errors import DONE, UsageError
 
 SHOWN = 10
-HELP = """POINT.json is a list of one object, as `reproduce simulate` reads. What was measured are seconds of an
-iteration, or a log: of Megatron-LM, NeMo, torchtitan, llm-foundry or `reproduce train` (docs/explain.md).
+HELP = f"""POINT.json is a list of one object, as `reproduce simulate` reads; its keys may stand in its place. What was
+measured are seconds of an iteration, or a log of
+{LOGS} (docs/explain.md).
 
 example:
-  echo '[{"model": "llama-3-70b", "d": 32, "B": 32, "data_parallel": "zero3", "attention": "sdpa"}]' > mine.json
-  reproduce explain mine.json --cluster h200 --seconds 41
+  reproduce explain model=llama-3-70b d=32 B=32 data_parallel=zero3 attention=sdpa --cluster h200 --seconds 41
 
 Of a profiled step, time by phase: reproduce explain trace.
 

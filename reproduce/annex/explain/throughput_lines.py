@@ -15,6 +15,7 @@ from ptdp_core.formulas import model_flops_per_iteration
 from results.records.errors import UsageError
 
 NUMBER = r"\s*[:=]?\s*\"?\s*([\d][\d,]*\.?\d*(?:[eE][-+]?\d+)?)(?:([KMG])\b)?"
+LOGS = "Megatron-LM, NeMo, torchtitan, llm-foundry, nanotron, nanoGPT or `reproduce train`"  # whose are read
 LARGER = {None: 1.0, "K": 1e3, "M": 1e6, "G": 1e9}
 # What is looked for in a log, and the factor to base units. A line's first match of each counts.
 PATTERNS: Mapping[str, tuple[tuple[str, float], ...]] = {
@@ -91,10 +92,7 @@ def read_lines(text: str, name: str) -> Measurement:
         if values:
             found[quantity] = median(values[1:] if len(values) > 2 else values)
     if not found:
-        raise UsageError(
-            f"{name}: no throughput in any line; needs a log of Megatron-LM, NeMo, torchtitan, llm-foundry, nanotron, "
-            "nanoGPT or reproduce train; try --seconds"
-        )
+        raise UsageError(f"{name}: no throughput in any line; needs a log of {LOGS}; try --seconds")
     for quantity, value in found.items():
         if value <= 0:
             raise UsageError(f"{name}: {quantity.replace('_', ' ')} is 0; needs a positive number")
