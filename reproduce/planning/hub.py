@@ -20,25 +20,20 @@ SIZES = (
     "intermediate_size",
     "vocab_size",
 )
-
-
 KNOWN = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
-def _configs() -> dict[str, dict[str, Any]]:
-    """The known configurations by name, as the hub has them."""
-
-    def whole(entry: Mapping[str, Any]) -> dict[str, Any]:
-        family = whole(KNOWN["families"][entry["like"]]) if "like" in entry else {}
-        return family | {key: value for key, value in entry.items() if key not in ("like", "sizes")}
-
-    return {
-        name: dict(zip(SIZES, entry["sizes"], strict=True)) | {"tie_word_embeddings": False} | whole(entry)
-        for name, entry in KNOWN["models"].items()
-    }
+def whole(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """A known model's fields, beneath them those of the family that it is `like`."""
+    family = whole(KNOWN["families"][entry["like"]]) if "like" in entry else {}
+    return family | {key: value for key, value in entry.items() if key not in ("like", "sizes")}
 
 
-CONFIGS = _configs()
+# The known configurations by name, as the hub has them.
+CONFIGS = {
+    name: dict(zip(SIZES, entry["sizes"], strict=True)) | {"tie_word_embeddings": False} | whole(entry)
+    for name, entry in KNOWN["models"].items()
+}
 SUFFIX = re.compile(r"-(?:hf|instruct|chat|base|it|pt|thinking|v0\.[13]|\d{4})$")  # of tunings and releases
 
 

@@ -12,11 +12,7 @@ from reproduce.planning import hub
 from results.records.errors import UsageError, did_you_mean
 
 # Of GPT-3's and Nemotron's other sizes and of the Llama family: the fields of `ModelConfig`.
-LATER = {
-    name: ModelConfig(**{key: value for key, value in (alike | entry).items() if key != "like"})
-    for name, entry in hub.KNOWN["later"].items()
-    for alike in [hub.KNOWN["alike"].get(entry.get("like"), {})]
-}
+LATER = {name: ModelConfig(**hub.whole(entry)) for name, entry in hub.KNOWN["later"].items()}
 
 
 def find(name: str) -> hub.Known:
