@@ -51,7 +51,8 @@ class Bounded:
     - `of_paper`: judge the paper's own values, or, over these, what follows from its other columns
     - `digits`: every value is held against the digits that the paper prints of it, as by the rule 'rounding'
     - `inputs`: the paper's own numbers that a value follows from: their digits widen the bounds, too
-    - `inexact`: how far rounding what a value follows from may move it: a miss by no more than this is inconclusive
+    - `inexact`: how far rounding what a value follows from may move it: a miss by no more than this is inconclusive;
+      with `over` the paper's own, of every value
     - `short`: by what share ours may fall short of theirs, for a known reason: a miss by no more is inconclusive
     - `miss`, `hit`: what a miss, or a hit, would say of us or of a transcription, not of the paper: it is inconclusive
     - `tested`, `untested`: in words which clause is tested of what and how ours arises, and what is not tested
@@ -178,9 +179,8 @@ class Bounded:
         if quantity is None:
             return f"{words} {bound:g}"
         if quantity.shown == "%":
-            return (
-                f"{words} {100 * bound:g}{'%' if self.less is None else ' points'.rstrip('s' if bound == 0.01 else '')}"
-            )
+            unit = "%" if self.less is None else " point" if bound == 0.01 else " points"
+            return f"{words} {100 * bound:g}{unit}"
         return f"{words} {with_unit(bound, quantity.unit)}"
 
     def values(self, results: Results) -> tuple[dict[str, float], list[str]]:
@@ -198,7 +198,7 @@ class Bounded:
 
     def _of_point(self, results: Results, point: PointResult) -> dict[str, float]:
         """What is judged of one point: one value, or one for each that it is held against."""
-        name = f"{point.series} {point.label}".strip()
+        name = _name(point)
         value = self._value(results, point)
         if self.over == PUBLISHED:
             return {name: value / self._printed(point)}
@@ -217,7 +217,7 @@ class Bounded:
             return False
         slacks: dict[str, float] = {}
         for point in self._chosen(results):
-            name = f"{point.series} {point.label}".strip()
+            name = _name(point)
             others = self._partners(results, point, self.over)
             for other in others:
                 key = f"{name} over {other.series}" if len(others) > 1 else name
@@ -233,9 +233,9 @@ class Bounded:
 
     def _holds_but_for(self, results: Results, values: Mapping[str, float], slack: Mapping[str, float]) -> bool:
         """Whether every value holds once the rounding of its inputs is allowed for."""
-        if not self.inexact or self.which != "every":
+        if not self.inexact:
             return False
-        printed = {f"{point.series} {point.label}".strip(): self._printed(point) for point in self._chosen(results)}
+        printed = {_name(point): self._printed(point) for point in self._chosen(results)}
         return all(
             self.allows(value, slack.get(name, 0.0) + ROUNDING * self.inexact / abs(printed[name]))
             for name, value in values.items()
@@ -274,7 +274,7 @@ class Bounded:
 
     def _rounding(self, results: Results) -> dict[str, float]:
         """Half a unit of the last digit printed, over what is printed, by point."""
-        return {f"{point.series} {point.label}".strip(): self._half_a_digit(point) for point in self._chosen(results)}
+        return {_name(point): self._half_a_digit(point) for point in self._chosen(results)}
 
     def _half_a_digit(self, point: PointResult) -> float:
         """Half a unit of the last digit that the paper prints of a point, and of its inputs, over what is printed."""
@@ -296,6 +296,10 @@ class Bounded:
     def _others(self, results: Results, point: PointResult, asked: Mapping[str, Any]) -> dict[str, float]:
         """What a point is held against, by series."""
         return {other.series: self._value(results, other) for other in self._partners(results, point, asked)}
+
+
+def _name(point: PointResult) -> str:
+    return f"{point.series} {point.label}".strip()
 
 
 def is_one(point: PointResult, asked: Mapping[str, Any]) -> bool:

@@ -64,6 +64,11 @@ def _check_claim(path: Path, line: int, entry: Mapping[str, Any]) -> None:
         raise PaperError(path, line, f"match = {entry['match']!r}; needs label or series")
     if entry.get("judged_on", "results") not in ("results", PUBLISHED):
         raise PaperError(path, line, f"judged_on = {entry['judged_on']!r}; needs results or {PUBLISHED}")
+    for key in ("inexact", "short"):
+        if not isinstance(entry.get(key, 0.0), int | float):
+            raise PaperError(path, line, f"{key} = {entry[key]!r}; needs a number")
+    if entry.get("inexact") and (entry.get("over"), entry.get("which", "every")) != (PUBLISHED, "every"):
+        raise PaperError(path, line, f"inexact = {entry['inexact']!r}; needs over = {PUBLISHED!r}, of every value")
     if "reason" not in entry and "nothing" not in entry:
         try:
             bounds_of(entry)

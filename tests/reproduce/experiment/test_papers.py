@@ -77,6 +77,11 @@ BROKEN = {
     "a claim without a bound": ("claims.toml", "at_most = 0.10", "", "line 3: the claim has no bound; needs a number"),
     "a claim of no table": ("claims.toml", "table_1", "table_2", "line 3: no table 'table_2'; needs one of table_1"),
     "an unknown way": ("claims.toml", "mean distance from 1 of", "median", "line 3: which = 'median'; needs one of"),
+    "a share that is none": ("claims.toml", "at_most", 'short = "x"\nat_most', "line 3: short = 'x'; needs a number"),
+    "rounding of nothing printed": (
+        *("claims.toml", "at_most", "inexact = 0.1\nat_most"),
+        "line 3: inexact = 0.1; needs over = 'published', of every value",
+    ),
 }
 
 
