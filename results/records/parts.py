@@ -21,7 +21,7 @@ Real = int | float
 class SchemaRule:
     """What JSON Schema says of an `Annotated` type; where it has a `name`, under that name among the definitions.
 
-    A word that is none of an `enum` is refused where a part is made.
+    A word that an `enum` does not have is refused already where a part is made.
     """
 
     def __init__(self, name: str = "", **rules: Any) -> None:
@@ -55,7 +55,7 @@ class RecordPart:
         cls.called, cls.together = called, together or {}
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a number that is none and for an unknown word; lists become tuples."""
+        """Make numpy's scalars plain numbers and lists tuples. Raises ValueError for no number or an unknown word."""
         for name, clean in _ways(type(self)).clean.items():
             object.__setattr__(self, name, clean(name, getattr(self, name)))
 
