@@ -27,6 +27,7 @@ from reproduce.experiment.metrics import listed
 from reproduce.experiment.sweep import Point
 from reproduce.output.plain_text import plain, quoted
 from reproduce.output.verdicts import told
+from reproduce.planning.amounts import amount
 from reproduce.planning.models import find, main_names
 from reproduce.running import runner
 from reproduce.running.evaluator import Plan, PointEvaluator
@@ -288,6 +289,7 @@ ANSWERS: Mapping[str, Callable[..., dict[str, Any]]] = {
     "artifacts": artifacts,
     "cluster": cluster,
     "lesson": lessons.lesson,
+    "amount": lambda text: {"number": amount(text) if text else None},
     "chosen": choices.chosen,
     "scheduled": choices.scheduled,
     "programmed": choices.programmed,

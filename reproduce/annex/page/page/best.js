@@ -9,15 +9,18 @@ let asked = ""; // what the shown layouts are about
 export const refresh = () =>
   byId("plans").classList.toggle("stale", Boolean(asked) && asked !== JSON.stringify(point()));
 
-export function find() {
+/** @param {(why: string) => void} tell where none is found */
+export function find(tell) {
   const other = byId("gpus-field").classList.contains("bad") && byId("gpus").valueAsNumber; // which the layout does not have
   const given = { ...point(), ...(other > 0 && { gpus: other }) };
   byId("best").textContent = "Searching …";
-  return update("best", "best", given, (answer) => {
+  const found = (/** @type {any} */ answer) => {
     if (other) return change({ configuration: answer.first.configuration });
     asked = JSON.stringify(given);
     show(answer);
-  }).finally(() => (byId("best").textContent = "Find the best layout"));
+  };
+  const done = () => (byId("best").textContent = "Find the best layout");
+  return update("best", "best", given, found, tell).finally(done);
 }
 
 /** @param {BestAnswer} answer */

@@ -69,22 +69,23 @@ export function fail(message) {
 }
 
 /**
- * Show what `answer` resolves to, unless something newer of the same kind was asked meanwhile; an error leaves what is
- * shown, and resolves to "failed".
+ * Show what `answer` resolves to, unless something newer of the same kind was asked meanwhile; an error is told, leaves
+ * what is shown, and resolves to "failed".
  *
- * @param {string} kind @param {Promise<any>} answer @param {(answer: any) => unknown} show
+ * @param {string} kind @param {Promise<any>} answer @param {(answer: any) => unknown} show @param {(why: string) => unknown} tell
  */
-export async function newest(kind, answer, show) {
+export async function newest(kind, answer, show, tell = fail) {
   const turn = (asked[kind] = (asked[kind] ?? 0) + 1);
   const [found, error] = await answer.then(
     (it) => [it],
     (wrong) => [null, wrong],
   );
   if (turn !== asked[kind]) return;
-  fail(error ? error.message : complaint);
+  fail(complaint);
+  if (error) tell(error.message);
   if (error) return "failed";
   show(found);
 }
 
-/** Ask Python, and show the answer as `newest` does. @param {string} kind @param {string} name @param {object} given @param {(answer: any) => unknown} show */
-export const update = (kind, name, given, show) => newest(kind, ask(name, given), show);
+/** Ask Python, and show the answer as `newest` does. @param {string} kind @param {string} name @param {object} given @param {(answer: any) => unknown} show @param {(why: string) => unknown} [tell] */
+export const update = (kind, name, given, show, tell) => newest(kind, ask(name, given), show, tell);

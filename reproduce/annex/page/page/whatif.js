@@ -30,10 +30,12 @@ import * as sweep from "./sweep.js";
 let shown; // an answer
 /** @type {any} */
 let said;
-const number = (/** @type {string} */ words, /** @type {string} */ id, /** @type {string} */ what) => {
-  const input = el(`input#${id}`, { type: "number", inputmode: "numeric", min: 1, input: () => choose(id, what) });
-  return field(words, input, `.field#${id}-field`, el("span.why", { role: "alert" }));
-};
+const ANSWERS = ["answer", "dock"]; // where it is told
+
+/** A field that says what is wrong with it. @param {string} words @param {HTMLElement} input */
+const checked = (words, input) => field(words, input, `.field#${input.id}-field`, el("span.why", { role: "alert" }));
+const number = (/** @type {string} */ words, /** @type {string} */ id, /** @type {string} */ what) =>
+  checked(words, el(`input#${id}`, { type: "number", inputmode: "numeric", min: 1, input: () => choose(id, what) }));
 
 export function make() {
   byId("view-whatif").append(
@@ -55,7 +57,7 @@ export function make() {
           number("Batch, sequences", "batch", "batch"),
         ),
         el("p.note.error#invalid", { role: "alert", hidden: true }),
-        el("p.row", button("Find the best layout", best.find, ".btn.go#best")),
+        el("p.row", button("Find the best layout", find, ".btn.go#best")),
         el("p.row.tight#scenarios"),
       ),
       el(
@@ -98,12 +100,14 @@ export function make() {
   );
 }
 
-/** Another model: its sizes, with the layout as it is. */
+/** Another model: its sizes, with the layout as it is; one of one's own has its fields opened. */
 function chosenModel() {
   const { fields = {}, models = {} } = offered() ?? {};
   const sizes = models[byId("model").value];
   const kept = Object.entries(current().configuration).filter(([name]) => fields[name]?.group !== "Model");
-  if (sizes) change({ configuration: { ...Object.fromEntries(kept), ...sizes } });
+  if (sizes) return change({ configuration: { ...Object.fromEntries(kept), ...sizes } });
+  byId("more-model").open = true;
+  byId("more-model").scrollIntoView();
 }
 
 /** Another program, without what it does not have. */
@@ -127,8 +131,33 @@ async function choose(id, what) {
 function wrong(id, why) {
   byId(`${id}-field`).classList.toggle("bad", Boolean(why));
   byId(`${id}-field`).querySelector(".why").textContent = why;
-  byId("answer").classList.toggle("stale", Boolean(why));
+  refused("");
+  if (why) outdated();
 }
+
+/** Say below the choices what is wrong with them together. @param {string} why */
+function refused(why) {
+  byId("invalid").textContent = why;
+  byId("invalid").hidden = !why;
+}
+
+/** The answer is of something else than what is chosen: it is dimmed, and says of what. */
+function outdated() {
+  if (!shown) return;
+  const { gpus, knobs, model, tokens } = shown;
+  const of = `${gpus.toLocaleString("en")} GPUs, batch ${knobs.sizes.B.toLocaleString("en")}`;
+  const all = [model, of, tokens && `${tokens} tokens`].filter(Boolean).join(", ");
+  byId("answer").querySelector(".over").textContent = `Last answer: ${all}`;
+  byId("dock").children[1].textContent = `Last answer: ${of}`;
+  for (const id of ANSWERS) byId(id).classList.add("stale");
+}
+
+/** The best layouts; where there are none, this is said in place of what is wrong with the field. */
+const find = () =>
+  best.find((why) => {
+    byId("gpus-field").querySelector(".why").textContent = "";
+    refused(why);
+  });
 
 const asked = () => ({ ...point(), tokens: current().tokens, price: current().price });
 
@@ -142,16 +171,16 @@ export function refresh() {
   const answer = update("whatif", "what_if", asked(), show);
   comparison.refresh();
   sweep.refresh();
-  return answer.then((how) => how === "failed" && byId("answer").classList.add("stale"));
+  return answer.then((how) => how === "failed" && outdated());
 }
 
 /** @param {WhatIfAnswer} answer */
 function show(answer) {
   const invalid = answer.status === "invalid";
-  byId("invalid").hidden = !invalid;
-  byId("invalid").textContent = answer.reason ?? "";
-  if (invalid) return byId("answer").classList.add("stale");
-  shown = answer;
+  refused((invalid && answer.reason) || "");
+  if (invalid) return outdated();
+  shown = { ...answer, model: byId("model").selectedOptions[0]?.text, tokens: current().tokens };
+  for (const id of ANSWERS) byId(id).classList.remove("stale");
   const { sizes, steps, chips, layers } = answer.knobs;
   for (const [id, value] of Object.entries({ gpus: answer.gpus, batch: sizes.B })) {
     if (byId(id) !== document.activeElement) byId(id).value = value;
@@ -188,7 +217,7 @@ function told({ status, headline, doubt, facts: rows, notes, phases, memory, ite
       sure && interval(now, sure, unit),
       el("p.note", full ? `${needed}.` : doubt),
     ),
-    full && el("p.chips#helps", helps.map(help), button("Find a layout that fits", best.find, ".chip")),
+    full && el("p.chips#helps", helps.map(help), button("Find a layout that fits", find, ".chip")),
     facts(rows),
     titled(`Where an iteration’s ${figures(seconds)} s go`, useful, (width) => stack(phases, seconds, "s", width)),
     titled("The fullest GPU’s memory", fits, (width) => stack(memory, capacity / 1e9, "GB", width)),
@@ -204,8 +233,14 @@ function told({ status, headline, doubt, facts: rows, notes, phases, memory, ite
 /** Tokens of the run and the price of a GPU hour, in fields in place of the button. @param {any} event */
 function priced({ target }) {
   const one = (/** @type {string} */ words, /** @type {"tokens" | "price"} */ name) => {
-    const changed = (/** @type {any} */ event) => change({ [name]: event.target.value.trim() });
-    return field(words, el(`input#${name}`, { value: current()[name], change: changed }));
+    const changed = (/** @type {any} */ event) => {
+      const text = event.target.value.trim();
+      ask("amount", { text }).then(
+        () => change({ [name]: text }),
+        (error) => wrong(name, error.message),
+      );
+    };
+    return checked(words, el(`input#${name}`, { value: current()[name], change: changed }));
   };
   const made = [one("Tokens to train on, as 300B", "tokens"), one("USD per GPU hour", "price")];
   target.closest(".row").after(el("div.fields", made));
@@ -285,7 +320,7 @@ function save() {
 
 export function fill() {
   const { scenarios, model_words: names, fields } = /** @type {Offer} */ (offered());
-  choices("model", { "": "of my own", ...names }, form.modelShown());
+  choices("model", { "": "a model of my own", ...names }, form.modelShown());
   choices("program", fields.program.choice_words, String(current().configuration.program ?? ""));
   form.filled("more-layout", ["Layout", "Schedule", "Techniques"]);
   form.filled("more-model", ["Model"]);

@@ -233,6 +233,57 @@ def test_12_a_number_of_gpus_that_is_not_legal_is_told_at_its_field(visit):
     shows(page, "#layout", "96 GPUs")
 
 
+def test_an_answer_of_something_else_is_dimmed_and_says_of_what(visit):
+    page = visit(390, whatif())
+    shown = page.inner_text("#dock")
+    page.fill("#gpus", "500")
+    page.locator("#gpus-field.bad").wait_for()
+    of = "Llama 3, 70 billion parameters, 512 GPUs, batch 1,024, 15T tokens"
+    assert page.inner_text("#answer .over") == f"Last answer: {of}"
+    assert "Last answer: 512 GPUs, batch 1,024" in page.inner_text("#dock")
+    faint = "(it) => getComputedStyle(it).opacity"
+    assert [page.eval_on_selector(it, faint) for it in ("#dock b", "#answer .facts", "#answer .big")] == ["0.5"] * 3
+    assert [page.eval_on_selector(it, faint) for it in ("#dock span", "#answer .over", "#answer")] == ["1"] * 3
+    page.fill("#gpus", "512")
+    page.locator("#answer:not(.stale)").wait_for()
+    assert page.inner_text("#dock") == shown
+    assert page.inner_text("#answer .over").startswith("Training on")
+
+
+def test_tokens_that_are_no_amount_are_told_at_their_field_and_change_nothing(visit):
+    page = visit(390, whatif())
+    page.click("text=Change tokens and price")
+    page.fill("#tokens", "1 trillion")
+    page.locator("#tokens").blur()
+    shows(page, "#tokens-field .why", "'1 trillion' is no amount; needs a number above 0")
+    assert page.locator("#error").is_hidden()
+    assert "tokens=15T" in page.evaluate("location.hash")
+    assert "stale" in page.get_attribute("#answer", "class")
+    page.fill("#tokens", "1T")
+    page.locator("#tokens").blur()
+    shows(page, "#answer .over", "Training on 1 trillion tokens takes")
+
+
+def test_a_model_of_one_s_own_opens_its_fields(visit):
+    page = visit(anchor=whatif())
+    page.select_option("#model", "")
+    box = page.locator("#field-layers").bounding_box()
+    assert 0 <= box["y"] <= 900 - box["height"]
+
+
+def test_that_nothing_fits_is_said_below_the_choices_in_place_of_what_was_done(visit):
+    page = visit(390, whatif())
+    page.fill("#gpus", "8")
+    shows(page, "#gpus-field .why", "Or find the best layout.")
+    page.click("#best")
+    shows(page, "#invalid", "nothing fits")
+    assert page.inner_text("#gpus-field .why") == ""
+    assert page.locator("#error").is_hidden()
+    page.fill("#gpus", "24")
+    shows(page, "#gpus-field .why", "24 is no multiple of 2 × 8")
+    assert page.locator("#invalid").is_hidden()
+
+
 def test_13_best_layouts_stand_together_where_they_cannot_be_told_apart(visit):
     model = {"layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "ffn_hidden": 14336, "seq": 8192}
     page = visit(anchor=whatif(model | {"p": 1, "t": 4, "d": 4, "B": 16, "attention": "sdpa"}))
