@@ -1,5 +1,7 @@
 """Tensor-parallel time and GEMM rates of a simulated point, and what Table 1 prints besides."""
 
+from dataclasses import replace
+
 import pytest
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
@@ -9,11 +11,10 @@ from reproduce.experiment.sweep import Point
 from reproduce.papers.shared import efficiency
 from reproduce.running.simulated import simulated_metrics
 
-POINT = Point("k", "", "k", {})
+POINT, SELENE = Point("k", "", "k", {}), load_cluster("selene")
 
 
-def metrics(**parallel):
-    cluster = load_cluster("selene")
+def metrics(cluster=SELENE, **parallel):
     config = TrainingConfig(ModelConfig(8, 4096, 32), ParallelConfig(**{"p": 2, "t": 4, "B": 8, **parallel}))
     estimate = simulate(config, cluster)
     return estimate, efficiency.kernel_metrics(POINT, estimate, cluster)
@@ -39,10 +40,18 @@ def test_reductions_are_a_part_of_computation():
     assert 0 < rates[q.TENSOR_TIME.name].value < compute
 
 
+def test_the_rate_inside_gemms_is_the_slowest_gpu_s():
+    """For which all wait, as in the simulated iteration; here 2,048 H100s."""
+    h100 = load_cluster("h100")
+    spread, alike = (
+        metrics(cluster, d=256, B=256)[1][q.GEMM_RATE.name].value for cluster in (h100, replace(h100, gpu_spread=0))
+    )
+    assert 0.965 < spread / alike < 0.98
+
+
 def test_rates_are_below_the_peak():
     estimate, rates = metrics()
-    cluster = load_cluster("selene")
-    assert estimate.throughput_per_gpu < rates[q.GEMM_RATE.name].value < cluster.peak_flops
-    printed = simulated_metrics(estimate, cluster, (q.SHARE_OF_PEAK, q.AGGREGATE_THROUGHPUT))
-    assert printed["share_of_peak"].value == pytest.approx(estimate.throughput_per_gpu / cluster.peak_flops)
+    assert estimate.throughput_per_gpu < rates[q.GEMM_RATE.name].value < SELENE.peak_flops
+    printed = simulated_metrics(estimate, SELENE, (q.SHARE_OF_PEAK, q.AGGREGATE_THROUGHPUT))
+    assert printed["share_of_peak"].value == pytest.approx(estimate.throughput_per_gpu / SELENE.peak_flops)
     assert printed["aggregate_throughput"].value == pytest.approx(estimate.throughput_per_gpu * 8)
