@@ -29,7 +29,7 @@ WIDTH = 1120  # CSS pixels
 LIVE = "#home-chart svg:not(.published)"  # a chart of simulated values
 VIEWS = ("home", "figure", "whatif", "timeline", "lessons")
 SIZES = {"": 1280, "_phone": 390}
-COLOURS = 96  # of a picture of a view, which is to stay small
+COLOURS = 96  # of a picture, which is to stay small
 
 
 def view(browser: Browser, address: str, name: str, scheme: str) -> None:
@@ -39,9 +39,8 @@ def view(browser: Browser, address: str, name: str, scheme: str) -> None:
         page.goto(f"{address}#view={name}")
         page.locator("#message", has_text="Simulator ready").wait_for(timeout=120_000)
         page.evaluate("ptdp.ask('start', {}).then(() => new Promise((done) => setTimeout(done, 500)))")
-        shot = Image.open(io.BytesIO(page.screenshot(full_page=True))).convert("RGB")
-        path = PICTURES / f"{name}{'_dark' if scheme == 'dark' else ''}{ending}.png"
-        shot.quantize(COLOURS).save(path, optimize=True)
+        shot = Image.open(io.BytesIO(page.screenshot(full_page=True)))
+        keep(shot, f"{name}{'_dark' if scheme == 'dark' else ''}{ending}.png")
         page.close()
 
 
@@ -80,8 +79,9 @@ def main() -> None:
 
 
 def keep(drawn: Image.Image, name: str) -> None:
-    """Save a picture with few colours."""
-    drawn.convert("RGB").quantize(COLOURS).save(PICTURES / name, optimize=True)
+    """Save a picture with few colours, rare ones among them: those of a line or a sign mean something."""
+    few = drawn.convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE, kmeans=3)
+    few.save(PICTURES / name, optimize=True)
 
 
 def guides(folder: Path) -> None:
