@@ -6,8 +6,8 @@ Shapes: logits [N, V/t] of this tensor rank, labels [N], loss [N] in at least fp
 own precision. Fused, a 16-bit logit costs 6 bytes of memory traffic: it is read once forward, and read and written
 backward. Tensor ranks then exchange two tensors, the largest logits and two sums. The reference, which exchanges three
 as Megatron-LM does, reads blocks of rows that fit a cache, 8 bytes a logit at best; with whole tensors (fp32 copy,
-difference, exponential, softmax, its gradient) it would be 60. On one rank a
-single block in at least fp32 is left to PyTorch's own.
+difference, exponential, softmax, its gradient) it would be 60. On one rank a single block in at least fp32 is left to
+PyTorch's own.
 """
 
 from collections.abc import Iterator
@@ -40,19 +40,16 @@ def cross_entropy(implementation: str, logits: Tensor, labels: Tensor, vocab: in
 
     The logits must be contiguous, and are overwritten: the caller must not use them afterwards.
     """
-    if labels.dim() != 1:
-        rows = logits.view(-1, logits.size(-1))
-        return cross_entropy(implementation, rows, labels.reshape(-1), vocab, tp).view(labels.shape)
+    rows, flat = logits.flatten(0, -2), labels.flatten()
     losses: Tensor
     if implementation == "triton":
-        losses = _FusedCrossEntropy.apply(logits, labels, vocab, tp)
-    elif (
-        tp.size == 1 and logits.size(1) == vocab and _is_one_block(logits)
-    ):  # of whole logits PyTorch's own keeps no more
-        losses = functional.cross_entropy(logits, labels, reduction="none")
+        losses = _FusedCrossEntropy.apply(rows, flat, vocab, tp)
+    # Of whole logits in one block PyTorch's own keeps no more.
+    elif tp.size == 1 and rows.size(1) == vocab and _is_one_block(rows):
+        losses = functional.cross_entropy(rows, flat, reduction="none")
     else:
-        losses = _CrossEntropy.apply(logits, labels, vocab, tp)
-    return losses
+        losses = _CrossEntropy.apply(rows, flat, vocab, tp)
+    return losses if labels.dim() == 1 else losses.view(labels.shape)
 
 
 class _FusedCrossEntropy(torch.autograd.Function):
