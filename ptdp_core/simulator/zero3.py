@@ -34,9 +34,8 @@ def sharded_stages(config: TrainingConfig, model: CostModel) -> Stages:
     layers_of = stage_layers(config.model.all_layers, parallel.p * parallel.v, parallel.pipeline_layout)
     kinds = layers_by_kind(layers_of, config.model.kind_of_layers)
     sharded: list[StageTimes] = list(stages)
-    for rank, held in enumerate(parallel.placement.stages):
+    for held, sizes in zip(parallel.placement.stages, rank_sizes(config), strict=True):
         layers = sum(sum(kinds[stage]) for stage in held)
-        sizes = rank_sizes(config)[rank]
         mean = [size / layers for size in (sizes.parameters, sizes.experts)]
         for stage in held:
             forward, backward = _added_by_fsdp(config, model, stages[stage], sum(kinds[stage]), *mean)
@@ -74,12 +73,8 @@ def _added_by_fsdp(
     """
     if not layers:
         return 0.0, 0.0
-    cluster, parallel, width, wide = (
-        model.cluster,
-        config.parallel,
-        model.cluster.element_bytes,
-        reduced_bytes(model, config),
-    )
+    cluster, parallel = model.cluster, config.parallel
+    width, wide = cluster.element_bytes, reduced_bytes(model, config)
 
     def one_way(element_bytes: int, parameters: float, of_experts: float) -> float:
         group, same = (
