@@ -165,29 +165,24 @@ class Optimizer:
         self.scale = LossScale.of(settings)
         self.mixed = buffer.param_data.dtype != buffer.dtype
         owned = [(entry, *buffer.owned(bucket)) for bucket in buffer.buckets for entry in bucket.entries]
+        parts = [Segment(entry, max(first, entry.start), min(end, entry.stop)) for entry, first, end in owned]
         self.stretches: list[SegmentStretch] = []
-        for segments in side_by_side(
-            Segment(entry, max(first, entry.start), min(end, entry.stop))
-            for entry, first, end in owned
-            if max(first, entry.start) < min(end, entry.stop)
-        ):
-            part = slice(segments[0].start, segments[-1].stop)
-            weights = buffer.param_data[part]
-            master = nn.Parameter(weights.to(buffer.dtype, copy=True) if self.mixed else weights)
-            master.grad = buffer.grad_data[part]
-            self.stretches.append(SegmentStretch(segments, master))
+        self._weights: list[torch.Tensor] = []
         by_decay: dict[bool, list[nn.Parameter]] = {True: [], False: []}
         self._counted: list[torch.Tensor] = []
         self._uncounted: list[torch.Tensor] = []
         self._experts: list[torch.Tensor] = []
-        for stretch in self.stretches:
-            shard = stretch.segments[0].entry.shard
-            by_decay[shard.parameter.is_matrix].append(stretch.master)
+        for segments in side_by_side(part for part in parts if part.start < part.stop):
+            whole, shard = slice(segments[0].start, segments[-1].stop), segments[0].entry.shard
+            weights, gradient = buffer.param_data[whole], buffer.grad_data[whole]
+            master = nn.Parameter(weights.to(buffer.dtype, copy=True) if self.mixed else weights)
+            master.grad = gradient
+            self.stretches.append(SegmentStretch(segments, master))
+            self._weights.append(weights)
+            by_decay[shard.parameter.is_matrix].append(master)
             kind = self._counted if shard.counts(groups.tp.rank) else self._uncounted
-            assert stretch.master.grad is not None
-            (self._experts if shard.parameter.stacked else kind).extend(stretch.master.grad.split(NORM_PIECE))
+            (self._experts if shard.parameter.stacked else kind).extend(gradient.split(NORM_PIECE))
         self.adam = adamw(by_decay[True], by_decay[False], settings, groups.device)
-        self._weights = [buffer.param_data[stretch.start : stretch.segments[-1].stop] for stretch in self.stretches]
 
     def step(self, lr: float, step: int = 1, loss: torch.Tensor | None = None) -> StepResult:
         """Update the parameters from the reduced main gradients of step number `step`, whose mean loss is `loss`.
