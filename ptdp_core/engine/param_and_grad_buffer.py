@@ -225,9 +225,7 @@ class ParamAndGradBuffer:
         Where buckets are reduced during the backward pass, the word embedding is left out: embedding and logits both
         add to its gradient, and only autograd knows when both have.
         """
-        weight_gradients.linear_weights = weights = [
-            weight for weight in weight_gradients.linear_weights if weight.dim() > 2 or weight.numel() >= least
-        ]
+        weights = [w for w in weight_gradients.linear_weights if w.dim() > 2 or w.numel() >= least]
         for weight in weights:  # autograd gets no gradient of them, and would call a hook all the same
             if self.overlap:
                 weight.grad = None
@@ -236,7 +234,7 @@ class ParamAndGradBuffer:
         others = () if self.overlap else (entry.parameter for entry in self.entries if entry.parameter.numel() >= least)
         parameters = dict.fromkeys((*weights, *others))
         main_grads = {parameter: self.main_grad(self._places[id(parameter)][0]) for parameter in parameters}
-        weight_gradients.accumulate_into(main_grads, self.added if self.overlap else None)
+        weight_gradients.accumulate_into(main_grads, self.added if self.overlap else None, weights)
         self._weight_gradients = weight_gradients
         self._zeroed = list(self._outside(set(weights)))
 

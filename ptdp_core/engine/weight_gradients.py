@@ -108,26 +108,31 @@ class WeightGradients:
 
     def __init__(self, split: bool = False, overlapped: bool = False) -> None:
         self.split, self.overlapped = split, overlapped
-        # Of the rank's linear layers, the tied embedding not among them; then those to whose gradients GEMMs add.
-        self.linear_weights: list[torch.Tensor] = []
+        self.linear_weights: list[torch.Tensor] = []  # of the rank's linear layers, the tied embedding not among them
         self.main_grads: Mapping[int, MainGradient] = {}  # by a weight's id: a tensor's hash is computed in Python
+        self._written: list[MainGradient] = []
         self._added: Callable[[torch.Tensor], None] | None = None
         self._deferred: list[DeferredWgrad] | None = None
 
     def accumulate_into(
-        self, main_grads: Mapping[torch.Tensor, torch.Tensor], added: Callable[[torch.Tensor], None] | None
+        self,
+        main_grads: Mapping[torch.Tensor, torch.Tensor],
+        added: Callable[[torch.Tensor], None] | None,
+        written: Iterable[torch.Tensor] = (),
     ) -> None:
         """Let the GEMMs add to these main gradients, by weight, and call `added(weight)` when they have.
 
-        Autograd then gets no gradient of these weights.
+        Autograd then gets no gradient of these weights. Nothing else adds to those of the weights `written`, so that
+        the first GEMM of a batch writes over what the batch before left.
         """
         self.main_grads = {id(weight): MainGradient(total) for weight, total in main_grads.items()}
+        self._written = [self.main_grads[id(weight)] for weight in written]
         self._added = added
 
     def begin(self) -> None:
-        """Begin a batch: the first GEMM of each linear layer's weight writes over what the batch before left."""
-        for weight in self.linear_weights:
-            self.main_grads[id(weight)].unwritten = True
+        """Begin a batch: the first GEMM of each weight `written` writes over what the batch before left."""
+        for main in self._written:
+            main.unwritten = True
 
     @contextmanager
     def defer(self) -> Iterator[list[DeferredWgrad]]:
