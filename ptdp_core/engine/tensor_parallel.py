@@ -46,7 +46,7 @@ _own_linear = direct(_OwnLinear)
 
 
 class _Linear(torch.autograd.Function):
-    """Compute x W^T + bias. With `tp` the backward pass has f's all-reduce of the input's gradient.
+    """Compute x W^T + bias of x [T, H]. With `tp` the backward pass has f's all-reduce of the input's gradient.
 
     The all-reduce is in place. That is safe here, because the gradient is a new tensor, which the residual branch does
     not share. `gradients` computes the weight's gradient, or defers it; the all-reduce may go on meanwhile.
@@ -68,26 +68,24 @@ class _Linear(torch.autograd.Function):
         fp8: Fp8 | None,
         followed: bool,
     ) -> torch.Tensor:
-        ctx.shape, ctx.fp8 = x.shape, fp8
-        ctx.tp, ctx.gradients, ctx.has_bias, ctx.sequence_parallel = tp, gradients, bias is not None, sequence_parallel
+        ctx.tp, ctx.gradients, ctx.fp8 = tp, gradients, fp8
+        ctx.has_bias, ctx.sequence_parallel = bias is not None, sequence_parallel
         whole = _gathered(x, tp) if tp is not None and sequence_parallel else x
         if fp8 is None:
             ctx.save_for_backward(weight, x)
             return functional.linear(whole, weight, bias)
-        factor = fp8.input(whole.reshape(-1, x.size(-1)), weight, turned=followed and not sequence_parallel)
+        factor = fp8.input(whole, weight, turned=followed and not sequence_parallel)
         ctx.save_for_backward(
             weight, *((x,) if sequence_parallel or factor.scale is None else (factor.turned, factor.scale))
         )
-        # No view to autograd, as a linear's result is none: g sums it in place.
-        return torch.ops.aten._unsafe_view(fp8.forward(factor, weight, bias), (*whole.shape[:-1], len(weight)))
+        return fp8.forward(factor, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         weight, *kept = ctx.saved_tensors
-        x, grad_2 = kept[0], grad.reshape(-1, grad.size(-1))
-        overlapped, reducing, fp8 = ctx.gradients.overlapped, None, ctx.fp8
-        factor: Any = grad_2 if fp8 is None else fp8.gradient(grad_2, weight)
-        input_gradient = torch.matmul if fp8 is None else fp8.input_gradient
+        x, overlapped, reducing, fp8 = kept[0], ctx.gradients.overlapped, None, ctx.fp8
+        factor: Any = grad if fp8 is None else fp8.gradient(grad, weight)
+        input_gradient = torch.mm if fp8 is None else fp8.input_gradient
         if ctx.sequence_parallel:
             x, gathering = ctx.tp.start_all_gather(x)
             if not overlapped:
@@ -97,6 +95,7 @@ class _Linear(torch.autograd.Function):
             grad_x, reducing = ctx.tp.start_reduce_scatter(grad_x)
             if not overlapped:
                 reducing.wait()
+            x, grad_x = x.view(-1, weight.size(1)), grad_x.view(-1, weight.size(1))
         else:
             grad_x = input_gradient(factor, weight)
             if ctx.tp is not None and overlapped:
@@ -105,15 +104,14 @@ class _Linear(torch.autograd.Function):
                 ctx.tp.all_reduce(grad_x)
         if len(kept) == 2:
             x = Factor(None, *kept)
-        else:
-            x = x.reshape(-1, weight.size(1))
-            x = x if fp8 is None else fp8.input(x, weight, rows=False)
+        elif fp8 is not None:
+            x = fp8.input(x, weight, rows=False)
         factor = factor if fp8 is None else factor._replace(rows=None)  # of which a deferred product keeps the rest
         grad_weight = ctx.gradients.compute(weight, factor, x, None, fp8)
-        grad_bias = grad_2.sum(0) if ctx.has_bias else None
+        grad_bias = grad.sum(0) if ctx.has_bias else None
         if reducing is not None:
             reducing.wait()
-        return grad_x.view(ctx.shape), grad_weight, grad_bias, None, None, None, None, None
+        return grad_x, grad_weight, grad_bias, None, None, None, None, None
 
 
 _linear = direct(_Linear)

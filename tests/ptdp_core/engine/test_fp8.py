@@ -75,7 +75,7 @@ def test_rounding_is_to_the_nearest_number_of_the_type(recipe, dtype, shape):
 
 def factors(seed=2):
     generator = torch.Generator().manual_seed(seed)
-    return tuple(torch.randn(shape, generator=generator) for shape in ((3, 7, 200), (130, 200), (3, 7, 130)))
+    return tuple(torch.randn(shape, generator=generator) for shape in ((21, 200), (130, 200), (21, 130)))
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
