@@ -3,11 +3,12 @@
 Pre-norm layers, GELU MLPs of width 4h, learned positions, the embedding tied to the output layer; or what a
 `ModelConfig` has in their place: grouped-query attention, SwiGLU, RMSNorm, rotary positions, an untied output layer,
 experts (`engine.experts`).
-Activations are [s, b, h], attention [s, b, a, h/a] (Section 4.2).
 
-Between stages activations are [S, B, H], inside of a stage [T, H] (T = S*B, or S*B/t with sequence parallelism).
+Between stages activations are [S, B, H] (Section 4.2's [s, b, h]), between the modules of a layer rows of it, [T, H],
+and heads are [S, N, D].
 
-Shapes: S sequence, B microbatch, H hidden, A heads, D = H/A, N = B*A, V vocabulary; `t` after a letter: 1/t of it.
+Shapes: S sequence, B microbatch, T = S*B tokens or, with sequence parallelism, S*B/t of them, H hidden, A heads,
+D = H/A, N = B*A, V vocabulary; `t` after a letter: 1/t of it.
 """
 
 from collections.abc import Callable, Iterator
@@ -46,12 +47,11 @@ class Build:
     """What every module of a rank's chunks needs to be built and to run.
 
     `make` makes the rank's parameters, `routing` is for experts, `cp` its context-parallel axis. With `adds_biases`
-    linears add theirs, where no sum over tensor ranks comes first; else operators do that are, or could be, fused.
-    `recompute_layers` are those of a recomputed block (0: all activations are kept), whose input tensor ranks may keep
-    `distributed`; of attention's core queries, keys and values alone are kept with `recompute_attention`, of
-    `recomputed_modules` their input alone. With `exchanges_heads` attention is over the whole sequence, by 1/c of a
-    tensor rank's heads. If pipeline ranks share the vocabulary, all hold embedding and output layer
-    (`engine.vocabulary`).
+    linears add theirs, else the operators behind them, which are, or could be, fused. `recompute_layers` are those of a
+    recomputed block (0: all activations are kept), whose input tensor ranks may keep `distributed`; of attention's core
+    queries, keys and values alone are kept with `recompute_attention`, of `recomputed_modules` their input alone. With
+    `exchanges_heads` attention is over the whole sequence, by 1/c of a tensor rank's heads. If pipeline ranks share the
+    vocabulary, all hold embedding and output layer (`engine.vocabulary`).
     """
 
     def __init__(
@@ -74,8 +74,20 @@ class Build:
         self.sequence_parallel, self.context_exchange = parallel.sequence_parallel, parallel.context_exchange
         self.exchanges_heads = self.cp.size > 1 and self.context_exchange == "all_to_all"
         self.shares_vocabulary = bool(parallel.vocabulary)
+        self.out_std = STD / sqrt(2 * self.model.layers)  # of what is added to the residual, twice a layer
         # What a fused operator is measured against adds biases by themselves: on GPUs, and with dropout.
         self.adds_biases = ops.name == "reference" and ops.device.type == "cpu" and not self.dropout
+
+    def column(self, name: str, adds_bias: bool = True) -> ColumnParallelLinear:
+        """A linear of a layer, split by columns."""
+        return ColumnParallelLinear(self.make, name, STD, self.tp, self.sequence_parallel, self.model.bias, adds_bias)
+
+    def row(self, name: str) -> RowParallelLinear:
+        """A linear of a layer, split by rows."""
+        adds_bias = self.adds_biases and self.tp.size == 1
+        return RowParallelLinear(
+            self.make, name, self.out_std, self.tp, self.sequence_parallel, self.model.bias, adds_bias
+        )
 
     def draw_between_layers(self, layer: int, site: int) -> None:
         """Seed the next draw for a tensor between layers: equal on all tensor ranks, or this rank's part of it."""
@@ -133,13 +145,11 @@ class Attention(nn.Module):
         self.is_rotary = model.positions == "rotary"
         # PyTorch's attention then takes [S, B, A, D] as it is.
         self.is_whole = build.attention == "sdpa" and build.cp.size == self.queries == 1 and not self.is_rotary
-        out_std = STD / sqrt(2 * model.layers)
-        shared = build.tp, build.sequence_parallel, model.bias
-        self.qkv = ColumnParallelLinear(build.make, f"{name}.qkv", STD, *shared)
+        self.qkv = build.column(f"{name}.qkv")
         self.norms = (
             nn.ModuleList(Norm(build, f"{name}.{own}_norm") for own in ("query", "key")) if model.qk_norm else None
         )
-        self.projection = RowParallelLinear(build.make, f"{name}.projection", out_std, *shared, build.adds_biases)
+        self.projection = build.row(f"{name}.projection")
 
     def forward(self, x_TH: torch.Tensor, b: int) -> torch.Tensor:
         """Attend over the whole sequence, in b sequences; x and the result are [T, H].
@@ -229,20 +239,17 @@ class MLP(nn.Module):
 
     def __init__(self, build: Build, name: str) -> None:
         super().__init__()
-        self.ops, model = build.ops, build.model
-        self.activation, self.adds_biases = model.activation, build.adds_biases
-        out_std = STD / sqrt(2 * model.layers)
-        shared = build.tp, build.sequence_parallel, model.bias
-        self.up = ColumnParallelLinear(build.make, f"{name}.up", STD, *shared)
-        self.down = RowParallelLinear(build.make, f"{name}.down", out_std, *shared, build.adds_biases)
+        self.ops, self.activation = build.ops, build.model.activation
+        self.up = build.column(f"{name}.up", build.adds_biases or self.activation == "swiglu")
+        self.down = build.row(f"{name}.down")
+        self.up_bias = self.up.missing_bias
 
     def forward(self, x_TH: torch.Tensor) -> torch.Tensor:
         """Compute Z; x and Z are [T, H]."""
-        up = self.up
-        bias = None if self.adds_biases else up.bias
-        if self.activation == "swiglu" or bias is None:
-            return self.down(activated(up(x_TH), self.activation, self.ops))
-        return self.down(self.ops.bias_gelu(up(x_TH, False), bias))
+        up_TF, bias = self.up(x_TH), self.up_bias
+        if bias is None:
+            return self.down(activated(up_TF, self.activation, self.ops))
+        return self.down(self.ops.bias_gelu(up_TF, bias))
 
 
 class Layer(nn.Module):
@@ -260,7 +267,7 @@ class Layer(nn.Module):
         self.mlp_norm = Norm(build, f"{name}.mlp_norm")
         self.mlp: MLP | MixtureOfExperts
         if build.model.layer_kind(layer).experts:
-            stds = STD, STD / sqrt(2 * build.model.layers)
+            stds = STD, build.out_std
             self.mlp = MixtureOfExperts(
                 build.model, build.make, build.ops, build.routing, f"{name}.mlp", stds, build.sequence_parallel
             )

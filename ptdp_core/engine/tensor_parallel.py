@@ -256,39 +256,9 @@ def gather(x: torch.Tensor, shape: torch.Size | tuple[int, ...], tp: Axis) -> to
 
 
 class ParallelLinear(nn.Module):
-    """The parameters of a linear layer that tensor ranks share; `layout.layer_parameters` says how it is split."""
+    """The parameters of a linear layer that tensor ranks share; `layout.layer_parameters` says how it is split.
 
-    def __init__(
-        self, make: ParameterStore, name: str, std: float, tp: Axis, sequence_parallel: bool, bias: bool
-    ) -> None:
-        super().__init__()
-        self.tp, self.sequence_parallel, self.gradients, self.fp8 = (
-            tp,
-            sequence_parallel,
-            make.weight_gradients,
-            make.fp8,
-        )
-        self.weight = make(f"{name}.weight", std=std)
-        self.gradients.linear_weights.append(self.weight)
-        self.bias = make(f"{name}.bias") if bias else None
-
-
-class ColumnParallelLinear(ParallelLinear):
-    """Y = XA with A split along its columns (Section 2.3).
-
-    `weight` is [F/t, H] as torch stores it, `bias` [F/t] or None.
-    """
-
-    def forward(self, x_TH: torch.Tensor, add_bias: bool = True) -> torch.Tensor:
-        """Compute Y [S*B, F/t]; without `add_bias` a fused operator is to add the bias."""
-        bias = self.bias if add_bias else None
-        return linear(x_TH, self.weight, bias, self.tp, self.gradients, self.sequence_parallel, self.fp8)
-
-
-class RowParallelLinear(ParallelLinear):
-    """Y = XA with A split along its rows (Section 2.3); `missing_bias` is still to be added, behind the reduction.
-
-    `weight` is [H, F/t], `bias` [H] and replicated, or None; one rank adds it if `adds_bias`.
+    Without `adds_bias` the output lacks its bias (`missing_bias`), which a later operator adds.
     """
 
     def __init__(
@@ -299,15 +269,38 @@ class RowParallelLinear(ParallelLinear):
         tp: Axis,
         sequence_parallel: bool,
         bias: bool,
-        adds_bias: bool = False,
+        adds_bias: bool = True,
     ) -> None:
-        super().__init__(make, name, std, tp, sequence_parallel, bias)
-        self.adds_bias = adds_bias and tp.size == 1
+        super().__init__()
+        self.tp, self.sequence_parallel, self.adds_bias = tp, sequence_parallel, adds_bias
+        self.gradients, self.fp8 = make.weight_gradients, make.fp8
+        self.weight = make(f"{name}.weight", std=std)
+        self.gradients.linear_weights.append(self.weight)
+        self.bias = make(f"{name}.bias") if bias else None
 
     @property
     def missing_bias(self) -> torch.Tensor | None:
         """The bias that the output still lacks."""
         return None if self.adds_bias else self.bias
+
+
+class ColumnParallelLinear(ParallelLinear):
+    """Y = XA with A split along its columns (Section 2.3).
+
+    `weight` is [F/t, H] as torch stores it, `bias` [F/t] or None.
+    """
+
+    def forward(self, x_TH: torch.Tensor) -> torch.Tensor:
+        """Compute Y [S*B, F/t]."""
+        bias = self.bias if self.adds_bias else None
+        return linear(x_TH, self.weight, bias, self.tp, self.gradients, self.sequence_parallel, self.fp8)
+
+
+class RowParallelLinear(ParallelLinear):
+    """Y = XA with A split along its rows (Section 2.3). Of several tensor ranks none may add the bias before g.
+
+    `weight` is [H, F/t], `bias` [H] and replicated, or None.
+    """
 
     def forward(self, x_TFt: torch.Tensor) -> torch.Tensor:
         """Compute Y [T, H]."""
