@@ -164,7 +164,7 @@ def _classes() -> dict[str, Any]:
 
 
 def _with_experts() -> float:
-    """How far off a run with experts may be that is simulated as its cluster's program; 1 where none was scored."""
+    """How far off times of runs with experts are, simulated as their cluster's program; 1 where no run was scored."""
     known = _classes().get("with experts", {}).get("unnamed")
     return max(known["high"], 1 / known["low"]) if known else 1.0
 

@@ -156,7 +156,7 @@ def _folders() -> tuple[Path, ...]:
 
 @cache
 def _ours(*roots: Path) -> tuple[Path, ...]:
-    """This project's, which do not change while a program runs: they are asked for at every point."""
+    """The folders of this project's papers. They do not change while a program runs, and every point asks for them."""
     return tuple(folder for root in roots for folder in _in(root))
 
 

@@ -76,8 +76,8 @@ def _by_what(claim: Claim) -> str:
 def margins_in_words(claim: Claim, artifact: Artifact, cluster: str | None = None) -> str:
     """What a simulated verdict has to stand: the margins of what the claim's judge reads, on the clusters it reads.
 
-    That of memory is named where it enters: the judge reads a memory, or what fits would be another. A judge of
-    another artifact's claim on another `cluster` says so in `elsewhere`.
+    The margin of memory is named where memory decides: the judge reads one, or with another one other points would
+    fit. A judge of another artifact's claim on another `cluster` says so in `elsewhere`.
     """
     if (elsewhere := getattr(claim.judge, "elsewhere", None)) is not None:
         return margins_in_words(*elsewhere)
@@ -114,7 +114,7 @@ def _memory_enters(seen: Results, read: Read, cluster: str) -> bool:
 
 
 def _read_to(claim: Claim, artifact: Artifact) -> str:
-    """How far off each value may be that was read from a plot, of those of the paper that the claim's judge reads."""
+    """How far off the paper's values are that a claim's judge reads and that were read from a plot; '' without any."""
     if not getattr(claim.judge, "of_paper", False) or (watched := _watched(claim, artifact)) is None:
         return ""
     papers = [value for point in watched[0].points for name, value in point.paper.items() if name in watched[1].paper]

@@ -79,7 +79,7 @@ def _scaled(cluster: Cluster, numbers: Sequence[str], factor: float) -> Cluster:
 def what_limits(estimate: Estimate, cluster: Cluster) -> str:
     """Where an iteration's time goes, the largest parts, and which rates of the cluster it is bound by, on one line.
 
-    A rate's share is of the time that is in proportion to it: what a simulation with one a tenth faster saves.
+    A rate's share is how much of the time is in proportion to it, by a simulation in which it is a tenth higher.
     """
     seconds = estimate.iteration_time
 

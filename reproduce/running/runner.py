@@ -175,7 +175,7 @@ def run(
 def judge_points(
     evaluate: PointEvaluator, points: Sequence[PointResult]
 ) -> tuple[tuple[PointResult, ...], tuple[ClaimResult, ...], tuple[str, ...]]:
-    """What `told_points` says of a plan's evaluated points, and between the two the claims judged on them."""
+    """A plan's evaluated points with their intervals, the claims judged on them, and the notes of `told_points`."""
     results = evaluate.results(points)
     claims = tuple(judge(claim, results) for claim in evaluate.plan.artifact.claims)
     shown, notes = told_points(evaluate, results)

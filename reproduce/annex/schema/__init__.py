@@ -1,1 +1,1 @@
-"""JSON Schemas of what commands read, of their options, and of what they print."""
+"""JSON Schemas of what commands read and of their options; those of what they print are files of `results/schema`."""
