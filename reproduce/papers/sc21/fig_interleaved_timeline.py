@@ -21,7 +21,6 @@ P, M, V = 4, 8, 2
 COMPARISON = "for comparison"
 # (p, m): the figure's, one with m >> p, and deeper pipelines up to that of Figure 12.
 SIZES = ((P, M), (4, 64), (8, 16), (12, 24))
-DEEPEST = SIZES[-1]
 
 
 FIGURES = (("1f1b", P, M, 1), ("interleaved", P, M, V))
