@@ -5,7 +5,7 @@ and the stages are then as even as they can be. The first stage embeds and the l
 layers. Parameters are those of a chunk by name, and by number the elements that a rank's GPUs hold of each sort.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
@@ -180,19 +180,20 @@ def _rank_sizes(
 ) -> tuple[RankSizes, ...]:
     """See `rank_sizes`; so many pipeline ranks are `sharing` the vocabulary, 0 if the model's ends have it."""
 
-    def sizes(parameters: Sequence[Parameter], cast: Sequence[Parameter] = ()) -> tuple[int, ...]:
+    def sizes(parameters: Iterable[Parameter], cast: int = 0) -> tuple[int, ...]:
+        held = [(item, elements_held((item,), t, expert_parts)) for item in parameters]
         return (
-            elements_held(parameters, t, expert_parts),
-            elements_held([item for item in parameters if item.stacked], t, expert_parts),
-            sum([item.elements for item in parameters if item.split is None]),
-            sum([item.elements for item in parameters if item.partial]),
-            elements_held([item for item in cast if item.is_matrix], t, expert_parts),
+            sum([size for _, size in held]),
+            sum([size for item, size in held if item.stacked]),
+            sum([item.elements for item, _ in held if item.split is None]),
+            sum([item.elements for item, _ in held if item.partial]),
+            cast,
         )
 
-    of_layers = []
-    for layer in (block(model, LayerRun(), kind) for kind in model.layer_kinds):
-        cast = [item for part in layer.parts if part.cast for item in part.parameters]
-        of_layers.append(sizes(layer.parameters, cast))
+    layers = [block(model, LayerRun(), kind) for kind in model.layer_kinds]
+    matrices = [[item for part in layer.parts if part.cast for item in part.parameters] for layer in layers]
+    cast = [elements_held([item for item in each if item.is_matrix], t, expert_parts) for each in matrices]
+    of_layers = [sizes(layer.parameters, elements) for layer, elements in zip(layers, cast, strict=True)]
     kinds = _rank_kinds(model.all_layers, placement, pipeline_layout, model.kind_of_layers)
     shared = sum([item.held(sharing) for item in vocabulary_tables(model, sharing)]) if sharing else 0
     of_kinds = []
