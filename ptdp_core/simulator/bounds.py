@@ -9,7 +9,7 @@ from functools import lru_cache
 from ptdp_core.config import TrainingConfig
 from ptdp_core.layout import Boundary, rank_sizes
 from ptdp_core.schedules import MESSAGES_AT_ONCE, definition, wave
-from ptdp_core.simulator.costs import CostModel, fields_but, kept
+from ptdp_core.simulator.costs import NOT_IN_PASSES, CostModel, fields_but, kept
 from ptdp_core.simulator.executor import PICOSECONDS
 from ptdp_core.simulator.memory import rank_memory
 from ptdp_core.simulator.stage_times import Stages
@@ -23,8 +23,8 @@ from ptdp_core.simulator.step import (
 
 # The executor rounds every duration to whole picoseconds; none is shorter than a microsecond.
 _ROUNDING = 1e-6
-# What does not matter to the bound on a flush, besides B, whose microbatches do.
-_of_flush = fields_but(("B", "data_parallel", "sharded_optimizer", "reduce_every", "zero3_shards", "optimizer_states"))
+# The bound on a flush depends on what passes do, on the schedule, on m and, as messages may leave a node, on d.
+_of_flush = fields_but(NOT_IN_PASSES - {"d", "schedule"})
 
 
 def family_least_memory(config: TrainingConfig, model: CostModel) -> int:
