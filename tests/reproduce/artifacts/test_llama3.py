@@ -10,6 +10,8 @@ from reproduce.annex.papers.llama3 import table_4, table_4_columns, table_5
 from reproduce.experiment import catalog, papers, published
 from reproduce.experiment.declared import entries
 from reproduce.experiment.margins import read
+from results import ROOT
+from results.records import read_record
 
 FIRST = [point for point in table_4.points() if point.series == table_4.FIXED]
 
@@ -50,6 +52,13 @@ def test_eighteen_sentences_one_of_them_in_two_have_a_judge_or_a_reason():
         "fewer_messages_than_breadth_first",
         "effective_above_90_percent",
     ]
+
+
+def test_the_share_of_context_that_a_claim_names_is_the_recorded_one():
+    record = read_record(ROOT / "results/reference/llama3/table_4/simulated/record.json")
+    claim = next(each for each in record.claims if each.id == "context_costs_little")
+    (point,) = (each for each in record.points if each.series == table_4.FIXED and each.parameters["c"] == 16)
+    assert f"the simulated {point.metrics[table_4.CONTEXT].value:.1%} of the iteration" in claim.tolerance
 
 
 def test_columns_and_counts_follow():
