@@ -3,9 +3,9 @@
 f is the identity forward and an all-reduce backward, g the reverse (Figure 5). A transformer layer runs each of them
 twice: two all-reduces forward and two backward.
 
-With sequence parallelism (Korthikanti et al. 2022) activations outside of attention and MLP are [S/t, B, H], this
-rank's part of the sequence. f is then an all-gather forward and a reduce-scatter backward, g the reverse. A part of the
-sequence is one piece of memory, so that these collectives need no copies.
+With sequence parallelism (Korthikanti et al. 2022) activations outside of attention and MLP are of this rank's part of
+the sequence, S/t. f is then an all-gather forward and a reduce-scatter backward, g the reverse. A part of the sequence
+is one piece of memory, [S/t, B, H] or rows of it, so that these collectives need no copies.
 
 Shapes: S sequence, B microbatch, T = S*B tokens or, with sequence parallelism outside of attention and MLP, S*B/t,
 H hidden, F any output features, V vocabulary; a `t` after a letter: this rank's 1/t.
@@ -131,7 +131,7 @@ class _G(torch.autograd.Function):
 
 
 class _ScatteredG(torch.autograd.Function):
-    """g with sequence parallelism: [S, B, H] in, [S/t, B, H] out, the gradient gathered."""
+    """g with sequence parallelism: the whole sequence in, this rank's part of it out, the gradient gathered."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, tp: Axis) -> torch.Tensor:
@@ -144,7 +144,7 @@ class _ScatteredG(torch.autograd.Function):
 
 
 def _gathered(part: torch.Tensor, tp: Axis) -> torch.Tensor:
-    """The whole tensor [S, ...] from every tensor rank's part [S/t, ...] of the sequence."""
+    """The tensor of the whole sequence, [S, B, H] or [S*B, H], from every tensor rank's part of it."""
     return tp.all_gather(part.reshape(-1)).view(-1, *part.shape[1:])
 
 
