@@ -38,7 +38,7 @@ from results.records.errors import ReproduceError
 
 USUAL = "selene"  # the cluster of what is no paper's
 ELSEWHERE = "h100"  # a cluster that the first view does not show
-SHOWN_OF_QUANTITY = ("name", "heading", "axis", "shown", "factor", "digits")
+SHOWN_OF_QUANTITY = ("name", "heading", "axis", "shown", "factor")
 
 
 def call(name: str, arguments: str) -> str:

@@ -60,7 +60,6 @@ interface QuantityShown {
   name: string;
   heading: string;
   factor: number;
-  digits: number;
   axis: string;
   shown: string;
 }
