@@ -36,6 +36,7 @@ SIDE_BY_SIDE = 4.5  # points between series
 MOST_BANDS = 2  # over each other; the intervals of more series are bars, since bands mix to grey
 MOST_LABELS, LONGEST_LABEL = 5, 16  # series, and letters of their names, that are written at the ends of their lines
 LABEL_GAP = 8.0  # points between such names
+ROOM_LEFT = 0.4  # of the x values lie left of the first cross where its meaning is written there
 DECADES = 300  # a logarithmic axis this long has ticks by decades, not at the points
 LARGEST_GAP, UNEVEN = 0.35, 1.3  # between neighbours on a linear axis: of the axis, and of evenly spaced ones
 
@@ -105,7 +106,9 @@ def overlay(
     shown = {name: name or (first.fidelity if alone else "ours") for name in styles}
     labelled = alone and ends_apart(data, list(shown))
     short = {} if labelled else dict(zip(shown, shortened(list(shown.values())), strict=True))
-    columns = theme.legend_columns(list(short.values()), theme.figure_width(), [*results, *keys])
+    beside = room_left_of_crosses(data)
+    others = [key for key in keys if not (beside and key == theme.OOM)]
+    columns = theme.legend_columns(list(short.values()), theme.figure_width(), [*results, *others])
     figure = theme.new_figure(height=theme.HEIGHT + 0.14 * (len(columns[0]) - 1 if columns else 0))
     axes = figure.subplots()
     apart = SIDE_BY_SIDE if PREDICTED in keys else 0.0
@@ -120,7 +123,7 @@ def overlay(
     if alone and not apart:
         for name, line in lines.items():
             line.set(**breadth(data, name))
-    others = draw_others(axes, data, styles, keys, apart, spread_of(styles))
+    marks = draw_others(axes, data, styles, keys, apart, spread_of(styles))
     label_axes(axes, artifact, data)
     handles: dict[str, Any] = {
         short[name]: (lines.get(name) if alone else None) or Line2D([], [], **look)
@@ -131,13 +134,15 @@ def overlay(
         result: Line2D([], [], **{"color": KEY, "linestyle": line, **(OWN if result in own else {})})
         for result, line in results.items()
     }
-    add_legend(figure, handles | others, columns)
+    add_legend(figure, handles | marks, columns)
     theme.add_origin(figure, origin_lines(artifact, first) if alone else overlay_lines(artifact, records, list(own)))
     if alone and len(styles) == 1:
         for row in data.dropna(subset=["value", "paper"]).itertuples():
             if abs(off := row.value / row.paper - 1) > artifact.tolerance:
                 place = (row.x, (row.value + row.paper) / 2)
                 axes.annotate(f"{off:+.0%}", place, (6, 0), textcoords="offset points", va="center")
+    if beside:
+        name_crosses(axes)
     if labelled:
         write_ends(axes, data, {name: look["color"] for name, look in styles.items()}, apart)
     fit_labels(figure)
@@ -179,6 +184,22 @@ def write_ends(axes: "Axes", data: "DataFrame", colors: Mapping[str, str], apart
             str(name), (end.x, end.value), (5 + apart, moved - end.value * points), textcoords="offset points",
             va="center", color=colors[str(name)], annotation_clip=False, bbox={"fc": "white", "ec": "none", "pad": 0.3},
         )  # fmt: skip
+
+
+def room_left_of_crosses(data: "DataFrame") -> bool:
+    """Whether there are points out of memory, and what they are can stand left of the first, above the axes."""
+    places, crosses = sorted(data.x.unique()), data.x[data.status == "oom"]
+    return len(crosses) > 0 and places.index(crosses.min()) >= ROOM_LEFT * (len(places) - 1)
+
+
+def name_crosses(axes: "Axes") -> None:
+    """Write what the crosses above the axes are, left of the first."""
+    crosses = [line for line in axes.lines if str(line.get_label()).endswith(f"({theme.OOM})")]
+    first = min(crosses, key=lambda line: min(line.get_xdata()))
+    axes.annotate(
+        theme.OOM, (min(first.get_xdata()), first.get_ydata()[0]), (-5, 0), xycoords=first.get_transform(),
+        textcoords="offset points", ha="right", va="center", color=first.get_color(), annotation_clip=False,
+    )  # fmt: skip
 
 
 def series_styles(artifact: Artifact, data: "DataFrame") -> dict[str, dict[str, Any]]:

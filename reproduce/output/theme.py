@@ -316,18 +316,21 @@ def legend_columns(labels: Sequence[str], width: float = COLUMN, below: Sequence
     """The columns of a legend with these labels over a figure `width` inches wide: as few rows as fit.
 
     All columns are equally long, with '' where there is nothing; the labels `below` begin a row of their own unless
-    all fit in one.
+    this costs a row.
     """
     letter = LETTER * _LOOK.get().settings["legend.fontsize"] / STYLE["legend.fontsize"]
-    everything = [*labels, *below]
-    in_a_row = len(everything) <= MOST_COLUMNS and _fits([[label] for label in everything], letter, width)
-    if in_a_row or not labels:
-        labels, below = everything, ()
+    apart, together = (_in_parts(parts, letter, width) for parts in ((labels, below), ([*labels, *below], ())))
+    return min(apart, together, key=lambda columns: len(columns[0]) if columns else 0)
+
+
+def _in_parts(parts: Sequence[Sequence[str]], letter: float, width: float) -> list[list[str]]:
+    """The columns of two parts below each other, of which each begins a row: as many columns as fit."""
     for most in range(MOST_COLUMNS, 0, -1):
-        above, under = (_columns(part, ceil(len(part) / most)) for part in (labels, below))
+        above, under = (_columns(part, ceil(len(part) / most)) for part in parts)
         pairs = zip_longest(above, under)
         columns = [
-            [*(upper or [""] * len(above[0])), *(lower or [""] * len((under or [[]])[0]))] for upper, lower in pairs
+            [*(upper or [""] * len((above or [[]])[0])), *(lower or [""] * len((under or [[]])[0]))]
+            for upper, lower in pairs
         ]
         if _fits(columns, letter, width):
             break

@@ -93,16 +93,13 @@ def draw(artifact: Artifact, record: "Record") -> "Figure":
 
     A difference of the schedules is surer than a throughput: in the grey band around 1 a ratio might be 1.
     """
-    from matplotlib.patches import Patch
-
     if record.fidelity != "simulated":
         return line_plot(artifact, record)
     data = chart_data(artifact, {"": record})
     flush = data[data.series == DEFAULT].set_index("x").value
     styles, keys = series_styles(artifact, data), legend_keys(data, "", alone=True)
     known = margins.read(record.provenance.cluster.name) if record.provenance.cluster else None
-    between = [f"{known.ratio.coverage:.0%} interval of a ratio"] if known else []
-    columns = theme.legend_columns(list(styles), theme.figure_width(), [*keys, *between])
+    columns = theme.legend_columns(list(styles), theme.figure_width(), keys)
     figure = theme.new_figure(height=3.5)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(1, 0.8))
     handles: dict[str, Any] = draw_others(above, data, styles, keys)
@@ -112,15 +109,15 @@ def draw(artifact: Artifact, record: "Record") -> "Figure":
             line.set(**breadth(rows, name))
             handles.setdefault(name, line)
     if known:
-        band = below.axhspan(1 / known.ratio.factor, known.ratio.factor, color=UNSURE, zorder=0, linewidth=0)
-        handles |= dict.fromkeys(between, Patch(color=band.get_facecolor()))
+        below.axhspan(1 / known.ratio.factor, known.ratio.factor, color=UNSURE, zorder=0, linewidth=0)
     above.margins(x=0.07)
     label_axes(above, artifact, data)
     above.set_xlabel("")
     below.set(xlabel=artifact.x_axis.label if artifact.x_axis else "", ylabel=f"Over {DEFAULT}'s")
     interval = interval_label(artifact, [record])
     theme.name_panel(above, "a", f"throughput; bars: {interval}" if interval else "throughput")
-    theme.name_panel(below, "b", "ratio at the same batch size")
+    grey = f"; grey: {known.ratio.coverage:.0%} interval" if known else ""
+    theme.name_panel(below, "b", f"ratio at the same batch size{grey}")
     finish(figure, handles, columns, artifact, record)
     return figure
 
