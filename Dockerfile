@@ -9,10 +9,10 @@
 ARG BASE=python:3.12-slim-bookworm
 FROM ${BASE}
 
-# ip and tc make the network of emulated nodes; their version does not matter.
+# ip and tc make the network of emulated nodes, gcc the compiled loops and on GPUs Triton's launchers; any version will do.
 # hadolint ignore=DL3008
 RUN apt-get update \
-    && apt-get install --yes --no-install-recommends iproute2 \
+    && apt-get install --yes --no-install-recommends gcc iproute2 libc6-dev \
     && rm -rf /var/lib/apt/lists/*
 
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
