@@ -10,10 +10,10 @@ import time
 import weakref
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache, partial
-from pathlib import Path
-from types import CodeType, FrameType
+from itertools import takewhile
+from types import FrameType
 from typing import Any
 from unittest.mock import patch
 
@@ -25,10 +25,11 @@ from torch.utils._pytree import tree_leaves
 
 from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.zero3 import Zero3Trainer
+from reproduce.annex.exact import watched
+from reproduce.annex.exact.quantities import OURS
 from reproduce.annex.exact.ranks import INPUT_ARGUMENT, NAMES, Beside, beside, group_names, group_of
 from results import ROOT
 
-OURS = tuple(f"{ROOT / package}/" for package in ("kernels", "ptdp_core"))
 # A function of these files, or of these names, is named together with its caller: its own name would not say who asked
 # for the work.
 HELPERS = (f"{ROOT / 'kernels'}/", f"{ROOT / 'ptdp_core' / 'engine' / 'groups.py'}")
@@ -50,39 +51,33 @@ RELEASE = 0.001
 Counts = defaultdict[str, Counter[str]]  # by function, by what is counted
 
 
-@cache
-def function_name(code: CodeType) -> str:
-    """The name of a function of the project, such as 'optimizer.Optimizer.step'; empty for other code.
+def function_name(frame: FrameType) -> str:
+    """The name of a frame's function of the project, such as 'optimizer.Optimizer.step'; empty for other code.
 
     Also empty for comprehensions, which are functions of their own on some versions of Python only.
     """
-    if not code.co_filename.startswith(OURS) or code.co_name.startswith("<"):
-        return ""
-    return f"{Path(code.co_filename).stem}.{code.co_qualname.replace('.<locals>', '')}"
+    code = frame.f_code
+    return watched.name(frame) if code.co_filename.startswith(OURS) and not code.co_name.startswith("<") else ""
 
 
-SHARDING = function_name(Zero3Trainer._shard.__code__)
+SHARDING = watched.name_of(Zero3Trainer._shard.__code__, Zero3Trainer.__module__)
 
 
 def responsible(frame: FrameType | None) -> str:
     """The innermost function of the project on the stack; for a helper also the function that called it."""
     helper = ""
-    while frame is not None:
-        if name := function_name(frame.f_code):
-            if not frame.f_code.co_filename.startswith(HELPERS) and name not in HELPING:
+    for each in watched.outwards(frame):
+        if name := function_name(each):
+            if not each.f_code.co_filename.startswith(HELPERS) and name not in HELPING:
                 return f"{name} > {helper}" if helper else name
             helper = helper or name
-        frame = frame.f_back
     return helper or "outside the project"
 
 
 def _is_in_fsdp(frame: FrameType | None) -> bool:
     """Whether FSDP was called by the innermost function of the project on the stack, or by a hook below it."""
-    while frame is not None and not function_name(frame.f_code):
-        if "/distributed/fsdp/" in frame.f_code.co_filename:
-            return True
-        frame = frame.f_back
-    return False
+    below = takewhile(lambda each: not function_name(each), watched.outwards(frame))
+    return any("/distributed/fsdp/" in each.f_code.co_filename for each in below)
 
 
 class _Synchronisations(TorchFunctionMode):
@@ -149,15 +144,10 @@ class Profile(TorchDispatchMode):
         with _Synchronisations(self.operators), Beside(self), self._calling():
             other()
 
-    @contextmanager
-    def _calling(self) -> Iterator[None]:
+    def _calling(self) -> AbstractContextManager[None]:
         """Count the calls of this thread."""
         # Of each function of the project on the stack: whether gradients were on at its call.
-        sys.setprofile(partial(self._call, [True]))
-        try:
-            yield
-        finally:
-            sys.setprofile(None)
+        return watched.calling(partial(self._call, [True]))
 
     def pending(self) -> list[int]:
         """For every collective that nobody has waited for: minus the operators dispatched since it was started."""
@@ -181,7 +171,7 @@ class Profile(TorchDispatchMode):
         return counted
 
     def _call(self, modes: list[bool], frame: FrameType, event: str, argument: Any) -> None:
-        if event not in ("call", "return") or not (name := function_name(frame.f_code)):
+        if event not in ("call", "return") or not (name := function_name(frame)):
             return
         if event == "return":
             modes.pop()

@@ -13,7 +13,7 @@ stand-ins for them.
 import os
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
 from math import log2
@@ -36,7 +36,8 @@ from ptdp_core.schedules import (
 from ptdp_core.simulator import load_cluster, native, simulate
 from ptdp_core.simulator.executor import compile_blocking
 from ptdp_core.simulator.native import uncompiled
-from reproduce.annex.exact.quantities import Entry, Quantities, Section, Value
+from reproduce.annex.exact import watched
+from reproduce.annex.exact.quantities import OURS, Entry, Quantities, Section, Value
 from results import ROOT
 
 SIZES = (64, 128)  # microbatches
@@ -45,7 +46,6 @@ OFTEN = 64  # a line that is executed less often at the larger size does not dec
 # Of every schedule: the sizes between which it grows, and the one that stays meanwhile.
 MICROBATCHES, OF_RANKS = (16, 32), 4
 RANKS, OF_MICROBATCHES = (4, 8), 16
-OURS = tuple(f"{ROOT / package}/" for package in ("kernels", "ptdp_core"))
 DEPTH = 2  # how deep calls are counted in a simulated iteration
 SIMULATING = tuple(f"{ROOT / 'ptdp_core' / package}/" for package in ("simulator", "layout"))
 
@@ -138,8 +138,15 @@ def of(run: Run, sizes: Sequence[int]) -> dict[str, Value]:
 
     It is that of all lines of the function together, or of its line that grows most, if that is more.
     """
+
+    def executed(size: int) -> watched.Lines:
+        computation = run(size)
+        with watched.executing((*OURS, "<string>")) as lines:
+            computation()
+        return lines
+
     run(sizes[0] // 2)()  # fills the caches
-    small, large = (executed_lines(run(size)) for size in sizes)
+    small, large = map(executed, sizes)
     powers: dict[str, Value] = {}
     for name in sorted(large):
         totals = (small[name].total(), large[name].total())
@@ -148,31 +155,6 @@ def of(run: Run, sizes: Sequence[int]) -> dict[str, Value]:
         often = [(small[name][line], count) for line, count in large[name].items() if count >= OFTEN]
         powers[name] = max(round(log2(many / few)) if few else 2 for few, many in (totals, *often))
     return powers
-
-
-def executed_lines(run: Callable[[], object]) -> dict[str, Counter[int]]:
-    """How often each line of the project is executed, by function; those of a comprehension are its function's."""
-    lines: dict[str, Counter[int]] = defaultdict(Counter)
-
-    def trace(frame: FrameType, event: str, argument: Any) -> Any:
-        if not frame.f_code.co_filename.startswith((*OURS, "<string>")):
-            return None
-        of_function = lines[_name(frame)]
-
-        def count(frame: FrameType, event: str, argument: Any) -> Any:
-            if event == "line":
-                of_function[frame.f_lineno] += 1
-            return count
-
-        return count
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        run()
-    finally:
-        sys.settrace(before)
-    return lines
 
 
 def _calls_of_iterations() -> dict[str, Quantities]:
@@ -200,15 +182,12 @@ def calls(run: Callable[[], object]) -> dict[str, Value]:
 
     def profile(frame: FrameType, event: str, argument: Any) -> None:
         if event == "call" and _is_simulating(frame):
-            outer = list(islice(filter(_is_simulating, _callers(frame)), DEPTH + 1))
+            outer = list(islice(filter(_is_simulating, watched.outwards(frame.f_back)), DEPTH + 1))
             if 1 <= len(outer) <= DEPTH:
-                counts[_name(outer[0])][_name(frame)] += 1
+                counts[watched.name(outer[0])][watched.name(frame)] += 1
 
-    sys.setprofile(profile)
-    try:
+    with watched.calling(profile):
         run()
-    finally:
-        sys.setprofile(None)
     return {
         caller: ", ".join(f"{count} {function}" for function, count in functions.items())
         for caller, functions in counts.items()
@@ -218,18 +197,3 @@ def calls(run: Callable[[], object]) -> dict[str, Value]:
 def _is_simulating(frame: FrameType) -> bool:
     """Whether a frame is of a function of the simulator or of the layout."""
     return frame.f_code.co_filename.startswith(SIMULATING) and not frame.f_code.co_name.startswith("<")
-
-
-def _callers(frame: FrameType) -> Iterator[FrameType]:
-    """The frames outside of a frame, the innermost first."""
-    while (outer := frame.f_back) is not None:
-        yield outer
-        frame = outer
-
-
-def _name(frame: FrameType) -> str:
-    """The qualified name of a frame's function, without that of a comprehension, which not every Python has."""
-    code = frame.f_code
-    module = str(frame.f_globals.get("__name__", "")).rsplit(".", 1)[-1]
-    parts = [part for part in code.co_qualname.split(".") if part != "<locals>" and not part.startswith("<")]
-    return ".".join([module, *parts])

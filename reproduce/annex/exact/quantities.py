@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ptdp_core.config import ParallelConfig
+from results import ROOT
 
+OURS = tuple(f"{ROOT / package}/" for package in ("kernels", "ptdp_core"))  # whose functions are counted
 SECTIONS = (
     *("simulated", "schedules", "growth", "planner", "layout", "startup", "page", "artifacts"),
     *("engine", "counts", "resources"),

@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any
 
+from reproduce.annex.exact import watched
 from reproduce.annex.exact.quantities import PROBLEM, Entry, Quantities, Section, Value
 from results import ROOT
 
@@ -31,9 +32,10 @@ PACKAGES = (
 )
 
 PROBE = """
-import collections, json, sys, time
+import collections, contextlib, json, runpy, sys, time
 asked = json.loads(sys.argv[1])
-events, lines = collections.Counter(), collections.Counter()
+watched = runpy.run_path(asked["watched"])
+events, lines = collections.Counter(), {}
 def audit(event, arguments):
     if event in ("subprocess.Popen", "os.fork", "os.posix_spawn"):
         events["processes started"] += 1
@@ -41,25 +43,20 @@ def counted_sleep(seconds, sleep=time.sleep):
     if seconds >= 0.1:  # shorter ones are polls, as many as it takes
         events["milliseconds of sleep"] += round(1000 * seconds)
     sleep(seconds)
-def trace(frame, event, argument):
-    if event == "call":
-        return trace if frame.f_code.co_filename.startswith(tuple(asked["ours"])) else None
-    if event == "line":
-        lines[frame.f_globals.get("__name__", "") + "." + frame.f_code.co_qualname] += 1
-    return trace
 sys.addaudithook(audit)
 time.sleep = counted_sleep
 before = set(sys.modules)
-if asked["trace"]:
-    sys.settrace(trace)
 sys.argv = ["reproduce", *asked["arguments"]]
 out, sys.stdout = sys.stdout, sys.stderr
-try:
-    from reproduce.cli import main
-    code = main()
-except SystemExit as exit:
-    code = exit.code or 0
-sys.settrace(None)
+with contextlib.ExitStack() as stack:
+    if asked["trace"]:
+        lines = stack.enter_context(watched["executing"](tuple(asked["ours"])))
+    try:
+        from reproduce.cli import main
+        code = main()
+    except SystemExit as exit:
+        code = exit.code or 0
+lines = {function: of_function.total() for function, of_function in lines.items()}
 print(json.dumps([code, sorted(set(sys.modules) - before), events, lines]), file=out)
 """
 
@@ -175,7 +172,7 @@ def _entry(command: str, environment: Mapping[str, str]) -> Entry:
     with tempfile.TemporaryDirectory(prefix="ptdp-") as results:
         arguments = [command] if command in LIGHT else [command, "--results", results]
         folders = [f"{ROOT / package}/" for package in OURS]
-        asked = {"arguments": arguments, "trace": command in LIGHT, "ours": folders}
+        asked = {"arguments": arguments, "trace": command in LIGHT, "ours": folders, "watched": watched.__file__}
         process = subprocess.run(
             [sys.executable, "-c", PROBE, json.dumps(asked)],
             cwd=ROOT,

@@ -18,6 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import replace
 from enum import Enum
+from itertools import islice, takewhile
 from pathlib import Path, PosixPath
 from types import FrameType
 from typing import Any
@@ -34,6 +35,7 @@ from ptdp_core.engine.settings import EngineSettings, RunSettings, Settings
 from ptdp_core.launch import local
 from ptdp_core.launch.rank_run import train
 from reproduce.annex.exact.counting import as_text, function_name
+from reproduce.annex.exact.watched import outwards
 
 TOKENS = "run.tokens"
 SAMPLES = (8, 16)
@@ -75,12 +77,9 @@ class Used:
 
 def callers(frame: FrameType | None) -> str:
     """The innermost function of the project on the stack after its callers: 'data.open_tokens > data._open_own'."""
-    names: list[str] = []
-    while frame is not None and len(names) <= CALLERS and frame.f_code.co_filename != local.__file__:
-        if name := function_name(frame.f_code):
-            names.insert(0, name)
-        frame = frame.f_back
-    return " > ".join(names)
+    in_run = takewhile(lambda each: each.f_code.co_filename != local.__file__, outwards(frame))
+    names = list(islice(filter(None, map(function_name, in_run)), CALLERS + 1))
+    return " > ".join(reversed(names))
 
 
 class _Counted:

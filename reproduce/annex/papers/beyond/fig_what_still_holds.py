@@ -1,39 +1,32 @@
 """Beyond the paper: its takeaways and headline claims, on A100s with the program of 2021 and on H100s with today's.
 
-Sweeps and judges are those of the paper's own figures; this artifact runs them once more with what an era has.
+Sweeps and judges are those of the paper's own figures; this artifact runs them once more with what an era has. Which
+claims, and what is told of each, stands in `what_still_holds.toml`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from itertools import pairwise
 from math import exp, log
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ptdp_core.config import TrainingConfig
 from ptdp_core.simulator import Cluster, Estimate, load_cluster, simulate
-from reproduce.experiment import margins
+from reproduce.experiment import catalog, margins
 from reproduce.experiment import quantities as q
 from reproduce.experiment.alternatives import with_margins
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Claim, Judgement, holds_if
 from reproduce.experiment.judging import within_margins
+from reproduce.experiment.papers import read_toml
 from reproduce.experiment.parameters import ranks_of
 from reproduce.experiment.results import MissingResultError, Results, listed
 from reproduce.experiment.set_with import numbers_set_with
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import theme
 from reproduce.output.colours import NOTE, SHADE, VERDICT_CELLS
-from reproduce.papers.sc21 import (
-    fig_interleaved,
-    fig_pipeline_vs_data,
-    fig_recomputation,
-    fig_scatter_gather,
-    fig_tensor_vs_data,
-    fig_tensor_vs_pipeline,
-    fig_zero3,
-)
-from reproduce.papers.sc21.table_zero3 import PTDP, ZERO3
 from reproduce.papers.shared.diagrams import box
 from results.records import Metric
 
@@ -43,8 +36,9 @@ if TYPE_CHECKING:
     from results.records import Record
 
 A100, H100 = "A100 2021", "H100 today"
-ON_H100: Mapping[str, Any] = {"cluster": "h100"}
+DATA = read_toml(Path(__file__).with_name("what_still_holds.toml"))
 CROSSOVER = q.Quantity("crossover_bandwidth", "HCA bandwidth where t=16 equals t=8", "B/s", "GB/s", 1e9, 0)
+CROSSING = ("fig_tensor_vs_pipeline", "B128_p4_t16")  # the figure and the point of which it is a metric
 REACH = 16.0  # a crossover is looked for between 1/16 and 16 times the cluster's bandwidth
 LINKS = ("hca_bandwidth", "p2p_bandwidth", "tensor_hca_bandwidth", "allreduce_hca_bandwidth")
 LOOKS = {
@@ -53,33 +47,75 @@ LOOKS = {
     "inconclusive": (VERDICT_CELLS["inconclusive"], "open"),
     "not testable here": (VERDICT_CELLS["not testable here"], "no test"),
 }
-# Hugging Face, The Ultra-Scale Playbook (2025), on nodes of 8 H100: tokens/s per GPU from one node's size to two's.
-PUBLIC_TENSOR, PUBLIC_PIPELINE = -0.427, -0.14
-SMALL_MODEL: Mapping[str, Any] = {"layers": 32, "hidden": 2560, "heads": 32, "seq": 4096, "vocab": 51200, "b": 1}
+
+
+@dataclass(frozen=True)
+class Lines:
+    """The throughput of one line of a figure over that of another; `what_still_holds.toml` says what each field is."""
+
+    by: str
+    of: Any
+    along: str
+    over: Any = None
+
+    def told(self, results: Results, level: float = 1.0) -> dict[str, Any]:
+        """The values of words in braces; that of 'tokens' only where the quotient crosses `level`."""
+        lines: dict[Any, dict[Any, float]] = {}
+        tokens: dict[Any, float] = {}
+        for point in results.points:
+            line = point.series if self.by == "series" else point.parameters[self.by]
+            if self.over is None or line in (self.of, self.over):
+                x = point.parameters[self.along]
+                lines.setdefault(line, {})[x] = results.value(point.key, q.THROUGHPUT)
+                tokens[x] = point.parameters["B"] * point.parameters["seq"] / ranks_of(point.parameters)
+        of = lines.pop(self.of)
+        over = {x: max(line[x] for line in lines.values() if x in line) for x in of}
+        ratios = {x: of[x] / over[x] for x in sorted(of, key=tokens.__getitem__)}
+        along = [(tokens[x], ratio) for x, ratio in ratios.items()]
+        at_least, at_most = min(ratios, key=ratios.__getitem__), max(ratios, key=ratios.__getitem__)
+        crossing = _crossing(along, level)
+        return {
+            "least": ratios[at_least],
+            "most": ratios[at_most],
+            "at_least": at_least,
+            "least_gain": ratios[at_least] - 1,
+            "most_gain": ratios[at_most] - 1,
+            "gains": ", ".join(f"{ratio - 1:+.0%}" for ratio in ratios.values()),
+            "of_kept": of[max(of)] / of[min(of)],
+            "over_kept": over[max(over)] / over[min(over)],
+            "first": along[0][0],
+            "last": along[-1][0],
+        } | ({"tokens": crossing} if crossing else {})
 
 
 @dataclass(frozen=True)
 class Takeaway:
-    """A claim of one of the paper's figures, judged again.
-
-    `decides` says which number decides, and `evidence` gives it from an era's results and the judgement's numbers;
-    `where_it_changes` says at which bandwidth or how many tokens per GPU and iteration the verdict changes. `series`
-    are those of the figure that the claim is about, if not all.
-    """
+    """A claim of one of the paper's figures, judged again: a row of `what_still_holds.toml`."""
 
     text: str
-    artifact: Artifact
+    figure: str
     claim: str
     tested: str
     decides: str
-    evidence: Callable[[Results, Mapping[str, float]], str]
-    where_it_changes: Callable[[Results], str] = lambda results: ""
+    shown: str
+    lines: Lines | None = None
+    change: Mapping[str, Any] | None = None
     series: tuple[str, ...] = ()
+
+    @classmethod
+    def of_row(cls, artifact: str, lines: Any = None, changes: Any = None, series: Any = (), **row: str) -> "Takeaway":
+        """A row as it stands in the file."""
+        return cls(figure=artifact, lines=lines and Lines(**lines), change=changes, series=tuple(series), **row)
+
+    @cached_property
+    def artifact(self) -> Artifact:
+        """The figure whose claim it is."""
+        return catalog.load(self.figure)
 
     @property
     def today(self) -> str:
         """What an H100's program has that the paper's had not."""
-        kept = "the paper's recomputation" if self.artifact.id in KEEPS_RECOMPUTATION else "no recomputation"
+        kept = "the paper's recomputation" if self.figure in DATA["keeps_recomputation"] else "no recomputation"
         return f"fused attention, sequence parallelism, {kept}"
 
     @property
@@ -103,18 +139,30 @@ class Takeaway:
     def number(self, results: Results, era: str) -> str:
         """The number that decides the era's verdict, in words."""
         numbers = self.judge(results, era).numbers
-        values = {name: metric.value for name, metric in numbers.items() if metric.value is not None}
+        values: dict[str, Any] = {name: metric.value for name, metric in numbers.items() if metric.value is not None}
         try:
-            return self.evidence(of_era(results, self.artifact, era), values)
+            told = self.lines.told(of_era(results, self.artifact, era)) if self.lines else {}
+            return self.shown.format(**values, **told)
         except (MissingResultError, KeyError):  # of an interrupted run
             return ""
 
     def changes(self, results: Results, era: str) -> str:
         """Where the era's verdict changes; '' if that is not known."""
-        try:
-            return self.where_it_changes(of_era(results, self.artifact, era))
-        except MissingResultError:
+        if self.change is None or self.lines is None:
             return ""
+        metric, level = self.change.get("metric"), self.change.get("level", 1.0)
+        here = of_era(results, self.artifact, era)
+        try:
+            told = self.lines.told(here, level)
+        except (MissingResultError, KeyError):
+            return ""
+        if metric:
+            known = [point.metrics[metric].value for point in here.points if metric in point.metrics]
+            told.pop("tokens", None)
+            if known and known[0]:
+                told["metric"] = known[0] / self.change["unit"]
+        side = "crosses" if told.keys() & {"metric", "tokens"} else "above" if told["least"] > level else "below"
+        return str(self.change.get(side, "")).format(**told)
 
 
 def of_era(results: Results, artifact: Artifact, era: str) -> Results:
@@ -149,15 +197,6 @@ def _key(era: str, artifact: Artifact, point: Point) -> str:
     return f"{era.split()[0].lower()}_{artifact.id}_{point.key}"
 
 
-def _tokens(parameters: Mapping[str, Any]) -> float:
-    """Tokens of an iteration per GPU."""
-    return float(parameters["B"] * parameters["seq"] / ranks_of(parameters))
-
-
-def _tokens_by_batch(results: Results) -> dict[int, float]:
-    return {point.parameters["B"]: _tokens(point.parameters) for point in results.points}
-
-
 def _crossing(values: Sequence[tuple[float, float]], level: float) -> float | None:
     """Where a line through (x, y), straight in the logarithm of x, crosses a level; None if it does not."""
     for (x, y), (following_x, following_y) in pairwise(values):
@@ -166,159 +205,15 @@ def _crossing(values: Sequence[tuple[float, float]], level: float) -> float | No
     return None
 
 
-def _at_bandwidth(results: Results) -> str:
-    values = [p.metrics[CROSSOVER.name].value for p in results.points if CROSSOVER.name in p.metrics]
-    if values and values[0]:
-        return f"with {values[0] / 1e9:.0f} GB/s between nodes t=16 is as fast"
-    return f"not even with {REACH:.0f} times the bandwidth between nodes"
+ROWS = tuple(Takeaway.of_row(**row) for row in DATA["rows"])
+FIGURES = {row.figure: row for row in ROWS}
 
 
-def _gain_falls_at(results: Results) -> str:
-    tokens = _tokens_by_batch(results)
-    by_batch = results.gains(fig_interleaved.INTERLEAVED, fig_interleaved.DEFAULT, q.THROUGHPUT, "B")
-    gains = [(tokens[B], gain) for B, gain in by_batch.items()]
-    if crossing := _crossing(gains, fig_interleaved.GAIN):
-        return f"it gains less than 10% from {crossing:,.0f} tokens a GPU on"
-    (first, _), (last, gain) = gains[0], gains[-1]
-    more = gain > fig_interleaved.GAIN
-    return f"10% or more up to {last:,.0f} tokens a GPU" if more else f"less than 10% at {first:,.0f} tokens a GPU"
-
-
-def _two_over_four(results: Results) -> dict[int, float]:
-    """The throughput at p=2 over that at p=4, the two shallowest pipelines, by batch size."""
-    return {B: line[2] / line[4] for B, line in sorted(results.by_batch(q.THROUGHPUT, "p").items())}
-
-
-def _data_first_from(results: Results) -> str:
-    tokens, ratios = _tokens_by_batch(results), _two_over_four(results)
-    crossing = _crossing([(tokens[B], ratio) for B, ratio in ratios.items()], 1.0)
-    if crossing:
-        return f"below {crossing:,.0f} tokens a GPU p=4 is faster than p=2"
-    return f"not seen: p=2 leads from {tokens[min(ratios)]:,.0f} tokens a GPU on"
-
-
-def _zero3_equals_at(results: Results) -> str:
-    ours, theirs = (results.series(f"{scheme}, 175B", q.THROUGHPUT, "gpus") for scheme in (PTDP, ZERO3))
-    tokens = {point.parameters["gpus"]: _tokens(point.parameters) for point in results.of(f"{ZERO3}, 175B")}
-    ratios = {n: ours[n] / speed for n, speed in theirs.items()}
-    if crossing := _crossing(sorted((tokens[n], ratio) for n, ratio in ratios.items()), 1.0):
-        return f"from {crossing:,.0f} tokens a GPU on ZeRO-3 is as fast (175B)"
-    return f"not seen: PTD-P {min(ratios.values()):.1f} to {max(ratios.values()):.1f} times as fast (175B)"
-
-
-def _kept(results: Results, numbers: Mapping[str, float]) -> str:
-    """The share of the throughput per GPU that the 175B model keeps to the most GPUs: its larger one need not fit."""
-    lines = [results.series(f"{scheme}, 175B", q.THROUGHPUT, "gpus") for scheme in (PTDP, ZERO3)]
-    ours, theirs = (line[max(line)] / line[min(line)] for line in lines)
-    return f"{ours:.0%} (ZeRO-3 {theirs:.0%})"
-
-
-def _best_over_next(results: Results, numbers: Mapping[str, float]) -> str:
-    """How far t=8 is ahead of the next best, where that is least."""
-    lines = results.by_batch(q.THROUGHPUT, "t").items()
-    lead, B = min((line[8] / max(speed for t, speed in line.items() if t != 8), B) for B, line in lines)
-    return f"{lead - 1:+.0%} (B={B})"
-
-
-def _gains(results: Results, numbers: Mapping[str, float]) -> str:
-    gains = results.gains(fig_interleaved.INTERLEAVED, fig_interleaved.DEFAULT, q.THROUGHPUT, "B").values()
-    return f"{min(gains):+.0%} to {max(gains):+.0%}"
-
-
-ROWS = (
-    Takeaway(
-        "Tensor parallelism up to a node's GPUs (Takeaway 1)",
-        fig_tensor_vs_pipeline.ARTIFACT,
-        "best_at_node_size",
-        "t = 8 is the fastest of Figure 13's five (t, p) with t p = 64 (162.2B, 64 GPUs), at both batch "
-        "sizes (32 and 128)",
-        "t=8 over the next fastest t, at least",
-        _best_over_next,
-        _at_bandwidth,
-    ),
-    Takeaway(
-        "Pipeline messages are cheap across nodes",
-        fig_tensor_vs_pipeline.ARTIFACT,
-        "pipeline_messages_cheap",
-        "exposed point-to-point communication between stages takes at most 10% of an iteration, our reading "
-        "of 'cheap', at every (t, p) of Figure 13 (162.2B, 64 GPUs, t p = 64, batch sizes 32 and 128); at t "
-        "= 8 or more every such message crosses nodes, at t = 4 one of two hops, at t = 2 one of four",
-        "exposed messages, of an iteration",
-        lambda results, numbers: f"at most {numbers['largest_share']:.1%}",
-    ),
-    Takeaway(
-        "Data before pipeline parallelism",
-        fig_pipeline_vs_data.ARTIFACT,
-        "throughput_falls_with_p",
-        "throughput falls from each p to the next of Figure 14 (5.9B, 64 GPUs, p from 2 to 32), at both "
-        "batch sizes (32 and 512)",
-        "p=2 over p=4, at B=32 and 512",
-        lambda results, numbers: ", ".join(f"{ratio - 1:+.0%}" for ratio in _two_over_four(results).values()),
-        _data_first_from,
-    ),
-    Takeaway(
-        "All-reduces take most time across nodes",
-        fig_tensor_vs_data.ARTIFACT,
-        "especially_across_nodes",
-        "exposed tensor all-reduces take a larger share of the iteration for every t > 8 (16, 32) than for any "
-        "t <= 8, at each batch size of Figure 15 (5.9B, 64 GPUs)",
-        "of an iteration, inside and across nodes",
-        lambda results, numbers: f"≤ {numbers['largest_inside']:.0%}, ≥ {numbers['smallest_across']:.0%}",
-    ),
-    Takeaway(
-        "Interleaving gains 10+%",
-        fig_interleaved.ARTIFACT,
-        "improves_throughput",
-        "the throughput of the interleaved schedule over that of 1F1B, less 1, both with scatter/gather: at "
-        "least 10% at one batch size of Figure 12 (175B, 96 GPUs, 12 to 60) or more",
-        "gain by batch size",
-        _gains,
-        _gain_falls_at,
-    ),
-    Takeaway(
-        "Scatter/gather gains up to 11%",
-        fig_scatter_gather.ARTIFACT,
-        "up_to_11_percent",
-        "in Figure 18 (175B, 96 GPUs) with the interleaved schedule, the largest gain over the batch sizes "
-        "36, 48 and 60, our reading of 'large', of throughput with over that without scatter/gather, less "
-        "1, is 10.5% to 11.5%; the simulator's margin is wider than this, so that it can contradict it or "
-        "stay open, but not confirm it",
-        "largest gain",
-        lambda results, numbers: f"{numbers['largest_gain']:+.0%}",
-        series=(fig_scatter_gather.OFF, fig_scatter_gather.ON),
-    ),
-    Takeaway(
-        "Recomputation is needed for larger batches",
-        fig_recomputation.ARTIFACT,
-        "needed_for_larger_batches",
-        "in Figure 17 (145B, 128 GPUs, batch sizes 1 to 256) every batch size fits with recomputation; "
-        "without it some do not, and these are the largest",
-        "largest batch that fits without it, of 256",
-        lambda results, numbers: f"B={numbers['largest_batch_without']:.0f}",
-    ),
-    Takeaway(
-        "PTD-P scales better than ZeRO-3",
-        fig_zero3.ARTIFACT,
-        "scales_more_gracefully",
-        "our reading of 'scales better': from each number of GPUs to the next (175B: 384, 768, 1536; 530B: "
-        "560, 1120, 2240 for PTD-P, 640, 1120, 2240 for ZeRO-3, the first with a batch of 2560 and not 2240) PTD-P "
-        "keeps a larger share of its throughput per GPU than ZeRO-3, for both models",
-        "speed kept from 384 to 1536 GPUs",
-        _kept,
-        _zero3_equals_at,
-    ),
-)
-FIGURES = {row.artifact.id: row for row in ROWS}
-# Figures that are about recomputation, or with points that do not fit without it.
-KEEPS_RECOMPUTATION = (fig_recomputation.ARTIFACT.id, fig_zero3.ARTIFACT.id, fig_tensor_vs_pipeline.ARTIFACT.id)
-
-
-def _with_techniques(parameters: Mapping[str, Any], artifact: str) -> dict[str, Any]:
-    """Parameters with what a training program of today has; see `KEEPS_RECOMPUTATION`."""
-    today: dict[str, Any] = {"attention": "sdpa", "sequence_parallel": parameters["t"] > 1}
-    if artifact not in KEEPS_RECOMPUTATION:
-        today["recompute"] = "none"
-    return {**parameters, **today, **ON_H100}
+def _with_techniques(parameters: Mapping[str, Any], figure: str) -> dict[str, Any]:
+    """Parameters with what a training program of today has."""
+    recompute = {} if figure in DATA["keeps_recomputation"] else {"recompute": "none"}
+    attention, cluster = ({name: DATA["today"][name]} for name in ("attention", "cluster"))
+    return {**parameters, **attention, "sequence_parallel": parameters["t"] > 1, **recompute, **cluster}
 
 
 def points() -> tuple[Point, ...]:
@@ -328,21 +223,17 @@ def points() -> tuple[Point, ...]:
             _key(era, row.artifact, point),
             f"{row.artifact.label}, {point.series}, {era}" if point.series else f"{row.artifact.label}, {era}",
             point.label,
-            _with_techniques(point.parameters, row.artifact.id) if era == H100 else point.parameters,
+            _with_techniques(point.parameters, row.figure) if era == H100 else point.parameters,
         )
         for row in FIGURES.values()
         for era in (A100, H100)
         for point in row.points
     ]
-    public = [
-        Point(f"public_{name}{size}", f"3B on H100s, {label}", f"{name}={size}", parameters)
-        for name, label in (("t", "tensor parallel"), ("p", "pipeline parallel"))
-        for size in (8, 16)
-        for parameters in [
-            {**SMALL_MODEL, "p": 1, "t": 1, "d": 1, name: size, "B": 8 if name == "t" else size - 1, **ON_H100}
-            | {"attention": "sdpa", "recompute": "none", "sequence_parallel": name == "t"}
-        ]
-    ]
+    public = []
+    for row in DATA["public"]["points"]:
+        axis, size = next(iter(row["sizes"].items()))
+        parameters = {**DATA["public"]["constant"], **row["sizes"]}
+        public.append(Point(f"public_{axis}{size}", row["series"], f"{axis}={size}", parameters))
     return (*eras, *public)
 
 
@@ -352,8 +243,12 @@ def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Met
     for id, row in FIGURES.items():
         if f"_{id}_" in point.key and row.artifact.further:
             metrics |= row.artifact.further(point, estimate, cluster)
-    at_t16 = fig_tensor_vs_pipeline.ARTIFACT.id in point.key and point.key.endswith("B128_p4_t16")
-    if at_t16 and (crossover := _crossover(estimate.config, cluster)) is not None:
+    figure, key = CROSSING
+    if (
+        figure in point.key
+        and point.key.endswith(key)
+        and (crossover := _crossover(estimate.config, cluster)) is not None
+    ):
         metrics[CROSSOVER.name] = Metric(crossover, "B/s", "simulated")
     return metrics
 
@@ -463,7 +358,7 @@ class _Today:
     @property
     def elsewhere(self) -> tuple[Claim, Artifact, str]:
         """The claim that it judges, that claim's artifact, and the cluster on which."""
-        return self.row.original, self.row.artifact, str(ON_H100["cluster"])
+        return self.row.original, self.row.artifact, str(DATA["today"]["cluster"])
 
     def __call__(self, results: Results) -> Judgement:
         """The verdict on H100s, beside that on A100s."""
@@ -493,6 +388,7 @@ def public_measurements(results: Results) -> Judgement:
     """
     rates = {name: [results.value(f"public_{name}{size}", q.SEQUENCES) for size in (8, 16)] for name in "tp"}
     drops = {name: two / one / 2 - 1 for name, (one, two) in rates.items()}
-    names = {"t": f"t=8 to 16 (measured {PUBLIC_TENSOR:.0%})", "p": f"p=8 to 16 (measured {PUBLIC_PIPELINE:.0%})"}
-    text = f"throughput per GPU, {listed({names[name]: drop for name, drop in drops.items()})}"
+    measured = {"t": DATA["public"]["tensor"], "p": DATA["public"]["pipeline"]}
+    names = {f"{name}=8 to 16 (measured {measured[name]:.0%})": drop for name, drop in drops.items()}
+    text = f"throughput per GPU, {listed(names)}"
     return holds_if(-0.55 <= drops["t"] <= -0.30 and drops["p"] > drops["t"] / 2, text, results.numbers(**drops))
