@@ -21,9 +21,10 @@ from ptdp_core.simulator.cluster import CLUSTER_FOLDER, NETWORK_FOLDER
 from reproduce.annex.accuracy.figures import sealed
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import NOT_IN_PAPER, Artifact
+from reproduce.experiment.claims import quoted
 from reproduce.experiment.fidelity import FIDELITIES, folder_name
 from reproduce.output.figures import render
-from reproduce.output.plain_text import plain, quoted
+from reproduce.output.plain_text import plain
 from reproduce.output.tables import markdown_table, origin_of, result_table
 from reproduce.output.theme import FigureLook, figure_bytes, style
 from reproduce.output.verdicts import SHOWN, told

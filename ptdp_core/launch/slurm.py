@@ -5,9 +5,12 @@ import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from ptdp_core.engine.settings import Settings
 from results.records import errors
+
+if TYPE_CHECKING:
+    from ptdp_core.engine.settings import Settings
 
 SCRIPT = """#!/bin/bash
 #SBATCH --job-name=ptdp
@@ -130,7 +133,7 @@ def without_options(words: Sequence[str], *flags: str) -> list[str]:
     return kept
 
 
-def sbatch(settings: Settings, arguments: Sequence[str], job: BatchJob) -> str:
+def sbatch(settings: "Settings", arguments: Sequence[str], job: BatchJob) -> str:
     """The script for a run of p*t*d ranks with these command-line arguments.
 
     If the run saves, it goes on from what is saved: the user may submit the script again, and it queues itself again

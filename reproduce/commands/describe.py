@@ -9,10 +9,10 @@ from reproduce.commands.list import summary
 from reproduce.commands.options import add_json
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.claims import OURS
+from reproduce.experiment.claims import OURS, quoted
 from reproduce.experiment.set_with import numbers_set_with
 from reproduce.experiment.tested_as import what_is_tested, words_used
-from reproduce.output.plain_text import plain, quoted
+from reproduce.output.plain_text import plain
 from reproduce.output.progress import LONG_S, spoken
 from results.records.documents import print_document
 from results.records.errors import DONE, UnavailableError, UsageError

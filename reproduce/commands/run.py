@@ -21,7 +21,6 @@ from reproduce.experiment.judging import accuracy
 from reproduce.experiment.parameters import ranks_of
 from reproduce.experiment.predictions import PREFIX
 from reproduce.output import export
-from reproduce.output.answer import answer, claims_of
 from reproduce.output.progress import LONG_S, progress, spoken
 from reproduce.output.terminal import console, files_line, shown_path
 from reproduce.output.verdicts import SHOWN
@@ -378,6 +377,8 @@ def verdict_counts(runs: Sequence[Run]) -> str:
 
 def _print_answer(runs: Sequence[Run], parsed: Namespace, paper: str | None) -> None:
     """What all runs together say: whether the paper holds, if they are those that its claims are judged on."""
+    from reproduce.output.answer import answer, claims_of  # for all artifacts together alone
+
     elsewhere = any(done.plan.elsewhere for done in runs)
     if not elsewhere and (claims := claims_of(done.record for done in runs)):
         whole = answer(claims, paper=paper)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from reproduce.commands import options
 from reproduce.experiment import catalog, coverage
 from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.claims import quoted
 from reproduce.experiment.fidelity import folder_name
 from reproduce.output.answer import Answer, answer
-from reproduce.output.plain_text import plain, quoted
+from reproduce.output.plain_text import plain
 from reproduce.output.progress import progress
 from reproduce.output.terminal import console, shown_path, wrapped
 from reproduce.output.verdicts import SHOWN, VERDICT_LOOKS, VERDICT_MEANINGS, by_what

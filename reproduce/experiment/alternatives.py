@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from reproduce.experiment.made_of import COUNTED, RANGED, SPEED, UNKNOWN, made_of, names_of
 from reproduce.experiment.margins import CLUSTER, Margins, for_judging
 from reproduce.experiment.metrics import METRICS
-from reproduce.experiment.predictions import where
-from reproduce.experiment.results import Alternative, Read, Results, with_fields
+from reproduce.experiment.results import Alternative, Read, Results, where, with_fields
 from results.records import Metric, PointResult
 
 if TYPE_CHECKING:

@@ -10,9 +10,8 @@ from math import fsum
 from typing import Any
 
 from reproduce.experiment.claims import NARROW, Judgement, consistent_if, holds_if
-from reproduce.experiment.predictions import counted
 from reproduce.experiment.quantities import Quantity
-from reproduce.experiment.results import MissingResultError, Results
+from reproduce.experiment.results import MissingResultError, Results, counted
 from results.records import PointResult
 from results.records.units import with_unit
 

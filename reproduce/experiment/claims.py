@@ -94,3 +94,10 @@ def holds_if(condition: bool, explanation: str, numbers: Mapping[str, Number] | 
 def consistent_if(condition: bool, explanation: str, numbers: Mapping[str, Number] | None = None) -> Judgement:
     """'holds' or 'paper inconsistent', of a sentence about the paper's own numbers."""
     return Judgement("holds" if condition else "paper inconsistent", explanation, numbers or {})
+
+
+def quoted(sentence: str, place: str, marks: str = '""') -> str:
+    """A claim's sentence, in quotation marks if it is the paper's, word for word."""
+    if place == OURS or sentence.startswith(IN_OUR_WORDS):
+        return sentence
+    return f"{marks[0]}{sentence}{marks[1]}"

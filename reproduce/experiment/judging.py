@@ -9,10 +9,9 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.bounded import Bounded
 from reproduce.experiment.claims import NOTHING, Claim, Judgement, OnPapersPoints
 from reproduce.experiment.made_of import COUNTED, names_of
-from reproduce.experiment.predictions import counted, where
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.readings import readings, spread
-from reproduce.experiment.results import Alternative, MissingResultError, Read, Results
+from reproduce.experiment.results import Alternative, MissingResultError, Read, Results, counted, where
 from results.records import ClaimResult, PointResult
 
 CLOCKED = ("emulated", "measured")  # what has samples

@@ -7,7 +7,7 @@ A point that ran keeps the simulator's answer beside its own: the metrics `predi
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from reproduce.experiment.results import argmax
+from reproduce.experiment.results import argmax, counted, where
 from results.records import PointResult
 
 PREFIX = "predicted_"
@@ -57,16 +57,6 @@ def _differences(differences: Mapping[str, float]) -> Differences | None:
         return None
     label, mean = argmax(differences, abs), sum(map(abs, differences.values())) / len(differences)
     return Differences(len(differences), mean, differences[label], label)
-
-
-def where(point: PointResult) -> str:
-    """A point as people call it: 'Interleaved, B=8'."""
-    return f"{point.series}, {point.label}".strip(", ")
-
-
-def counted(number: int) -> str:
-    """'1 point', '8 points'."""
-    return "1 point" if number == 1 else f"{number} points"
 
 
 def notes(points: Sequence[PointResult], fidelity: str) -> list[str]:

@@ -257,6 +257,16 @@ def numbers_of(origin: str, unit: str = "1", /, **values: float | Mapping[Any, f
     return {name: Number(value, unit, origin) for name, value in named.items()}
 
 
+def where(point: PointResult) -> str:
+    """A point as people call it: 'Interleaved, B=8'."""
+    return f"{point.series}, {point.label}".strip(", ")
+
+
+def counted(number: int) -> str:
+    """'1 point', '8 points'."""
+    return "1 point" if number == 1 else f"{number} points"
+
+
 def falls(*lines: Mapping[Any, float]) -> bool:
     """Whether in each line, values by x, every value is smaller than the one before it."""
     return all(b < a for line in lines for a, b in pairwise(line.values()))

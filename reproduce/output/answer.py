@@ -10,8 +10,8 @@ from itertools import groupby
 
 from reproduce.experiment import catalog, papers
 from reproduce.experiment.artifact import IN_THE_PAPER, Artifact
-from reproduce.experiment.claims import OURS
-from reproduce.output.plain_text import plain, quoted
+from reproduce.experiment.claims import OURS, quoted
+from reproduce.output.plain_text import plain
 from reproduce.output.verdicts import SHOWN, VERDICT_LOOKS
 from results.records import VERDICTS, ClaimResult, Record
 from results.records.record import BY

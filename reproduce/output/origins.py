@@ -4,9 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import OURS
+from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.experiment.judging import accuracy
-from reproduce.experiment.predictions import counted, time_differences
-from reproduce.experiment.results import MissingResultError, Results
+from reproduce.experiment.predictions import time_differences
+from reproduce.experiment.results import MissingResultError, Results, counted
 from reproduce.experiment.sweep import CPU, LAPTOP
 from reproduce.output.tables import clusters_of, origin_of, paper_sources
 from results.records import Record
@@ -16,7 +17,7 @@ LEAST_SHOWN = 0.0005  # of a difference that is not 0.0%
 
 def origin_lines(artifact: Artifact, record: Record) -> list[str]:
     """What the foot of a figure says: origin of our numbers and the paper's, how far apart they are."""
-    times = time_differences(record.points)
+    times = time_differences(record.points) if FIDELITIES[record.fidelity].timed else None
     parts = (_source(record), "short bars: simulated" if times else "", _paper_note(artifact, [record]))
     lines = ["; ".join(filter(None, parts))]
     if times:

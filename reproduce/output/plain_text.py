@@ -2,8 +2,6 @@
 
 import re
 
-from reproduce.experiment.claims import IN_OUR_WORDS, OURS
-
 LATEX = (
     (r"~?\\(?:cite|footnote|label)\{[^{}]*\}", ""),
     (r"\\ref\{[^{}]*\}", "…"),
@@ -33,10 +31,3 @@ def plain(sentence: str) -> str:
     for pattern, replacement in LATEX:
         sentence = re.sub(pattern, replacement, sentence)
     return sentence
-
-
-def quoted(sentence: str, place: str, marks: str = '""') -> str:
-    """A claim's sentence, in quotation marks if it is the paper's, word for word."""
-    if place == OURS or sentence.startswith(IN_OUR_WORDS):
-        return sentence
-    return f"{marks[0]}{sentence}{marks[1]}"

@@ -12,12 +12,12 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.claims import quoted
 from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.experiment.judging import agreement
 from reproduce.experiment.metrics import listed
 from reproduce.experiment.predictions import PREFIX
 from reproduce.output.columns import Column, Getter, Table, chosen, quantity_column
-from reproduce.output.plain_text import quoted
 from reproduce.output.rows import rows
 from reproduce.output.verdicts import SHOWN, VERDICT_LOOKS, told
 from results.records import PointResult, Record

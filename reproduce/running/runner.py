@@ -201,7 +201,8 @@ def told_points(evaluate: PointEvaluator, results: Results) -> tuple[tuple[Point
         cluster_notes.append(f"Series that name a cluster are on it ({', '.join(named)}); all others are on {cluster}.")
     difference = accuracy(artifact, results.points)
     notes = [str(difference)] if difference else []
-    notes += predictions.notes(results.points, results.fidelity)
+    if FIDELITIES[results.fidelity].timed:
+        notes += predictions.notes(results.points, results.fidelity)
     notes += artifact.notes_on(results)
     notes += evaluate.notes(results)
     return results.points, (*notes, *cluster_notes)

@@ -8,7 +8,7 @@ formula is judged by the claims of `table_recompute_memory`.
 from collections.abc import Sequence
 from typing import Any
 
-from reproduce.experiment.predictions import where
+from reproduce.experiment.results import where
 from reproduce.papers.sc21 import fig_recomputation
 from results.records import PointResult
 

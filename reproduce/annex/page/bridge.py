@@ -22,10 +22,11 @@ from ptdp_core.simulator.cluster import CLUSTER_FOLDER, read_parameters
 from reproduce.annex.page import answers, bars, choices, form, lessons, picture, scenarios, timelines, words
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.claims import quoted
 from reproduce.experiment.judging import agreement
 from reproduce.experiment.metrics import listed
 from reproduce.experiment.sweep import Point
-from reproduce.output.plain_text import plain, quoted
+from reproduce.output.plain_text import plain
 from reproduce.output.verdicts import told
 from reproduce.planning.amounts import amount
 from reproduce.planning.models import find, main_names

@@ -13,8 +13,9 @@ from textwrap import shorten
 from reproduce.annex.page import lessons, picture
 from reproduce.annex.page.words import KINDS
 from reproduce.experiment import catalog, papers
+from reproduce.experiment.claims import quoted
 from reproduce.output.answer import Answer, Judged, answer, claims_of
-from reproduce.output.plain_text import plain, quoted
+from reproduce.output.plain_text import plain
 from reproduce.output.verdicts import SHOWN
 from reproduce.running import runner
 from results import ROOT

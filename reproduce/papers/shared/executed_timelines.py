@@ -13,9 +13,9 @@ from ptdp_core.config import TrainingConfig
 from ptdp_core.formulas import bubble_fraction
 from ptdp_core.schedules import Action, TimelineEvent
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.predictions import BUBBLE, BUBBLE_WORST, PREFIX, counted, where
+from reproduce.experiment.predictions import BUBBLE, BUBBLE_WORST, PREFIX
 from reproduce.experiment.quantities import Quantity
-from reproduce.experiment.results import Results, argmax
+from reproduce.experiment.results import Results, argmax, counted, where
 from reproduce.experiment.sweep import LAPTOP, Point, Sweep
 from reproduce.output import timeline_figure
 from reproduce.output.origins import cluster_title

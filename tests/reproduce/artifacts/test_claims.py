@@ -4,13 +4,12 @@ import pytest
 
 from reproduce.experiment import catalog, papers
 from reproduce.experiment.bounded import PUBLISHED, Bounded
-from reproduce.experiment.claims import IN_OUR_WORDS, NARROW, NOTHING, OURS
+from reproduce.experiment.claims import IN_OUR_WORDS, NARROW, NOTHING, OURS, quoted
 from reproduce.experiment.judging import judge
 from reproduce.experiment.made_of import made_of
 from reproduce.experiment.margins import for_judging
 from reproduce.experiment.set_with import numbers_set_with
 from reproduce.experiment.tested_as import what_is_tested
-from reproduce.output.plain_text import quoted
 from reproduce.papers.sc21.table_training_time import SET_WITH_TABLE_1
 
 PLACES = ("Abstract", "Section", "Figure", "Table", "Appendix", "not in the paper")
