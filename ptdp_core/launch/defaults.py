@@ -9,7 +9,7 @@ from kernels import select
 from ptdp_core.config import DTYPES
 from ptdp_core.engine.settings import Settings
 from ptdp_core.simulator import Software, load_cluster
-from ptdp_core.simulator.costs import CostModel
+from ptdp_core.simulator.costs import cost_model
 from ptdp_core.simulator.peak_memory import least_recomputation
 
 GIB = 1 << 30
@@ -67,7 +67,7 @@ def fitted(settings: Settings, memory: int | None) -> tuple[Settings, str]:
         allocator_efficiency=h100.allocator_efficiency if is_fused else UNFUSED_EFFICIENCY,
         element_bytes=DTYPES[settings.engine.dtype],
     )
-    training, peaks = least_recomputation(training, CostModel(gpu, Software(fp32_gradients=True)))
+    training, peaks = least_recomputation(training, cost_model(gpu, training.parallel.n, Software(fp32_gradients=True)))
     needs = ", ".join(f"{recompute} needs {peak / GIB:.1f}" for recompute, peak in peaks.items())
     why = f"recompute={training.parallel.recompute}: {needs} of {gpu.usable_memory / GIB:.1f} GiB"
     return replace(settings, parallel=training.parallel), f"{why}, a GPU's {memory / GIB:.1f} less {MEMORY_MARGIN:.0%}"

@@ -5,7 +5,7 @@ All times in seconds. A stage is one model chunk; stage 0 also embeds, the last 
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import fields
-from functools import wraps
+from functools import lru_cache, wraps
 from math import fsum
 from operator import attrgetter
 from typing import ParamSpec, TypeVar, cast
@@ -56,6 +56,8 @@ OF_LAYERS = (
     *("exchange", "recomputed_exchange", "moved"),
 )
 
+MOST_KEPT = 1 << 16  # values of one cost model, some 100 MB: a search of 2,048 GPUs for DeepSeek-V3 has half as many
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -90,6 +92,8 @@ def kept(key: Callable[P, Hashable]) -> Callable[[Callable[P, T]], Callable[P, T
         def value(*asked: P.args, **more: P.kwargs) -> T:
             place, values = (function, key(*asked, **more)), cast(CostModel, asked[0]).values
             if (known := values.get(place)) is None:
+                if len(values) == MOST_KEPT:
+                    values.clear()
                 known = values[place] = function(*asked, **more)
             return cast(T, known)
 
@@ -99,7 +103,7 @@ def kept(key: Callable[P, Hashable]) -> Callable[[Callable[P, T]], Callable[P, T
 
 
 class CostModel(Gpu):
-    """The times of any configuration on one cluster, by its kernel and network models.
+    """The times of any configuration on one cluster, by its kernel and network models; `cost_model` gives a job's.
 
     The training program is that of the cluster file unless `software` is another.
     """
@@ -349,3 +353,14 @@ class CostModel(Gpu):
         size = self.cluster.element_bytes * gather.elements
         group = tensor_group(config.parallel.t, self.cluster.gpus_per_node)
         return self.network.one_way(group, size, 2) + self.kernels.memory_bound(2 * size, 1)
+
+
+def cost_model(cluster: Cluster, gpus: int, software: Software | None = None) -> CostModel:
+    """The times of a job of so many GPUs, of which all wait for the slowest (`Cluster.slowest_of`).
+
+    Jobs with an equally slow GPU share one object, and what it has computed.
+    """
+    return _of_slowest(cluster.slowest_of(gpus), software)
+
+
+_of_slowest = lru_cache(maxsize=64)(CostModel)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from itertools import chain, compress, product
 from math import fsum
 
@@ -22,7 +21,7 @@ from ptdp_core.layout import (
 )
 from ptdp_core.schedules import TimelineEvent, definition
 from ptdp_core.simulator.cluster import Cluster
-from ptdp_core.simulator.costs import CostModel
+from ptdp_core.simulator.costs import CostModel, cost_model
 from ptdp_core.simulator.estimate import BUBBLE_CAUSES, PHASES, Estimate
 from ptdp_core.simulator.executor import PICOSECONDS, Costs
 from ptdp_core.simulator.memory import FP32_BYTES, fullest_memory
@@ -32,8 +31,6 @@ from ptdp_core.simulator.steady_state import Flush, flush, pipeline_timeline, ra
 from ptdp_core.simulator.step import after_the_flush, reduced_bytes
 from ptdp_core.simulator.vocabulary_times import collective_seconds, pass_seconds
 from ptdp_core.simulator.zero3 import communication_bytes, sharded_stages
-
-cost_model = lru_cache(maxsize=64)(CostModel)
 
 
 def simulate(
@@ -51,7 +48,7 @@ def simulate(
     with the same result. `bubble_times=True` splits the bubble by cause, which executes the schedule twice more. For
     `recompute="auto"` the estimate's configuration has what the cluster's GPUs have room for.
     """
-    model = cost_model(cluster.slowest_of(config.parallel.n), software)
+    model = cost_model(cluster, config.parallel.n, software)
     if config.parallel.recompute == "auto":
         # Imported here, because every command imports this module.
         from ptdp_core.simulator.peak_memory import least_recomputation

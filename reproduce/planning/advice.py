@@ -11,7 +11,7 @@ from ptdp_core.config import TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.schedules import exists
 from ptdp_core.simulator import Cluster, Estimate, simulate
-from ptdp_core.simulator.costs import CostModel
+from ptdp_core.simulator.costs import cost_model
 from ptdp_core.simulator.peak_memory import peak_memory
 from reproduce.planning.cells import recomputations
 
@@ -59,7 +59,7 @@ def advice(estimate: Estimate, cluster: Cluster) -> list[Advice]:
 
     Empty if no three changes do.
     """
-    config, model = estimate.config, CostModel(cluster)
+    config, model = estimate.config, cost_model(cluster, estimate.config.parallel.n)
     single = []
     for values in _changes(config):
         fields = {name: value for name, value in values.items() if getattr(config.parallel, name) != value}

@@ -12,7 +12,7 @@ from math import exp, expm1, fsum, log1p, sqrt
 from random import Random
 
 from ptdp_core.simulator import Cluster, Estimate
-from ptdp_core.simulator.costs import CostModel
+from ptdp_core.simulator.costs import cost_model
 from ptdp_core.simulator.executor import PICOSECONDS
 from ptdp_core.simulator.simulate import pipeline_costs
 from ptdp_core.simulator.steady_state import flush
@@ -98,7 +98,7 @@ def straggler_slowdowns(estimate: Estimate, cluster: Cluster, slower: float) -> 
     if parallel.p == 1:
         return [slower * computing / estimate.iteration_time]
     factor = 1 + slower * computing / fsum(estimate.phase_times[name] for name in PASSES)
-    model = CostModel(cluster.slowest_of(parallel.n))
+    model = cost_model(cluster, parallel.n)
     costs = pipeline_costs(model, estimate.config, model.stages(estimate.config))
 
     def flush_time(slow_rank: int | None) -> int:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from ptdp_core.config import TrainingConfig
 from ptdp_core.simulator.bounds import family_least_memory, family_least_time, least_time, schedule_least_time
 from ptdp_core.simulator.cluster import Cluster
-from ptdp_core.simulator.costs import CostModel
+from ptdp_core.simulator.costs import CostModel, cost_model
 from ptdp_core.simulator.estimate import Estimate
 from ptdp_core.simulator.kernels import FP16_BYTES
 from ptdp_core.simulator.peak_memory import fits, of_fullest, peak_memory, rank_stash_fronts
@@ -149,7 +149,7 @@ def search(
     simulates everything that fits. `on_step(done)` is called after each simulation. Nothing is found, which is no
     error, if nothing is legal or nothing fits.
     """
-    model, tie = CostModel(cluster.slowest_of(job.n)), count()
+    model, tie = cost_model(cluster, job.n), count()
     waiting: list[tuple[float, int, Cell | tuple[Cell, Mapping[str, Any]] | Family | TrainingConfig]] = []
     legal = too_large = too_long = 0
     full: set[Hashable] = set()  # columns of cells of which no larger microbatch fits
@@ -275,7 +275,7 @@ def takeaways(job: TrainingJob, cluster: Cluster) -> Takeaways:
     M = t*p whose parameters and activations fit in memory, then data parallelism. Takeaway 3: the best microbatch
     size depends on all of these, so each that fits is tried.
     """
-    model = CostModel(cluster)
+    model = cost_model(cluster, job.n)
     plain = [
         config
         for config in configurations(job, cluster.gpus_per_node, PAPERS_TECHNIQUES)
@@ -300,7 +300,7 @@ def least_memory(
     job: TrainingJob, cluster: Cluster, techniques: Techniques = TECHNIQUES
 ) -> tuple[int, TrainingConfig] | None:
     """The legal configuration that takes the least memory, and its bytes; None if nothing is legal."""
-    model, possible = CostModel(cluster), _possible(cluster, techniques)
+    model, possible = cost_model(cluster, job.n), _possible(cluster, techniques)
     legal = families(job, cluster.gpus_per_node, possible)
     needs = ((peak_memory(config, model), config) for family in legal for config in _frugal(family))
     return min(needs, key=lambda need: need[0], default=None)
@@ -315,7 +315,7 @@ def _frugal(family: Family) -> Iterator[TrainingConfig]:
 
 def nearest_gpus(job: TrainingJob, cluster: Cluster, techniques: Techniques = TECHNIQUES) -> int | None:
     """The number of GPUs nearest to n on which some legal configuration fits, the smaller of two; None if none does."""
-    model, per_node, possible = CostModel(cluster), cluster.gpus_per_node, _possible(cluster, techniques)
+    model, per_node, possible = cost_model(cluster, job.n), cluster.gpus_per_node, _possible(cluster, techniques)
     sizes = (range(1, LARGEST_TENSOR_GROUP_NODES * per_node + 1), divisors(job.model.all_layers), divisors(job.B))
     for n in sorted({t * p * d for t, p, d in product(*sizes)}, key=lambda n: (abs(n - job.n), n)):
         for family in families(replace(job, n=n), per_node, possible):

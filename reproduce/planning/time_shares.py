@@ -7,7 +7,7 @@ from ptdp_core.layers.blocks import LayerRun, ends, layer_of
 from ptdp_core.layers.parts import Work
 from ptdp_core.layout import layers_by_kind
 from ptdp_core.simulator.cluster import Cluster
-from ptdp_core.simulator.costs import CostModel
+from ptdp_core.simulator.costs import cost_model
 from ptdp_core.simulator.estimate import Estimate
 from ptdp_core.simulator.network import tensor_group
 from ptdp_core.simulator.waits import context_waits
@@ -20,7 +20,7 @@ def time_shares(estimate: Estimate, cluster: Cluster) -> dict[str, float]:
     """
     config, phases = estimate.config, estimate.phase_times
     model, parallel = config.model, config.parallel
-    costs, group = CostModel(cluster.slowest_of(parallel.n)), tensor_group(parallel.t, cluster.gpus_per_node)
+    costs, group = cost_model(cluster, parallel.n), tensor_group(parallel.t, cluster.gpus_per_node)
     passed = parallel.m / parallel.p  # how often a GPU passes a microbatch through a layer, mean over pipeline ranks
 
     def communicates(works: Iterable[tuple[float, Work]]) -> float:

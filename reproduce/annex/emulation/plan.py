@@ -14,7 +14,7 @@ from ptdp_core.layout import (
     table_elements,
 )
 from ptdp_core.simulator.cluster import Cluster
-from ptdp_core.simulator.costs import CostModel
+from ptdp_core.simulator.costs import CostModel, cost_model
 from ptdp_core.simulator.network import data_group
 from ptdp_core.simulator.stage_times import StageTimes
 from ptdp_core.simulator.step import (
@@ -135,10 +135,10 @@ class EmulationPlan:
 
 def make_plan(config: TrainingConfig, cluster: Cluster, iterations: int, warmup: int) -> EmulationPlan:
     """The times of `config` on `cluster`, whose `gpus_per_node` counts, and its shrunk sizes."""
-    parallel, cluster = config.parallel, cluster.slowest_of(config.parallel.n)
-    model = CostModel(cluster)
+    parallel = config.parallel
+    model = cost_model(cluster, parallel.n)
     spans = parallel.t > cluster.gpus_per_node
-    computing = CostModel(_without_tensor_communication(cluster, parallel.t)) if spans else model
+    computing = cost_model(_without_tensor_communication(cluster, parallel.t), parallel.n) if spans else model
     boundary = Boundary.of(config)
     boundary_bytes = cluster.element_bytes * boundary.elements
     element_bytes = cluster.element_bytes if spans else 0

@@ -9,7 +9,7 @@ from math import fsum
 
 from ptdp_core.layers.blocks import LayerRun, block, ends
 from ptdp_core.simulator import Cluster, Estimate
-from ptdp_core.simulator.costs import CostModel
+from ptdp_core.simulator.costs import cost_model
 from ptdp_core.simulator.network import tensor_group
 from reproduce.experiment import quantities as q
 from reproduce.experiment.sweep import Point
@@ -19,7 +19,7 @@ from results.records import Metric
 def kernel_metrics(point: Point, estimate: Estimate, cluster: Cluster) -> Mapping[str, Metric]:
     """Seconds of tensor-parallel collectives in an iteration, and FLOP/s inside the GEMMs of a transformer layer."""
     model, parallel = estimate.config.model, estimate.config.parallel
-    costs, group = CostModel(cluster.slowest_of(parallel.n)), tensor_group(parallel.t, cluster.gpus_per_node)
+    costs, group = cost_model(cluster, parallel.n), tensor_group(parallel.t, cluster.gpus_per_node)
     run = LayerRun(parallel.b, parallel.t, parallel.sequence_parallel)
     layer = block(model, run, model.usual_kind)
     forward, backward = layer.forward, layer.backward

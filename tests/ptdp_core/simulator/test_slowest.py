@@ -1,7 +1,9 @@
 """The slowest of many GPUs, for which all others wait: against draws, and against the two nodes that set its spread."""
 
 import random
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -51,6 +53,15 @@ def test_an_iteration_is_that_of_the_slowest_of_its_gpus():
     assert simulate(config, H100).iteration_time == simulate(config, alike).iteration_time
     assert simulate(config, H100).iteration_time > simulate(config, replace(H100, gpu_spread=0.0)).iteration_time
     assert simulate(config, H100).peak_memory == simulate(config, alike).peak_memory
+
+
+def test_no_job_s_times_forget_the_slowest_of_its_gpus():
+    """`CostModel` is made in one place, which asks for the number of GPUs."""
+    root = Path(__file__).parents[3]
+    sources = [path for package in ("ptdp_core", "benchmarks", "reproduce") for path in (root / package).rglob("*.py")]
+    makes = re.compile(r"(?<!class )CostModel\(|\.slowest_of\(|_of_slowest\(")
+    made = {str(path.relative_to(root)): len(makes.findall(path.read_text())) for path in sources}
+    assert {path: times for path, times in made.items() if times} == {"ptdp_core/simulator/costs.py": 2}
 
 
 def test_one_gpu_and_the_papers_cluster_wait_for_nobody():

@@ -5,7 +5,7 @@ from typing import Any
 
 from ptdp_core.pipeline_layout import layout_of
 from ptdp_core.simulator import Cluster, Estimate
-from ptdp_core.simulator.costs import CostModel
+from ptdp_core.simulator.costs import cost_model
 from ptdp_core.simulator.waits import context_waits
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
@@ -74,7 +74,7 @@ def points() -> tuple[Point, ...]:
 def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Metric]:
     """MFU of the time in which ranks do not wait, and the share of the time in which keys and values are gathered."""
     config = estimate.config
-    forward, backward, _ = context_waits(CostModel(cluster.slowest_of(config.parallel.n)), config)
+    forward, backward, _ = context_waits(cost_model(cluster, config.parallel.n), config)
     waited = (forward + backward) * config.parallel.m * config.model.layers / config.parallel.p
     return {
         BUSY: Metric(estimate.model_flops_utilization / (1 - estimate.idle_fraction), "1", "simulated"),

@@ -36,7 +36,7 @@ def test_every_point_of_the_paper_is_checked():
 
 def test_times_do_not_depend_on_how_floats_are_summed(monkeypatch):
     """From Python 3.12 on `sum` compensates; `fsum` is the most that it could differ."""
-    from ptdp_core.simulator.simulate import cost_model
+    from ptdp_core.simulator.costs import _of_slowest
 
     plain = sum
 
@@ -44,7 +44,7 @@ def test_times_do_not_depend_on_how_floats_are_summed(monkeypatch):
         values = list(values)
         return math.fsum([start, *values]) if any(isinstance(x, float) for x in values) else plain(values, start)
 
-    cost_model.cache_clear()
+    _of_slowest.cache_clear()
     monkeypatch.setattr(builtins, "sum", exact_sum)
     assert compare("simulated", reference.read("simulated"), simulated.collect()) == []
 
