@@ -9,9 +9,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.predictions import PREFIX
 from reproduce.output import colours, theme
 from reproduce.output.colours import KEY
+from reproduce.output.marks import Mark, at_each_x, chart_data, numbers, of_series
 from reproduce.output.origins import interval_label, origin_lines, overlay_lines
 from reproduce.output.tables import csv_text
 from results.records import Record
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
-    from pandas import DataFrame
 
 LINES: tuple[Any, ...] = ("-", (0, (4, 1.2)), (0, (1, 1)), (0, (4, 1.2, 1, 1.2)))  # of the results in an overlay
 # Points of one's own: black edges tell them from the paper's, which are hollow, and from ours.
@@ -31,7 +30,7 @@ OWN: Mapping[str, Any] = MappingProxyType(
 LEAST_GAP = 0.08  # between labelled ticks, of the axis
 CHARACTER = 0.025  # width of a digit beside a tick, of the axis of a figure one column wide
 HIDDEN = 0.02  # a series this close to another one, relative to its largest value, lies under it
-PAPER, PREDICTED = "paper", "predicted"  # columns of `chart_data`, and what the legend calls them
+PAPER, PREDICTED = "paper", "predicted"  # numbers of a `Mark`, and what the legend calls them
 SIDE_BY_SIDE = 4.5  # points between series
 MOST_BANDS = 2  # over each other; the intervals of more series are bars, since bands mix to grey
 MOST_LABELS, LONGEST_LABEL = 5, 16  # series, and letters of their names, that are written at the ends of their lines
@@ -56,7 +55,7 @@ def render(
 def render_overlay(
     artifact: Artifact,
     records: Mapping[str, Record],
-    own: "Mapping[str, DataFrame]" = MappingProxyType({}),
+    own: Mapping[str, Sequence[Mark]] = MappingProxyType({}),
     look: theme.FigureLook = theme.USUAL,
     name: str = "overlay",
 ) -> dict[str, bytes]:
@@ -82,7 +81,7 @@ def line_plot(artifact: Artifact, record: Record) -> "Figure":
 
 
 def overlay(
-    artifact: Artifact, records: Mapping[str, Record], own: "Mapping[str, DataFrame]" = MappingProxyType({})
+    artifact: Artifact, records: Mapping[str, Record], own: Mapping[str, Sequence[Mark]] = MappingProxyType({})
 ) -> "Figure":
     """Several results of a line chart in one, by name: colours and markers are the series', line styles the results'.
 
@@ -119,7 +118,7 @@ def overlay(
         looks = {name: {**look, **extra} for name, look in styles.items()}
         is_band = result in records and records[result].fidelity == "simulated"
         spread = spread_of(styles) if is_band else "bars"
-        lines = series_lines(axes, data[data.result == result], looks, spread, apart)
+        lines = series_lines(axes, [mark for mark in data if mark.result == result], looks, spread, apart)
     if alone and not apart:
         for name, line in lines.items():
             line.set(**breadth(data, name))
@@ -137,9 +136,11 @@ def overlay(
     add_legend(figure, handles | marks, columns)
     theme.add_origin(figure, origin_lines(artifact, first) if alone else overlay_lines(artifact, records, list(own)))
     if alone and len(styles) == 1:
-        for row in data.dropna(subset=["value", "paper"]).itertuples():
-            if abs(off := row.value / row.paper - 1) > artifact.tolerance:
-                place = (row.x, (row.value + row.paper) / 2)
+        for mark in data:
+            if mark.value is None or mark.paper is None:
+                continue
+            if abs(off := mark.value / mark.paper - 1) > artifact.tolerance:
+                place = (mark.x, (mark.value + mark.paper) / 2)
                 axes.annotate(f"{off:+.0%}", place, (6, 0), textcoords="offset points", va="center")
     if beside:
         name_crosses(axes)
@@ -160,36 +161,45 @@ def shortened(names: Sequence[str]) -> list[str]:
     return [names[0], *(name.rpartition(" = ")[2] for name in names[1:])]
 
 
-def ends_apart(data: "DataFrame", names: Sequence[str]) -> bool:
+def ends_apart(data: Sequence[Mark], names: Sequence[str]) -> bool:
     """Whether names can stand at the right ends of their lines: few, short, of lines that end apart at one x."""
     if not 1 < len(names) <= MOST_LABELS or max(map(len, names)) > LONGEST_LABEL:
         return False
-    last = data.dropna(subset="value").sort_values("x").groupby("series").last()
-    ends = sorted(last.value)
-    least = LABEL_GAP / (72 * 0.6 * theme.HEIGHT) * data.value.max()  # the axes take about that share of the height
-    return len(last) == len(names) and last.x.nunique() == 1 and all(b - a > 0.7 * least for a, b in pairwise(ends))
+    last = _last(data)
+    ends = numbers(last, "value")
+    # The axes take about that share of the height.
+    least = LABEL_GAP / (72 * 0.6 * theme.HEIGHT) * max(numbers(data, "value"), default=0.0)
+    together = len({mark.x for mark in last}) == 1
+    return len(last) == len(names) and together and all(b - a > 0.7 * least for a, b in pairwise(ends))
 
 
-def write_ends(axes: "Axes", data: "DataFrame", colors: Mapping[str, str], apart: float = 0.0) -> None:
+def _last(data: Sequence[Mark]) -> list[Mark]:
+    """The last point of each series that has a value there, the lowest first."""
+    lines = (of_series(data, name) for name in dict.fromkeys(mark.series for mark in data))
+    return sorted((line[-1] for line in lines if line), key=lambda mark: mark.value or 0.0)
+
+
+def write_ends(axes: "Axes", data: Sequence[Mark], colors: Mapping[str, str], apart: float = 0.0) -> None:
     """Write each series' name at the right end of its line, in its colour; names keep their distance.
 
     They stand right of marks that are drawn `apart` points apart.
     """
-    last = data.dropna(subset="value").sort_values("x").groupby("series").last().sort_values("value")
     points = 72 * 0.6 * theme.HEIGHT / axes.get_ylim()[1]
     moved = float("-inf")
-    for name, end in last.iterrows():
+    for end in _last(data):
+        assert end.value is not None
         moved = max(end.value * points, moved + LABEL_GAP)
         axes.annotate(
-            str(name), (end.x, end.value), (5 + apart, moved - end.value * points), textcoords="offset points",
-            va="center", color=colors[str(name)], annotation_clip=False, bbox={"fc": "white", "ec": "none", "pad": 0.3},
+            end.series, (end.x, end.value), (5 + apart, moved - end.value * points), textcoords="offset points",
+            va="center", color=colors[end.series], annotation_clip=False,
+            bbox={"fc": "white", "ec": "none", "pad": 0.3},
         )  # fmt: skip
 
 
-def room_left_of_crosses(data: "DataFrame") -> bool:
+def room_left_of_crosses(data: Sequence[Mark]) -> bool:
     """Whether there are points out of memory, and what they are can stand left of the first, above the axes."""
-    places, crosses = sorted(data.x.unique()), data.x[data.status == "oom"]
-    return len(crosses) > 0 and places.index(crosses.min()) >= ROOM_LEFT * (len(places) - 1)
+    places, crosses = sorted({mark.x for mark in data}), [mark.x for mark in data if mark.status == "oom"]
+    return bool(crosses) and places.index(min(crosses)) >= ROOM_LEFT * (len(places) - 1)
 
 
 def name_crosses(axes: "Axes") -> None:
@@ -202,49 +212,22 @@ def name_crosses(axes: "Axes") -> None:
     )  # fmt: skip
 
 
-def series_styles(artifact: Artifact, data: "DataFrame") -> dict[str, dict[str, Any]]:
+def series_styles(artifact: Artifact, data: Sequence[Mark]) -> dict[str, dict[str, Any]]:
     """The color and marker of each series, in order, and what else `artifact.looks` gives it."""
-    usual = zip(data.series.unique(), cycle(colours.PALETTE), cycle(theme.MARKERS), strict=False)
+    series = dict.fromkeys(mark.series for mark in data)
+    usual = zip(series, cycle(colours.PALETTE), cycle(theme.MARKERS), strict=False)
     return {name: {"color": color, "marker": mark, **artifact.looks.get(name, {})} for name, color, mark in usual}
 
 
-def legend_keys(data: "DataFrame", interval: str, alone: bool) -> list[str]:
+def legend_keys(data: Sequence[Mark], interval: str, alone: bool) -> list[str]:
     """What the legend has beyond the series: the paper's values, `interval` if it is not '', predictions, crosses."""
     there = {
-        PAPER: data.paper.notna().any(),
+        PAPER: bool(numbers(data, PAPER)),
         interval: bool(interval),
-        PREDICTED: alone and data.predicted.notna().any(),
-        theme.OOM: "oom" in set(data.status),
+        PREDICTED: alone and bool(numbers(data, PREDICTED)),
+        theme.OOM: any(mark.status == "oom" for mark in data),
     }
     return [key for key, is_there in there.items() if is_there]
-
-
-def chart_data(
-    artifact: Artifact, records: Mapping[str, Record], own: "Mapping[str, DataFrame]" = MappingProxyType({})
-) -> "DataFrame":
-    """A row per point: result (its name), series, label, status, at (its x value), x (where that is drawn), numbers."""
-    import pandas
-
-    assert artifact.x_axis is not None
-    parts = [_points(artifact, record).assign(result=name) for name, record in records.items()]
-    parts += [points.assign(result=name) for name, points in own.items()]
-    data = pandas.concat(parts, ignore_index=True)
-    places = {value: i for i, value in enumerate(dict.fromkeys(data["at"]))}
-    category = artifact.x_axis.scale == "category"
-    return data.assign(x=data["at"].map(places) if category else data["at"].astype(float))
-
-
-def _points(artifact: Artifact, record: Record) -> "DataFrame":
-    """The points of a record with the main quantity: value, low and high, the paper's, and what was predicted."""
-    from reproduce.output.frame import by_point, frame, of_metric
-    from reproduce.output.rows import column
-
-    assert artifact.x_axis is not None
-    tidy = frame(record)
-    points = by_point(tidy).rename(columns={column(artifact.x_axis.parameter): "at"})
-    numbers = of_metric(tidy, artifact.main.name)[["value", "low", "high", "paper"]]
-    numbers["predicted"] = of_metric(tidy, PREFIX + artifact.main.name).value
-    return points[["series", "label", "status", "at"]].join(numbers / artifact.main.factor)
 
 
 def spread_of(styles: Mapping[str, Any]) -> str:
@@ -254,30 +237,30 @@ def spread_of(styles: Mapping[str, Any]) -> str:
 
 def series_lines(
     axes: "Axes",
-    data: "DataFrame",
+    data: Sequence[Mark],
     styles: Mapping[str, Mapping[str, Any]],
     spread: str = "bars",
     apart: float = 0.0,
 ) -> "dict[str, Line2D]":
     """The values over x, with what lies between low and high as `spread`, bars or a band: the line of each series.
 
-    `data` has the columns series, x, value, low, high; `styles` the color, marker and perhaps the linestyle by series.
+    `styles` has the color, marker and perhaps the linestyle by series.
     Neighbouring series are drawn `apart` points apart, around their x.
     """
     lines = {}
     for (name, look), points in _side_by_side(styles, apart):
-        rows = data[data.series == name].dropna(subset="value").sort_values("x")
-        if rows.empty:
+        line = of_series(data, name)
+        if not line:
             continue
         with _aside(axes, points):
-            (lines[name],) = axes.plot(
-                rows.x, rows.value, **{"label": name, "clip_on": False, "markeredgewidth": 0, **look}
-            )
-            rows = rows.dropna(subset="low")
+            usual = {"label": name, "clip_on": False, "markeredgewidth": 0}
+            (lines[name],) = axes.plot([mark.x for mark in line], numbers(line, "value"), **{**usual, **look})
+            sure = [mark for mark in line if mark.low is not None]
+            reach = [mark.x for mark in sure], numbers(sure, "low"), numbers(sure, "high")
             if spread == "bars":
-                axes.vlines(rows.x, rows.low, rows.high, color=look["color"], linewidth=0.7)
-            elif len(rows):
-                axes.fill_between(rows.x, rows.low, rows.high, color=look["color"], alpha=theme.BAND, linewidth=0)
+                axes.vlines(*reach, color=look["color"], linewidth=0.7)
+            elif sure:
+                axes.fill_between(*reach, color=look["color"], alpha=theme.BAND, linewidth=0)
     return lines
 
 
@@ -304,18 +287,20 @@ def _aside(axes: "Axes", points: float) -> Iterator[None]:
             artist.set_transform(artist.get_transform() + moved)
 
 
-def breadth(data: "DataFrame", name: str) -> dict[str, Any]:
+def breadth(data: Sequence[Mark], name: str) -> dict[str, Any]:
     """How broad a series is drawn: broader for each later series that lies on it."""
-    values = data.pivot_table(index="x", columns="series", values="value", sort=False)
-    later = values.loc[:, name:].iloc[:, 1:]
-    apart = later.sub(values[name], axis=0).abs().max() / values[name].max()
-    hidden = int((apart < HIDDEN).sum())
+    series = list(dict.fromkeys(mark.series for mark in data if mark.value is not None))
+    own = {mark.x: mark.value or 0.0 for mark in of_series(data, name)}
+    hidden = 0
+    for later in series[series.index(name) + 1 :]:
+        gaps = [abs((mark.value or 0.0) - own[mark.x]) for mark in of_series(data, later) if mark.x in own]
+        hidden += bool(gaps) and max(gaps) / max(own.values()) < HIDDEN
     return {"linewidth": 1.2 + 1.3 * hidden, "markersize": 4 + 2.5 * hidden}
 
 
 def draw_others(
     axes: "Axes",
-    data: "DataFrame",
+    data: Sequence[Mark],
     styles: Mapping[str, Mapping[str, Any]],
     keys: Sequence[str],
     apart: float = 0.0,
@@ -330,11 +315,11 @@ def draw_others(
 
     handles: dict[str, list[Artist]] = {key: [] for key in keys}
     for (name, look), points in _side_by_side(styles, apart):
-        rows = data[data.series == name]
+        rows = [mark for mark in data if mark.series == name]
         with _aside(axes, points):
             for key, artist in _marks(axes, rows, name, look, keys):
                 handles[key].append(artist)
-        if rows.low.notna().any():
+        if numbers(rows, "low"):
             band: Artist = Patch(color=look["color"], alpha=theme.BAND, linewidth=0)
             if spread == "bars":
                 band = Line2D([], [], color=look["color"], linewidth=0.7)
@@ -344,23 +329,27 @@ def draw_others(
 
 
 def _marks(
-    axes: "Axes", rows: "DataFrame", name: str, look: Mapping[str, Any], keys: Sequence[str]
+    axes: "Axes", rows: Sequence[Mark], name: str, look: Mapping[str, Any], keys: Sequence[str]
 ) -> "Iterator[tuple[str, Artist]]":
     """The paper's values, the predictions and the crosses of a series, each with its key."""
     for key, marks in (
         (PAPER, theme.hollow(look["color"], look["marker"])),
         (PREDICTED, theme.predicted(look["color"])),
     ):
-        there = rows.dropna(subset=key).drop_duplicates("x")
-        if key in keys and len(there):
-            yield key, axes.plot(there.x, there[key], label=f"{name} ({key})".strip(), clip_on=False, **marks)[0]
-    out = rows[rows.status == "oom"].drop_duplicates("x")
-    if len(out):
+        there = at_each_x(mark for mark in rows if getattr(mark, key) is not None)
+        if key in keys and there:
+            places = [mark.x for mark in there]
+            yield (
+                key,
+                axes.plot(places, numbers(there, key), label=f"{name} ({key})".strip(), clip_on=False, **marks)[0],
+            )
+    out = at_each_x(mark for mark in rows if mark.status == "oom")
+    if out:
         crosses = sum(str(line.get_label()).endswith(f"({theme.OOM})") for line in axes.lines)  # of other series
         above = {"transform": axes.get_xaxis_transform(), "clip_on": False, "color": look["color"]}
         heights = [1.03 + 0.05 * crosses] * len(out)
         label = f"{name} ({theme.OOM})".strip()
-        yield theme.OOM, axes.plot(out.x, heights, label=label, **above, **theme.OUT_OF_MEMORY)[0]
+        yield theme.OOM, axes.plot([mark.x for mark in out], heights, label=label, **above, **theme.OUT_OF_MEMORY)[0]
 
 
 def add_legend(figure: "Figure", handles: Mapping[str, Any], columns: Sequence[Sequence[str]]) -> None:
@@ -385,16 +374,16 @@ def finish(
     fit_labels(figure)
 
 
-def label_axes(axes: "Axes", artifact: Artifact, data: "DataFrame") -> None:
+def label_axes(axes: "Axes", artifact: Artifact, data: Sequence[Mark]) -> None:
     """Name both axes, begin the y axis at zero and have a tick at every x, or on a long logarithmic axis at decades."""
     x_axis = artifact.x_axis
     assert x_axis is not None
     axes.set_xlabel(x_axis.label)
     axes.set_ylabel(artifact.main.axis or artifact.main.heading)
     axes.set_ylim(0, 1.05 * axes.get_ylim()[1])  # room for the markers at the top
-    ticks = data.drop_duplicates("x").set_index("x")
-    places = list(ticks.index)
-    texts = list(ticks.label) if x_axis.scale == "category" else [str(value) for value in ticks["at"]]
+    ticks = at_each_x(data)
+    places = [mark.x for mark in ticks]
+    texts = [mark.label if x_axis.scale == "category" else str(mark.at) for mark in ticks]
     if x_axis.scale == "log2" and places and max(places) >= DECADES * min(places):
         axes.set_xscale("log")
         first, last = ceil(log10(min(places))), floor(log10(max(places)))

@@ -1,4 +1,4 @@
-"""Records as one tidy pandas DataFrame: the rows of `reproduce.output.rows`, from which charts and exports are made."""
+"""Records as one tidy pandas DataFrame: the rows of `reproduce.output.rows`, from which exports are made."""
 
 import pandas
 
@@ -28,16 +28,6 @@ def in_shown_units(table: pandas.DataFrame, artifact: Artifact | None = None) ->
     factors = [each.factor if each else 1.0 for each in quantities]
     units = [each.shown or "1" if each else unit for each, unit in zip(quantities, table.unit, strict=True)]
     return table.assign(unit=units, **{name: table[name] / factors for name in NUMBERS})
-
-
-def by_point(tidy: pandas.DataFrame) -> pandas.DataFrame:
-    """The first row of each point of a record's tidy frame, by the points' keys."""
-    return tidy.drop_duplicates("key").set_index("key")
-
-
-def of_metric(tidy: pandas.DataFrame, metric: str) -> pandas.DataFrame:
-    """The rows of one metric, by the keys of all points; all is missing where a point does not have it."""
-    return tidy[tidy.metric == metric].set_index("key").reindex(tidy.key.unique())
 
 
 def concatenated(frames: list[pandas.DataFrame]) -> pandas.DataFrame:

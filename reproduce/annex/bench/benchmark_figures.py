@@ -12,6 +12,7 @@ from benchmarks.harness.registry import NOT_QUIET, results_of
 from reproduce.output import colours, theme
 from reproduce.output.figures import series_lines
 from reproduce.output.frame import frame
+from reproduce.output.marks import Mark
 from reproduce.output.rows import HIGH, LOW
 from reproduce.output.tables import csv_text
 from results.records import Record
@@ -81,7 +82,8 @@ class Panel:
             name: {"color": colors[name], "marker": marker}
             for name, marker in zip(data.series.unique(), cycle(theme.MARKERS), strict=False)
         }
-        series_lines(axes, data.astype({"x": float}), styles, spread="band")
+        rows = data.astype({"x": float})[["series", "x", "value", "low", "high"]].itertuples(index=False, name=None)
+        series_lines(axes, [Mark(*row) for row in rows], styles, spread="band")
         axes.set_xscale("log", base=2)
         if data.value.max() > WIDE_RANGE * data.value.min():
             axes.set_yscale("log")

@@ -1,11 +1,11 @@
 """Line charts of the same series on several clusters, a panel for each."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from reproduce.experiment.artifact import Artifact
 from reproduce.output import theme
 from reproduce.output.figures import (
-    chart_data,
     draw_others,
     finish,
     label_axes,
@@ -14,6 +14,7 @@ from reproduce.output.figures import (
     series_styles,
     spread_of,
 )
+from reproduce.output.marks import chart_data, numbers
 from reproduce.output.origins import interval_label
 from results.records import Record
 
@@ -25,8 +26,8 @@ CLUSTERS = {"H100": "h100", "GB200": "gb200"}  # as series name them, and as fil
 
 def draw(artifact: Artifact, record: Record) -> "Figure":
     """Beside each other the series of each cluster, 'SERIES on CLUSTER', each panel with its own y axis from zero."""
-    data = chart_data(artifact, {"": record})
-    data[["series", "cluster"]] = data.series.str.rsplit(" on ", n=1, expand=True).to_numpy()
+    whole = chart_data(artifact, {"": record})
+    data = [replace(mark, series=mark.series.rpartition(" on ")[0]) for mark in whole]
     styles = series_styles(artifact, data)
     keys = legend_keys(data, interval_label(artifact, [record]), alone=True)
     spread = spread_of(styles)
@@ -34,12 +35,13 @@ def draw(artifact: Artifact, record: Record) -> "Figure":
     handles: dict[str, Any] = {}
     panels = figure.subplots(1, len(CLUSTERS))
     for axes, letter, cluster in zip(panels, "ab", CLUSTERS, strict=True):
-        rows = data[data.cluster == cluster]
+        on_it = zip(data, whole, strict=True)
+        rows = [mark for mark, named in on_it if named.series.endswith(f" on {cluster}")]
         others = draw_others(axes, rows, styles, keys, spread=spread)
         # one of the clusters may have no margins
         handles |= series_lines(axes, rows, styles, spread) | {key: marks for key, marks in others.items() if marks}
         label_axes(axes, artifact, rows)
-        axes.set_ylim(0, 1.05 * rows[["value", "high"]].max().max())
+        axes.set_ylim(0, 1.05 * max(numbers(rows, "value", "high")))
         theme.name_panel(axes, letter, cluster)
     finish(figure, handles, theme.legend_columns(list(handles), theme.figure_width(theme.PAGE)), artifact, record)
     return figure

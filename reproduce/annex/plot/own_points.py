@@ -5,9 +5,10 @@ A column of x or of values may have its name in the figure's own table, too: the
 
 import csv
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from reproduce.experiment.artifact import Artifact
+from reproduce.output.marks import Mark
 from reproduce.output.rows import column
 from results import opening
 from results.records import Record
@@ -21,8 +22,8 @@ SHOWN = 60  # letters of a cell in an error
 ANOTHER_UNIT = 1e4  # values so many times larger or smaller than the figure's are in another unit
 
 
-def read_points(path: Path, artifact: Artifact, record: Record) -> "DataFrame":
-    """The points in a file, as rows of `figures.chart_data`: values in the unit of the artifact's axis.
+def read_points(path: Path, artifact: Artifact, record: Record) -> list[Mark]:
+    """The points in a file: values in the unit of the artifact's axis.
 
     On an axis of names x is one that the record has. Raises `UsageError`, with the line, for a file that holds none.
     """
@@ -60,18 +61,12 @@ def read_points(path: Path, artifact: Artifact, record: Record) -> "DataFrame":
                 "needs low <= value <= high"
             )
     _check_unit(numbers["value"], path, artifact, record)
-    missing: Any = float("nan")
-    return pandas.DataFrame(
-        {
-            "series": table.series.fillna(""),
-            "label": table.x.astype(str),
-            "status": "ok",
-            "at": at,
-            **{name: numbers.get(name, missing) for name in ("value", *OPTIONAL)},
-            "paper": missing,
-            "predicted": missing,
-        }
-    )
+    shown = [[None if pandas.isna(number) else float(number) for number in column] for column in numbers.values()]
+    names = table.series.fillna(""), table.x.astype(str), at
+    return [
+        Mark(series, None, **dict(zip(numbers, row, strict=True)), label=label, at=place)
+        for series, label, place, *row in zip(*names, *shown, strict=True)
+    ]
 
 
 def _check_unit(values: "Series", path: Path, artifact: Artifact, record: Record) -> None:

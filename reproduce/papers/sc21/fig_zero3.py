@@ -1,6 +1,7 @@
 """Figure 10: throughput per GPU of PTD-P and ZeRO-3 against the number of GPUs; the points of Table 2."""
 
-from itertools import pairwise
+from dataclasses import replace
+from itertools import chain, pairwise
 from math import fsum
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,6 @@ from reproduce.experiment.results import Results, listed, rises, word
 from reproduce.experiment.sweep import PAPER, Sweep
 from reproduce.output import theme
 from reproduce.output.figures import (
-    chart_data,
     draw_others,
     finish,
     label_axes,
@@ -24,6 +24,7 @@ from reproduce.output.figures import (
     series_lines,
     series_styles,
 )
+from reproduce.output.marks import chart_data, numbers
 from reproduce.output.origins import interval_label
 from reproduce.papers.sc21 import table_zero3
 from reproduce.papers.sc21.table_zero3 import MODELS, PTDP, ZERO3, along, key_of
@@ -42,21 +43,27 @@ def draw(artifact: Artifact, record: Record) -> "Figure":
     if record.scale != PAPER:
         return line_plot(artifact, record)
     data = chart_data(artifact, {"": record})
-    data[["scheme", "model"]] = data.series.str.split(", ", expand=True).to_numpy()
-    styles = series_styles(artifact, data.assign(series=data.scheme).sort_values("series"))
+    of_model = {model: [mark for mark in data if mark.series.endswith(f", {model}")] for model in MODELS}
+    of_model = {
+        model: [replace(mark, series=mark.series.removesuffix(f", {model}")) for mark in rows]
+        for model, rows in of_model.items()
+    }
+    styles = series_styles(artifact, sorted(chain(*of_model.values()), key=lambda mark: mark.series))
     keys = legend_keys(data, interval_label(artifact, [record]), alone=True)
     figure = theme.new_figure(theme.PAGE)
     handles: dict[str, Any] = {}
     for axes, letter, model in zip(figure.subplots(1, len(MODELS), sharey=True), "ab", MODELS, strict=True):
-        rows = data[data.model == model].assign(series=data.scheme)
+        rows = of_model[model]
         handles |= series_lines(axes, rows, styles, "bars") | draw_others(axes, rows, styles, keys)
         label_axes(axes, artifact, rows)
         theme.name_panel(axes, letter, f"{model} parameters")
-    top = 1.2 * data[["value", "paper"]].max().max()
+    top = 1.2 * max(numbers(data, "value", "paper"))
     axes.set(ylim=(0, top), ylabel="")
-    for row in data[data.high > top].itertuples():
-        panel = figure.axes[list(MODELS).index(row.model)]
-        panel.annotate(f"to {row.high:.0f}", (row.x, top), (3, 0), textcoords="offset points", va="top", fontsize=5.5)
+    for panel, rows in zip(figure.axes, of_model.values(), strict=True):
+        for mark in rows:
+            if mark.high is not None and mark.high > top:
+                text = f"to {mark.high:.0f}"
+                panel.annotate(text, (mark.x, top), (3, 0), textcoords="offset points", va="top", fontsize=5.5)
     finish(figure, handles, theme.legend_columns(list(handles), theme.figure_width(theme.PAGE)), artifact, record)
     return figure
 

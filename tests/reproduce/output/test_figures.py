@@ -428,3 +428,14 @@ def test_fonts_in_a_pdf_have_their_letters_but_no_tables_to_lay_out_text(figure_
         assert not set(theme.LAYOUT_TABLES) & set(font.keys())
         assert len(font.getGlyphOrder()) > 40
     assert set(theme.LAYOUT_TABLES).isdisjoint(Options().drop_tables)  # other users of the library get theirs
+
+
+def test_drawing_a_line_chart_takes_no_pandas():
+    script = (
+        "import sys; from results import ROOT; from results.records import read_record; "
+        "from reproduce.papers.sc21.fig_interleaved import ARTIFACT; from reproduce.output.figures import render; "
+        "render(ARTIFACT, read_record(ROOT / 'results/reference/fig_interleaved/simulated/record.json')); "
+        "print('matplotlib' in sys.modules, 'pandas' in sys.modules)"
+    )
+    process = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert process.stdout == "True False\n"

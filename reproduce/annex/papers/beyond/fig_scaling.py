@@ -16,7 +16,6 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import theme
 from reproduce.output.figures import (
-    chart_data,
     draw_others,
     finish,
     label_axes,
@@ -24,6 +23,7 @@ from reproduce.output.figures import (
     series_lines,
     series_styles,
 )
+from reproduce.output.marks import chart_data, numbers, of_series
 from reproduce.output.origins import interval_label
 from reproduce.papers.sc21.table_weak_scaling import ARTIFACT as TABLE_1
 from reproduce.papers.shared.models import model_of
@@ -97,12 +97,12 @@ def draw(artifact: Artifact, record: Record) -> "Figure":
     handles = draw_others(axes, data, styles, keys)
     label_axes(axes, artifact, data)
     for name, (words, side, align) in WORDS.items():
-        rows = data[data.series == name].dropna(subset="value").sort_values("x")
-        if rows.empty:
+        line = of_series(data, name)
+        if not line:
             continue
-        numbers = rows[["value", "low", "high", "paper"]]
-        y, up = (numbers.max().max(), 1) if side == "above" else (numbers.min().min(), -1)
-        x = rows.x.iloc[-1 if align == "right" else 0]
+        reach = numbers(line, "value", "low", "high", "paper")
+        y, up = (max(reach), 1) if side == "above" else (min(reach), -1)
+        x = line[-1 if align == "right" else 0].x
         axes.annotate(
             words, (x, y), (0, 4 * up), textcoords="offset points", ha=align, va="bottom" if up > 0 else "top",
             color=styles[name]["color"], annotation_clip=False,

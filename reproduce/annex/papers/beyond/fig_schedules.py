@@ -5,6 +5,7 @@ is of Qi et al., "Zero Bubble Pipeline Parallelism" (ICLR 2024). The configurati
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,6 @@ from reproduce.output import theme, timeline_figure
 from reproduce.output.colours import UNSURE
 from reproduce.output.figures import (
     breadth,
-    chart_data,
     draw_others,
     finish,
     label_axes,
@@ -27,6 +27,7 @@ from reproduce.output.figures import (
     series_lines,
     series_styles,
 )
+from reproduce.output.marks import chart_data, of_series
 from reproduce.output.origins import interval_label
 from reproduce.output.timeline import Timeline, from_schedule
 from reproduce.output.traces import trace
@@ -96,14 +97,14 @@ def draw(artifact: Artifact, record: "Record") -> "Figure":
     if record.fidelity != "simulated":
         return line_plot(artifact, record)
     data = chart_data(artifact, {"": record})
-    flush = data[data.series == DEFAULT].set_index("x").value
+    flush = {mark.x: mark.value for mark in of_series(data, DEFAULT)}
     styles, keys = series_styles(artifact, data), legend_keys(data, "", alone=True)
     known = margins.read(record.provenance.cluster.name) if record.provenance.cluster else None
     columns = theme.legend_columns(list(styles), theme.figure_width(), keys)
     figure = theme.new_figure(height=3.5)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(1, 0.8))
     handles: dict[str, Any] = draw_others(above, data, styles, keys)
-    ratios = data.assign(value=data.value / data.x.map(flush), low=None)
+    ratios = [replace(mark, value=mark.value and mark.value / flush[mark.x], low=None) for mark in data]
     for axes, rows in ((above, data), (below, ratios)):
         for name, line in series_lines(axes, rows, styles).items():
             line.set(**breadth(rows, name))

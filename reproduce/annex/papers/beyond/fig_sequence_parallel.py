@@ -16,7 +16,8 @@ from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import MissingResultError, Results, listed
 from reproduce.experiment.sweep import Level, Point, Sweep, levels
 from reproduce.output import colours, theme
-from reproduce.output.figures import chart_data, finish, label_axes, series_lines
+from reproduce.output.figures import finish, label_axes, series_lines
+from reproduce.output.marks import chart_data
 from reproduce.output.origins import interval_label
 from results.records import Metric
 
@@ -92,12 +93,11 @@ def draw(artifact: Artifact, record: "Record") -> "Figure":
 def _panel(axes: "Axes", artifact: Artifact, record: "Record", quantity: q.Quantity) -> None:
     """A quantity over t; the throughput with its intervals, and with its series side by side."""
     chart = replace(artifact, quantities=(quantity,))
-    data = chart_data(chart, {"": record})
-    data = data[data.value.notna()]
+    data = [mark for mark in chart_data(chart, {"": record}) if mark.value is not None]
     if quantity is artifact.main:
         series_lines(axes, data, LOOKS, "bars", APART)
     else:
-        series_lines(axes, data.assign(low=None), LOOKS)
+        series_lines(axes, [replace(mark, low=None) for mark in data], LOOKS)
     label_axes(axes, chart, data)
     if not quantity.axis:
         axes.set_ylabel(f"Peak memory of the fullest GPU ({quantity.shown})")

@@ -278,7 +278,7 @@ def test_points_of_one_s_own_are_drawn_with_the_series_colour(figure_12, figure_
     path.write_text(OWN.replace("x, value", "B, throughput_per_gpu"))
     named = read_points(path, artifact, record)
     path.write_text(OWN)
-    assert named.equals(read_points(path, artifact, record))
+    assert named == read_points(path, artifact, record)
     drawn = OwnRecord.of(record).figure(points=path)
     assert "mine too" in {line.get_label() for line in drawn.axes[0].lines}
 
@@ -300,8 +300,8 @@ def test_on_an_axis_of_names_a_point_has_one_of_them(tmp_path):
     record = read_record(ROOT / "results" / "reference" / "fig_tensor_vs_data" / "simulated" / "record.json")
     label, path = record.points[0].label, tmp_path / "mine.csv"
     path.write_text(f'series,x,value\nmine,"{label}",100\n')
-    (at,) = read_points(path, artifact, record)["at"]
-    assert at == record.points[0].parameters[artifact.x_axis.parameter]
+    (mark,) = read_points(path, artifact, record)
+    assert mark.at == record.points[0].parameters[artifact.x_axis.parameter]
     path.write_text("series,x,value\nmine,nowhere,100\n")
     with pytest.raises(errors.UsageError, match="line 2: x='nowhere' is not on the axis"):
         read_points(path, artifact, record)
