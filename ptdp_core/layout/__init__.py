@@ -49,6 +49,7 @@ from ptdp_core.layout.stages import (
     rank_sizes,
     stage_layers,
     table_elements,
+    uneven_chunks,
     vocabulary_rows,
     vocabulary_tables,
 )

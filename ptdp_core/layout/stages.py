@@ -101,6 +101,14 @@ def _layers_before(kind_of_layers: tuple[int, ...]) -> list[list[int]]:
     return [list(accumulate([of == kind for of in kind_of_layers], initial=0)) for kind in kinds]
 
 
+def uneven_chunks(config: TrainingConfig) -> tuple[tuple[int, ...], ...]:
+    """The number of layers of each model chunk of each pipeline rank; empty if on every rank all are as long."""
+    if config.parallel.v == 1:
+        return ()
+    kinds = rank_kinds(config)
+    return tuple([kinds.chunks[kind] for kind in kinds.of]) if any(min(own) < max(own) for own in kinds.chunks) else ()
+
+
 def chunk_layers(layers: int, placement: StagePlacement, pp: int, pipeline_layout: str = "") -> tuple[range, ...]:
     """The layers of each of the v model chunks of pipeline rank pp."""
     stages = stage_layers(layers, placement.p * placement.v, pipeline_layout)
@@ -154,7 +162,8 @@ class RankSizes(NamedTuple):
     - `whole`: those that every tensor rank holds whole (of norms, biases of row-parallel linears, the positions)
     - `partial`: those of them of which, even without sequence parallelism, each has a part of the gradients
     - `cast`: elements of the matrices of layers' linears, which FP8 casts
-    - `layers`: those of its longest chunk
+    - `chunks`: the number of layers of each of its model chunks
+    - `ends`: the parameters before its first chunk's layers, and behind its last one's: of the model's ends, if any
     """
 
     parameters: int
@@ -162,7 +171,8 @@ class RankSizes(NamedTuple):
     whole: int
     partial: int
     cast: int
-    layers: int
+    chunks: tuple[int, ...]
+    ends: tuple[int, int]
 
 
 def rank_sizes(config: TrainingConfig) -> tuple[RankSizes, ...]:
@@ -198,14 +208,14 @@ def _rank_sizes(
     shared = sum([item.held(sharing) for item in vocabulary_tables(model, sharing)]) if sharing else 0
     of_kinds = []
     for rank, chunks, counts in zip(kinds.ranks, kinds.chunks, kinds.layers, strict=True):
-        ends = embedding_parameters(model, t) if rank == placement.first else ()
+        embedding = embedding_parameters(model, t) if rank == placement.first else ()
+        output: tuple[Parameter, ...] = ()
         if rank == placement.last:
-            ends += output_parameters(model, t, own_table=placement.first != placement.last) + mtp_parameters(model)
-        if sharing:
-            ends = tuple([item for item in ends if item.name not in TABLES])
-        rows = [sizes(ends), *[[count * size for size in row] for count, row in zip(counts, of_layers, strict=True)]]
+            output = output_parameters(model, t, own_table=placement.first != placement.last) + mtp_parameters(model)
+        ends = [sizes([item for item in end if not sharing or item.name not in TABLES]) for end in (embedding, output)]
+        rows = [*ends, *[[count * size for size in row] for count, row in zip(counts, of_layers, strict=True)]]
         parameters, *others = map(sum, zip(*rows, strict=True))
-        of_kinds.append(RankSizes._make((parameters + shared, *others, max(chunks))))
+        of_kinds.append(RankSizes._make((parameters + shared, *others, chunks, (ends[0][0], ends[1][0]))))
     return tuple([of_kinds[kind] for kind in kinds.of])
 
 

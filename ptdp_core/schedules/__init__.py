@@ -20,6 +20,7 @@
 
 from ptdp_core.schedules.actions import KINDS, Action, Cell, Fused, Schedule, passes_of
 from ptdp_core.schedules.checks import (
+    Moment,
     Summary,
     check_complete,
     check_groups,

@@ -1,7 +1,7 @@
 """Checks of a schedule: whether it is complete, its messages meet in order, and it can run; its stash, a summary."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from itertools import accumulate, chain, zip_longest
 from typing import NamedTuple
@@ -17,6 +17,7 @@ _PASSES = {"F": "forward pass", "I": "input gradient", "S": "scores"}
 _NEITHER = dict.fromkeys(VOCABULARY_KINDS, 0)
 _STASHED = {"F": 1, "B": -1, "I": -1, "W": 0, **_NEITHER}
 _DEFERRED = {"F": 0, "B": 0, "I": 1, "W": -1, **_NEITHER}
+Moment = tuple[int, ...]  # microbatches of a rank's chunks, stashed and deferred: see `stash_fronts`
 
 
 def check_complete(schedule: Schedule) -> None:
@@ -157,26 +158,42 @@ def stash_course(row: Iterable[TimelineEvent[Time_co]]) -> list[tuple[Time_co, i
     return course
 
 
-def stash_fronts(schedule: Schedule) -> list[list[tuple[int, int]]]:
+def stash_fronts(schedule: Schedule, chunks: Sequence[Sequence[int]] = ()) -> list[list[Moment]]:
     """Per rank, the Pareto front of (microbatches stashed, microbatches whose weight gradients are deferred).
 
     A microbatch of a chunk is stashed between F and B or I, deferred between I and W. Deferred ones keep only the
     inputs and output gradients of the linear layers, so which pair is the memory peak depends on the sizes of the two.
-    At every other moment the rank has no more of either.
+    At every other moment the rank has no more of either. `chunks` are the numbers of layers of a rank's chunks. Where
+    they differ on a rank, all its moments are there, each with such a pair for every number, the largest first.
     """
     ranks = []
-    for actions in schedule.ranks:
+    for rank, actions in enumerate(schedule.ranks):
+        if chunks and len(set(chunks[rank])) > 1:
+            ranks.append(_moments(actions, dict(zip(schedule.placement.stages[rank], chunks[rank], strict=True))))
+            continue
         kinds = [action[0] for action in actions]
         stashed, deferred = (accumulate(map(steps.__getitem__, kinds)) for steps in (_STASHED, _DEFERRED))
         most_stashed: dict[int, int] = {}  # by how many are deferred
         for count, later in set(zip(stashed, deferred, strict=True)):
             most_stashed[later] = max(most_stashed.get(later, 0), count)
-        front: list[tuple[int, int]] = []
+        front: list[Moment] = []
         for later, count in sorted(most_stashed.items(), reverse=True):
             if not front or count > front[-1][0]:
                 front.append((count, later))
         ranks.append(front[::-1])
     return ranks
+
+
+def _moments(actions: Iterable[Action], layers: Mapping[int, int]) -> list[Moment]:
+    """The moments of a rank whose stages have so many `layers`: see `stash_fronts`."""
+    numbers = sorted(set(layers.values()), reverse=True)
+    places = {stage: 2 * numbers.index(number) for stage, number in layers.items()}
+    held, moments = [0] * (2 * len(numbers)), set()
+    for kind, stage, _ in actions:
+        held[places[stage]] += _STASHED[kind]
+        held[places[stage] + 1] += _DEFERRED[kind]
+        moments.add(tuple(held))
+    return sorted(moments)
 
 
 class Summary(NamedTuple):

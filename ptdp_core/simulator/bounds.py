@@ -30,11 +30,11 @@ _of_flush = fields_but(NOT_IN_PASSES - {"d", "schedule"})
 def family_least_memory(config: TrainingConfig, model: CostModel) -> int:
     """A lower bound on the bytes of all configurations that are as this one but for schedule and sharding.
 
-    The rank of the first stage holds one microbatch of one of its chunks at least. `config` has the fewest bytes of
+    The rank of the first stage holds one microbatch of its longest chunk at least. `config` has the fewest bytes of
     model states of them all (`Family.frugal`).
     """
     sizes, layer = rank_sizes(config)[config.parallel.placement.first], model.layer_bytes(config)
-    memory = rank_memory(config, model.cluster, sizes, layer, 1, False, model.software)
+    memory = rank_memory(config, model.cluster, sizes, layer, [(1, 0)], False, model.software)
     return sum(memory.values())
 
 

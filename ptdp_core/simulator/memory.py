@@ -6,7 +6,9 @@ precision at the end. In the optimizer step, when there are no activations, 16-b
 bytes, unless they are summed in fp32 (4 bytes in place of 2).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from operator import mul
 from typing import NamedTuple
 
 from ptdp_core.config import LayerKind, ParallelConfig, TrainingConfig
@@ -14,7 +16,7 @@ from ptdp_core.layers.blocks import heads_of, layer_of
 from ptdp_core.layers.parts import Block
 from ptdp_core.layers.techniques import RECIPES, offloaded, recomputed, trained_elements
 from ptdp_core.layout import RankSizes, elements_held, vocabulary_rows
-from ptdp_core.schedules import MESSAGES_AT_ONCE, build, definition, most_scored
+from ptdp_core.schedules import MESSAGES_AT_ONCE, Moment, build, definition, most_scored
 from ptdp_core.schedules.vocabulary import AHEAD
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.kernels import FP16_BYTES
@@ -252,16 +254,39 @@ def gathered_bytes(config: TrainingConfig, cluster: Cluster, software: Software)
     return (2 * width if parallel.lora_rank else 3 * width + cluster.gradient_bytes) * sum(held)
 
 
-def moment_bytes(
-    config: TrainingConfig, cluster: Cluster, layers: int, computes_loss: bool, layer: LayerBytes, software: Software
-) -> tuple[int, int]:
-    """Bytes in fp16 that a stashed microbatch of a chunk of so many layers adds to `rank_memory`, and a deferred one.
+def held_bytes(
+    config: TrainingConfig, cluster: Cluster, sizes: RankSizes, computes_loss: bool, layer: LayerBytes
+) -> list[int]:
+    """Bytes in fp16 of what each number of a rank's moments (`schedules.stash_fronts`) counts.
 
-    If one moment has more bytes of stashed and deferred microbatches than another one, it has more memory.
+    Of chunks of each length, the longest first, a microbatch that is stashed, and one that is deferred.
     """
-    sent = layer.input if config.parallel.p > 1 and not software.freed_outputs else 0
-    stashed = stash_bytes(config, cluster, layers, layer) + sent
-    return stashed, deferred_bytes(config, cluster, layers, computes_loss, layer)
+    splits, held = definition(config.parallel.schedule).splits, list[int]()
+    for layers in sorted(set(sizes.chunks), reverse=True):
+        deferred = deferred_bytes(config, cluster, layers, computes_loss, layer) if splits else 0
+        held += stash_bytes(config, cluster, layers, layer), deferred
+    return held
+
+
+def fullest_moment(held: Sequence[int], front: Iterable[Moment], sent: int) -> Moment:
+    """The moment of a front with most bytes: `held_bytes`, and of each stashed microbatch an output that is `sent`."""
+    each = [size + sent * (number % 2 == 0) for number, size in enumerate(held)]
+    return max(front, key=lambda moment: sum(map(mul, each, moment)))
+
+
+def whole_share(parallel: ParallelConfig, sizes: RankSizes) -> float:
+    """Of a rank's gradients the share that is whole beside its part of the sum, with ZeRO-2 reduced less often.
+
+    With interleaved chunks a round of at most p microbatches fills two of them: one is being reduced meanwhile. They
+    are neighbours, the two with most parameters.
+    """
+    if parallel.reduce_every > parallel.p or parallel.v < 3:
+        return 1.0
+    of_layer = (sizes.parameters - sum(sizes.ends)) / sum(sizes.chunks)
+    chunks = [layers * of_layer for layers in sizes.chunks]
+    chunks[0] += sizes.ends[0]
+    chunks[-1] += sizes.ends[1]
+    return max(map(sum, pairwise([*chunks, chunks[0]]))) / sizes.parameters
 
 
 def rank_memory(
@@ -269,20 +294,18 @@ def rank_memory(
     cluster: Cluster,
     sizes: RankSizes,
     layer: LayerBytes,
-    stash: int,
+    front: Iterable[Moment],
     computes_loss: bool,
     software: Software,
-    deferred: int = 0,
 ) -> dict[str, int]:
     """Bytes by use on one GPU of a pipeline rank at its memory peak.
 
-    `layer` are those of each of its layers. `stash` is the number of microbatches of a chunk whose activations it
-    holds, and `deferred` of those whose weight gradients are deferred at that moment (`schedules.stash_fronts`). The
-    peak is in a backward pass, or in the optimizer step. If a rank's chunks differ in length, all are taken to be as
-    long as the longest. Of ZeRO-2 gradients that are being reduced are not counted.
+    `layer` are those of each of its layers, `front` the moments of the rank (`schedules.stash_fronts`): what it holds
+    of chunks of each length. The peak is in a backward pass, or in the optimizer step. Of ZeRO-2 gradients that are
+    being reduced are not counted.
     """
     parallel = config.parallel
-    parameters, of_experts, layers = sizes.parameters, sizes.experts, sizes.layers
+    parameters, of_experts = sizes.parameters, sizes.experts
     taught, own_experts = trained(config, parameters, of_experts)
     own = updated(config, taught, own_experts)
     buffers = MESSAGES_AT_ONCE[definition(parallel.schedule).exchanges]
@@ -290,28 +313,25 @@ def rank_memory(
         buffers += AHEAD + 2
     sharded = parallel.data_parallel == "zero3"
     weight, gradient, optimizer = state_bytes(cluster.element_bytes, software, sharded, parallel.optimizer_states)
-    # Of ZeRO-2 gradients that are whole beside a rank's part of the sum. With interleaved chunks a round of at most p
-    # microbatches fills two of them: one is being reduced meanwhile.
-    every = parallel.reduce_every
-    whole = 0.0 if every == 1 else taught * (min(1.0, 2 / parallel.v) if every <= parallel.p else 1.0)
-    held = round(weight * parameters)
+    whole = taught * whole_share(parallel, sizes) if parallel.reduce_every > 1 else 0.0
+    weights = round(weight * parameters)
     if sharded:  # frozen weights stay as narrow as they are
         frozen = updated(config, parameters, of_experts) - own
-        held = round(weight * own + cluster.element_bytes * frozen) + gathered_bytes(config, cluster, software)
+        weights = round(weight * own + cluster.element_bytes * frozen) + gathered_bytes(config, cluster, software)
     kept_casts = software.kept_casts and parallel.fp8_recipe != "none"
     states = {
-        "weights": held + (round(RECIPES[parallel.fp8_recipe].written * sizes.cast) if kept_casts else 0),
+        "weights": weights + (round(RECIPES[parallel.fp8_recipe].written * sizes.cast) if kept_casts else 0),
         "gradients": round(gradient * (own + whole if sharded or parallel.data_parallel == "zero2" else taught)),
         "optimizer": 0 if "optimizer" in parallel.offload else round(optimizer * own),
     }
-    stashed = stash * stash_bytes(config, cluster, layers, layer)
-    if deferred:
-        stashed += deferred * deferred_bytes(config, cluster, layers, computes_loss, layer)
+    held = held_bytes(config, cluster, sizes, computes_loss, layer)
+    sent = 0 if parallel.p == 1 or software.freed_outputs else layer.input
+    moment = fullest_moment(held, front, sent)
     backward = {
-        "stashed_activations": stashed,
+        "stashed_activations": sum(map(mul, held, moment)),
         "working_activations": working_bytes(config, computes_loss, layer, software),
-        # the outputs that are sent and not yet freed, and one buffer for each message on its way
-        "boundary_buffers": (buffers + stash * (not software.freed_outputs)) * layer.input if parallel.p > 1 else 0,
+        # one buffer for each message on its way, and the outputs that are sent and not yet freed
+        "boundary_buffers": buffers * layer.input + sent * sum(moment[::2]) if parallel.p > 1 else 0,
     }
     backward = {use: round(size * cluster.element_bytes / FP16_BYTES) for use, size in backward.items()}
     unscales = (
@@ -329,7 +349,7 @@ def fullest_memory(
     software: Software,
     sizes: Sequence[RankSizes],
     layer: LayerBytes,
-    stash_fronts: Sequence[Sequence[tuple[int, int]]],
+    stash_fronts: Sequence[Iterable[Moment]],
 ) -> dict[str, int]:
     """The bytes by use on the fullest GPU at its peak, which is in its rank's `schedules.stash_fronts`.
 
@@ -337,14 +357,11 @@ def fullest_memory(
     """
     last = config.parallel.placement.last
     # Of ranks that are otherwise alike, only the one that holds most is looked at.
-    moments: dict[tuple[RankSizes, bool], set[tuple[int, int]]] = {}
+    moments: dict[tuple[RankSizes, bool], set[Moment]] = {}
     for rank, front in enumerate(stash_fronts):
         moments.setdefault((sizes[rank], rank == last), set()).update(front)
-    memories = []
-    for (of_rank, computes_loss), held in moments.items():
-        stash, deferred = max(held)
-        if any(later for _, later in held):
-            stashed, put_off = moment_bytes(config, cluster, of_rank.layers, computes_loss, layer, software)
-            stash, deferred = max(sorted(held), key=lambda moment: moment[0] * stashed + moment[1] * put_off)
-        memories.append(rank_memory(config, cluster, of_rank, layer, stash, computes_loss, software, deferred))
+    memories = [
+        rank_memory(config, cluster, of_rank, layer, sorted(front), computes_loss, software)
+        for (of_rank, computes_loss), front in moments.items()
+    ]
     return max(memories, key=lambda memory: sum(memory.values()))

@@ -1,12 +1,12 @@
 """The memory of a configuration on its fullest GPU, without executing its schedule, and what to recompute to fit it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import inf
 
 from ptdp_core.config import TrainingConfig
-from ptdp_core.layout import rank_sizes
-from ptdp_core.schedules import definition
+from ptdp_core.layout import rank_sizes, uneven_chunks
+from ptdp_core.schedules import Moment, definition
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.memory import fullest_memory, layer_bytes, rank_memory
@@ -14,10 +14,10 @@ from ptdp_core.simulator.software import Software
 from ptdp_core.simulator.steady_state import rank_fronts
 
 
-def rank_stash_fronts(config: TrainingConfig) -> Sequence[Sequence[tuple[int, int]]]:
+def rank_stash_fronts(config: TrainingConfig) -> Sequence[Sequence[Moment]]:
     """The `rank_fronts` of a configuration's schedule."""
     parallel = config.parallel
-    return rank_fronts(parallel.schedule, parallel.p, parallel.m, parallel.v)
+    return rank_fronts(parallel.schedule, parallel.p, parallel.m, parallel.v, chunks=uneven_chunks(config))
 
 
 def peak_memory(config: TrainingConfig, model: CostModel) -> int:
@@ -25,26 +25,20 @@ def peak_memory(config: TrainingConfig, model: CostModel) -> int:
     return of_fullest(config, model, rank_stash_fronts(config))
 
 
-def of_fullest(config: TrainingConfig, model: CostModel, stash_fronts: Sequence[Sequence[tuple[int, int]]]) -> int:
+def of_fullest(config: TrainingConfig, model: CostModel, stash_fronts: Sequence[Iterable[Moment]]) -> int:
     """Bytes of memory on the fullest GPU of the first ranks, those whose `schedules.stash_fronts` are given."""
     sizes, layer = rank_sizes(config), model.layer_bytes(config)
     return sum(fullest_memory(config, model.cluster, model.software, sizes, layer, stash_fronts).values())
 
 
 def rank_memories(
-    config: TrainingConfig, cluster: Cluster, stash_fronts: Sequence[list[tuple[int, int]]], software: Software
+    config: TrainingConfig, cluster: Cluster, stash_fronts: Sequence[Iterable[Moment]], software: Software
 ) -> list[dict[str, int]]:
     """The bytes by use on a GPU of each pipeline rank at its memory peak, which is in its `schedules.stash_fronts`."""
     sizes, layer = rank_sizes(config), layer_bytes(config)
     last = config.parallel.placement.last
     return [
-        max(
-            (
-                rank_memory(config, cluster, sizes[rank], layer, stash, rank == last, software, deferred)
-                for stash, deferred in front
-            ),
-            key=lambda memory: sum(memory.values()),
-        )
+        rank_memory(config, cluster, sizes[rank], layer, front, rank == last, software)
         for rank, front in enumerate(stash_fronts)
     ]
 

@@ -17,6 +17,7 @@ from ptdp_core.layout import (
     recomputation_gathers,
     recomputed_passes,
     step_collectives,
+    uneven_chunks,
     vocabulary_exchanges,
 )
 from ptdp_core.schedules import TimelineEvent, definition
@@ -57,7 +58,8 @@ def simulate(
     parallel = config.parallel
     stages = sharded_stages(config, model) if parallel.data_parallel == "zero3" else model.stages(config)
     costs = pipeline_costs(model, config, stages)
-    pipeline = flush(parallel.schedule, parallel.p, parallel.m, parallel.v, costs)
+    schedule = (parallel.schedule, parallel.p, parallel.m, parallel.v)
+    pipeline = flush(*schedule, costs)
     flush_s = [end / PICOSECONDS for end in pipeline.ends]
     reduction, steps, gathers = after_the_flush(model, config, stages)
     # The gradient norm joins all ranks of a model replica before any of them steps (clip_grad = 1.0).
@@ -70,12 +72,12 @@ def simulate(
     causes: dict[str, float] = {}
     if bubble_times:
         free = replace(costs, message=([0] * len(stages), [0] * len(stages)), gather=0, exchange=0, collectives={})
-        without = flush(parallel.schedule, parallel.p, parallel.m, parallel.v, free).ends
+        without = flush(*schedule, free).ends
         saved = step_start - max(end / PICOSECONDS + reduce for end, reduce in zip(without, reduction, strict=True))
         message_waiting = saved - phases["pipeline_communication"]
         causes = _bubble_times(parallel, free, phases["bubble"], message_waiting)
     sizes, layer = rank_sizes(config), model.layer_bytes(config)
-    fronts = rank_fronts(parallel.schedule, parallel.p, parallel.m, parallel.v, pipeline.executed)
+    fronts = rank_fronts(*schedule, pipeline.executed, uneven_chunks(config))
     memory = fullest_memory(config, cluster, model.software, sizes, layer, fronts)
     peak = sum(memory.values())
     return Estimate(

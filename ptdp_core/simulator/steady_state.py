@@ -24,7 +24,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
-from ptdp_core.schedules import Schedule, TimelineEvent, build, definition, passes_of, stash_fronts
+from ptdp_core.schedules import Moment, Schedule, TimelineEvent, build, definition, passes_of, stash_fronts
 from ptdp_core.simulator.executor import FUSED_KINDS, Costs, Events, compile_blocking, execute_blocking
 from ptdp_core.simulator.native import native, why_in_python
 
@@ -134,22 +134,24 @@ def _kept_table(name: str, p: int, m: int, v: int) -> Schedule:
 
 
 @lru_cache(maxsize=4096)
-def rank_fronts(name: str, p: int, m: int, v: int, executed: int = 0) -> Sequence[Sequence[tuple[int, int]]]:
+def rank_fronts(
+    name: str, p: int, m: int, v: int, executed: int = 0, chunks: tuple[tuple[int, ...], ...] = ()
+) -> Sequence[Sequence[Moment]]:
     """`schedules.stash_fronts` of every rank: by the schedule's formula where there is one, else from a table.
 
     That is of the batch `executed`, if any; or of the longest but the whole, which is in the steady state, in which no
-    longer one holds more at once.
+    longer one holds more at once. A formula knows nothing of `chunks` that differ in length (`layout.uneven_chunks`).
     """
     schedule = definition(name)
-    if schedule.stash is None or schedule.splits:
-        return _table_fronts(name, p, executed or short_batches(name, p, m, v)[-2:][0], v)
+    if schedule.stash is None or schedule.splits or chunks:
+        return _table_fronts(name, p, executed or short_batches(name, p, m, v)[-2:][0], v, chunks)
     return [[(stash, 0)] for stash in schedule.stash(p, m, v)]
 
 
 @lru_cache(maxsize=4096)
-def _table_fronts(name: str, p: int, m: int, v: int) -> Sequence[Sequence[tuple[int, int]]]:
+def _table_fronts(name: str, p: int, m: int, v: int, chunks: tuple[tuple[int, ...], ...]) -> Sequence[Sequence[Moment]]:
     """The fronts of one table, which stands for all longer batches."""
-    return stash_fronts(_table(name, p, m, v))
+    return stash_fronts(_table(name, p, m, v), chunks)
 
 
 def _executed_in_python(name: str, p: int, m: int, v: int, costs: Costs) -> Executed:

@@ -257,6 +257,30 @@ def stashed(beat: Any, cases: list[dict[str, Any]]) -> list[tuple[int, dict[str,
     return rows
 
 
+def most_kept(beat: Any, cases: list[dict[str, Any]]) -> list[int]:
+    """For each case the most bytes that autograd keeps at one moment of a batch on this rank, weights left out."""
+    peaks = []
+    for case in cases:
+        settings, groups, trainer = make(case)
+        weights = {x.untyped_storage().data_ptr() for chunk in trainer.chunks for x in chunk.parameters()}
+        live: dict[int, tuple[StorageWeakRef, int]] = {}
+        peaks.append(0)
+
+        def pack(x: torch.Tensor, weights: Any = weights, live: Any = live) -> torch.Tensor:
+            for place in [place for place, (kept, _) in live.items() if kept.expired()]:
+                del live[place]
+            storage = x.untyped_storage()
+            if storage.data_ptr() not in weights:
+                live[storage.data_ptr()] = StorageWeakRef(storage), storage.nbytes()
+            peaks[-1] = max(peaks[-1], sum(size for _, size in live.values()))
+            return x
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+            trainer.forward_backward(feed(settings, groups, batches(settings.parallel.B)[0]))
+        beat()
+    return peaks
+
+
 def communicated(beat: Any, case: dict[str, Any], groups: Groups | None = None) -> dict[str, int]:
     """One batch of a case, its gradients reduced: the calls and bytes of this rank's collectives and messages."""
     from reproduce.annex.exact.ranks import Counts

@@ -1,6 +1,7 @@
 """The event-driven executor: against the exact reference execution, and long schedules against stepped ones."""
 
 from dataclasses import replace
+from operator import ge
 
 import pytest
 from hypothesis import given, settings
@@ -75,6 +76,12 @@ def long_runs(draw):
     return name, p, m, v, Costs(forward, backward, (alone, shared), gather, exchange, weights, hidden)
 
 
+def undominated(front):
+    """The moments of which none has as much or more of everything."""
+    more = lambda a, b: a != b and all(map(ge, a, b))  # noqa: E731
+    return {moment for moment in front if not any(more(other, moment) for other in front)}
+
+
 @given(long_runs())
 @settings(deadline=None, max_examples=60)
 def test_periodic_steady_state_equals_the_stepped_result(case):
@@ -87,6 +94,9 @@ def test_periodic_steady_state_equals_the_stepped_result(case):
     exchanged = [sum(event.end - event.start for event in row if event.kind == "exchange") for row in timeline]
     assert list(short.communication) == exchanged
     assert steady_state.rank_fronts(name, p, m, v, short.executed) == stash_fronts(build(name, p, m, v))
+    uneven = tuple(tuple((3 * rank + 2 * chunk) % 4 for chunk in range(v)) for rank in range(p))
+    of_short = steady_state.rank_fronts(name, p, m, v, short.executed, uneven)
+    assert list(map(undominated, of_short)) == list(map(undominated, stash_fronts(build(name, p, m, v), uneven)))
     pairs = [cell for row in build(name, p, m, v).cells for cell in row if isinstance(cell, Fused)]
     saved = [costs.hidden[pair.forward.stage, pair.backward.stage] for pair in pairs if costs.hidden]
     assert short.hidden == (sum(forward for forward, _ in saved), sum(backward for _, backward in saved))

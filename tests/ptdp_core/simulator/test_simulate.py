@@ -356,15 +356,20 @@ def test_zero_2_hides_a_reduction_behind_the_backward_pass_of_its_microbatch():
         assert gradient_reduction(cost, config, 1e9, hidden) == pytest.approx(exposed + copies)
 
 
-@pytest.mark.parametrize(("every", "whole"), [(1, 0), (4, 2 / 3), (8, 1)])
-def test_zero_2_reduces_after_a_round_and_has_two_chunks_gradients_whole_meanwhile(every, whole):
-    """By hand: 16 microbatches on 4 stages in 3 chunks; rounds longer than p fill all chunks."""
+@pytest.mark.parametrize(("every", "chunks"), [(1, 0), (4, 2), (8, 3)])
+def test_zero_2_reduces_after_a_round_and_has_two_chunks_gradients_whole_meanwhile(every, chunks):
+    """By hand: 16 microbatches on 4 stages in 3 chunks of a layer; rounds longer than p fill all chunks.
+
+    The last rank is the fullest, and of its chunks the one with the output layer is of the two with most.
+    """
     sizes = ModelConfig(12, 1024, 16), {"p": 4, "v": 3, "d": 2, "B": 32, "sharded_optimizer": True}
     parallel = ParallelConfig(**sizes[1], data_parallel="zero2", reduce_every=every)
     config, cost = TrainingConfig(sizes[0], parallel), CostModel(SELENE)
     result, parameters = simulate(config, SELENE), max(rank_elements(config))
     rounds = 16 // every
-    assert result.memory_bytes["gradients"] == round(result.memory_bytes["weights"] * (1 / 2 + whole))
+    of_last = rank_elements(config)[-1]
+    whole = of_last - (3 - chunks) * (12 * 1024**2 + 13 * 1024) if chunks else 0
+    assert result.memory_bytes["gradients"] == 2 * (of_last // 2 + whole)
     assert result.traffic["data"] == pytest.approx(2 * parameters / 2 * (rounds + 1))
     once = TrainingConfig(sizes[0], ParallelConfig(**sizes[1], data_parallel="torch"))
     copies = gradient_copies(cost, config, 1e9)

@@ -1,0 +1,76 @@
+"""The memory of ranks whose model chunks have different numbers of layers, against counting pass by pass."""
+
+from dataclasses import replace
+
+import pytest
+
+from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.layout import chunk_layers
+from ptdp_core.pipeline_layout import layout_of
+from ptdp_core.schedules import build, definition, names
+from ptdp_core.simulator import load_cluster, simulate
+from ptdp_core.simulator.costs import CostModel
+from ptdp_core.simulator.memory import deferred_bytes, layer_bytes, stash_bytes
+from ptdp_core.simulator.peak_memory import peak_memory, rank_memories, rank_stash_fronts
+
+SELENE = load_cluster("selene")
+FREED = replace(SELENE.software, freed_outputs=True)  # what is stashed is then all that a moment adds
+CHUNKED = [name for name in names() if definition(name).chunks[1] != 1]
+
+
+def uneven(name, p, m, sizes):
+    """A training configuration whose stages have `sizes` layers, on p ranks."""
+    layers = sum(sizes)
+    parallel = ParallelConfig(p=p, v=len(sizes) // p, B=m, schedule=name, pipeline_layout=layout_of(sizes))
+    return TrainingConfig(ModelConfig(layers, 1024, 16), replace(parallel, recompute="none"))
+
+
+def most_bytes(config, rank):
+    """The most bytes that a rank stashes and defers at once, pass by pass."""
+    parallel, layer = config.parallel, layer_bytes(config)
+    schedule = build(parallel.schedule, parallel.p, parallel.m, parallel.v)
+    chunks = chunk_layers(config.model.layers, schedule.placement, rank, parallel.pipeline_layout)
+    held, most = 0, 0
+    for kind, stage, _ in schedule.ranks[rank]:
+        layers = len(chunks[schedule.placement.chunk_of(stage)])
+        stashed = stash_bytes(config, SELENE, layers, layer)
+        deferred = deferred_bytes(config, SELENE, layers, rank == schedule.placement.last, layer)
+        held += {"F": stashed, "B": -stashed, "I": deferred - stashed, "W": -deferred}[kind]
+        most = max(most, held)
+    return most
+
+
+@pytest.mark.parametrize("name", CHUNKED)
+def test_a_rank_holds_as_many_layers_as_its_chunks_have(name):
+    p, m = 4, 12
+    sizes = [0, 3, 1, 2, 5, 1, 1, 0, 2, 1, 4, 0][: p * max(2, definition(name).chunks[0])]
+    config = uneven(name, p, m, sizes)
+    memories = rank_memories(config, SELENE, rank_stash_fronts(config), FREED)
+    assert [memory["stashed_activations"] for memory in memories] == [most_bytes(config, rank) for rank in range(p)]
+    assert simulate(config, SELENE, timeline=True).peak_memory == peak_memory(config, CostModel(SELENE))
+
+
+@pytest.mark.parametrize("microbatches", [16, 32, 512])
+def test_the_layers_of_llama_3_by_hand(microbatches):
+    """126 layers, one on each of 16 x 8 chunks but the first and the last, interleaved.
+
+    With as many microbatches as stages every chunk holds all 16. With more, rank r holds 112 + 2 (15 - r) and the pass
+    that runs. On rank 0 31 of these are of its first chunk, which is empty. On rank 15, whose last chunk is, the six
+    between hold 16 each, and the first one 17 as its second round begins.
+    """
+    config = uneven("interleaved", 16, microbatches, [0, *[1] * 126, 0])
+    each = stash_bytes(config, SELENE, 1, layer_bytes(config))
+    memories = rank_memories(config, SELENE, rank_stash_fronts(config), FREED)
+    held = [memory["stashed_activations"] / each for memory in memories]
+    if microbatches == 16:
+        assert held == [112, *[128] * 14, 112]
+    else:
+        assert held == [112, *[143 - 2 * rank for rank in range(1, 15)], 113]
+
+
+def test_chunks_of_one_length_are_counted_by_the_schedules_formula():
+    even, one_more = (uneven("interleaved", 4, 16, [2] * 12), uneven("interleaved", 4, 16, [3, *[2] * 10, 1]))
+    assert rank_stash_fronts(even) == [[(stash, 0)] for stash in definition("interleaved").stash(4, 16, 3)]
+    fronts = rank_stash_fronts(one_more)
+    assert fronts[1:3] == rank_stash_fronts(even)[1:3]
+    assert all(len(moment) == 4 for front in (fronts[0], fronts[3]) for moment in front)
