@@ -53,10 +53,25 @@ OFFLOADS = {
 ON_REQUEST = (*RECIPES, *OFFLOADS)
 Techniques = Collection[str]
 PAPERS_TECHNIQUES: Techniques = tuple(PAPERS)
-# The field of a configuration that a technique is: a program that lacks the one lacks the other.
-FIELDS = {"pipeline": "p", "tensor": "t", "interleaving": "v", "context": "c", "experts": "experts"}
-FIELDS |= {"zero1": "sharded_optimizer", "zero2": "sharded_optimizer", "sequence_parallel": "sequence_parallel"}
-FIELDS |= dict.fromkeys(RECIPES, "fp8_recipe") | dict.fromkeys(OFFLOADS, "offload")
+# The fields of a configuration that a technique chooses: a program that lacks one of them lacks the technique.
+FIELDS: Mapping[str, tuple[str, ...]] = {
+    "pipeline": ("p",),
+    "tensor": ("t",),
+    "interleaving": ("v", "schedule"),
+    "sequence_parallel": ("sequence_parallel",),
+    "sdpa": ("attention",),
+    "modules": ("recompute", "recompute_modules"),
+    "split": ("schedule",),
+    "layouts": ("pipeline_layout",),
+    "context": ("c",),
+    "experts": ("experts", "e", "etp"),
+    "zero1": ("sharded_optimizer",),
+    "zero2": ("sharded_optimizer", "data_parallel"),
+    "zero3": ("data_parallel",),
+    "hsdp": ("data_parallel", "zero3_shards"),
+    **dict.fromkeys(RECIPES, ("fp8_recipe",)),
+    **dict.fromkeys(OFFLOADS, ("offload",)),
+}
 
 
 def data_parallel_kind(p: int) -> str:

@@ -5,6 +5,7 @@ Every number here is simulated. The annex `plan` writes the same to disk.
 
 from collections.abc import Sequence
 from dataclasses import fields
+from itertools import chain
 from typing import Any
 
 from ptdp_core.config import ParallelConfig, TrainingConfig
@@ -15,6 +16,7 @@ from reproduce.experiment.quantities import ITERATION
 from reproduce.experiment.results import argmax
 from reproduce.output.columns import Table, chosen, keyed
 from reproduce.planning import elasticities, run_cost, untried
+from reproduce.planning.cells import FIELDS
 from reproduce.planning.plan import TrainingPlan
 from reproduce.planning.search import NEAR_TIE, order
 from reproduce.planning.space import tensor_sizes
@@ -24,18 +26,17 @@ GB = 1e9
 SHOWN_USES = 4
 LINKS = {"pipeline": "p2p", "tensor": "tensor", "data": "data"}
 SIZES = ("p", "t", "d", "v", "b")
-TECHNIQUES = (
-    *("schedule", "recompute", "recompute_modules", "sequence_parallel", "attention", "sharded_optimizer"),
-    *("data_parallel", "zero3_shards", "fp8_recipe", "offload", "pipeline_layout"),
-)
 # The sizes that came after the paper, with their usual values; they are named where they are in use.
 LATER_SIZES = {
     item.name: item.default
     for item in fields(ParallelConfig)
     if item.metadata["group"] == "Layout" and item.metadata["later"]
 }
-PARAMETERS = (*SIZES, *LATER_SIZES, *TECHNIQUES)
-OTHERS = tuple(item.name for item in fields(ParallelConfig) if item.name not in PARAMETERS)
+# What a plan chooses, sizes first, and the fields that it leaves alone.
+IN_ORDER = dict.fromkeys((*SIZES, *LATER_SIZES, *(item.name for item in fields(ParallelConfig))))
+CHOSEN = {*SIZES, *LATER_SIZES, *chain.from_iterable(FIELDS.values())}
+PARAMETERS = tuple(name for name in IN_ORDER if name in CHOSEN)
+OTHERS = tuple(name for name in IN_ORDER if name not in CHOSEN)
 # What a GPU's memory is taken by: a heading, and the uses of `Estimate.memory_bytes` under it.
 MEMORY = {
     "weights": ("weights",),

@@ -53,7 +53,7 @@ def may_use(
     techniques = [
         name
         for name in (*TECHNIQUES, *ON_REQUEST)
-        if given.get(name, name in TECHNIQUES) and FIELDS.get(name) not in lacks
+        if given.get(name, name in TECHNIQUES) and lacks.keys().isdisjoint(FIELDS[name])
     ]
     return replace(cluster, software=replace(cluster.software, **switches)), techniques
 

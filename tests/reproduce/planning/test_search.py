@@ -1,7 +1,7 @@
 """The search: legal configurations, what is known without executing them, the same best with and without pruning."""
 
 import itertools
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -14,6 +14,8 @@ from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.peak_memory import fits, peak_memory
 from reproduce.planning import search as searching
 from reproduce.planning.cells import (
+    FIELDS,
+    ON_REQUEST,
     PAPERS_TECHNIQUES,
     SPLIT_SCHEDULES,
     TECHNIQUES,
@@ -22,6 +24,7 @@ from reproduce.planning.cells import (
     families,
     recomputations,
 )
+from reproduce.planning.plan_text import PARAMETERS
 from reproduce.planning.search import (
     HEADROOM,
     is_tight,
@@ -125,6 +128,18 @@ def test_the_legal_configurations_are_all_there_once(job):
     assert len(result) == len(set(result)) == sum(map(len, cells(job, PER_NODE, (*TECHNIQUES, "fsdp"))))
     assert set(result) == expected
     assert all(config.parallel.n == job.n for config in result)
+
+
+@pytest.mark.parametrize("model", [ModelConfig(4, 1024, 8, 512), replace(EXPERTS, seq=8192)], ids=["gpt", "experts"])
+def test_a_plan_shows_the_fields_that_its_techniques_choose(model):
+    """`FIELDS` says which, and nothing else differs between two configurations of a search but context's exchange."""
+    every, job = (*TECHNIQUES, *ON_REQUEST, "fsdp"), TrainingJob(model, 16, 16)
+    assert FIELDS.keys() == {*TECHNIQUES, *ON_REQUEST}
+    tried = [asdict(config.parallel) for config in itertools.islice(configurations(job, 8, every), 0, None, 17)]
+    different = {name for name in tried[0] if len({values[name] for values in tried}) > 1}
+    assert different - {"context_exchange"} <= {*PARAMETERS}
+    surely = ("interleaving", "modules", "split", "zero2", *(("context", "experts") if model.experts else ()))
+    assert different >= {name for technique in surely for name in FIELDS[technique]} - {"experts"}
 
 
 def test_long_sequences_are_shared_by_context_ranks_with_fused_attention():
