@@ -143,3 +143,18 @@ def _outside(item: Field[Any], wrong: str = "", fix: str = "") -> str:
         usual, needed = "too small", f"{name} >= {rule['least']}"
     wrong, fix = wrong or rule["wrong"] or usual, fix or rule["fix"] or f"{name}={rule['least']}"
     return f"{wrong}; needs {needed}; try {fix}"
+
+
+def largest_divisor(n: int, at_most: int) -> int:
+    """The largest divisor of `n` that is no greater than `at_most`, or 1 if it is far below: what messages suggest."""
+    nearest = range(min(n, at_most), 0, -1)[:1_000_000]  # a size that somebody made up may have no divisor for long
+    return next((k for k in nearest if n % k == 0), 1)
+
+
+def check_divides(name: str, parts: int, of: str, whole: int, needed: str, fix: str = "") -> None:
+    """Raise ConfigurationError unless `parts`, the value of a field, divide `whole`, that of another; try `fix`."""
+    if whole % parts:
+        raise ConfigurationError(
+            f"{name}={parts} does not divide {of}={whole}; needs {needed}; "
+            f"try {fix or name}={largest_divisor(whole, parts)}"
+        )

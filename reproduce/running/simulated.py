@@ -23,7 +23,7 @@ from results.records import ClusterRef, Metric, PointResult, digest_file, digest
 from results.records.errors import UsageError
 
 SOURCES = (
-    "ptdp_core/config.py",
+    "ptdp_core/config",
     "ptdp_core/fields.py",
     "ptdp_core/formulas.py",
     "ptdp_core/layers",

@@ -33,7 +33,7 @@ OF_ANNEX = tuple(
     f"reproduce/annex/bench/{name}.py" for name in ("fused_step", "checkpoint", "fused_kernels", "fused_kernels_cases")
 )
 SOURCES = (
-    "ptdp_core/config.py",
+    "ptdp_core/config",
     "ptdp_core/engine",
     "ptdp_core/fields.py",
     "ptdp_core/formulas.py",

@@ -72,7 +72,7 @@ def test_a_folder_that_is_no_checkout(tmp_path):
         trees.resolve(tmp_path, "HEAD")
 
 
-@pytest.mark.parametrize("name", ["ptdp_core/config.py", "ptdp_core/new.py"], ids=["changed", "untracked"])
+@pytest.mark.parametrize("name", ["ptdp_core/errors.py", "ptdp_core/new.py"], ids=["changed", "untracked"])
 def test_a_dirty_tree_is_refused(repository, name):
     git(repository, "commit", "--quiet", "--allow-empty", "--message", "second")
     trees.require_different(repository, ["."], "first", None)
@@ -134,7 +134,7 @@ def test_what_a_tree_lacks_is_said(repository, commit, tmp_path):
     ("text", "message"), [("def broken(:\n", "SyntaxError"), ("import surely_not_installed\n", "surely_not_installed")]
 )
 def test_why_a_base_does_not_run_is_said(repository, commit, tmp_path, text, message):
-    commit("ptdp_core/config.py", text)
+    commit("ptdp_core/config/__init__.py", text)
     launcher = ProcessLauncher(build(repository, tmp_path, "HEAD", "first"), SIMULATOR)
     (why,) = launcher.lacking().values()
     assert why.startswith("base HEAD (")
