@@ -1,15 +1,16 @@
 """Where the verdict of a claim flips: for each clause of its tolerance, results just inside and just outside of it.
 
 For every artifact with claims there is a module beside this one, of the same name, whose `EDGES` maps the id of each
-claim to its edges. The values there are those of the claim's words; nothing is taken from the artifact's constants.
-Nothing is simulated: an edge lays out the metrics of the artifact's points so that the quantity which its clause is
-about has a given value x.
+claim to its edges: one, or a nest of them. The values there are those of the claim's words; nothing is taken from the
+artifact's constants. Nothing is simulated: an edge lays out the metrics of the artifact's points so that the quantity
+which its clause is about has a given value x.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from copy import copy
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -171,6 +172,26 @@ def below(words: str, value: float, **how: Any) -> Edge:
     return edge(words, value, "below", **how)
 
 
+def over(words: str, value: float, **how: Any) -> Edge:
+    """The claim holds above a value, not at it."""
+    return above(words, value, tie=False, **how)
+
+
+def under(words: str, value: float, **how: Any) -> Edge:
+    """The claim holds below a value, not at it."""
+    return below(words, value, tie=False, **how)
+
+
+def at_least(words: str, value: float, **how: Any) -> Edge:
+    """The claim holds at a value and above it."""
+    return above(words, value, tie=True, **how)
+
+
+def at_most(words: str, value: float, **how: Any) -> Edge:
+    """The claim holds at a value and below it."""
+    return below(words, value, tie=True, **how)
+
+
 def between(words: str, low: float, high: float, **how: Any) -> list[Edge]:
     """The claim holds between two values."""
     return [above(words, low, **how), below(words, high, **how)]
@@ -194,6 +215,20 @@ def switch(words: str, **how: Any) -> Edge:
 def not_testable(**how: Any) -> list[Edge]:
     """No results can test the claim."""
     return [edge("", 1.0, "nowhere", outside=NOT_TESTABLE, **how)]
+
+
+def edges_in(id: str) -> dict[str, list[Edge]]:
+    """The edges of each claim in an artifact's module, there one edge or a nest of them."""
+
+    def flat(nested: Any) -> Iterator[Edge]:
+        if isinstance(nested, Edge):
+            yield nested
+        else:
+            for each in nested:
+                yield from flat(each)
+
+    module = import_module(f"tests.reproduce.tolerances.{id}")
+    return {claim: list(flat(nested)) for claim, nested in module.EDGES.items()}
 
 
 def at(otherwise: Any = 1.0, /, **fields: Any) -> Callable[[Any, float], Any]:

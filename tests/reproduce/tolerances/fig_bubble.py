@@ -1,6 +1,6 @@
 """Edges of Figure 6's claims."""
 
-from tests.reproduce.tolerances.edges import at, below, falls, within
+from tests.reproduce.tolerances.edges import at, falls, under, within
 
 SERIES = {"n=32, b'=32": (1, 2, 4, 8, 16, 32), "n=128, b'=512": (1, 2, 4, 8, 16, 32, 64)}
 
@@ -23,21 +23,19 @@ EDGES = {
         executed_bubble_fraction=at(1.0, key="n32_b128_d4"),
     ),
     "larger_d_smaller_bubble": [
-        edge
-        for series, sizes in SERIES.items()
-        for edge in falls(
+        falls(
             "falls from each d to the next, in every series",
             "executed_bubble_fraction",
             "d",
             (1, 2, 4, 8, 16, 32, 64),
             among=lambda point, series=series: point.series == series,
         )[: len(sizes) - 1]
+        for series, sizes in SERIES.items()
     ],
     "larger_batch_smaller_bubble": [
-        below(
+        under(
             "at equal n and d < n, the series with the larger b' has the smaller bubble",
             1 / n,
-            tie=False,
             executed_bubble_fraction=smaller_with_b_prime(n, d),
         )
         for n, d in ((32, 1), (32, 16), (128, 64))

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from reproduce.papers.sc21.fig_gpipe_timeline import ARTIFACT, timeline
-from tests.reproduce.tolerances.edges import above, at, blanks, only
+from tests.reproduce.tolerances.edges import at, at_least, blanks, only, over
 
 TIMELINE = "reproduce.papers.sc21.fig_gpipe_timeline.timeline"
 
@@ -62,26 +62,22 @@ EDGES = {
         )
         for p, m in ((2, 8), (4, 128))
     ],
-    "gpipe_ideal_time": [
-        only(
-            "computes for exactly m(t_f + t_b), at ten points",
-            0,
-            step=1e-9,
-            makespan=1,
-            patch={TIMELINE: longer_on_the_first_device},
-        )
-    ],
+    "gpipe_ideal_time": only(
+        "computes for exactly m(t_f + t_b), at ten points",
+        0,
+        step=1e-9,
+        makespan=1,
+        patch={TIMELINE: longer_on_the_first_device},
+    ),
     "gpipe_needs_many_microbatches": [
-        above(
+        over(
             "the bubble over the ideal time is at most 5% only where m is at least ten times p",
             0.05,
-            tie=False,
             bubble_fraction=at(lambda point: 0.02 if point.m == 128 else 1.0, key="gpipe-p8-m64-tb2"),
         ),
-        above(
+        at_least(
             "only where m is at least ten times p",
             40,
-            tie=True,
             step=1,
             bubble_fraction=lambda point, x: 0.02 if point.key == LONG else 1.0,
             change=lambda point, x: {"m": x} if point.key == LONG else {},

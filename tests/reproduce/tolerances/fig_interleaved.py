@@ -1,6 +1,6 @@
 """Edges of Figure 12's claims."""
 
-from tests.reproduce.tolerances.edges import INCONSISTENT, above, below, between, falls
+from tests.reproduce.tolerances.edges import INCONSISTENT, above, at_least, below, between, falls, over, under
 
 BATCHES = (12, 24, 36, 48, 60)
 DEFAULT, INTERLEAVED = "Non-interleaved", "Interleaved"
@@ -28,7 +28,7 @@ def bytes_of(series, B):
 
 EDGES = {
     "improves_throughput": [
-        above("at least 10% at one batch size", 1.10, tie=True, throughput_per_gpu=interleaved(B)) for B in (12, 60)
+        at_least("at least 10% at one batch size", 1.10, throughput_per_gpu=interleaved(B)) for B in (12, 60)
     ],
     "comparable_memory": [
         below("the fullest GPU's peak is at most 5% above", 1.05, peak_memory=interleaved(B)) for B in BATCHES
@@ -54,12 +54,10 @@ EDGES = {
         ),
     ],
     "improves_small_batches": [
-        above("is above 0 at each of the small batch sizes", 1.0, tie=False, throughput_per_gpu=small(B))
-        for B in (12, 24)
+        over("is above 0 at each of the small batch sizes", 1.0, throughput_per_gpu=small(B)) for B in (12, 24)
     ],
     "interleaved_higher": [
-        above("higher at every batch size", 1.0, tie=False, throughput_per_gpu=interleaved(B, others=2.0))
-        for B in BATCHES
+        over("higher at every batch size", 1.0, throughput_per_gpu=interleaved(B, others=2.0)) for B in BATCHES
     ],
     "gap_closes": falls(
         "less 1, falls from each batch size",
@@ -71,10 +69,9 @@ EDGES = {
     ),
     "reason_a_bubble": [
         *(
-            below(
+            under(
                 "fall from each batch size of Figure 12",
                 float(5 - i),
-                tie=False,
                 bubble_time=per_sequence(
                     lambda point, x, judged=B: (
                         0.0 if point.series == INTERLEAVED else x if judged == point.B else 5 - BATCHES.index(point.B)
@@ -83,10 +80,9 @@ EDGES = {
             )
             for i, B in enumerate(BATCHES[1:])
         ),
-        below(
+        under(
             "from the first to the last by more than the interleaved schedule's",
             4.0,
-            tie=False,
             bubble_time=per_sequence(
                 lambda point, x: 5 - BATCHES.index(point.B) if point.series == DEFAULT else x if point.B == 12 else 0.0
             ),
@@ -94,22 +90,15 @@ EDGES = {
     ],
     "reason_b_communication": [
         *(
-            edge
-            for series, B in ((DEFAULT, 12), (INTERLEAVED, 60))
-            for edge in between(
+            between(
                 "are equal over the batch sizes",
                 1 / (1 + 1e-9),
                 1 + 1e-9,
                 step=1e-14,
                 pipeline_traffic=per_sequence(bytes_of(series, B)),
             )
+            for series, B in ((DEFAULT, 12), (INTERLEAVED, 60))
         ),
-        above(
-            "more when interleaved",
-            1.0,
-            tie=False,
-            pipeline_traffic=per_sequence(interleaved()),
-            pipeline_communication_time=1,
-        ),
+        over("more when interleaved", 1.0, pipeline_traffic=per_sequence(interleaved()), pipeline_communication_time=1),
     ],
 }

@@ -3,7 +3,7 @@
 from fractions import Fraction
 from types import SimpleNamespace
 
-from tests.reproduce.tolerances.edges import above, at, below, only, switch, within
+from tests.reproduce.tolerances.edges import at, at_most, only, over, switch, under, within
 
 MODULE = "reproduce.papers.sc21.fig_interleaved_timeline"
 
@@ -55,10 +55,9 @@ EDGES = {
             for p, m in FEW_AND_MANY
         ),
         *(
-            below(
+            at_most(
                 "at most the number of pipeline stages",
                 p,
-                tie=True,
                 step=1,
                 makespan=100,
                 peak_stash=at(stash, schedule="1f1b", p=p, m=m),
@@ -67,36 +66,31 @@ EDGES = {
         ),
     ],
     "one_f_one_b_stash": [
-        *(
-            below("at most p", p, tie=True, step=1, peak_stash=at(stash, schedule="1f1b", p=p, m=m))
-            for p, m in FEW_AND_MANY
-        ),
+        *(at_most("at most p", p, step=1, peak_stash=at(stash, schedule="1f1b", p=p, m=m)) for p, m in FEW_AND_MANY),
         *(
             only("exactly m, at every size", m, step=1, peak_stash=at(stash, schedule="gpipe", p=p, m=m))
             for p, m in FEW_AND_MANY
         ),
     ],
     "interleaved_flush_sooner": [
-        below("an earlier flush", 30.0, tie=False, makespan=at(30, v=2), bubble_fraction=lambda point, x: 1 / point.v),
-        below(
+        under("an earlier flush", 30.0, makespan=at(30, v=2), bubble_fraction=lambda point, x: 1 / point.v),
+        under(
             "a smaller bubble, by any amount",
             0.375,
-            tie=False,
             makespan=lambda point, x: 30 / point.v,
             bubble_fraction=at(0.375, v=2),
         ),
     ],
     # in floating point, the bubble being a fraction
     "interleaved_bubble_by_v": [
-        edge
-        for p, m, v in ((4, 8, 2), (4, 8, 4), (12, 24, 2))
-        for edge in within(
+        within(
             "a factor of v, exactly, at every size",
             v,
             1e-9,
             step=1e-12,
             bubble_fraction=inverse(at(lambda point: point.v, schedule="interleaved", p=p, m=m, v=v)),
         )
+        for p, m, v in ((4, 8, 2), (4, 8, 4), (12, 24, 2))
     ],
     "interleaved_communication_by_v": within(
         "exactly v times as many messages", 4, 1e-9, step=1e-12, neighbour_messages=at(lambda point: point.v, v=4)
@@ -109,9 +103,7 @@ EDGES = {
         messages=lambda point, x: x if (point.p, point.m, point.v) == (4, 8, 2) else point.v,
     ),
     "interleaved_bubble_time": [
-        edge
-        for name in ("makespan", "bubble_fraction")
-        for edge in within(
+        within(
             "to 1e-9, at every size",
             1.0,
             1e-9,
@@ -119,6 +111,7 @@ EDGES = {
             makespan=lambda point, x, name=name: bubble_time(point, x if name == "makespan" else 1.0),
             bubble_fraction=lambda point, x, name=name: bubble_share(point, x if name == "bubble_fraction" else 1.0),
         )
+        for name in ("makespan", "bubble_fraction")
     ],
     "all_forward_interleaved_stash": [
         only(
@@ -132,16 +125,13 @@ EDGES = {
         )
         for m in (8, 64)
     ],
-    "interleaved_multiple_of_p": [
-        switch("it can run in no case", patch={f"{MODULE}.from_schedule": lambda x: stuck if x else one_that_runs})
-    ],
-    "interleaved_other_m_costs": [
-        above(
-            "a bubble larger than (p-1)/(vm)",
-            1 + 1e-9,
-            tie=False,
-            step=1e-12,
-            patch={f"{MODULE}.from_schedule": bubble_over_the_ideal},
-        )
-    ],
+    "interleaved_multiple_of_p": switch(
+        "it can run in no case", patch={f"{MODULE}.from_schedule": lambda x: stuck if x else one_that_runs}
+    ),
+    "interleaved_other_m_costs": over(
+        "a bubble larger than (p-1)/(vm)",
+        1 + 1e-9,
+        step=1e-12,
+        patch={f"{MODULE}.from_schedule": bubble_over_the_ideal},
+    ),
 }

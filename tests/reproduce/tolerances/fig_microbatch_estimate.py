@@ -1,6 +1,6 @@
 """Edges of Figure 8's claims."""
 
-from tests.reproduce.tolerances.edges import above, between
+from tests.reproduce.tolerances.edges import above, between, over
 
 MODULE = "reproduce.papers.sc21.fig_microbatch_estimate"
 SIZES = (1, 2, 4, 8, 16)
@@ -51,10 +51,9 @@ EDGES = {
     ),
     # b = 4 is the best at b' = 512 whatever p is, or at p = 64 whatever b' is; so the other dependence decides.
     "takeaway_3_by_formula": [
-        above(
+        over(
             words,
             1.0,
-            tie=False,
             microbatch_time=lambda point, x: point.b,
             patch={f"{MODULE}.normalised": estimate(fixed, lambda p, batch, cell=cell: (p, batch) == cell)},
         )

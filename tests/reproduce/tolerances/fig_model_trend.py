@@ -1,6 +1,6 @@
 """Edges of Figure 1's claims."""
 
-from tests.reproduce.tolerances.edges import above, below, between, edge, not_testable
+from tests.reproduce.tolerances.edges import above, at_least, below, between, edge, not_testable, over
 
 MODULE = "reproduce.papers.sc21.fig_model_trend"
 MODELS = 6  # points that are models; the paper's line has fewer
@@ -15,23 +15,16 @@ def fit_with(slope=1.0, r_squared=1.0):
 
 
 EDGES = {
-    "exponential_growth": [
-        above("R^2 >= 0.9", 0.9, tie=True, patch={f"{MODULE}.fit": lambda x: fit_with(r_squared=x)})
-    ],
-    "exponential_line": [
-        *between(
-            "within 10% of that of its dashed line", 0.9, 1.1, patch={f"{MODULE}.fit": lambda x: fit_with(slope=x)}
-        )
-    ],
+    "exponential_growth": at_least("R^2 >= 0.9", 0.9, patch={f"{MODULE}.fit": lambda x: fit_with(r_squared=x)}),
+    "exponential_line": between(
+        "within 10% of that of its dashed line", 0.9, 1.1, patch={f"{MODULE}.fit": lambda x: fit_with(slope=x)}
+    ),
     "exponential_flops": not_testable(),
-    "not_on_one_gpu": [
-        above(
-            "its fp16 weights alone, 2 bytes a parameter, are more than the 80 GB of one GPU",
-            80.0,
-            tie=False,
-            change=lambda point, x: {"billions": x / 2 if point.key == "gpt_3" else 1},
-        )
-    ],
+    "not_on_one_gpu": over(
+        "its fp16 weights alone, 2 bytes a parameter, are more than the 80 GB of one GPU",
+        80.0,
+        change=lambda point, x: {"billions": x / 2 if point.key == "gpt_3" else 1},
+    ),
     "years_on_a_v100": [
         edge(
             "a rate above a V100's peak of 125 teraFLOP/s would contradict it, one below leaves it open",

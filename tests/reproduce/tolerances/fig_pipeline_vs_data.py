@@ -1,6 +1,6 @@
 """Edges of Figure 14's claims."""
 
-from tests.reproduce.tolerances.edges import INCONSISTENT, above, below, falls, only, printed_sizes, rises, switch
+from tests.reproduce.tolerances.edges import INCONSISTENT, above, falls, only, over, printed_sizes, rises, switch, under
 
 SIZES = (2, 4, 8, 16, 32)
 BATCHES = (32, 512)
@@ -30,10 +30,9 @@ EDGES = {
         ),
     ],
     "larger_batch_faster": [
-        above(
+        over(
             "is higher with the larger batch size",
             1.0,
-            tie=False,
             throughput_per_gpu=lambda point, x, p=p: 1.0 if point.B == 32 else x if point.p == p else 2.0,
         )
         for p in SIZES
@@ -46,21 +45,18 @@ EDGES = {
         )
         for B in BATCHES
     ],
-    "three_batch_sizes": [
-        only(
-            "three in each",
-            3,
-            step=1,
-            outside=INCONSISTENT,
-            patch={ROWS: lambda x: lambda id: [{"B": B} for B in range(x)] * 2},
-        )
-    ],
+    "three_batch_sizes": only(
+        "three in each",
+        3,
+        step=1,
+        outside=INCONSISTENT,
+        patch={ROWS: lambda x: lambda id: [{"B": B} for B in range(x)] * 2},
+    ),
     "model_size": printed_sizes(layers_32="5.9"),
     "all_reduce_more_infrequent": [
-        below(
+        under(
             "data-parallel bytes per sequence (counted)",
             1.0,
-            tie=False,
             data_traffic=lambda point, x, p=p: point.B * (1.0 if point.B == 32 else x if point.p == p else 0.1),
             iteration_time=1,
             data_parallel_time=lambda point, x: 1 / point.B,
@@ -68,10 +64,9 @@ EDGES = {
         for p in (2, 32)
     ]
     + [
-        below(
+        under(
             "share of the iteration are both smaller with the larger batch size",
             0.5,
-            tie=False,
             data_traffic=1.0,
             iteration_time=1,
             data_parallel_time=lambda point, x, p=p: 0.5 if point.B == 32 else x if point.p == p else 0.1,

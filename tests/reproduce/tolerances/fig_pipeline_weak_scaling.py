@@ -1,6 +1,6 @@
 """Edges of Figure 11's claims."""
 
-from tests.reproduce.tolerances.edges import INCONSISTENT, PARAMETERS, above, between
+from tests.reproduce.tolerances.edges import INCONSISTENT, PARAMETERS, between, over
 
 PRINTED = {3: 15, 24: 121}  # billions, by layers
 
@@ -10,18 +10,13 @@ def size(model):
 
 
 EDGES = {
-    "higher_batch_scales_better": [
-        above(
-            "is higher with the larger batch size",
-            0.5,
-            tie=False,
-            throughput_per_gpu=lambda point, x: {1: 1.0, 8: x if point.B == 128 else 0.5}.get(point.p, point.B / 128),
-        )
-    ],
+    "higher_batch_scales_better": over(
+        "is higher with the larger batch size",
+        0.5,
+        throughput_per_gpu=lambda point, x: {1: 1.0, 8: x if point.B == 128 else 0.5}.get(point.p, point.B / 128),
+    ),
     "bubble_behaves_as_formula": [
-        edge
-        for B, p in ((8, 8), (128, 4))
-        for edge in between(
+        between(
             "within 10% of (p-1)/m at every point",
             0.9,
             1.1,
@@ -29,16 +24,16 @@ EDGES = {
                 0.3 if point.p == 1 else (point.p - 1) / point.B * (x if (point.B, point.p) == (B, p) else 1)
             ),
         )
+        for B, p in ((8, 8), (128, 4))
     ],
     "model_sizes": [
-        edge
-        for judged, billions in PRINTED.items()
-        for edge in between(
+        between(
             "within 10% of each number printed",
             0.9 * billions * 1e9,
             1.1 * billions * 1e9,
             outside=INCONSISTENT,
             patch={PARAMETERS: lambda x, judged=judged: lambda model: x if model.layers == judged else size(model)},
         )
+        for judged, billions in PRINTED.items()
     ],
 }

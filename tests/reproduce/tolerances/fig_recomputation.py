@@ -17,15 +17,14 @@ def too_large(point):
 
 EDGES = {
     "up_to_33_percent_lower": [
-        edge
-        for B in (1, FITS)
-        for edge in between(
+        between(
             "is 32.5% to 33.5%",
             1 - 0.335,
             1 - 0.325,
             sequences_per_s=at(series=WITH, B=B),
             out=lambda point, x: too_large(point),
         )
+        for B in (1, FITS)
     ],
     "needed_for_larger_batches": [
         switch(

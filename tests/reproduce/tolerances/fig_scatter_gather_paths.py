@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from ptdp_core.layout.communication import Transfer
-from tests.reproduce.tolerances.edges import above, at, only
+from tests.reproduce.tolerances.edges import at, at_least, only
 
 PLAN = "reproduce.papers.sc21.fig_scatter_gather_paths.plan"
 TENSOR = 2 * 2048 * 12288  # bytes of bsh elements: GPT-3, b = 1
@@ -43,9 +43,9 @@ EDGES = {
         only("at t=2 exactly these messages", 2, step=2, patch={PLAN: lambda x: halves(destination=x)}),
         only("each element once", 50, step=1, patch={PLAN: lambda x: halves(start=x)}),
     ],
-    "chunk_one_eighth": [
-        only("exactly one eighth of the tensor", 1.0, bytes_per_path=lambda point, x: x if point.scatter_gather else 8)
-    ],
+    "chunk_one_eighth": only(
+        "exactly one eighth of the tensor", 1.0, bytes_per_path=lambda point, x: x if point.scatter_gather else 8
+    ),
     "scatter_gather_bsh_over_t": [
         only(
             "exactly, in elements, for every pair of GPUs",
@@ -56,12 +56,9 @@ EDGES = {
         )
         for t in (8, 2)
     ],
-    "nvlink_much_faster": [
-        above(
-            "carries at least ten times what its InfiniBand card does",
-            10,
-            tie=True,
-            patch={"reproduce.papers.sc21.fig_scatter_gather_paths.NVLINK": lambda x: x * 25e9},
-        )
-    ],
+    "nvlink_much_faster": at_least(
+        "carries at least ten times what its InfiniBand card does",
+        10,
+        patch={"reproduce.papers.sc21.fig_scatter_gather_paths.NVLINK": lambda x: x * 25e9},
+    ),
 }

@@ -1,6 +1,6 @@
 """Edges of the claims on sequence parallelism."""
 
-from tests.reproduce.tolerances.edges import above, below, switch
+from tests.reproduce.tolerances.edges import at_least, at_most, below, over, switch, under
 
 
 def with_it(key, otherwise):
@@ -23,20 +23,18 @@ def fits_unless(key, words, oom_otherwise):
 
 EDGES = {
     "not_slower_in_a_node": [
-        above(
+        at_least(
             "throughput with sequence parallelism is no lower than without it",
             1.0,
-            tie=True,
             throughput_per_gpu=with_it(key, lambda point: 2.0 if point.t <= 8 else 0.5),
         )
         for key in ("full_on_t8_p8", "selective_on_t4_p16", "none_on_t2_p32")
     ],
     "more_bytes": [
         *(
-            above(
+            over(
                 "more tensor-parallel bytes with sequence parallelism than without",
                 1.0,
-                tie=False,
                 tensor_traffic=with_it(key, lambda point: 1.1),
             )
             for key in ("full_on_t2_p32", "selective_on_t8_p8", "none_on_t16_p4")
@@ -47,16 +45,16 @@ EDGES = {
             tensor_traffic=with_it("full_on_t16_p4", lambda point: 1.1),
         ),
         *(
-            below("by a quarter at most otherwise", 1.25, tie=True, tensor_traffic=with_it(key, lambda point: 1.1))
+            at_most("by a quarter at most otherwise", 1.25, tensor_traffic=with_it(key, lambda point: 1.1))
             for key in ("selective_on_t2_p32", "none_on_t8_p8")
         ),
     ],
     "less_memory": [
         *(
-            below("is lower without full recomputation", 1.0, tie=False, peak_memory=with_it(key, lambda point: 0.9))
+            under("is lower without full recomputation", 1.0, peak_memory=with_it(key, lambda point: 0.9))
             for key in ("selective_on_t16_p4", "none_on_t2_p32")
         ),
-        below("and nowhere higher", 1.0, tie=True, peak_memory=with_it("full_on_t4_p16", lambda point: 0.9)),
+        at_most("and nowhere higher", 1.0, peak_memory=with_it("full_on_t4_p16", lambda point: 0.9)),
     ],
     "selective_suffices": [
         fits_unless("selective_on_t8_p8", "with sequence parallelism and selective recomputation it fits", True),

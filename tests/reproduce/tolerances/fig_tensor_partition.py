@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from reproduce.papers.sc21 import fig_tensor_partition as module
-from tests.reproduce.tolerances.edges import above, only, within
+from tests.reproduce.tolerances.edges import only, over, within
 
 COLUMNS, ROWS, T, WIDTH = 0, 1, 8, 128
 COUNTS = (
@@ -104,11 +104,8 @@ EDGES = {
     ],
     "gelu_of_each_part": [
         only("equals GeLU(XA) exactly", 0.0, step=1e-15, patch={f"{MODULE}._apart": lambda x: differences(x, 1.0)}),
-        above(
-            "differs from it by more than 1%",
-            0.01 * LARGEST,
-            tie=False,
-            patch={f"{MODULE}._apart": lambda x: differences(0.0, x)},
+        over(
+            "differs from it by more than 1%", 0.01 * LARGEST, patch={f"{MODULE}._apart": lambda x: differences(0.0, x)}
         ),
     ],
 }

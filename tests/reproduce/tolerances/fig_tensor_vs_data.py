@@ -1,6 +1,6 @@
 """Edges of Figure 15's claims."""
 
-from tests.reproduce.tolerances.edges import above, at, below, between, falls, printed_sizes
+from tests.reproduce.tolerances.edges import above, at, below, between, falls, over, printed_sizes
 
 SIZES = (2, 4, 8, 16, 32)
 BATCHES = (32, 128, 512)
@@ -13,18 +13,14 @@ def per_sequence(value):
 EQUAL = "each equal, at every t"
 EDGES = {
     "tensor_every_microbatch": [
-        edge
+        between(EQUAL, 1 / (1 + 1e-9), 1 + 1e-9, step=1e-14, tensor_traffic=per_sequence(tensor), data_traffic=data)
         for B, t in ((32, 2), (512, 32))
         for tensor, data in ((at(B=B, t=t), 1.0), (lambda point, x: 1.0, at(B=B, t=t)))
-        for edge in between(
-            EQUAL, 1 / (1 + 1e-9), 1 + 1e-9, step=1e-14, tensor_traffic=per_sequence(tensor), data_traffic=data
-        )
     ],
     "tensor_dominates": [
-        above(
+        over(
             "take more than half of the iteration for every t of Figure 15",
             0.5,
-            tie=False,
             iteration_time=1,
             tensor_communication_time=at(lambda point: 0.9 if point.B > 32 else 0.1, B=B, t=t),
         )
@@ -32,10 +28,9 @@ EDGES = {
         for t in (2, 32)
     ],
     "tensor_dominates_across_nodes": [
-        above(
+        over(
             "take more than half of the iteration for every t > 8 of Figure 15",
             0.5,
-            tie=False,
             iteration_time=1,
             tensor_communication_time=at(lambda point: 0.9 if point.t > 8 and point.B > 32 else 0.1, B=B, t=t),
         )

@@ -4,11 +4,14 @@ from tests.reproduce.tolerances.edges import (
     INCONSISTENT,
     above,
     at,
+    at_least,
+    at_most,
     below,
     between,
     falls,
     printed_sizes,
     rises,
+    under,
     within,
 )
 
@@ -35,8 +38,8 @@ EDGES = {
         above("is the fastest", 1.0, throughput_per_gpu=fastest(B, t)) for B in BATCHES for t in SIZES if t != 8
     ],
     "up_to_two_times_lower": [
-        above("less is too near to call", 1.95, tie=True, outside="inconclusive", throughput_per_gpu=at(B=128, t=8)),
-        below("more contradicts it", 2.05, tie=True, throughput_per_gpu=at(B=128, t=8)),
+        at_least("less is too near to call", 1.95, outside="inconclusive", throughput_per_gpu=at(B=128, t=8)),
+        at_most("more contradicts it", 2.05, throughput_per_gpu=at(B=128, t=8)),
     ],
     "tensor_best_within_node": [
         *(
@@ -52,10 +55,9 @@ EDGES = {
             for side, t, others in ((below, 8, 0.5), (below, 2, 0.5), (above, 16, 0.25), (above, 32, 0.25))
         ),
         *(
-            below(
+            under(
                 "slower than t = 8, at both batch sizes",
                 1.0,
-                tie=False,
                 iteration_time=1,
                 tensor_communication_time=lambda point, x: point.t / 64,
                 throughput_per_gpu=at(lambda point: 1.0 if point.t <= 8 else 0.5, B=B, t=t),
@@ -65,13 +67,7 @@ EDGES = {
         ),
     ],
     "pipeline_messages_cheap": [
-        below(
-            "at most 10% of an iteration",
-            0.10,
-            tie=True,
-            iteration_time=1,
-            pipeline_communication_time=at(0.0, B=B, t=t),
-        )
+        at_most("at most 10% of an iteration", 0.10, iteration_time=1, pipeline_communication_time=at(0.0, B=B, t=t))
         for B in BATCHES
         for t in SIZES
     ],
@@ -79,26 +75,23 @@ EDGES = {
         "falls from each t to the next, at both batch sizes", "bubble_fraction", "t", SIZES, batches=BATCHES
     ),
     "both_in_conjunction": [
-        below(
+        under(
             "are slower than its best at both batch sizes",
             1.0,
-            tie=False,
             throughput_per_gpu=at(lambda point: 1.0 if point.t == 8 else 0.5, B=B, t=t),
         )
         for B in BATCHES
         for t in (2, 32)
     ],
     "model_size_in_caption": printed_sizes(layers_32="162.2"),
-    "model_size_in_text": [
-        *between(
-            "rounded to the digits printed, is 161 billion",
-            160.5,
-            161.5,
-            tie=False,
-            outside=INCONSISTENT,
-            patch={CAPTION: lambda x: "161.2", COUNT: lambda x: lambda model: x * 1e9},
-        )
-    ],
+    "model_size_in_text": between(
+        "rounded to the digits printed, is 161 billion",
+        160.5,
+        161.5,
+        tie=False,
+        outside=INCONSISTENT,
+        patch={CAPTION: lambda x: "161.2", COUNT: lambda x: lambda model: x * 1e9},
+    ),
     "bubble_in_terms_of_t": within(
         "(n/t-1)/m",
         0.0,
@@ -107,17 +100,13 @@ EDGES = {
         patch={f"{MODULE}.bubble_fraction": lambda x: lambda schedule, t_f, t_b: bubble(schedule, x)},
     ),
     "communication_rises_with_t": [
-        edge
+        rises("rise from each t to the next, at both batch sizes", one, "t", SIZES, batches=BATCHES, **{other: 1.0})
         for one, other in (("tensor_traffic", "pipeline_traffic"), ("pipeline_traffic", "tensor_traffic"))
-        for edge in rises(
-            "rise from each t to the next, at both batch sizes", one, "t", SIZES, batches=BATCHES, **{other: 1.0}
-        )
     ],
     "stages_should_be_limited": [
-        above(
+        at_least(
             "where m = p (p=32, B=32) the bubble takes at least a quarter of the iteration",
             0.25,
-            tie=True,
             iteration_time=1,
             bubble_time=at(0.0, B=32, p=32),
             throughput_per_gpu=lambda point, x: 1.0 if point.p == 8 else 0.5,

@@ -1,10 +1,9 @@
 """Edges of the claims that the paper's sentences hold today: those of the sentences, on the points of today."""
 
 from dataclasses import replace
-from importlib import import_module
 
 from reproduce.annex.papers.beyond import fig_what_still_holds
-from tests.reproduce.tolerances.edges import altered, below, between, blanks
+from tests.reproduce.tolerances.edges import altered, below, between, blanks, edges_in
 
 THEN, TODAY = "a100", "h100"
 
@@ -19,7 +18,7 @@ def today(row):
     def of_era(era, results):
         return tuple(altered(point, key=f"{era}_{row.artifact.id}_{point.key}") for point in results)
 
-    for edge in import_module(f"tests.reproduce.tolerances.{row.artifact.id}").EDGES[row.claim][:2]:
+    for edge in edges_in(row.artifact.id)[row.claim][:2]:
         inside = next(x for x, holds in edge.probes() if holds)
         then = of_era(THEN, edge.lay(points, inside, False))
         yield replace(

@@ -3,7 +3,7 @@
 from itertools import pairwise
 from types import SimpleNamespace
 
-from tests.reproduce.tolerances.edges import INCONSISTENT, above, at, below, only
+from tests.reproduce.tolerances.edges import INCONSISTENT, above, at, below, only, over, under
 
 MODULE = "reproduce.papers.sc21.fig_zero3"
 GPUS = {"175b": (384, 768, 1536), "530b": (640, 1120, 2240)}  # of ZeRO-3
@@ -40,39 +40,35 @@ def traffic(judged, use):
 
 EDGES = {
     "scales_more_gracefully": [
-        above("PTD-P keeps a larger share of its throughput", 0.5, tie=False, throughput_per_gpu=kept(key))
+        over("PTD-P keeps a larger share of its throughput", 0.5, throughput_per_gpu=kept(key))
         for key in ("ptd_p_175b_768", "ptd_p_175b_1536", "ptd_p_530b_1120", "ptd_p_530b_2240")
     ],
     "less_cross_node_communication": [
-        below(
+        under(
             "PTD-P sends fewer than ZeRO-3, even if ZeRO-3 sent every tensor only once to each node",
             1.0,
-            tie=False,
             **{name: traffic((key, use), name) for name in USES},
         )
         for key in ("ptd_p_175b_768", "ptd_p_530b_2240")
         for use in USES
     ],
     "batch_too_small_to_hide": [
-        above(
+        over(
             "share of ZeRO-3's iteration rises from each number of GPUs to the next",
             float(fewer),
-            tie=False,
             iteration_time=5000,
             data_parallel_time=at(lambda point: point.gpus, key=f"zero_3_{model}_{more}"),
         )
         for model, counts in GPUS.items()
         for fewer, more in pairwise(counts)
     ],
-    "fixed_batch_sizes": [
-        only(
-            "one batch size along every line",
-            1536,
-            step=1,
-            outside=INCONSISTENT,
-            change=lambda point, x: {"B": x if point.key == "ptd_p_530b_2240" else 1536},
-        )
-    ],
+    "fixed_batch_sizes": only(
+        "one batch size along every line",
+        1536,
+        step=1,
+        outside=INCONSISTENT,
+        change=lambda point, x: {"B": x if point.key == "ptd_p_530b_2240" else 1536},
+    ),
     "additional_communication": [
         above(
             "sends more than the 2(d-1)/d times the fp16 gradients",

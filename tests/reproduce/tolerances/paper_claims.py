@@ -6,7 +6,18 @@ from ptdp_core import formulas
 from ptdp_core.errors import ConfigurationError
 from reproduce.papers.shared import paper_formulas, paper_points
 from reproduce.papers.shared.models import table_1
-from tests.reproduce.tolerances.edges import INCONSISTENT, above, at, below, between, only, switch, within
+from tests.reproduce.tolerances.edges import (
+    INCONSISTENT,
+    above,
+    at,
+    at_most,
+    between,
+    only,
+    over,
+    switch,
+    under,
+    within,
+)
 
 MODULE = "reproduce.papers.shared.paper_formulas"
 FORMULAS = "ptdp_core.formulas"
@@ -146,10 +157,9 @@ EDGES = {
         for t in (2, 4, 16, 32)
     ],
     "takeaway_2": [
-        below(
+        at_most(
             "no M is faster than the smallest, each M with its fastest (p, t), at b = 1 and each batch size",
             1.0,
-            tie=True,
             out=lambda point, x: point.p * point.t == 1,
             throughput_per_gpu=in_series(
                 TAKEAWAY_2, lambda point, x, B=B, M=M: x if (point.B, point.p * point.t) == (B, M) else 1.0
@@ -158,23 +168,18 @@ EDGES = {
         for B in (32, 128, 512)
         for M in (4, 64)
     ],
-    "takeaway_2_in_the_paper": [
-        below(
-            "no M = t p is faster than M = 2, the smallest, by more than the rounding of both",
-            101.0,
-            tie=True,
-            outside=INCONSISTENT,
-            patch={"reproduce.experiment.published.rows": plotted},
-        )
-    ],
+    "takeaway_2_in_the_paper": at_most(
+        "no M = t p is faster than M = 2, the smallest, by more than the rounding of both",
+        101.0,
+        outside=INCONSISTENT,
+        patch={"reproduce.experiment.published.rows": plotted},
+    ),
     "takeaway_3": [
         above("at least two different b are the best over the models", 1.0, throughput_per_gpu=best_microbatch(judged))
         for judged in DEPENDS
     ],
     "half_of_time_flushing": [
-        edge
-        for figure_6, others in ((True, False), (False, True))
-        for edge in between(
+        between(
             "is 49.5% to 50.5%",
             0.495,
             0.505,
@@ -184,20 +189,19 @@ EDGES = {
                 f"{FORMULAS}.bubble_fraction": lambda x, on=others: lambda p, m: on * ((p, m) == (16, 1)) * x / (1 - x),
             },
         )
+        for figure_6, others in ((True, False), (False, True))
     ],
     "more_microbatches_less_flush": [
-        below("falls from each m", 16 / m, tie=False, patch={f"{MODULE}.bubble_fraction": bubbles(m)})
-        for m in MICROBATCHES[1:]
+        under("falls from each m", 16 / m, patch={f"{MODULE}.bubble_fraction": bubbles(m)}) for m in MICROBATCHES[1:]
     ],
     "layers_of_devices": [
         only("exactly those named, by the layout of layers", 12, step=1, patch={f"{MODULE}.chunk_layers": layers_with}),
         only("by the stages that the interleaved schedule runs", 7, step=1, patch={f"{MODULE}.build": schedule_with}),
     ],
     "optimal_checkpoints": [
-        below(
+        under(
             "is less at that c than at 0.1 to 10 times that c",
             1.0,
-            tie=False,
             patch={
                 f"{FORMULAS}.optimal_kept_inputs": lambda x: lambda layers, kept, intermediate: 100.0,
                 f"{FORMULAS}.recomputation_memory": memory(rival),
@@ -206,9 +210,7 @@ EDGES = {
         for rival in ((10, 1, 1), (1000, 32, 100))
     ],
     "eq_4_approximates": [
-        edge
-        for trillion in (False, True)
-        for edge in between(
+        between(
             "within 10% of the time by eq. (3), for GPT-3 and the trillion-parameter model",
             0.9,
             1.1,
@@ -217,6 +219,7 @@ EDGES = {
                 f"{FORMULAS}.training_time_approximate": approximation(trillion),
             },
         )
+        for trillion in (False, True)
     ],
     "flops_per_iteration": within(
         "counted, are those of the formula",
@@ -225,25 +228,23 @@ EDGES = {
         step=5e-15,
         patch={f"{FORMULAS}.flops_per_iteration": lambda x: lambda model, B: flops(model, B) * (1 + x)},
     ),
-    "data_parallel_to_1536": [
-        only("the largest d that can be configured", 1536, step=1, patch={f"{MODULE}.ParallelConfig": up_to})
-    ],
-    "pipeline_up_to_layers": [
-        only("the largest p that can be configured", 32, step=1, patch={f"{MODULE}.TrainingConfig": stages_up_to})
-    ],
+    "data_parallel_to_1536": only(
+        "the largest d that can be configured", 1536, step=1, patch={f"{MODULE}.ParallelConfig": up_to}
+    ),
+    "pipeline_up_to_layers": only(
+        "the largest p that can be configured", 32, step=1, patch={f"{MODULE}.TrainingConfig": stages_up_to}
+    ),
     "data_parallel_scale_out": [
-        below(
+        under(
             "FLOP/s inside the GEMMs are lower",
             1.0,
-            tie=False,
             gemm_throughput=in_series(paper_points.DATA_PARALLEL, at(1.0, d=512)),
             data_parallel_time=in_series(paper_points.DATA_PARALLEL, lambda point, x: 0.9 if point.d == 512 else 0.1),
             iteration_time=1.0,
         ),
-        above(
+        over(
             "the exposed gradient all-reduce takes a larger share of the iteration, by any amount",
             0.1,
-            tie=False,
             gemm_throughput=in_series(paper_points.DATA_PARALLEL, lambda point, x: 1 / point.d),
             data_parallel_time=in_series(paper_points.DATA_PARALLEL, at(0.1, d=512)),
             iteration_time=1.0,
@@ -257,18 +258,16 @@ EDGES = {
         for label in ("39.1B", "1008B")
     ],
     "slower_links_hinder": [
-        below(
+        under(
             "has lower throughput with each than as it ran",
             1.0,
-            tie=False,
             throughput_per_gpu=in_series(paper_points.PARTITIONINGS, lambda point, x: 1.0 if point.t == 8 else 0.5),
             throughput_with_half_the_bandwidth=in_series(paper_points.PARTITIONINGS, at(2.0, t=8)),
         ),
         *(
-            below(
+            under(
                 "twice and four times the tensor-parallel size",
                 1.0,
-                tie=False,
                 throughput_per_gpu=in_series(paper_points.PARTITIONINGS, partitioned(t)),
                 throughput_with_half_the_bandwidth=in_series(paper_points.PARTITIONINGS, lambda point, x: 0.5),
             )
@@ -276,28 +275,25 @@ EDGES = {
         ),
     ],
     "less_optimized_partitioning": [
-        edge
-        for t in (16, 32)
-        for edge in (
-            below(
+        (
+            under(
                 "throughput is lower",
                 1.0,
-                tie=False,
                 throughput_per_gpu=in_series(paper_points.PARTITIONINGS, partitioned(t)),
                 pipeline_traffic=lambda point, x: 1.0 if point.t == 8 else 2.0,
                 data_traffic=0.0,
                 tensor_traffic=1.0,
             ),
-            above(
+            over(
                 "a GPU sends more bytes to other nodes (counted)",
                 8.0,
-                tie=False,
                 throughput_per_gpu=in_series(paper_points.PARTITIONINGS, lambda point, x: 1 / point.t),
                 pipeline_traffic=lambda point, x: 1.0 if point.t == 8 else 0.0,
                 data_traffic=0.0,
                 tensor_traffic=at(99.0, t=t),
             ),
         )
+        for t in (16, 32)
     ],
     "data_communication_same_for_b": [
         only(
@@ -320,24 +316,20 @@ EDGES = {
         )
     ],
     "tensor_in_isolation": [
-        below(
+        under(
             "is slower than (t, p) = (8, 8) at both batch sizes",
             1.0,
-            tie=False,
             throughput_per_gpu=lambda point, x, B=B: (
                 (x if point.B == B else 0.5) if point.series == paper_points.IN_ISOLATION else 1.0
             ),
         )
         for B in (32, 128)
     ],
-    "sharded_optimizer_communication": [
-        below(
-            "as many bytes for data parallelism, counted, or fewer",
-            1.0,
-            tie=True,
-            data_traffic=at(1.0, series=paper_points.SHARDED, label="sharded"),
-        )
-    ],
+    "sharded_optimizer_communication": at_most(
+        "as many bytes for data parallelism, counted, or fewer",
+        1.0,
+        data_traffic=at(1.0, series=paper_points.SHARDED, label="sharded"),
+    ),
     "sharded_optimizer_cost": [
         *between(
             "the optimizer step takes 1/d of its time, within 10%",
@@ -357,22 +349,16 @@ EDGES = {
             patch={f"{FORMULAS}.parameters": lambda x: lambda model: 2e9},
         ),
     ],
-    "needs_both_kinds": [
-        above(
-            "exceed 80 GB a GPU with the most that either has alone",
-            160 * 80e9 / 16,
-            tie=False,
-            patch={f"{FORMULAS}.parameters": lambda x: lambda model: x},
-        )
-    ],
-    "mostly_gemms": [
-        above(
-            "GEMMs of the operator inventory have more than half of all FLOPs",
-            1.0,
-            tie=False,
-            patch={f"{MODULE}._flops": lambda x: lambda: {"one": (x, 1.0), "other": (9.0, 1.0)}},
-        )
-    ],
+    "needs_both_kinds": over(
+        "exceed 80 GB a GPU with the most that either has alone",
+        160 * 80e9 / 16,
+        patch={f"{FORMULAS}.parameters": lambda x: lambda model: x},
+    ),
+    "mostly_gemms": over(
+        "GEMMs of the operator inventory have more than half of all FLOPs",
+        1.0,
+        patch={f"{MODULE}._flops": lambda x: lambda: {"one": (x, 1.0), "other": (9.0, 1.0)}},
+    ),
     "eq_3_is_a_lower_bound": between(
         "and not above it",
         0.9,
@@ -382,15 +368,10 @@ EDGES = {
             f"{MODULE}._flops": lambda x: lambda: {row.label: (1 / x, 0.0) for row in table_1()},
         },
     ),
-    "parameters_by_eq_2": [
-        only("are exactly those of eq. (2)", 2, step=1, patch={f"{MODULE}.chunk_parameters": parameters_beyond})
-    ],
-    "data_parallelism_needs_memory": [
-        above(
-            "exceed the 80 GB of one GPU",
-            80e9 / 16,
-            tie=False,
-            patch={f"{FORMULAS}.parameters": lambda x: lambda model: x},
-        )
-    ],
+    "parameters_by_eq_2": only(
+        "are exactly those of eq. (2)", 2, step=1, patch={f"{MODULE}.chunk_parameters": parameters_beyond}
+    ),
+    "data_parallelism_needs_memory": over(
+        "exceed the 80 GB of one GPU", 80e9 / 16, patch={f"{FORMULAS}.parameters": lambda x: lambda model: x}
+    ),
 }

@@ -26,9 +26,7 @@ EDGES = {
         *within("memories no farther apart than 4/3 of a microbatch", 0.0, 4 / 3 * MICROBATCH, **off_by_x("memory")),
     ],
     "a_flush_leaves_a_bubble": [
-        edge
-        for name, v in (("zb-h2", 1), ("zb-v", 2))
-        for edge in (
+        (
             only(
                 "no bubble between a rank's first pass and its last",
                 0.0,
@@ -36,7 +34,7 @@ EDGES = {
                 own_bubble_fraction=at(0.0, key=name),
                 bubble_fraction=bubble(None),
             ),
-            *within(
+            within(
                 "with the flush one of p-1 forward passes",
                 1.0,
                 1e-12 * 3 * 24 * v / 11,
@@ -45,6 +43,7 @@ EDGES = {
                 bubble_fraction=bubble(name),
             ),
         )
+        for name, v in (("zb-h2", 1), ("zb-v", 2))
     ],
     "dualpipev_is_better_than_its_formula": within(
         "a bubble of exactly 11 passes of a chunk", 1.0, 1e-9 / 11, step=1e-13, bubble_fraction=bubble("dualpipev")

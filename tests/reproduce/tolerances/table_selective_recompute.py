@@ -38,13 +38,12 @@ def formulas(saved=SAVED, more=MORE):
 
 EDGES = {
     "saves_70_and_65_percent": [
-        edge
+        between("rounded to the digits printed", said - digit / 2, said + digit / 2, patch=patched(model))
         for table, digit, patched in (
             (SAVED, 0.01, lambda model: formulas(saved=(model,), more=())),
             (MORE, 0.001, lambda model: formulas(saved=(), more=(model,))),
         )
         for model, said in table.items()
-        for edge in between("rounded to the digits printed", said - digit / 2, said + digit / 2, patch=patched(model))
     ],
     "both_make_it_fit": [
         switch(

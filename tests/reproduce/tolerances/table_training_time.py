@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from tests.reproduce.tolerances.edges import INCONSISTENT, above, at, between
+from tests.reproduce.tolerances.edges import INCONSISTENT, at, at_least, between
 
 MONTH = 365.25 / 12  # days
 EQ_4, EQ_3 = (
@@ -84,10 +84,9 @@ EDGES = {
         patch={EQ_4: lambda x: eq_4(x, 99), EQ_3: lambda x: eq_3(99)},
     ),
     "much_larger": [
-        above(
+        at_least(
             "at least ten times larger, for all ten models",
             10.0,
-            tie=True,
             step=step,
             outside=INCONSISTENT,
             patch={"reproduce.papers.shared.models.table_1": table},

@@ -1,7 +1,7 @@
 """Edges of the claims of Table 1."""
 
 from reproduce.papers.shared.models import model_of, table_1
-from tests.reproduce.tolerances.edges import INCONSISTENT, above, at, below, between, not_testable
+from tests.reproduce.tolerances.edges import INCONSISTENT, above, at, at_least, below, between, not_testable, over
 
 MODULE = "reproduce.papers.sc21.table_weak_scaling"
 COUNTS = "reproduce.papers.sc21.table_weak_scaling.parameters"
@@ -40,11 +40,9 @@ EDGES = {
     "aggregate_502_petaflops": between("501.5 to 502.5", 501.5e15, 502.5e15, aggregate_throughput=largest()),
     "share_of_peak_52_percent": between("51.5 to 52.5%", 0.515, 0.525, share_of_peak=largest()),
     "throughput_163_teraflops": between("162.5 to 163.5", 162.5e12, 163.5e12, throughput_per_gpu=largest()),
-    "close_to_linear": [above("at least 90% of the smallest model's", 0.90, tie=True, throughput_per_gpu=largest())],
-    "super_linear": [
-        above("largest run (3072 GPUs) above the smallest's", 1.0, tie=False, throughput_per_gpu=largest())
-    ],
-    "larger_matrix_multiplications": [above("are higher for the larger", 1.0, tie=False, gemm_throughput=largest())],
+    "close_to_linear": at_least("at least 90% of the smallest model's", 0.90, throughput_per_gpu=largest()),
+    "super_linear": over("largest run (3072 GPUs) above the smallest's", 1.0, throughput_per_gpu=largest()),
+    "larger_matrix_multiplications": over("are higher for the larger", 1.0, gemm_throughput=largest()),
     "communication_does_not_rise": [
         below(RISE, 0.02, **COMPUTE, pipeline_communication_time=exposed, data_parallel_time=0),
         below(RISE, 0.02, **COMPUTE, pipeline_communication_time=0, data_parallel_time=exposed),
@@ -61,19 +59,16 @@ EDGES = {
         *between("51.5 to 52.5%", 0.515, 0.525, share_of_peak=largest(otherwise=0.44)),
         *between("43.5 to 44.5%", 0.435, 0.445, share_of_peak=at(0.52, label=SMALLEST)),
     ],
-    "interleaved_everywhere": [
-        above(
-            "every row with p > 1 has v > 1",
-            1.5,
-            step=0.5,
-            change=lambda point, x: {"v": int(x) if point.label == MIDDLE else 1 if point.p == 1 else 2},
-        )
-    ],
+    "interleaved_everywhere": above(
+        "every row with p > 1 has v > 1",
+        1.5,
+        step=0.5,
+        change=lambda point, x: {"v": int(x) if point.label == MIDDLE else 1 if point.p == 1 else 2},
+    ),
     "batch_and_gpus_grow": [
-        above(
+        at_least(
             "neither B nor n falls from one row of the table to the next",
             1000,
-            tie=True,
             step=1,
             outside=INCONSISTENT,
             change=lambda point, x, name=name: {"B": 1, "gpus": 1} | {name: largest(1000)(point, x)},
@@ -103,9 +98,7 @@ EDGES = {
             },
         ),
         *(
-            edge
-            for label, low, high in ((SMALLEST, 0.5e9, 1.5e9), (LARGEST, 0.5e12, 1.5e12))
-            for edge in between(
+            between(
                 "each rounded to one digit (0.5 to 1.5)",
                 low,
                 high,
@@ -122,6 +115,7 @@ EDGES = {
                     )
                 },
             )
+            for label, low, high in ((SMALLEST, 0.5e9, 1.5e9), (LARGEST, 0.5e12, 1.5e12))
         ),
     ],
     "deepspeed_36_percent": not_testable(share_of_peak=0.5),
@@ -140,10 +134,9 @@ EDGES = {
     ],
     "all_reduce_dominant": [
         *(
-            above(
+            over(
                 "more than half of what a GPU sends is sent in all-reduces (tensor, data, tied embedding)",
                 1.0,
-                tie=False,
                 pipeline_traffic=1.0,
                 **dict.fromkeys(("tensor_traffic", "data_traffic", "embedding_traffic"), 0.0)
                 | {use: at(2.0, label=LARGEST)},

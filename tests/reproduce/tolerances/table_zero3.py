@@ -1,6 +1,6 @@
 """Edges of the claims of Table 2."""
 
-from tests.reproduce.tolerances.edges import above, between, switch
+from tests.reproduce.tolerances.edges import between, over, switch
 
 MODELS = ("175B", "530B")
 COUNTS = "reproduce.papers.sc21.table_zero3.parameters"
@@ -24,16 +24,12 @@ FEWEST, DOUBLED = {("175B", 384): 1.06, ("530B", 560): 1.24}, {("175B", 768): 1.
 
 EDGES = {
     "fewest_gpus_6_and_24_percent": [
-        edge
+        between("rounds to 6% and 24%", low, high, throughput_per_gpu=advantage(key, FEWEST))
         for key, low, high in (("ptd_p_175b_384", 1.055, 1.065), ("ptd_p_530b_560", 1.235, 1.245))
-        for edge in between("rounds to 6% and 24%", low, high, throughput_per_gpu=advantage(key, FEWEST))
     ],
     "doubled_gpus_70_percent": [
-        edge
+        between("both round to 70%, 69.5 to 70.5%", 1.695, 1.705, throughput_per_gpu=advantage(key, DOUBLED))
         for key in ("ptd_p_175b_768", "ptd_p_530b_1120")
-        for edge in between(
-            "both round to 70%, 69.5 to 70.5%", 1.695, 1.705, throughput_per_gpu=advantage(key, DOUBLED)
-        )
     ],
     "did_not_fit_on_560": [
         switch("out of memory on 560 GPUs", out=lambda point, x: point.key == "zero_3_530b_560" and x),
@@ -43,7 +39,6 @@ EDGES = {
         ),
     ],
     "too_large_for_a_server": [
-        above("each exceed the 8 x 80 GB", BILLIONS_IN_A_SERVER, tie=False, patch={COUNTS: state_of(model)})
-        for model in MODELS
+        over("each exceed the 8 x 80 GB", BILLIONS_IN_A_SERVER, patch={COUNTS: state_of(model)}) for model in MODELS
     ],
 }

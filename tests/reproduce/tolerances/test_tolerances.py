@@ -1,6 +1,5 @@
 """Every claim's verdict flips exactly where its tolerance says, in each of its clauses."""
 
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ from reproduce.experiment.artifact import IN_THE_PAPER
 from reproduce.experiment.bounded import Bounded
 from reproduce.experiment.claims import NOTHING
 from tests.reproduce.tolerances.bounds import edges_of_bounds
-from tests.reproduce.tolerances.edges import CONTRADICTED, INCONSISTENT, blanks
+from tests.reproduce.tolerances.edges import CONTRADICTED, INCONSISTENT, blanks, edges_in
 
 FOLDER = Path(__file__).parent
 
@@ -23,7 +22,7 @@ def edges_of(artifact, points):
         if isinstance(claim.judge, Bounded)
     }
     if (FOLDER / f"{artifact.id}.py").is_file():
-        edges |= import_module(f"tests.reproduce.tolerances.{artifact.id}").EDGES
+        edges |= edges_in(artifact.id)
     ids = [claim.id for claim in artifact.claims]
     return {id: edges[id.removesuffix(IN_THE_PAPER)] for id in ids if id.removesuffix(IN_THE_PAPER) in edges} | edges
 
