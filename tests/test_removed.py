@@ -1,4 +1,7 @@
-"""What went, and that it says so: a name that is gone ends in one line with what to use instead."""
+"""What went, and that it says so: a name that is gone ends in one line with what to use instead.
+
+Tests that went, and what holds the same now, are the rows of `removed.txt`.
+"""
 
 from pathlib import Path
 
@@ -49,3 +52,12 @@ def test_what_is_gone_is_not_there_and_nothing_names_it(path):
 
 def test_committed_results_are_at_most_8_megabytes():
     assert sum(file.stat().st_size for file in (ROOT / "results" / "reference").rglob("*") if file.is_file()) <= 8e6
+
+
+def test_of_a_test_that_went_another_place_holds_the_same():
+    rows = (ROOT / "tests" / "removed.txt").read_text(encoding="utf-8").splitlines()
+    for old, new in (row.split(" -> ") for row in rows if " -> " in row):
+        for test, there in ((old, False), (new, True)):
+            path, _, name = test.partition("::")
+            text = (ROOT / path).read_text(encoding="utf-8") if (ROOT / path).is_file() else ""
+            assert (bool(text) and f"def {name}(" in text if name else bool(text)) is there, test

@@ -96,8 +96,3 @@ def test_configurations_do_not_change():
 @pytest.mark.parametrize(("vocab", "t", "padded"), [(51200, 8, 51200), (51200, 32, 53248), (50257, 1, 50304)])
 def test_vocabulary_is_padded_to_a_multiple_of_128_t(vocab, t, padded):
     assert padded_vocab(vocab, t) == padded
-
-
-def test_a_model_without_its_sizes_is_a_wrong_configuration_that_names_them():
-    with pytest.raises(ConfigurationError, match=r"the model has no hidden, heads; needs a value of each"):
-        TrainingConfig.from_plain({"layers": 4, "p": 2})

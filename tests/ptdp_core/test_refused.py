@@ -5,11 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from ptdp_core.config import TrainingConfig
-from ptdp_core.engine.settings import Settings, check
-from ptdp_core.engine.settings_file import from_mapping, override
+# ruff: noqa: F401  (what lines that begin with 'called' name)
+from kernels import select
+from ptdp_core import layout
+from ptdp_core.config import ParallelConfig, TrainingConfig
+from ptdp_core.engine.groups import local_device
+from ptdp_core.engine.settings import Settings, check, check_world_size
+from ptdp_core.engine.settings_file import from_mapping, override, read
 from ptdp_core.launch.recipes import recipe
-from ptdp_core.simulator import load_cluster, read_parameters, simulate
+from ptdp_core.pipeline_layout import stage_sizes
+from ptdp_core.schedules import Action, Schedule, StagePlacement, build, looped, lower
+from ptdp_core.simulator import cluster_path, load_cluster, read_parameters, simulate
 from tests.mistakes import says
 from tests.ptdp_core.blocks import KEPT, LATER
 
@@ -34,6 +40,9 @@ BASES = {
 }
 
 
+SELENE = cluster_path("selene").read_text(encoding="utf-8")
+
+
 def asked():
     """Every line that asks, with the line that refuses."""
     lines = Path(__file__).with_name("refused.txt").read_text(encoding="utf-8").splitlines()
@@ -49,11 +58,19 @@ def given(word):
         return name, text
 
 
+def file(content):
+    """The path of a file in the current folder that has this content."""
+    Path("mine.toml").write_bytes(content.encode("latin-1"))
+    return "mine.toml"
+
+
 def ask(line):
     how, _, rest = line.partition(" ")
     words = rest.split()
+    if how == "called":
+        eval(rest, globals())
     if how in ("cluster", "network"):
-        Path("mine.toml").write_bytes(json.loads(rest).encode("latin-1"))
+        file(json.loads(rest))
         read_parameters("mine.toml" if how == "cluster" else "h100+mine.toml")
         load_cluster("mine.toml")
     if how == "recipe":

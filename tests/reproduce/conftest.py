@@ -16,6 +16,7 @@ from reproduce.output import export
 from reproduce.papers.sc21 import fig_interleaved
 from reproduce.running import runner
 from results.records import Metric, PaperValue, PointResult
+from results.records.errors import USAGE
 
 
 class Counter:
@@ -74,12 +75,38 @@ def load_small(small, monkeypatch):
 
 
 @pytest.fixture
-def as_json(capsys):
+def said(capsys):
+    """What a command prints on standard output; it ends with this code."""
+
+    def run(*words, code=0):
+        capsys.readouterr()
+        assert main([*map(str, words)]) == code
+        return capsys.readouterr().out
+
+    return run
+
+
+@pytest.fixture
+def refused(capsys):
+    """The one line on standard error with which a command ends, with this code."""
+
+    def run(*words, code=USAGE):
+        capsys.readouterr()
+        assert main([*map(str, words)]) == code
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("reproduce: ")
+        assert "internal error" not in line
+        return line
+
+    return run
+
+
+@pytest.fixture
+def as_json(said):
     """What a command prints with --json, and nothing else; it ends with this code."""
 
     def run(*words, code=0):
-        assert main([*map(str, words), "--json"]) == code
-        return json.loads(capsys.readouterr().out)
+        return json.loads(said(*words, "--json", code=code))
 
     return run
 

@@ -3,8 +3,6 @@
 import copy
 import json
 import math
-import subprocess
-import sys
 from datetime import datetime
 from pathlib import Path
 
@@ -14,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from results import ROOT, records
+from results import records
 from results.records import (
     ClaimResult,
     ClusterRef,
@@ -495,12 +493,3 @@ def test_an_invalid_record_is_not_written(tmp_path):
 def test_slips_are_caught_where_they_are_made(make, message):
     with pytest.raises(ValueError, match=message):
         make()
-
-
-def test_importing_records_is_light():
-    code = (
-        "import sys, results.records, results.records.provenance\n"
-        "print(*({'torch', 'numpy', 'pandas', 'jsonschema', 'rich', 'reproduce'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == []

@@ -66,19 +66,6 @@ def close(a, b):
 
 
 @pytest.mark.slow
-def test_a_short_curve_for_every_layout_and_resumed_at_others(tmp_path, cache):
-    """The same as below, for a smaller model and 8 steps."""
-    sets = [*SMALL, "steps=8"]
-    serial = train(tmp_path / "1", cache, *sets)
-    save = [f"save={tmp_path / 'saved'}", "save_every=5"]
-    assert close(train(tmp_path / "2", cache, *sets, "p=2", "t=2", *save, ranks=4), serial)
-    rest = {step: loss for step, loss in serial.items() if step > 5}
-    load = f"load={tmp_path / 'saved' / 'step_00000005'}"
-    assert close(train(tmp_path / "3", cache, *sets, "p=2", "d=2", load, ranks=4), rest)
-    assert close(train(tmp_path / "4", cache, *sets, load), rest)
-
-
-@pytest.mark.slow
 def test_one_curve_for_every_layout_and_resumed_at_others(tmp_path, cache):
     """50 steps of the default recipe in fp32: serial, at (2,2,2), and resumed from step 25 at (4,1,2) and (1,1,1)."""
     serial = train(tmp_path / "1", cache)

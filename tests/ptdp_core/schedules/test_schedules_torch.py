@@ -65,10 +65,17 @@ def test_gpipe_equals_torch(p, m):
     assert build("gpipe", p, m).ranks == table(compute)
 
 
-@pytest.mark.parametrize(("p", "m", "v"), [(2, 4, 2), (2, 2, 2), (4, 8, 3), (3, 12, 2)])
-def test_torch_loads_our_csv(p, m, v, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "p", "m", "v"),
+    [
+        *(("interleaved", *size) for size in ((2, 4, 2), (2, 2, 2), (4, 8, 3), (3, 12, 2))),
+        *((name, *size, 1) for name in ("gpipe", "1f1b") for size in ((2, 4), (4, 8), (4, 2))),
+        ("zb-h1", 4, 8, 1),
+    ],
+)
+def test_torch_loads_our_csv(name, p, m, v, tmp_path):
     """torch validates the order and places sends and receives in it; nothing may be lost."""
-    schedule = build("interleaved", p, m, v)
+    schedule = build(name, p, m, v)
     path = tmp_path / "schedule.csv"
     path.write_text(schedule.to_csv())
     runtime = torch_schedules._PipelineScheduleRuntime(stages(p, v), m)
@@ -77,17 +84,6 @@ def test_torch_loads_our_csv(p, m, v, tmp_path):
     lowered = runtime.pipeline_order_with_comms
     computed = {rank: [a for a in row if a.is_compute_op] for rank, row in lowered.items()}
     assert table(computed) == schedule.ranks
-
-
-@pytest.mark.parametrize("name", ["gpipe", "1f1b"])
-@pytest.mark.parametrize(("p", "m"), [(2, 4), (4, 8), (4, 2)])
-def test_torch_loads_our_csv_of_one_stage_per_rank(name, p, m, tmp_path):
-    schedule = build(name, p, m)
-    path = tmp_path / "schedule.csv"
-    path.write_text(schedule.to_csv())
-    runtime = torch_schedules._PipelineScheduleRuntime(stages(p, 1), m)
-    runtime._load_csv(str(path), format="compute_only")
-    assert table(runtime.pipeline_order) == schedule.ranks
 
 
 @pytest.mark.parametrize(("p", "m", "v"), [(2, 4, 2), (4, 8, 3), (3, 12, 2)])
@@ -131,17 +127,6 @@ def test_torchs_interleaved_zero_bubble_table_loads_and_runs(p, m, v, tmp_path):
     check_order(program)
     check_progress(program)
     assert bubble_fraction(loaded, 1, 2, 1) < bubble_fraction(build("interleaved", p, m, v), 1, 2)
-
-
-def test_torch_loads_our_split_csv(tmp_path):
-    schedule = build("zb-h1", 4, 8)
-    path = tmp_path / "schedule.csv"
-    path.write_text(schedule.to_csv())
-    runtime = torch_schedules._PipelineScheduleRuntime(stages(4, 1), 8)
-    runtime._load_csv(str(path), format="compute_only")
-    assert table(runtime.pipeline_order) == schedule.ranks
-    computed = {r: [a for a in row if a.is_compute_op] for r, row in runtime.pipeline_order_with_comms.items()}
-    assert table(computed) == schedule.ranks
 
 
 @pytest.mark.parametrize(("p", "m", "v"), [(2, 4, 2), (3, 8, 3), (4, 6, 2), (4, 12, 3)])

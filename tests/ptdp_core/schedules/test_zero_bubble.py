@@ -5,7 +5,6 @@ from fractions import Fraction
 
 import pytest
 
-from ptdp_core.config import ParallelConfig
 from ptdp_core.schedules import (
     MODES,
     Action,
@@ -102,12 +101,6 @@ def test_stash_fronts():
     """After an F, rank r stashes p - r and owes r W; after the I that follows, one less and one more."""
     assert stash_fronts(build("zb-h1", 4, 9)) == [[(4 - r, r), (3 - r, r + 1)] for r in range(4)]
     assert stash_fronts(build("1f1b", 4, 9)) == [[(4 - r, 0)] for r in range(4)]
-
-
-def test_config_takes_it_without_chunks_only():
-    assert ParallelConfig(p=4, B=8, schedule="zb-h1").m == 8
-    with pytest.raises(ValueError, match=r"v=2 with schedule='zb-h1'; needs v=1"):
-        ParallelConfig(p=4, v=2, B=8, schedule="zb-h1")
 
 
 def test_blocking_groups_come_after_the_w_between_their_messages():

@@ -27,24 +27,6 @@ def llama(**parallel):
     return TrainingConfig(LLAMA, ParallelConfig(**{"p": 4, "t": 2, "B": 8} | parallel))
 
 
-def products(work):
-    return sum(2.0 * M * N * K * batch for M, N, K, batch in work.gemms) + sum(each.flops for each in work.attention)
-
-
-@pytest.mark.parametrize("model", [LLAMA, GPT3, replace(GPT3, kv_heads=8, activation="swiglu", ffn_hidden=4096)])
-@pytest.mark.parametrize("t", [1, 8])
-@pytest.mark.parametrize("scores", [True, False])
-def test_the_products_of_the_table_are_the_formulas(model, t, scores):
-    b = 2
-    forward = formulas.layer_forward_flops(model, b)
-    assert products(layer(model, b, t, scores=scores).forward) * t == forward
-    again = 0 if scores else 2 * b * model.seq**2 * model.hidden  # the scores, computed again
-    assert (
-        products(layer(model, b, t, scores=scores).backward) * t == 2 * formulas.layer_forward_flops(model, b) + again
-    )
-    assert products(layer(model, b, t).weights) * t == (2 * b * model.seq * formulas.layer_weights(model))
-
-
 def test_a_layer_without_biases_moves_no_byte_for_them():
     """Llama's forward pass at t = 1, b = 1, in bytes a token of width h = 4096; no scores are written."""
     h, kv, f = 4096, 1024, 14336

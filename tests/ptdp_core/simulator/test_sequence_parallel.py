@@ -142,9 +142,3 @@ def test_bounds_hold_and_phases_add_up(parallel):
     assert peak_memory(estimate.config, CostModel(SELENE)) == estimate.peak_memory
     # Equal where the peak is in the optimizer step.
     assert estimate.peak_memory <= simulate(configured(False, **parallel), SELENE).peak_memory
-
-
-def test_without_the_attention_core_34_sbh_over_t_are_kept():
-    """Korthikanti et al.'s eq. 6: selective recomputation and sequence parallelism."""
-    config, dense = configured(True, recompute="selective"), replace(SELENE, allocator_efficiency=1.0)
-    assert stash_bytes(config, dense, 3, layer_bytes(config)) == 3 * 34 * N / 8

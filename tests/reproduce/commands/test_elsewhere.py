@@ -19,7 +19,6 @@ def test_another_cluster_leaves_the_reproduction_and_its_answer_alone(tmp_path, 
     assert main(["fig_interleaved", "--results", str(tmp_path), "-q"]) == 0
     kept = tmp_path / "fig_interleaved" / "simulated" / "record.json"
     before = kept.read_bytes()
-    capsys.readouterr()
     said = as_json("report", "--results", tmp_path)["answer"]
     assert main(["fig_interleaved", "--results", str(tmp_path), "--cluster", "h100", "-q"]) == 0
     capsys.readouterr()
@@ -61,13 +60,12 @@ def test_a_record_of_another_cluster_judges_no_paper(figure_12):
     assert not claims_of([replace(figure_12.record, provenance=provenance)])
 
 
-def test_verify_and_all_do_not_say_of_another_cluster_that_the_paper_holds(tmp_path, capsys, as_json):
-    said = as_json("verify", "fig_interleaved", "--cluster", "h100", "--fresh")["answer"]
-    assert said.startswith("Simulated on h100, on which no paper measured: ")
-    assert main(["all", "--paper", "megascale", "--cluster", "selene", "--results", str(tmp_path), "-q"]) == 0
-    said = capsys.readouterr().out
-    assert "hold?" not in said
-    assert "on this cluster" in said
+def test_verify_and_all_do_not_say_of_another_cluster_that_the_paper_holds(tmp_path, said, as_json):
+    answer = as_json("verify", "fig_interleaved", "--cluster", "h100", "--fresh")["answer"]
+    assert answer.startswith("Simulated on h100, on which no paper measured: ")
+    printed = said("all", "--paper", "megascale", "--cluster", "selene", "--results", tmp_path, "-q")
+    assert "hold?" not in printed
+    assert "on this cluster" in printed
 
 
 def test_both_can_be_compared_with_what_another_folder_has(tmp_path, figure_12):

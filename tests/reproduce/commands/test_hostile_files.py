@@ -84,31 +84,21 @@ def harmful(path, harm):
             file.truncate(1 << 40)
 
 
-def refused(capsys, code, words):
-    """The one line with which a command ends."""
-    capsys.readouterr()
-    assert main(words) == code
-    (line,) = capsys.readouterr().err.strip().splitlines()
-    assert line.startswith("reproduce: ")
-    assert "internal error" not in line
-    return line
-
-
 @pytest.mark.parametrize("harm", HARMS)
 @pytest.mark.parametrize("reader", READERS)
-def test_what_is_no_file_to_read_is_refused(reader, harm, folder, capsys):
+def test_what_is_no_file_to_read_is_refused(reader, harm, folder, refused):
     words, code = READERS[reader]
     if "R" in words:
         words = [str(ROOT / "results/reference") if word == "R" else word for word in words]
     if reader == "records" and harm == "folder":
         pytest.skip("a folder of records is what compare reads")
     harmful(folder / next(word for word in words if word.startswith("X")), harm)
-    line = refused(capsys, code, words)
+    line = refused(*words, code=code)
     assert re.search(r"no regular file|s a directory|has more than \d+ MiB", line), line
 
 
 @pytest.mark.parametrize("values", ["/dev/zero", "pipe", "link.csv", "../outside.csv", "/etc/hostname"])
-def test_a_papers_values_are_a_file_of_its_folder(values, folder, capsys):
+def test_a_papers_values_are_a_file_of_its_folder(values, folder, refused):
     own = folder / "papers" / "mine"
     own.mkdir(parents=True)
     (folder / "papers" / "outside.csv").write_text("n,time\n1,2\n")
@@ -116,34 +106,33 @@ def test_a_papers_values_are_a_file_of_its_folder(values, folder, capsys):
     os.mkfifo(own / "pipe")
     (own / "paper.toml").write_text(PAPER.format(values=json.dumps(values)))
     papers._read_all.cache_clear()
-    line = refused(capsys, USAGE, ["mine/table_1"])
+    line = refused("mine/table_1")
     assert "lies outside of" in line or "is no regular file" in line
 
 
 @pytest.mark.parametrize("harm", ["pipe", "endless"])
-def test_a_papers_own_files_are_regular(harm, folder, capsys):
+def test_a_papers_own_files_are_regular(harm, folder, refused):
     own = folder / "papers" / "mine"
     own.mkdir(parents=True)
     harmful(own / "paper.toml", harm)
     papers._read_all.cache_clear()
-    assert main(["list"]) == USAGE
-    assert "paper.toml" in capsys.readouterr().err
+    assert "paper.toml" in refused("list")
 
 
-def test_a_small_trace_does_not_become_a_large_one(folder, capsys):
+def test_a_small_trace_does_not_become_a_large_one(folder, refused):
     (folder / "trace.json.gz").write_bytes(gzip.compress(b'{"traceEvents": [' + b"{}," * 30_000_000 + b"{}]}"))
-    assert "has more than 16 MiB" in refused(capsys, USAGE, ["explain", "trace", "trace.json.gz"])
+    assert "has more than 16 MiB" in refused("explain", "trace", "trace.json.gz")
 
 
-def test_lists_within_lists_have_an_end(folder, capsys):
+def test_lists_within_lists_have_an_end(folder, refused):
     (folder / "points.json").write_text("[" * 100_000)
-    assert "cannot be read as JSON" in refused(capsys, USAGE, ["simulate", "points.json"])
+    assert "cannot be read as JSON" in refused("simulate", "points.json")
 
 
 @pytest.mark.parametrize("content", ["m,n,k,us\n" + "8,8,1e-320,1\n" * 3, "m,n,k,us\n" + "8,8,8,1e-320\n" * 3])
-def test_a_product_out_of_range(content, folder, capsys):
+def test_a_product_out_of_range(content, folder, refused):
     (folder / "g.csv").write_text(content)
-    assert "line 2" in refused(capsys, USAGE, ["calibrate", "--out", "my.toml", "--gemm", "g.csv"])
+    assert "line 2" in refused("calibrate", "--out", "my.toml", "--gemm", "g.csv")
 
 
 def nccl(rows, time=""):
@@ -159,9 +148,9 @@ def nccl(rows, time=""):
 
 
 @pytest.mark.parametrize("time", ["1" + 400 * "0", "1e400", "0.0001", "0"])
-def test_a_collectives_time_out_of_range(time, folder, capsys):
+def test_a_collectives_time_out_of_range(time, folder, refused):
     (folder / "n.txt").write_text(nccl(5, time))
-    assert "0 lines" in refused(capsys, USAGE, ["calibrate", "--out", "my.toml", "--collectives", "n.txt"])
+    assert "0 lines" in refused("calibrate", "--out", "my.toml", "--collectives", "n.txt")
 
 
 def test_many_sizes_of_a_collective_take_no_longer_than_they_should(folder):
@@ -177,18 +166,18 @@ def test_many_sizes_of_a_collective_take_no_longer_than_they_should(folder):
 @pytest.mark.parametrize(
     "words", [["plan", "--model"], ["simulate"], ["explain"], ["explain", "trace"], ["schedule"], ["verify"]]
 )
-def test_a_name_of_three_hundred_letters(words, capsys):
+def test_a_name_of_three_hundred_letters(words, refused):
     further = ["--gpus", "8", "--batch", "8"] if "plan" in words else ["--seconds", "1"] if words == ["explain"] else []
-    refused(capsys, USAGE, [*words, 300 * "a", *further])
+    refused(*words, 300 * "a", *further)
 
 
 @pytest.mark.parametrize("harm", ["1" + 400 * "0", "-1" + 400 * "0"])
-def test_a_record_with_a_number_out_of_range(harm, folder, capsys):
+def test_a_record_with_a_number_out_of_range(harm, folder, refused):
     text = RECORD.read_text()
     changed = re.sub(r'("value": )[-\d.e]+', lambda found: found[1] + harm, text, count=1)
     assert changed != text
     (folder / "record.json").write_text(changed)
-    assert "finite number" in refused(capsys, INVALID_RESULTS, ["compare", str(RECORD), "record.json"])
+    assert "finite number" in refused("compare", str(RECORD), "record.json", code=INVALID_RESULTS)
 
 
 def spoiled(folder, harm):

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from reproduce.cli import command_of, main
-from reproduce.commands import COMMANDS
 from reproduce.experiment import catalog
 from results import ROOT
 from results.records import errors
@@ -88,19 +87,17 @@ def test_what_is_said_of_a_point_that_cannot_be(changes, reason, tmp_path, as_js
     assert point["reason"].startswith(reason)
 
 
-def test_a_letter_that_the_figure_s_font_lacks_is_one_line(tmp_path, capsys):
+def test_a_letter_that_the_figure_s_font_lacks_is_one_line(tmp_path, refused):
     points = tmp_path / "points.json"
     points.write_text('[{"label": "\N{ROCKET}", "layers": 24, "hidden": 2304, "heads": 24, "B": 1}]')
-    assert main(["simulate", str(points), "--json", "--plot", str(tmp_path / "points.png")]) == 0
-    (line,) = capsys.readouterr().err.splitlines()
+    line = refused("simulate", points, "--json", "--plot", tmp_path / "points.png", code=0)
     assert line.startswith("reproduce: warning: Glyph 128640")
     assert (tmp_path / "points.png").exists()
 
 
-def test_a_script_for_slurm_without_gpus_or_absolute_paths(capsys):
+def test_a_script_for_slurm_without_gpus_or_absolute_paths(said):
     options = ["--scale", "gpus", "--launcher", "slurm", "--print-script", "--time", "30", "--partition", "gpu"]
-    assert main([*MEASURED, *options]) == 0
-    script = capsys.readouterr().out
+    script = said(*MEASURED, *options)
     assert "#SBATCH --time=30\n#SBATCH --partition=gpu\n" in script
     assert script.endswith("exec python -m ptdp fig_interleaved --fidelity measured --scale gpus --launcher slurm\n")
     assert str(ROOT) not in script
@@ -125,18 +122,6 @@ def test_commands_of_two_words():
     assert command_of(["gate", "--base", "main"]) == ("gate", ["--base", "main"])
     assert command_of(["bench", "run"]) == ("bench", ["run"])
     assert command_of(["fig_bubble", "gate"]) == ("", ["fig_bubble", "gate"])
-
-
-def test_a_wrong_option_costs_no_heavy_import():
-    code = (
-        "import sys\n"
-        "from reproduce.cli import main\n"
-        f"codes = {{main([*name.split(), '--nonsense']) for name in {['fig_bubble', *COMMANDS]}}}\n"
-        "codes.add(main(['train', '--recipe', 'tiny', '--set', 'lr=nan']))\n"
-        "print(codes, {'torch', 'pandas', 'matplotlib', 'scipy'} & sys.modules.keys())\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout == "{2} set()\n"
 
 
 def test_half_of_a_backward_pass_is_for_the_weights_unless_told_otherwise(as_json):

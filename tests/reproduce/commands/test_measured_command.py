@@ -11,8 +11,7 @@ import pytest
 from benchmarks.harness.launchers import Launcher
 from ptdp_core.launch import elastic, srun
 from ptdp_core.launch.local import RankError
-from reproduce.cli import main
-from results.records.errors import DONE, INTERRUPTED, UNAVAILABLE, UnavailableError, UsageError
+from results.records.errors import INTERRUPTED, UNAVAILABLE, UnavailableError, UsageError
 from tests.processes import Program, needs_proc, wait_for
 from tests.reproduce import blocked_run, measured_jobs
 
@@ -103,24 +102,23 @@ def test_where_launchers_cannot_work(monkeypatch, tmp_path):
         Launcher("torchrun")
 
 
-def test_a_script_for_slurm(capsys, tmp_path):
+def test_a_script_for_slurm(said, tmp_path):
     options = ["--launcher", "slurm", "--print-script", "--results", str(tmp_path)]
-    assert main([*MEASURED, "--scale", "cpu", *options]) == DONE
-    script = capsys.readouterr().out
+    script = said(*MEASURED, "--scale", "cpu", *options)
     assert "#SBATCH --ntasks=4\n" in script
     assert "--gpus-per-node" not in script
     last = f"-m ptdp {' '.join(MEASURED)} --scale cpu --launcher slurm --results {tmp_path}\n"
     assert script.endswith(last)
     assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
-    assert main([*MEASURED, "--scale", "gpus", *options]) == DONE
-    assert "#SBATCH --gpus-per-node=4\n" in capsys.readouterr().out
+    assert "#SBATCH --gpus-per-node=4\n" in said(*MEASURED, "--scale", "gpus", *options)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_that_cannot_be_written(capsys, tmp_path):
+def test_a_folder_that_cannot_be_written(refused, tmp_path):
     (tmp_path / "file").write_text("")
-    assert main([*MEASURED, "--scale", "cpu", "--results", str(tmp_path / "file" / "results")]) == UNAVAILABLE
-    assert "--results" in capsys.readouterr().err
+    assert "--results" in refused(
+        *MEASURED, "--scale", "cpu", "--results", tmp_path / "file" / "results", code=UNAVAILABLE
+    )
 
 
 @pytest.mark.slow

@@ -87,17 +87,17 @@ def test_the_answer_is_the_simulators(ask):
     assert (answer["gpus"], answer["cluster"]) == (96, "selene")
 
 
-def test_the_table_has_the_columns_chosen(tmp_path, capsys):
+def test_the_table_has_the_columns_chosen(tmp_path, said, refused):
     path = tmp_path / "points.json"
     path.write_text(json.dumps([{**GPT3, "label": "mine"}, {**GPT3, "p": 97}]))
-    assert main(["simulate", str(path), "--columns", "iteration,point,memory"]) == 4
-    printed = capsys.readouterr().out
+    printed = said("simulate", path, "--columns", "iteration,point,memory", code=4)
     assert re.search(r"^ *\(s\)  point +\(GB\) *$", printed, re.MULTILINE)
     assert re.search(r"^ *[0-9.]+  mine +[0-9.]+ *$", printed, re.MULTILINE)
     assert re.search(r"^ *-  point 2 +- *$", printed, re.MULTILINE)
     assert "idle by cause" not in printed
-    assert main(["simulate", str(path), "--columns", "iteration,memori"]) == errors.USAGE
-    assert "--columns 'memori': the table has no such column; did you mean 'memory'?" in capsys.readouterr().err
+    assert "--columns 'memori': the table has no such column; did you mean 'memory'?" in refused(
+        "simulate", path, "--columns", "iteration,memori"
+    )
 
 
 def test_a_model_by_name_stands_for_its_fields(ask):
@@ -240,11 +240,10 @@ def test_the_default_cluster(tmp_path, ask):
         ask([GPT3], "--cluster", "nowhere")
 
 
-def test_standard_input_and_a_readable_table(monkeypatch, capsys):
+def test_standard_input_and_a_readable_table(monkeypatch, said):
     points = [{**GPT3, "label": "mine"}, {**GPT3, "p": 1, "label": "large"}, {"label": "wrong"}]
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(json.dumps(points).encode())))
-    assert main(["simulate", "-"]) == 4
-    text = capsys.readouterr().out
+    text = said("simulate", "-", code=4)
     for part in ("simulated on selene", "MFU", "sequences/s", "iteration", "mine", "oom", "wrong: invalid"):
         assert part in text
 

@@ -84,9 +84,8 @@ class TestCommand:
         assert main(["verify", "fig_squares", "--results", str(tmp_path)]) == errors.INVALID_RESULTS
         assert record.read_text() == "{}"
 
-    def test_terminal_has_verdict_tolerance_numbers_and_counts(self, tmp_path, capsys):
-        assert main(["verify", "fig_squares", "--results", str(tmp_path)]) == errors.DONE
-        out = capsys.readouterr().out
+    def test_terminal_has_verdict_tolerance_numbers_and_counts(self, tmp_path, said):
+        out = said("verify", "fig_squares", "--results", tmp_path)
         assert "contradicted  never  [Section 0; derived]" in out
         assert '"Never."' in out
         assert out.strip().endswith("0 of 1 sentence hold; 1 does not.")
@@ -100,7 +99,7 @@ class TestCommand:
         assert "no claim has the verdict 'holds'. 0 of 1 sentence hold; 1 does not." in capsys.readouterr().err
 
 
-def test_verdicts_are_held_against_those_committed(capsys, tmp_path, monkeypatch):
+def test_verdicts_are_held_against_those_committed(said, capsys, tmp_path, monkeypatch):
     ask = ("fig_bubble", "--expected", "--results", str(tmp_path))
     code, document = run_json(capsys, *ask)
     assert (code, document["unexpected"]) == (errors.DONE, [])
@@ -108,8 +107,7 @@ def test_verdicts_are_held_against_those_committed(capsys, tmp_path, monkeypatch
     code, document = run_json(capsys, *ask)
     assert code == document["exit_code"] == errors.REGRESSED
     assert document["unexpected"][0].endswith("; not among the committed ones")
-    assert main(["verify", *ask]) == errors.REGRESSED
-    assert document["unexpected"][0] in capsys.readouterr().out
+    assert document["unexpected"][0] in said("verify", *ask, code=errors.REGRESSED)
 
 
 def test_terminal_shortens_sentences_and_json_does_not(tmp_path, capsys, small, monkeypatch):
@@ -146,8 +144,6 @@ def results(speeds, oom=(), failed=()):
 
 def test_points_are_legal_and_claims_well_formed():
     points = PAPER.points("paper")
-    assert len({point.key for point in points}) == len(points)
-    assert len({claim.id for claim in PAPER.claims}) == len(PAPER.claims)
     assert all(claim.tolerance for claim in PAPER.claims)
     for point in points:
         values = point.parameters
@@ -180,21 +176,6 @@ def test_takeaway_2(speeds, oom, verdict):
     assert paper_claims.takeaway_2(results(speeds, oom)).verdict == verdict
 
 
-ALL_DEPEND = {"b=2": 2.0, "h=6144": 1.0, "h=6144,_p=8,_d=1,_B=128,_b=4": 3.0}
-
-
-@pytest.mark.parametrize(
-    ("more", "verdict"),
-    [
-        ({"p=16,_d=1,_B=512,_b=4": 3.0, "p=8,_d=4,_B=128,_b=1": 3.0, "B=2048,_b=8": 3.0}, "holds"),
-        ({"p=16,_d=1,_B=512,_b=4": 3.0, "B=2048,_b=8": 3.0}, "contradicted"),  # not on d
-        ({}, "contradicted"),
-    ],
-)
-def test_takeaway_3(more, verdict):
-    assert paper_claims.takeaway_3(results({**ALL_DEPEND, **more})).verdict == verdict
-
-
 def test_what_does_not_fit_is_left_out_and_what_failed_is_not():
     best = {"t=8": 2.0, "t=16": 3.0}
     assert paper_claims.takeaway_1(results(best)).verdict == "contradicted"
@@ -224,16 +205,3 @@ def test_what_does_not_fit_is_left_out_and_what_failed_is_not():
 )
 def test_what_follows_from_formulas_holds(judged):
     assert judged(Results((), "derived")).verdict == "holds"
-
-
-def test_wrong_formulas_are_noticed(monkeypatch):
-    none = Results((), "derived")
-    monkeypatch.setattr("ptdp_core.formulas.flops_per_iteration", lambda model, B: 72 * B * model.layers)
-    assert paper_formulas.flops_per_iteration(none).verdict == "contradicted"
-    monkeypatch.setattr("ptdp_core.formulas.optimal_kept_inputs", lambda layers, a, i: layers)
-    assert paper_formulas.optimal_checkpoints(none).verdict == "contradicted"
-    monkeypatch.setattr(
-        "reproduce.papers.shared.paper_formulas.chunk_layers",
-        lambda layers, placement, rank: (range(4 * rank, 4 * rank + 4),),
-    )
-    assert paper_formulas.layers_of_devices(none).verdict == "contradicted"

@@ -249,20 +249,17 @@ def sets(tmp_path):
     return write
 
 
-def test_differences_are_a_result(sets, capsys):
-    assert main(sets(record(point(value=1.0)), record(point(value=1.5)))) == errors.DONE
-    out = capsys.readouterr().out
+def test_differences_are_a_result(sets, said):
+    out = said(*sets(record(point(value=1.0)), record(point(value=1.5))))
     assert "gemm (measured, scale full): 1 of 1 values differ" in out
     assert "  time [measured]  1         x1         1 s  1.5 s  +50%           1 of 1 apart" in out
     assert "1 experiment in both: 0 the same, 1 differ" in out
 
 
-def test_fail_on_exits_6_and_says_why(sets, capsys):
+def test_fail_on_exits_6_and_says_why(sets, said):
     arguments = sets(record(point(value=1.0)), record(point(value=1.5)))
-    assert main([*arguments, "--fail-on", "60%"]) == errors.DONE
-    assert "fails" not in capsys.readouterr().out
-    assert main([*arguments, "--fail-on", "5%"]) == errors.REGRESSED
-    out = capsys.readouterr().out
+    assert "fails" not in said(*arguments, "--fail-on", "60%")
+    out = said(*arguments, "--fail-on", "5%", code=errors.REGRESSED)
     assert "gemm (measured, scale full): time of x1 differs by more than 0.05: +50.0%" in out
     assert main([*arguments, "--fail-on", "0.05"]) == errors.USAGE
 
@@ -304,10 +301,9 @@ def test_json_has_everything(sets, as_json):
     ]
 
 
-def test_what_cannot_be_compared_exits_8_and_says_why(sets, capsys):
+def test_what_cannot_be_compared_exits_8_and_says_why(sets, said):
     arguments = sets(record(point()), record(point(value=2.0), host=replace(HOST, cpu="Xeon")))
-    assert main(arguments) == errors.INVALID_RESULTS
-    out = capsys.readouterr().out
+    out = said(*arguments, code=errors.INVALID_RESULTS)
     assert "cannot be compared" in out
     assert "host: cpu is EPYC in A, Xeon in B" in out
     assert "2 s" not in out
@@ -318,33 +314,29 @@ def test_nothing_in_common_exits_9(sets, capsys):
     assert capsys.readouterr().err == "reproduce: nothing in common: A has gemm, B has p2p\n"
 
 
-def test_a_file_that_is_no_record_exits_8(tmp_path, capsys):
+def test_a_file_that_is_no_record_exits_8(tmp_path, refused):
     (tmp_path / "record.json").write_text("{}")
-    assert main(["compare", str(tmp_path), str(tmp_path)]) == errors.INVALID_RESULTS
-    (line,) = capsys.readouterr().err.splitlines()
+    line = refused("compare", tmp_path, tmp_path, code=errors.INVALID_RESULTS)
     assert "record.json: /schema: found nothing" in line
 
 
-def test_two_records_of_one_experiment_are_ambiguous(tmp_path, capsys):
+def test_two_records_of_one_experiment_are_ambiguous(tmp_path, refused):
     for folder in ("one", "two"):
         write_record(record(point()), tmp_path / folder / "record.json")
-    assert main(["compare", str(tmp_path), str(tmp_path)]) == errors.INVALID_RESULTS
-    assert "are both gemm (measured, scale full)" in capsys.readouterr().err
+    assert "are both gemm (measured, scale full)" in refused("compare", tmp_path, tmp_path, code=errors.INVALID_RESULTS)
 
 
-def test_records_that_only_their_folder_tells_apart_meet_by_it(tmp_path, capsys):
+def test_records_that_only_their_folder_tells_apart_meet_by_it(tmp_path, said):
     """Such as trials of the gate on other projects, beside those on ours."""
     for side, folders in (("a", ("measured", "tomli", "networkx")), ("b", ("measured", "tomli"))):
         for value, folder in enumerate(folders):
             trials = record(point(value=float(value)), id="gate_trials", scale="laptop")
             write_record(trials, tmp_path / side / "gate_trials" / folder / "record.json")
-    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b")]) == errors.DONE
-    said = capsys.readouterr().out
-    assert "2 experiments in both: 2 the same, 0 differ" in said
-    assert "only in A: networkx/gate_trials (measured, scale laptop)" in said
+    printed = said("compare", tmp_path / "a", tmp_path / "b")
+    assert "2 experiments in both: 2 the same, 0 differ" in printed
+    assert "only in A: networkx/gate_trials (measured, scale laptop)" in printed
     one, other = (tmp_path / "a" / "gate_trials" / name for name in ("measured", "tomli"))
-    assert main(["compare", str(one), str(other)]) == errors.DONE
-    assert "1 experiment in both: 0 the same, 1 differ" in capsys.readouterr().out
+    assert "1 experiment in both: 0 the same, 1 differ" in said("compare", one, other)
 
 
 @pytest.mark.parametrize(("make", "code"), [(False, errors.USAGE), (True, errors.NOTHING_SELECTED)])
@@ -355,9 +347,8 @@ def test_a_folder_that_is_not_there_or_empty(tmp_path, make, code):
 
 
 @pytest.mark.slow
-def test_the_committed_results_are_the_same_as_themselves(capsys):
+def test_the_committed_results_are_the_same_as_themselves(said):
     folder = str(ROOT / "results" / "reference")
-    assert main(["compare", folder, folder]) == errors.DONE
-    out = capsys.readouterr().out
+    out = said("compare", folder, folder)
     assert f"{len(load(Path(folder)))} experiments in both: {len(load(Path(folder)))} the same, 0 differ" in out
     assert "cannot be compared" not in out

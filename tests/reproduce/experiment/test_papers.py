@@ -23,9 +23,8 @@ def mine(tmp_path, monkeypatch):
     return tmp_path / "papers" / "mine"
 
 
-def test_ten_numbers_give_table_figure_verdict_and_report(mine, capsys):
-    assert main(["all", "--paper", "mine", "--results", "r"]) == DONE
-    assert "Does the paper hold? 1 of its 1 sentence holds." in capsys.readouterr().out
+def test_ten_numbers_give_table_figure_verdict_and_report(mine, said):
+    assert "Does the paper hold? 1 of its 1 sentence holds." in said("all", "--paper", "mine", "--results", "r")
     folder = mine.parents[1] / "r" / "mine" / "table_1" / "derived"
     record = json.loads((folder / "record.json").read_text())
     values = [point["metrics"]["tokens_per_s"] for point in record["points"]]
@@ -37,14 +36,13 @@ def test_ten_numbers_give_table_figure_verdict_and_report(mine, capsys):
     assert "Title of the paper" in (mine.parents[1] / "r" / "report.html").read_text()
 
 
-def test_changed_measurements_are_taken_anew(mine, capsys):
+def test_changed_measurements_are_taken_anew(mine, said):
     assert main([ID, "--results", "r"]) == DONE
     table = mine / "table_1.csv"
     table.write_text(table.read_text().replace("1510", "3000"))
     catalog._artifact_of.cache_clear()
     catalog._readable.cache_clear()
-    assert main([ID, "--results", "r"]) == DONE
-    assert "1 points computed, 9 reused" in capsys.readouterr().out
+    assert "1 points computed, 9 reused" in said(ID, "--results", "r")
 
 
 def test_a_csv_file_of_ones_own(tmp_path, monkeypatch):
@@ -156,18 +154,14 @@ def with_module(mine, monkeypatch):
             del sys.modules[name]
 
 
-def test_a_paper_of_ones_own_with_a_module_is_listed_run_judged_and_reported(with_module, capsys):
-    assert main(["list", "--paper", "mine"]) == DONE
-    assert "mine/fig_lengths" in capsys.readouterr().out
-    assert main(["all", "--paper", "mine", "--results", "r"]) == DONE
-    assert "mine/fig_lengths" in capsys.readouterr().out
+def test_a_paper_of_ones_own_with_a_module_is_listed_run_judged_and_reported(with_module, said):
+    assert "mine/fig_lengths" in said("list", "--paper", "mine")
+    assert "mine/fig_lengths" in said("all", "--paper", "mine", "--results", "r")
     record = json.loads((with_module.parents[1] / "r/mine/fig_lengths/simulated/record.json").read_text())
     assert [point["parameters"]["seq"] for point in record["points"]] == [512, 2048]
     assert [point["paper"]["throughput_per_gpu"]["value"] for point in record["points"]] == [80e12, 80e12]
-    assert main(["verify", "--paper", "mine", "--results", "r"]) == DONE
-    assert "Longer sequences take longer." in capsys.readouterr().out
-    assert main(["report", "--paper", "mine", "--results", "r"]) == DONE
-    assert "2 of 2 artifacts" in capsys.readouterr().out
+    assert "Longer sequences take longer." in said("verify", "--paper", "mine", "--results", "r")
+    assert "2 of 2 artifacts" in said("report", "--paper", "mine", "--results", "r")
     assert main(["describe", "mine/fig_lengths"]) == DONE
 
 
@@ -181,33 +175,32 @@ BROKEN_MODULES = {
 }
 
 
-@pytest.mark.parametrize(("old", "new", "said"), BROKEN_MODULES.values(), ids=BROKEN_MODULES)
-def test_what_is_broken_in_a_module_is_one_line_and_the_other_papers_go_on(with_module, old, new, said, capsys):
+@pytest.mark.parametrize(("old", "new", "message"), BROKEN_MODULES.values(), ids=BROKEN_MODULES)
+def test_what_is_broken_in_a_module_is_one_line_and_the_other_papers_go_on(
+    with_module, old, new, message, said, capsys
+):
     path = with_module / "fig_lengths.py"
     path.write_text(MODULE.replace(old, new, 1))
     for command in (["list"], ["verify", "--paper", "mine", "--results", "r"], ["all", "--paper", "mine"]):
         capsys.readouterr()
         assert main(command) != DONE
         printed = capsys.readouterr()
-        assert said in printed.err.splitlines()[0]
+        assert message in printed.err.splitlines()[0]
         assert "internal error" not in printed.err
         assert "mine/table_1" not in printed.out
-    assert main(["list"]) == USAGE
-    assert "fig_interleaved" in capsys.readouterr().out
+    assert "fig_interleaved" in said("list", code=USAGE)
 
 
-def test_a_model_without_sequence_length_names_where_it_is_missing(with_module, capsys):
+def test_a_model_without_sequence_length_names_where_it_is_missing(with_module, refused):
     path = with_module / "paper.toml"
     path.write_text(path.read_text().replace("seq = 512\n", ""))
-    assert main(["list"]) == USAGE
-    assert "paper.toml, line 1: lacks seq; mine/fig_lengths needs them in [configuration]" in capsys.readouterr().err
+    assert "paper.toml, line 1: lacks seq; mine/fig_lengths needs them in [configuration]" in refused("list")
 
 
-def test_two_claims_of_one_id(mine, capsys):
+def test_two_claims_of_one_id(mine, refused):
     path = mine / "claims.toml"
     path.write_text(path.read_text() + path.read_text().partition("\n\n")[2])
-    assert main(["list", "--paper", "mine"]) == USAGE
-    assert "line 12: claim 'tokens_per_s_as_published' stands in line 3 already" in capsys.readouterr().err
+    assert "line 12: claim 'tokens_per_s_as_published' stands in line 3 already" in refused("list", "--paper", "mine")
 
 
 def test_an_unknown_paper():

@@ -75,12 +75,10 @@ def toy(tmp_path, monkeypatch):
     return "fig_toy"
 
 
-def test_it_is_listed_described_run_and_judged(toy, tmp_path, capsys):
+def test_it_is_listed_described_run_and_judged(toy, tmp_path, said):
     results = str(tmp_path / "results")
-    assert main(["list"]) == DONE
-    assert f"{toy}" in capsys.readouterr().out
-    assert main(["describe", toy]) == DONE
-    out = capsys.readouterr().out
+    assert f"{toy}" in said("list")
+    out = said("describe", toy)
     assert "not in the paper" in out
     assert "model-FLOPs throughput per GPU" in out
     assert "the paper's value" not in out

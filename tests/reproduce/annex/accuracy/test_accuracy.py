@@ -164,9 +164,8 @@ def test_json_and_files(tmp_path, capsys):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick")
-def test_terminal_is_readable_at_100_columns(tmp_path, capsys):
-    assert main(["accuracy", "--results", str(tmp_path)]) == errors.DONE
-    out = capsys.readouterr().out
+def test_terminal_is_readable_at_100_columns(tmp_path, said):
+    out = said("accuracy", "--results", tmp_path)
     before, _, _ = out.partition("files:")
     assert max(map(len, before.splitlines())) <= 100
     assert "…" not in out  # nothing cut off

@@ -154,15 +154,14 @@ def test_what_cannot_be_compared_is_left_out_with_a_reason(save, cluster, change
     assert assessment.left_out == {reason: len(LAYOUTS)}
 
 
-def test_the_command(save, cluster, tmp_path, capsys, as_json):
+def test_the_command(save, cluster, tmp_path, said, as_json):
     save()
     save(id="calibration", folder="measured-again", factor=2.0)
     results = tmp_path / "results"
     (results / "fig_x" / "simulated").mkdir()
     assert [path.parent.parent.name for path in find(results)] == ["calibration", "fig_x"]
     arguments = ["accuracy", "--cluster", cluster, "--results", str(results)]
-    assert main(arguments) == errors.DONE
-    printed = capsys.readouterr().out
+    printed = said(*arguments)
     assert "Training steps in milliseconds: measured, and predicted with the cluster mine" in printed
     assert "fig_x: pipeline" in printed
     assert "-20.0%" in printed
@@ -195,13 +194,12 @@ def test_what_is_compared_follows_the_file_unless_told(save, cluster, tmp_path, 
         main(["accuracy", "--cluster", cluster, "--against", "paper", *results])
 
 
-def test_nothing_to_compare(cluster, tmp_path, save, capsys):
+def test_nothing_to_compare(cluster, tmp_path, save, refused):
     arguments = ["accuracy", "--cluster", cluster, "--results", str(tmp_path / "results")]
-    assert main(arguments) == errors.NOTHING_SELECTED
-    assert "no measured training step to compare with; run an artifact with --fidelity" in capsys.readouterr().err
+    assert "no measured training step to compare with; run an artifact with --fidelity" in refused(
+        *arguments, code=errors.NOTHING_SELECTED
+    )
     path = save(host=replace(HOST, cpu="Another"))
-    assert main(arguments) == errors.NOTHING_SELECTED
-    assert f"(4 measured on another machine than {NAME})" in capsys.readouterr().err
+    assert f"(4 measured on another machine than {NAME})" in refused(*arguments, code=errors.NOTHING_SELECTED)
     path.write_text("{}")
-    assert main(arguments) == errors.INVALID_RESULTS
-    assert "move the file away" in capsys.readouterr().err
+    assert "move the file away" in refused(*arguments, code=errors.INVALID_RESULTS)

@@ -134,17 +134,15 @@ def test_what_will_not_do_is_refused_in_one_line_and_nothing_is_written(seal, tm
     assert not (tmp_path / "sealed").exists()
 
 
-def test_what_is_sealed_is_said_with_its_digest_and_what_is_not_with_its_reason(tmp_path, capsys):
+def test_what_is_sealed_is_said_with_its_digest_and_what_is_not_with_its_reason(tmp_path, said):
     rows = [ROW, *({**ROW, "id": f"here-00{n}", "model": {"name": "Unheard-Of 9B"}} for n in (1, 2))]
     (tmp_path / "points.json").write_text(json.dumps(rows))
-    assert main(["predict", str(tmp_path / "points.json"), "--out", str(tmp_path / "sealed")]) == 0
-    printed = capsys.readouterr().out
+    printed = said("predict", tmp_path / "points.json", "--out", tmp_path / "sealed")
     assert "1 of 3 rows predicted" in printed
     assert re.search(r"here-000: [\d.]+ s, spent on computation \d+%, .*; bound by the host \d+%, matrix", printed)
     assert "    2  unknown model 'unheard-of-9b'" in printed
     assert digest_file(tmp_path / "sealed" / "record.json") in printed
-    assert main(["predict", str(tmp_path / "points.json"), "--out", str(tmp_path / "again"), "-q"]) == 0
-    shorter = capsys.readouterr().out
+    shorter = said("predict", tmp_path / "points.json", "--out", tmp_path / "again", "-q")
     assert "1 of 3 rows predicted" in shorter
     assert "bound by" not in shorter
 

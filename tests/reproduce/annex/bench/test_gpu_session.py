@@ -179,13 +179,12 @@ def session(folder, seconds):
     return folder.with_suffix(".zip")
 
 
-def test_an_archive_becomes_records_and_scores(tmp_path, capsys):
+def test_an_archive_becomes_records_and_scores(tmp_path, said):
     predicted = {p.key: float(p.metrics["time"].value or 0) for p in read_record(gpu_archive.SEALED).points}
     archive = session(tmp_path / "gpu", {"small": predicted["small"] / 1.1, "gpt-b1": predicted["gpt-b1"] / 0.7})
     with zipfile.ZipFile(archive) as held:
         assert len(held.namelist()) <= 8
-    assert main(["bench", "gpu", "--import", str(archive), "--results", str(tmp_path / "there")]) == DONE
-    printed = capsys.readouterr().out
+    printed = said("bench", "gpu", "--import", archive, "--results", tmp_path / "there")
     assert "+10%" in printed
     assert "-30%" in printed
     assert "mean error of 2 predictions of seconds: 20.0%" in printed
@@ -250,13 +249,14 @@ def test_a_hostile_archive_is_refused_in_a_line(harm, tmp_path, capsys):
     assert not there.exists()
 
 
-def test_an_archive_of_another_commit_says_so(tmp_path, capsys):
+def test_an_archive_of_another_commit_says_so(tmp_path, said):
     with zipfile.ZipFile(session(tmp_path / "gpu", {"small": 1.0})) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
     files["session.json"] = json.dumps(json.loads(files["session.json"]) | {"sources": "others"}).encode()
     (tmp_path / "other.zip").write_bytes(packed(files))
-    assert main(["bench", "gpu", "--import", str(tmp_path / "other.zip"), "--results", str(tmp_path / "there")]) == DONE
-    assert "note: of other sources than these: of commit " in capsys.readouterr().out
+    assert "note: of other sources than these: of commit " in said(
+        "bench", "gpu", "--import", tmp_path / "other.zip", "--results", tmp_path / "there"
+    )
 
 
 @pytest.mark.slow

@@ -285,10 +285,9 @@ def measured(monkeypatch):
     return calls
 
 
-def test_calibrate_writes_a_cluster_that_predicts(tmp_path, measured, capsys, as_json):
+def test_calibrate_writes_a_cluster_that_predicts(tmp_path, measured, said, as_json):
     out = tmp_path / "my.toml"
-    assert main(["calibrate", "--out", str(out), "--device", "cpu"]) == errors.DONE
-    printed = capsys.readouterr().out
+    printed = said("calibrate", "--out", out, "--device", "cpu")
     assert f"next: reproduce accuracy --cluster {out}" in printed.replace("python -m reproduce", "reproduce")
     assert "mean difference: GEMMs" in printed
     assert re.search(r"^network_latency +20 us +5 us to 40 us +selene$", printed, re.MULTILINE)
@@ -308,10 +307,11 @@ def test_calibrate_as_json(tmp_path, measured, as_json):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_read_only_folder(tmp_path, measured, capsys):
+def test_a_read_only_folder(tmp_path, measured, refused):
     tmp_path.chmod(0o500)
-    assert main(["calibrate", "--out", str(tmp_path / "my.toml")]) == errors.UNAVAILABLE
-    assert "needs a folder that can be written" in capsys.readouterr().err
+    assert "needs a folder that can be written" in refused(
+        "calibrate", "--out", tmp_path / "my.toml", code=errors.UNAVAILABLE
+    )
 
 
 def test_an_interrupted_calibration_leaves_the_old_file(tmp_path, measured, monkeypatch, capsys):
@@ -430,7 +430,7 @@ def test_machines_are_named_by_class():
 
 
 @pytest.mark.slow
-def test_this_machine(tmp_path, capsys, as_json):
+def test_this_machine(tmp_path, as_json):
     """A real calibration: plausible numbers, and predictions of real steps that beat the FLOPs over the peak."""
     out, results = tmp_path / "my.toml", tmp_path / "results"
     assert (
@@ -439,7 +439,6 @@ def test_this_machine(tmp_path, capsys, as_json):
     cluster = load_cluster(str(out))
     assert 1e8 < cluster.memory_bandwidth < 1e12
     assert 1e8 < cluster.peak_flops < 1e13
-    capsys.readouterr()
     scores = as_json("accuracy", "--cluster", out, "--results", results)["scores"]["all"]
     assert scores["n"] == len(check.trials("cpu", 2))
     assert scores["mean"] < min(scores["baselines"].values())

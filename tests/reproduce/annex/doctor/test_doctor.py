@@ -28,9 +28,8 @@ def check(fidelities, fidelity, what):
     return only
 
 
-def test_as_text(capsys):
-    assert main(["doctor"]) == 0
-    text = capsys.readouterr().out
+def test_as_text(said):
+    text = said("doctor")
     assert "simulated: works" in text
     assert "simulated in" in text
     for fidelity in ("emulated", "measured"):

@@ -71,14 +71,6 @@ def names_scatter_gather(difference):
 
 
 @pytest.mark.slow
-def test_an_added_all_reduce_and_a_lost_scatter_gather(mutant):
-    """Both at once, to start ranks once: alone, below."""
-    (difference,) = mutant("engine", ALL_REDUCE, NO_SCATTER_GATHER)
-    assert names_the_all_reduce(difference)
-    assert names_scatter_gather(difference)
-
-
-@pytest.mark.slow
 def test_an_added_all_reduce(mutant):
     (difference,) = mutant("engine", ALL_REDUCE)
     assert names_the_all_reduce(difference)

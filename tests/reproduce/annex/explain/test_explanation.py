@@ -12,9 +12,8 @@ from ptdp_core.simulator import load_cluster, simulate
 from reproduce.annex.accuracy.published_rows import find_row
 from reproduce.annex.explain.explanation import NETWORK, RATES, SOCKETS, explain, split_gap, utilization
 from reproduce.annex.explain.throughput_lines import Measurement, read_lines
-from reproduce.cli import main
 from reproduce.planning.models import with_model_fields
-from results.records.errors import DONE, USAGE, UsageError
+from results.records.errors import UsageError
 
 THREADS = json.loads(Path(__file__).with_name("public_threads.json").read_text(encoding="utf-8"))
 POINT = {"layers": 24, "hidden": 4096, "heads": 32, "p": 2, "t": 8, "d": 2, "B": 32}
@@ -139,13 +138,12 @@ def test_another_cluster_is_a_difference_and_what_is_left_is_said():
     assert gap.unexplained == pytest.approx(0.5 / gap.simulated)
 
 
-def test_a_run_as_slow_as_its_differences_leaves_nothing_unexplained(file, tmp_path, capsys, as_json):
+def test_a_run_as_slow_as_its_differences_leaves_nothing_unexplained(file, tmp_path, said, as_json):
     other, cluster = POINT | {"p": 4, "d": 1, "recompute": "none"}, load_cluster("selene")
     (tmp_path / "other.json").write_text(json.dumps([other]))
     seconds = [str(simulate(config_of(point), cluster).iteration_time) for point in (POINT, other)]
     command = ["explain", file, "--seconds", seconds[0], "--against", str(tmp_path / "other.json")]
-    assert main([*command, "--seconds2", seconds[1]]) == DONE
-    assert "x1.000 is not explained, within the simulator's" in capsys.readouterr().out
+    assert "x1.000 is not explained, within the simulator's" in said(*command, "--seconds2", seconds[1])
     against = as_json(*command, "--seconds2", "1")["against"]
     assert against["unexplained"] == pytest.approx(against["measured"] / against["simulated"])
 
@@ -198,12 +196,11 @@ def test_what_is_possible_only_together_is_one_difference_and_nothing_more_is():
     ]
 
 
-def test_a_configuration_that_the_cluster_cannot_run_is_one_line(file, tmp_path, capsys):
+def test_a_configuration_that_the_cluster_cannot_run_is_one_line(file, tmp_path, refused):
     (tmp_path / "fp8.json").write_text(json.dumps([POINT | {"fp8_recipe": "delayed"}]))
     fp8 = str(tmp_path / "fp8.json")
     for arguments in ([fp8], [file, "--against", fp8]):
-        assert main(["explain", *arguments, "--seconds", "9"]) == USAGE
-        assert "fp8.json: fp8_recipe on selene" in capsys.readouterr().err
+        assert "fp8.json: fp8_recipe on selene" in refused("explain", *arguments, "--seconds", "9")
 
 
 @pytest.mark.parametrize(
@@ -244,11 +241,10 @@ def file(tmp_path):
     return str(path)
 
 
-def test_the_command_says_interval_causes_and_what_would_decide(file, tmp_path, capsys, as_json):
+def test_the_command_says_interval_causes_and_what_would_decide(file, tmp_path, said, as_json):
     other = tmp_path / "other.json"
     other.write_text(json.dumps([POINT | {"recompute": "none"}]))
-    assert main(["explain", file, "--seconds", "9", "--against", str(other)]) == DONE
-    printed = capsys.readouterr().out
+    printed = said("explain", file, "--seconds", "9", "--against", other)
     for words in ("measured 9.000 s", "interval", "single causes", "would decide", "recompute none to full"):
         assert words in printed
     assert as_json("explain", file, "--seconds", "9")["differences"] is None

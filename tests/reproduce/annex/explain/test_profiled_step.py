@@ -216,13 +216,12 @@ def test_the_simulated_phases_are_those_of_the_estimate():
     assert 0 < phases[TENSOR] < phases["forward"] + phases["backward"]
 
 
-def test_the_command_prints_both_and_draws_them(tmp_path, capsys, as_json):
+def test_the_command_prints_both_and_draws_them(tmp_path, said, as_json):
     paths = written(tmp_path, *(gpu_trace(rank, ranges=True) for rank in (0, 1)))
     point = tmp_path / "point.json"
     point.write_text('[{"layers": 4, "hidden": 1024, "heads": 8, "p": 2, "B": 2}]', encoding="utf-8")
     command = ["explain", "trace", *map(str, paths), "--point", str(point), "--results", str(tmp_path)]
-    assert main(command) == errors.DONE
-    printed = capsys.readouterr().out
+    printed = said(*command)
     assert f"the bubble over the passes' time: {BUBBLE:.1%}, simulated" in " ".join(printed.split())
     assert re.search(r"^idle: \d+\.\d% of the step \[measured\], simulated \d", printed, re.MULTILINE)
     assert (tmp_path / "trace" / "figure.png").stat().st_size > 10_000
@@ -248,11 +247,8 @@ def test_the_command_prints_both_and_draws_them(tmp_path, capsys, as_json):
         ([gpu_trace(0, ranges=True)] * 2, "are both of rank 0"),
     ],
 )
-def test_what_is_no_trace_of_a_step(traces, words, tmp_path, capsys):
-    assert main(["explain", "trace", *map(str, written(tmp_path, *traces))]) == errors.USAGE
-    said = capsys.readouterr().err
-    assert words in said
-    assert len(said.splitlines()) == 1
+def test_what_is_no_trace_of_a_step(traces, words, tmp_path, refused):
+    assert words in refused("explain", "trace", *written(tmp_path, *traces))
 
 
 @pytest.mark.parametrize(

@@ -187,10 +187,9 @@ def test_a_record_that_is_none_is_an_error_and_stays(tmp_path, capsys):
     assert str(path) in capsys.readouterr().err
 
 
-def test_a_record_without_measurements_has_no_figure(tmp_path, capsys):
+def test_a_record_without_measurements_has_no_figure(tmp_path, refused):
     write_record(record("p2p", [make_point("a", "a", "a", {}, {}, "skipped")]), record_path(tmp_path, "p2p"))
-    assert main(["plot", "p2p", "--results", str(tmp_path)]) == errors.NOTHING_SELECTED
-    assert "nothing" in capsys.readouterr().err
+    assert "nothing" in refused("plot", "p2p", "--results", tmp_path, code=errors.NOTHING_SELECTED)
 
 
 def test_sizes_as_text():

@@ -347,10 +347,9 @@ def test_two_fidelities_of_one_artifact(results, page_of):
     assert text.index("Figure 12, simulated on selene") < text.index("Emulated, scale paper")
 
 
-def test_a_folder_without_results(tmp_path, capsys):
+def test_a_folder_without_results(tmp_path, refused):
     for results in (tmp_path, tmp_path / "none"):
-        assert main(["report", "--results", str(results)]) == 9
-        assert "no results in" in capsys.readouterr().err
+        assert "no results in" in refused("report", "--results", results, code=9)
     assert not list(tmp_path.iterdir())
 
 
@@ -358,27 +357,22 @@ def test_a_folder_without_results(tmp_path, capsys):
     ("content", "message"),
     [(b"{", "record.json"), (b'{"schema": "ptdp-record/1"}', "record.json"), (b"\xff\xfe", "record.json")],
 )
-def test_an_invalid_record_is_named(results, capsys, content, message):
+def test_an_invalid_record_is_named(results, refused, content, message):
     path = results / "fig_interleaved" / "simulated" / "record.json"
     path.write_bytes(content)
-    assert main(["report", "--results", str(results)]) == 8
-    error = capsys.readouterr().err
-    assert str(path) in error
-    assert len(error.strip().splitlines()) == 1
+    assert str(path) in refused("report", "--results", results, code=8)
     assert path.read_bytes() == content
     assert not (results / "report.html").exists()
 
 
-def test_a_record_in_the_wrong_folder(results, capsys):
+def test_a_record_in_the_wrong_folder(results, refused):
     (results / "fig_interleaved").rename(results / "fig_bubble")
-    assert main(["report", "--results", str(results)]) == 8
-    assert "holds the record of fig_interleaved, not of fig_bubble" in capsys.readouterr().err
+    assert "holds the record of fig_interleaved, not of fig_bubble" in refused("report", "--results", results, code=8)
 
 
-def test_a_record_of_another_fidelity(results, capsys):
+def test_a_record_of_another_fidelity(results, refused):
     (results / "fig_interleaved" / "simulated").rename(results / "fig_interleaved" / "measured")
-    assert main(["report", "--results", str(results)]) == 8
-    assert "holds a simulated record" in capsys.readouterr().err
+    assert "holds a simulated record" in refused("report", "--results", results, code=8)
 
 
 def test_a_picture_that_is_none_is_left_out_with_a_line(results, page_of, capsys):
@@ -391,17 +385,14 @@ def test_a_picture_that_is_none_is_left_out_with_a_line(results, page_of, capsys
     assert page.all("img", "alt") == ["other"]
 
 
-def test_places_that_cannot_be_written(results, capsys, tmp_path):
-    assert main(["report", "--results", str(results), "--out", str(tmp_path)]) == 2
-    assert "is a folder" in capsys.readouterr().err
+def test_places_that_cannot_be_written(results, refused, tmp_path):
+    assert "is a folder" in refused("report", "--results", results, "--out", tmp_path)
     (tmp_path / "file").write_text("")
-    assert main(["report", "--results", str(results), "--out", str(tmp_path / "file" / "x.html")]) == 2
-    assert "there is no folder" in capsys.readouterr().err
+    assert "there is no folder" in refused("report", "--results", results, "--out", tmp_path / "file" / "x.html")
 
 
-def test_what_the_command_says(results, capsys, figure_12):
-    assert main(["report", "--results", str(results)]) == 0
-    out = capsys.readouterr().out
+def test_what_the_command_says(results, said, figure_12):
+    out = said("report", "--results", results)
     assert f"1 of {len(catalog.ids())} artifacts: " in out
     assert answer(claims_of([figure_12.record])).headline in " ".join(out.split())
     assert "next: reproduce " in out

@@ -19,7 +19,6 @@ from ptdp_core.layout import chunk_parameters
 from reproduce.annex.weights import hugging_face
 from reproduce.annex.weights.weights import load
 from reproduce.cli import main
-from results.records.errors import USAGE
 from tests.processes import ROOT
 from tests.ptdp_core.engine import jobs, weights_jobs
 from tests.ptdp_core.engine.test_parity import LLAMA, TOLERANCE
@@ -108,14 +107,15 @@ def test_what_the_engine_has_not_is_refused():
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_files_become_a_checkpoint_and_files_again(kind, tmp_path, capsys):
+def test_files_become_a_checkpoint_and_files_again(kind, tmp_path, said, refused):
     package = pytest.importorskip("safetensors.torch", reason="needs safetensors")
     model = replace(MODELS[kind], vocab=200)  # padded to 256
     weights = random_weights(model)
     hugging_face.write(tmp_path / "theirs", model, weights)
     save = tmp_path / "imported"
-    assert main(["weights", "import", str(tmp_path / "theirs"), "--save", str(save)]) == 0
-    assert f"next: reproduce train {save / 'model.toml'} --resume {save}" in capsys.readouterr().out
+    assert f"next: reproduce train {save / 'model.toml'} --resume {save}" in said(
+        "weights", "import", tmp_path / "theirs", "--save", save
+    )
     assert parameters(from_mapping(read(save / "model.toml")).model) == parameters(model)
     trainer = load(save, torch.device("cpu"))
     for local in trainer.store.parameters:
@@ -126,9 +126,7 @@ def test_files_become_a_checkpoint_and_files_again(kind, tmp_path, capsys):
     for file in ("theirs", "exported"):
         loaded = package.load_file(tmp_path / file / "model.safetensors")
         assert all(torch.equal(loaded[name], x) for name, x in hugging_face.to_hugging_face(model, weights).items())
-    capsys.readouterr()
-    assert main(["weights", "import", str(tmp_path), "--save", str(save)]) == USAGE
-    assert "needs a folder with it and model.safetensors" in capsys.readouterr().err
+    assert "needs a folder with it and model.safetensors" in refused("weights", "import", tmp_path, "--save", save)
 
 
 @pytest.mark.parametrize(
