@@ -83,7 +83,7 @@ def definition(name: str) -> Definition:
 
 def _shared(name: str) -> Definition:
     """The schedule of a name such as `1f1b+vocab-1`: a schedule, and how all ranks share the vocabulary."""
-    schedule, _, method = name.rpartition(SEPARATOR)
+    schedule, _, method = name.partition(SEPARATOR)
     try:
         return with_vocabulary(definition(schedule), method)
     except ValueError as error:
