@@ -16,7 +16,7 @@ from reproduce.experiment import catalog, papers
 from reproduce.experiment.claims import quoted
 from reproduce.output.answer import Answer, Judged, answer, claims_of
 from reproduce.output.plain_text import plain
-from reproduce.output.verdicts import SHOWN
+from reproduce.output.verdicts import BY, SHOWN
 from reproduce.running import runner
 from results import ROOT
 from results.records import Record
@@ -27,7 +27,7 @@ TALLY = {
     "inconclusive": "too near to call, or a result is missing",
     "paper inconsistent": "the paper’s own numbers disagree",
     "contradicted": "contradicted by the results",
-    "not testable here": "not testable without the hardware",
+    "not testable here": "not testable here",
 }
 SAID, WHY = 100, 110  # characters of a sentence and of a reason in the card
 # The scores of docs/blind.md, whose measurements are not in this repository.
@@ -165,9 +165,16 @@ def _page(short: str, claims: Answer) -> str:
     return (
         f'<section data-paper="{paper.name}" aria-labelledby="paper-{paper.name}" hidden><div class="head">'
         f'<p class="over">{escape(short)}: do its {total} sentences hold?</p>'
-        f'<h1 id="paper-{paper.name}">{escape(paper.title)}</h1><p class="lede">{what}.</p></div>'
+        f'<h1 id="paper-{paper.name}">{escape(paper.title)}</h1><p class="lede">{what}.</p>'
+        f'<p class="note">{escape(paper.citation)}. {_by_what(claims)} <a href="#">All papers</a></p></div>'
         f'<ul class="matrix">{"".join(rows)}</ul></section>'
     )
+
+
+def _by_what(claims: Answer) -> str:
+    """By what a paper's sentences were decided."""
+    decided = ", ".join(f"{number} {BY.get(by, by)}" for by, (number, _) in claims.by_what.items() if number)
+    return f"Decided are {decided}."
 
 
 def errors(folder: str, ending: str = "") -> list[float]:

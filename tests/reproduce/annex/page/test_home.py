@@ -1,5 +1,7 @@
 """What the page has without a script: every paper on one screen, its claims as cells of the same matrix."""
 
+import re
+
 from reproduce.annex.page import home
 from reproduce.experiment import catalog
 
@@ -14,3 +16,5 @@ def test_every_paper_has_a_screen_with_all_its_claims_and_figures():
         assert f"{short}: do its {len(claims.claims)} sentences hold?" in page
         assert page.count("view=figure&amp;artifact=") == len(claims.claims) + len(catalog.ids(name))
         assert f"#view=paper&amp;paper={name}" in marks["@PAPERS@"]
+        decided = re.findall(r"(\d+) [a-z' ]+[,.]", re.search(r"Decided are (.*?)\.", page)[0])
+        assert sum(map(int, decided)) == sum(number for number, _ in claims.by_what.values())
