@@ -32,6 +32,7 @@ PLACE = "/ptdp"  # where the sources are in the browser
 SOURCES = (
     "kernels/__init__.py",  # never imported, but looked for
     "ptdp_core/*.py",
+    "ptdp_core/config/**/*",
     "ptdp_core/layers/**/*",
     "ptdp_core/layout/**/*",
     "ptdp_core/schedules/**/*",
