@@ -9,7 +9,7 @@ from math import sqrt
 
 from ptdp_core.config import LayerKind, ModelConfig
 from ptdp_core.layers.attention import attended
-from ptdp_core.layers.blocks import LayerRun, block, embedding_parameters, mtp_parameters, output_parameters, states_of
+from ptdp_core.layers.blocks import LayerRun, block, end_parameters, states_of
 from ptdp_core.layers.parts import Parameter
 
 
@@ -20,10 +20,9 @@ def parameters(model: ModelConfig) -> int:
     equation 2 leaves out; so it is left out here for a GPT.
     """
     layers = sum([count * sum([item.elements for item in own]) for count, own in _layers(model)])
-    last = output_parameters(model, 1, own_table=False)
+    first, last = end_parameters(model, 1)
     norm = sum([item.elements for item in last if not item.is_matrix]) if model.is_gpt else 0
-    own = (*embedding_parameters(model, 1), *last, *mtp_parameters(model))
-    return layers + sum([item.elements for item in own]) - norm
+    return layers + sum([item.elements for item in (*first, *last)]) - norm
 
 
 def active_parameters(model: ModelConfig) -> int:

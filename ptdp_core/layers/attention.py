@@ -25,27 +25,19 @@ CORE_MODULES, CORE_VIEWS, CORE_FUNCTIONS, RNG_FORK = 2, 10, 1, 4
 
 
 class Heads(NamedTuple):
-    """The heads of a layer: queries, the groups that share a key and a value, and the sizes of a query and a value."""
+    """The heads of a layer: queries, the groups that share a key and a value, and the sizes of a query and a value.
+
+    Of a token `keys_and_values` are the elements of both, `context` those of what attention gives for it, the values of
+    all queries' heads, and `all` those of its queries, keys and values.
+    """
 
     queries: int
     groups: int
     query: int
     value: int
-
-    @property
-    def keys_and_values(self) -> int:
-        """Elements of a token's keys and values."""
-        return self.groups * (self.query + self.value)
-
-    @property
-    def context(self) -> int:
-        """Elements of what attention gives for a token: the values of all queries' heads."""
-        return self.queries * self.value
-
-    @property
-    def all(self) -> int:
-        """Elements of a token's queries, keys and values."""
-        return self.queries * self.query + self.keys_and_values
+    keys_and_values: int
+    context: int
+    all: int
 
 
 class Context(NamedTuple):

@@ -6,6 +6,7 @@ each of them costs, `techniques` what a configuration changes.
 
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 from ptdp_core.config import LayerKind, ModelConfig, ParallelConfig, TrainingConfig, attention_kernel, padded_vocab
@@ -100,7 +101,9 @@ def _mixer(model: ModelConfig, run: LayerRun, kind: LayerKind) -> tuple[Part, ..
 
 def heads_of(model: ModelConfig) -> Heads:
     """The heads of a model's attention."""
-    return Heads(model.heads, model.query_groups, model.query_head_size, model.head_size)
+    queries, groups, query, value = model.heads, model.query_groups, model.query_head_size, model.head_size
+    keys_and_values = groups * (query + value)
+    return Heads(queries, groups, query, value, keys_and_values, queries * value, queries * query + keys_and_values)
 
 
 def _attention(model: ModelConfig, share: GpuShare, run: LayerRun, kind: LayerKind) -> Iterator[Part]:
@@ -251,34 +254,25 @@ def layer_parameters(model: ModelConfig, layer: int) -> tuple[Parameter, ...]:
     return tuple([part._replace(name=f"layers.{layer}.{part.name}") for part in parts])
 
 
-def embedding_parameters(model: ModelConfig, t: int) -> tuple[Parameter, ...]:
-    """The parameters of the first stage's embedding: the word table, split by vocabulary, and the position table."""
-    word = _vocabulary_table(model, t, WORD_EMBEDDING, tied=model.tied_embeddings)
-    position = Parameter("embedding.position.weight", (model.seq, model.hidden))
-    return (word, position) if model.positions == "learned" else (word,)
+def end_parameters(
+    model: ModelConfig, t: int, own_table: bool = False
+) -> tuple[tuple[Parameter, ...], tuple[Parameter, ...]]:
+    """The parameters of the first stage's embedding, and of the last stage's output.
 
-
-def output_parameters(model: ModelConfig, t: int, own_table: bool) -> tuple[Parameter, ...]:
-    """The parameters of the output on the last stage: the final norm, and the output layer's weight.
-
-    If the output layer is the word embedding, this is the table's second copy, and only there with `own_table`.
+    These are the word table, split by vocabulary, and a table of positions; the final norm, the output layer's weight,
+    and for each layer of multi-token prediction three norms, and a linear over two vectors. If the output layer is the
+    word embedding, its weight is the table's second copy, and only there with `own_table`.
     """
-    norm = norm_parameters("norm", model.hidden, model.norm)
-    if not model.tied_embeddings:
-        return (*norm, _vocabulary_table(model, t, OUTPUT))
-    return (*norm, _vocabulary_table(model, t, WORD_EMBEDDING, tied=True, copy=True)) if own_table else norm
-
-
-def _vocabulary_table(model: ModelConfig, t: int, name: str, *, tied: bool = False, copy: bool = False) -> Parameter:
-    shape, padded = (model.vocab, model.hidden), padded_vocab(model.vocab, t)
-    return Parameter(name, shape, COLUMN, padded, tied=tied, copy=copy)
-
-
-def mtp_parameters(model: ModelConfig) -> tuple[Parameter, ...]:
-    """What layers of multi-token prediction have beside a layer: three norms, and a linear over two vectors."""
-    norms = (f"mtp.{part}" for part in ("hidden_norm", "embedding_norm", "norm"))
-    of_norms = (item for name in norms for item in norm_parameters(name, model.hidden, model.norm))
-    return (*of_norms, Parameter("mtp.merge.weight", (model.hidden, 2 * model.hidden), COLUMN)) * model.mtp_layers
+    h, tied = model.hidden, model.tied_embeddings
+    word = Parameter(WORD_EMBEDDING, (model.vocab, h), COLUMN, padded_vocab(model.vocab, t), tied=tied)
+    first = (word, Parameter("embedding.position.weight", (model.seq, h))) if model.positions == "learned" else (word,)
+    last = norm_parameters("norm", h, model.norm)
+    if own_table or not tied:
+        last += (word._replace(copy=True) if tied else word._replace(name=OUTPUT),)
+    if model.mtp_layers:
+        norms = [norm_parameters(f"mtp.{part}", h, model.norm) for part in ("hidden_norm", "embedding_norm", "norm")]
+        last += (*chain(*norms), Parameter("mtp.merge.weight", (h, 2 * h), COLUMN)) * model.mtp_layers
+    return first, last
 
 
 class VocabularyBlocks(NamedTuple):

@@ -158,11 +158,13 @@ class Parameter(NamedTuple):
         """Whether it is a weight matrix or a table, to which weight decay applies, and not a bias or a layer norm's."""
         return len(self.shape) > 1
 
-    def held(self, t: int) -> int:
-        """Elements on each of t tensor ranks, padding included; of stacked matrices those of all experts."""
+    def held(self, t: int, expert_parts: int = 1) -> int:
+        """Elements on each of t tensor ranks, padding included; of experts one of so many parts."""
+        if self.stacked:
+            return prod(self.shape) // expert_parts
         if self.split is None:
             return prod(self.shape)
-        whole = self.shape[self.dimension]
+        whole = self.shape[self.split]
         return prod(self.shape) // whole * (self.padded or whole) // t
 
     def shard(self, t: int, tp: int, e: int = 1, ep: int = 0) -> "ShardSpec":

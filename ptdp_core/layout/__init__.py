@@ -8,7 +8,7 @@
 What a layer is made of, `layers` says. Standard library only; nothing of torch, times or bytes.
 """
 
-from ptdp_core.layers.blocks import OUTPUT, WORD_EMBEDDING, embedding_parameters, layer_parameters
+from ptdp_core.layers.blocks import OUTPUT, WORD_EMBEDDING, end_parameters, layer_parameters
 from ptdp_core.layers.parts import (
     ACTIVATION,
     ALL_REDUCE,
@@ -42,11 +42,11 @@ from ptdp_core.layout.stages import (
     RankSizes,
     chunk_layers,
     chunk_parameters,
-    elements_held,
     layers_by_kind,
     rank_elements,
     rank_kinds,
     rank_sizes,
+    stage_kinds,
     stage_layers,
     table_elements,
     uneven_chunks,

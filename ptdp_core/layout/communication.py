@@ -30,13 +30,7 @@ from ptdp_core.layers.parts import (
 )
 from ptdp_core.layers.techniques import modules_of
 from ptdp_core.layout.grid import RankGrid
-from ptdp_core.layout.stages import (
-    layers_by_kind,
-    rank_kinds,
-    rank_sizes,
-    stage_layers,
-    table_elements,
-)
+from ptdp_core.layout.stages import rank_kinds, stage_kinds, table_elements
 
 
 def all_reduces(parameters: Iterable[Parameter]) -> tuple[int, int]:
@@ -89,11 +83,10 @@ def stage_passes(config: TrainingConfig, stage: int) -> PassCollectives:
     and loss, whose reductions of single numbers per token are left out.
     """
     model, parallel, groups = config.model, config.parallel, ("tp", "cp")
-    stages = stage_layers(model.all_layers, parallel.p * parallel.v, parallel.pipeline_layout)
+    stages = stage_kinds(config)
     forward: tuple[Collective, ...] = ()
     backward: tuple[Collective, ...] = ()
-    (counts,) = layers_by_kind([stages[stage]], model.kind_of_layers)
-    for kind, count in zip(model.layer_kinds, counts, strict=True):
+    for kind, count in zip(model.layer_kinds, stages[stage], strict=True):
         calls = layer_passes(config, *groups, kind=kind)
         forward += calls.forward * count
         backward = (*recomputed_passes(config, *groups, kind=kind), *calls.backward) * count + backward
@@ -194,10 +187,8 @@ def step_collectives(config: TrainingConfig) -> tuple[tuple[Collective, ...], ..
             )
         return (Collective(ALL_REDUCE, group, elements, GRADIENT),)
 
-    kinds, of_ranks = rank_kinds(config), rank_sizes(config)
-    by_kind = []
-    for pp in kinds.ranks:
-        sizes = of_ranks[pp]
+    kinds, by_kind = rank_kinds(config), []
+    for pp, sizes in zip(kinds.ranks, kinds.sizes, strict=True):
         summed = (sizes.whole if parallel.sequence_parallel else sizes.partial) if parallel.t > 1 else 0
         by_kind.append(
             (

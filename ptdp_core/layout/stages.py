@@ -7,7 +7,7 @@ layers. Parameters are those of a chunk by name, and by number the elements that
 
 from collections.abc import Iterable
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import NamedTuple
 
 from ptdp_core.config import ModelConfig, TrainingConfig, padded_vocab
@@ -17,10 +17,8 @@ from ptdp_core.layers.blocks import (
     WORD_EMBEDDING,
     LayerRun,
     block,
-    embedding_parameters,
+    end_parameters,
     layer_parameters,
-    mtp_parameters,
-    output_parameters,
 )
 from ptdp_core.layers.parts import Parameter
 from ptdp_core.pipeline_layout import stage_sizes
@@ -45,44 +43,11 @@ def stage_layers(layers: int, stages: int, pipeline_layout: str = "") -> tuple[r
     return tuple(range(stop - size, stop) for size, stop in zip(sizes, accumulate(sizes), strict=True))
 
 
-class RankKinds(NamedTuple):
-    """Which pipeline ranks are alike: as many layers and messages, and the same end of the model, if any.
-
-    - `of[pp]`: the kind of rank pp, an index into the others
-    - `ranks`: the first rank of each kind
-    - `chunks`: the number of layers of each of its model chunks
-    - `layers`: how many of all its layers are of each of the model's kinds of layers (`ModelConfig.layer_kinds`)
-    """
-
-    of: tuple[int, ...]
-    ranks: tuple[int, ...]
-    chunks: tuple[tuple[int, ...], ...]
-    layers: tuple[tuple[int, ...], ...]
-
-
-def rank_kinds(config: TrainingConfig) -> RankKinds:
-    """The kinds of pipeline ranks of a configuration."""
+def stage_kinds(config: TrainingConfig) -> list[tuple[int, ...]]:
+    """How many layers each stage has of each of the model's kinds of layers (`ModelConfig.layer_kinds`)."""
     model, parallel = config.model, config.parallel
-    return _rank_kinds(model.all_layers, parallel.placement, parallel.pipeline_layout, model.kind_of_layers)
-
-
-@lru_cache(maxsize=1024)
-def _rank_kinds(
-    layers: int, placement: StagePlacement, pipeline_layout: str, kind_of_layers: tuple[int, ...]
-) -> RankKinds:
-    held = stage_layers(layers, placement.p * placement.v, pipeline_layout)
-    counts = layers_by_kind(held, kind_of_layers)
-    kinds: dict[tuple[tuple[int, ...], tuple[int, ...], int, bool, bool], int] = {}
-    of, ranks = [], []
-    for pp, stages in enumerate(placement.stages):
-        chunks = tuple([len(held[stage]) for stage in stages])
-        together = tuple(map(sum, zip(*[counts[stage] for stage in stages], strict=True)))
-        kind = (chunks, together, placement.sends(pp), pp == placement.first, pp == placement.last)
-        if kind not in kinds:
-            kinds[kind] = len(kinds)
-            ranks.append(pp)
-        of.append(kinds[kind])
-    return RankKinds(tuple(of), tuple(ranks), tuple(kind[0] for kind in kinds), tuple(kind[1] for kind in kinds))
+    stages = stage_layers(model.all_layers, parallel.p * parallel.v, parallel.pipeline_layout)
+    return layers_by_kind(stages, model.kind_of_layers)
 
 
 def layers_by_kind(stages: Iterable[range], kind_of_layers: tuple[int, ...]) -> list[tuple[int, ...]]:
@@ -105,8 +70,8 @@ def uneven_chunks(config: TrainingConfig) -> tuple[tuple[int, ...], ...]:
     """The number of layers of each model chunk of each pipeline rank; empty if on every rank all are as long."""
     if config.parallel.v == 1:
         return ()
-    kinds = rank_kinds(config)
-    return tuple([kinds.chunks[kind] for kind in kinds.of]) if any(min(own) < max(own) for own in kinds.chunks) else ()
+    chunks = tuple([sizes.chunks for sizes in rank_sizes(config)])
+    return chunks if any(min(own) < max(own) for own in chunks) else ()
 
 
 def chunk_layers(layers: int, placement: StagePlacement, pp: int, pipeline_layout: str = "") -> tuple[range, ...]:
@@ -133,26 +98,18 @@ def chunk_parameters(
     With `own_table=False` the last chunk uses a tied word table of the first chunk, which is on the same rank; without
     `tables` none has one, as all pipeline ranks share them (`vocabulary_tables`).
     """
+    first, last = end_parameters(model, t, own_table and not is_first)
     parameters = (
-        *(embedding_parameters(model, t) if is_first else ()),
+        *(first if is_first else ()),
         *(parameter for layer in layers for parameter in layer_parameters(model, layer)),
-        *(output_parameters(model, t, own_table=own_table and not is_first) if is_last else ()),
+        *(last if is_last else ()),
     )
     return parameters if tables else tuple([item for item in parameters if item.name not in TABLES])
 
 
 def vocabulary_tables(model: ModelConfig, ranks: int) -> tuple[Parameter, ...]:
     """The tables that so many ranks share: the embedding, and the output layer unless it is tied."""
-    ends = (*embedding_parameters(model, ranks), *output_parameters(model, ranks, own_table=False))
-    return tuple([item for item in ends if item.name in TABLES])
-
-
-def elements_held(parameters: Iterable[Parameter], t: int, expert_parts: int = 1) -> int:
-    """The elements of these parameters on a tensor rank, padding included. Every tensor rank has as many.
-
-    Of experts it has one of `expert_parts` parts.
-    """
-    return sum([item.elements // expert_parts if item.stacked else item.held(t) for item in parameters])
+    return tuple([item for item in chain(*end_parameters(model, ranks)) if item.name in TABLES])
 
 
 class RankSizes(NamedTuple):
@@ -175,48 +132,81 @@ class RankSizes(NamedTuple):
     ends: tuple[int, int]
 
 
+class RankKinds(NamedTuple):
+    """Which pipeline ranks are alike: as many layers and messages, and the same end of the model, if any.
+
+    - `of[pp]`: the kind of rank pp, an index into the others
+    - `ranks`: the first rank of each kind
+    - `layers`: how many of all its layers are of each of the model's kinds of layers (`ModelConfig.layer_kinds`)
+    - `sizes`: what one of its GPUs holds
+    """
+
+    of: tuple[int, ...]
+    ranks: tuple[int, ...]
+    layers: tuple[tuple[int, ...], ...]
+    sizes: tuple[RankSizes, ...]
+
+
+def rank_kinds(config: TrainingConfig) -> RankKinds:
+    """The kinds of pipeline ranks of a configuration."""
+    model, parallel = config.model, config.parallel
+    layout = parallel.placement, parallel.pipeline_layout
+    return _rank_kinds(model, parallel.t, parallel.expert_parts, *layout, parallel.p if parallel.vocabulary else 0)
+
+
 def rank_sizes(config: TrainingConfig) -> tuple[RankSizes, ...]:
     """The sizes of each pipeline rank."""
-    parallel = config.parallel
-    sharing = parallel.p if parallel.vocabulary else 0
-    return _rank_sizes(
-        config.model, parallel.t, parallel.expert_parts, parallel.placement, parallel.pipeline_layout, sharing
-    )
+    kinds = rank_kinds(config)
+    return tuple([kinds.sizes[kind] for kind in kinds.of])
 
 
 @lru_cache(maxsize=1024)
-def _rank_sizes(
+def _rank_kinds(
     model: ModelConfig, t: int, expert_parts: int, placement: StagePlacement, pipeline_layout: str, sharing: int
-) -> tuple[RankSizes, ...]:
-    """See `rank_sizes`; so many pipeline ranks are `sharing` the vocabulary, 0 if the model's ends have it."""
-
-    def sizes(parameters: Iterable[Parameter], cast: int = 0) -> tuple[int, ...]:
-        held = [(item, elements_held((item,), t, expert_parts)) for item in parameters]
-        return (
-            sum([size for _, size in held]),
-            sum([size for item, size in held if item.stacked]),
-            sum([item.elements for item, _ in held if item.split is None]),
-            sum([item.elements for item, _ in held if item.partial]),
-            cast,
-        )
-
+) -> RankKinds:
+    """See `rank_kinds`; so many pipeline ranks are `sharing` the vocabulary, 0 if the model's ends have it."""
+    held = stage_layers(model.all_layers, placement.p * placement.v, pipeline_layout)
+    counts = layers_by_kind(held, model.kind_of_layers)
+    kinds: dict[tuple[tuple[int, ...], tuple[int, ...], int, bool, bool], int] = {}
+    of, ranks = [], []
+    for pp, stages in enumerate(placement.stages):
+        chunks = tuple([len(held[stage]) for stage in stages])
+        together = tuple(map(sum, zip(*[counts[stage] for stage in stages], strict=True)))
+        kind = (chunks, together, placement.sends(pp), pp == placement.first, pp == placement.last)
+        if kind not in kinds:
+            kinds[kind] = len(kinds)
+            ranks.append(pp)
+        of.append(kinds[kind])
     layers = [block(model, LayerRun(), kind) for kind in model.layer_kinds]
-    matrices = [[item for part in layer.parts if part.cast for item in part.parameters] for layer in layers]
-    cast = [elements_held([item for item in each if item.is_matrix], t, expert_parts) for each in matrices]
-    of_layers = [sizes(layer.parameters, elements) for layer, elements in zip(layers, cast, strict=True)]
-    kinds = _rank_kinds(model.all_layers, placement, pipeline_layout, model.kind_of_layers)
+    casts = [[item for part in layer.parts if part.cast for item in part.parameters] for layer in layers]
+    cast = [sum([item.held(t, expert_parts) for item in each if item.is_matrix]) for each in casts]
+    of_layers = [
+        _sizes(layer.parameters, t, expert_parts, elements) for layer, elements in zip(layers, cast, strict=True)
+    ]
     shared = sum([item.held(sharing) for item in vocabulary_tables(model, sharing)]) if sharing else 0
-    of_kinds = []
-    for rank, chunks, counts in zip(kinds.ranks, kinds.chunks, kinds.layers, strict=True):
-        embedding = embedding_parameters(model, t) if rank == placement.first else ()
-        output: tuple[Parameter, ...] = ()
-        if rank == placement.last:
-            output = output_parameters(model, t, own_table=placement.first != placement.last) + mtp_parameters(model)
-        ends = [sizes([item for item in end if not sharing or item.name not in TABLES]) for end in (embedding, output)]
-        rows = [*ends, *[[count * size for size in row] for count, row in zip(counts, of_layers, strict=True)]]
+    first, last = end_parameters(model, t, own_table=placement.first != placement.last)
+    sizes = []
+    for chunks, together, _, embeds, computes_loss in kinds:
+        own = first if embeds else (), last if computes_loss else ()
+        ends = [
+            _sizes([item for item in end if not sharing or item.name not in TABLES], t, expert_parts, 0) for end in own
+        ]
+        rows = [*ends, *[[count * size for size in row] for count, row in zip(together, of_layers, strict=True)]]
         parameters, *others = map(sum, zip(*rows, strict=True))
-        of_kinds.append(RankSizes._make((parameters + shared, *others, chunks, (ends[0][0], ends[1][0]))))
-    return tuple([of_kinds[kind] for kind in kinds.of])
+        sizes.append(RankSizes._make((parameters + shared, *others, chunks, (ends[0][0], ends[1][0]))))
+    return RankKinds(tuple(of), tuple(ranks), tuple([kind[1] for kind in kinds]), tuple(sizes))
+
+
+def _sizes(parameters: Iterable[Parameter], t: int, expert_parts: int, cast: int) -> tuple[int, ...]:
+    """The first five of `RankSizes` of these parameters."""
+    held = [(item, item.held(t, expert_parts)) for item in parameters]
+    return (
+        sum([size for _, size in held]),
+        sum([size for item, size in held if item.stacked]),
+        sum([item.elements for item, _ in held if item.split is None]),
+        sum([item.elements for item, _ in held if item.partial]),
+        cast,
+    )
 
 
 def rank_elements(config: TrainingConfig) -> list[int]:

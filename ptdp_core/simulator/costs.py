@@ -17,10 +17,8 @@ from ptdp_core.layers.parts import Block, Collective, Gemm, Work
 from ptdp_core.layers.techniques import RECIPES, RECOMPUTATION_BACKWARD, RECOMPUTATION_FORWARD, adapted, modules_of
 from ptdp_core.layout import (
     Boundary,
-    elements_held,
-    layers_by_kind,
     recomputation_gathers,
-    stage_layers,
+    stage_kinds,
     table_elements,
 )
 from ptdp_core.schedules import definition
@@ -159,11 +157,9 @@ class CostModel(Gpu):
     @kept(lambda self, config: (*of_passes(config), self._paired(config)))
     def stages(self, config: TrainingConfig) -> Stages:
         """The times of the p*v stages, in model order."""
-        model, parallel = config.model, config.parallel
-        layers = [self._layer(config, kind) for kind in model.layer_kinds]
+        layers = [self._layer(config, kind) for kind in config.model.layer_kinds]
         embedding, logits = self._ends(config)
-        held = stage_layers(model.all_layers, parallel.p * parallel.v, parallel.pipeline_layout)
-        kinds = layers_by_kind(held, model.kind_of_layers)
+        kinds = stage_kinds(config)
         by_kind = {counts: self._overlapped(config, self._stage(config, layers, counts)) for counts in set(kinds)}
         stages = [by_kind[kind] for kind in kinds]
         for stage, end in ((0, embedding), (-1, logits)):
@@ -264,8 +260,8 @@ class CostModel(Gpu):
         group = tensor_group(parallel.t, self.cluster.gpus_per_node)
         in_forward, in_backward = self._in_pieces(config, layer, group)
         hidden = self._hidden(config, layer, group) + in_backward
-        matrices = [item for item in layer.parameters if item.is_matrix]
-        held, tensors = elements_held(matrices, parallel.t, parallel.expert_parts), len(layer.parameters)
+        matrices, tensors = [item for item in layer.parameters if item.is_matrix], len(layer.parameters)
+        held = sum([item.held(parallel.t, parallel.expert_parts) for item in matrices])
         into, out_of = layer.forward, self._accumulated(config, layer.backward, held, tensors)
         weights = self.seconds(self._accumulated(config, layer.weights, held, tensors), group)
         backward, recompute = self.seconds(out_of, group, hidden), 0.0

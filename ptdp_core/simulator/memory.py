@@ -15,7 +15,7 @@ from ptdp_core.config import LayerKind, ParallelConfig, TrainingConfig
 from ptdp_core.layers.blocks import heads_of, layer_of
 from ptdp_core.layers.parts import Block
 from ptdp_core.layers.techniques import RECIPES, offloaded, recomputed, trained_elements
-from ptdp_core.layout import RankSizes, elements_held, vocabulary_rows
+from ptdp_core.layout import RankSizes, vocabulary_rows
 from ptdp_core.schedules import MESSAGES_AT_ONCE, Moment, build, definition, most_scored
 from ptdp_core.schedules.vocabulary import AHEAD
 from ptdp_core.simulator.cluster import Cluster
@@ -248,7 +248,7 @@ def gathered_bytes(config: TrainingConfig, cluster: Cluster, software: Software)
     hardly any.
     """
     parallel, width = config.parallel, cluster.element_bytes
-    held = [elements_held((item,), parallel.t, parallel.expert_parts) for item in layer_of(config).parameters]
+    held = [item.held(parallel.t, parallel.expert_parts) for item in layer_of(config).parameters]
     if not software.fsdp:
         return 3 * width * max(held)
     return (2 * width if parallel.lora_rank else 3 * width + cluster.gradient_bytes) * sum(held)

@@ -211,9 +211,9 @@ def _traffic(config: TrainingConfig, model: CostModel) -> dict[str, int]:
         widths = {ACTIVATION: cluster.element_bytes, FP32: FP32_BYTES}
         calls = vocabulary_exchanges(config).values()
         shared = m * fsum(widths[call.element] * call.sent(parallel.p) for call in calls)
-    for pp, chunks, layers in zip(kinds.ranks, kinds.chunks, kinds.layers, strict=True):
+    for pp, sizes, layers in zip(kinds.ranks, kinds.sizes, kinds.layers, strict=True):
         once = once_by_rank[pp]
-        regathered = fsum(call.sent(t) for length in chunks for call in recomputation_gathers(config, length))
+        regathered = fsum(call.sent(t) for length in sizes.chunks for call in recomputation_gathers(config, length))
         in_layers = sum(count * each for count, each in zip(layers, of_layers, strict=True))
         messages = m * placement.sends(pp)
         rank = {

@@ -9,7 +9,7 @@ expert and pipeline parallelism, and may shard over a part of the replicas (HSDP
 from math import fsum
 
 from ptdp_core.config import TrainingConfig
-from ptdp_core.layout import RankSizes, layers_by_kind, rank_sizes, stage_layers
+from ptdp_core.layout import RankSizes, rank_sizes, stage_kinds
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.memory import trained
@@ -31,8 +31,7 @@ def sharded_stages(config: TrainingConfig, model: CostModel) -> Stages:
         wire = communication_bytes(config, model, rank_sizes(config)[0]) / model.cluster.zero3_bandwidth
         exposed = max(wire, busy * model.cluster.zero3_interference) - busy
         return Stages((only._replace(sharding_backward=exposed / parallel.m),))
-    layers_of = stage_layers(config.model.all_layers, parallel.p * parallel.v, parallel.pipeline_layout)
-    kinds = layers_by_kind(layers_of, config.model.kind_of_layers)
+    kinds = stage_kinds(config)
     sharded: list[StageTimes] = list(stages)
     for held, sizes in zip(parallel.placement.stages, rank_sizes(config), strict=True):
         layers = sum(sum(kinds[stage]) for stage in held)
