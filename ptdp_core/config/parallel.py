@@ -1,7 +1,7 @@
 """How a training iteration is spread over GPUs and carried out, and what has to go together in that."""
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.fields import check_fields, counted, counted_later, described, described_later
@@ -384,12 +384,12 @@ class ParallelConfig:
         """Of what is offloaded, whatever is kept for the backward pass."""
         return tuple(name for name in self.offload.split(",") if name not in ("", "optimizer"))
 
-    @property
+    @cached_property
     def placement(self) -> StagePlacement:
         """Which pipeline rank holds which stages: the schedule's (Section 2.2.2)."""
         return definition(self.schedule).placement(self.p, self.v)
 
-    @property
+    @cached_property
     def vocabulary(self) -> str:
         """How all pipeline ranks share the vocabulary (`Definition.vocabulary`); "" if the model's ends have it."""
         return definition(self.schedule).vocabulary

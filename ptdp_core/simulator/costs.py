@@ -23,7 +23,7 @@ from ptdp_core.layout import (
 )
 from ptdp_core.schedules import definition
 from ptdp_core.simulator.cluster import Cluster
-from ptdp_core.simulator.kernels import FP16_BYTES, Gpu, KernelModel, narrow_kernels
+from ptdp_core.simulator.kernels import FP16_BYTES, Gpu, narrow_kernels
 from ptdp_core.simulator.memory import (
     FP32_GRADIENT_BYTES,
     LayerBytes,
@@ -110,49 +110,45 @@ class CostModel(Gpu):
         super().__init__(cluster, software)
         self.values: dict[tuple[object, object], object] = {}  # of the functions that are `kept`
 
-    def _hidden(self, config: TrainingConfig, layer: Block, group: Group) -> float:
-        """Seconds that a layer's backward pass saves by overlapping collectives of column-parallel linears with GEMMs.
+    def _hidden(self, config: TrainingConfig, layer: Block, group: Group) -> tuple[float, float]:
+        """Seconds that a layer's forward and backward pass save by collectives beside the products of linears.
 
-        The all-reduce of the input's gradient of each (query-key-value, h to 4h) overlaps with the GEMM for the
-        weight's gradient, for as long as the shorter of both lasts. With sequence parallelism the reduce-scatter does,
-        and the all-gather of the input overlaps with the GEMM for the input's gradient.
+        With `overlapped_all_reduce` the all-reduce of the input's gradient of each column-parallel linear
+        (query-key-value, h to 4h) overlaps with the GEMM for the weight's gradient, for as long as the shorter of both
+        lasts. With sequence parallelism the reduce-scatter does, and the all-gather of the input overlaps with the GEMM
+        for the input's gradient.
+
+        With `overlapped_tensor_parallel` a product and a collective go in t pieces each, and the shorter hides but for
+        one piece, and for what the collective takes of the multiprocessors: forward that of each linear that begins
+        with f or ends with g, backward the gather of the gradient of what ends with g, beside all of the above, or all
+        of them without that.
         """
-        if not self.software.overlapped_all_reduce or config.parallel.t == 1:
-            return 0.0
-        size = self.cluster.element_bytes * config.local_model.seq * config.parallel.b * config.model.hidden
-        weights = [gemm for part in layer.parts if part.is_column_parallel for gemm in _gemms(part.weights)]
-        kernels = self._linear_kernels(config)
-        if not config.parallel.sequence_parallel:
-            return fsum(min(kernels.gemm(*gemm), self.network.all_reduce(group, size)) for gemm in weights)
-        inputs = ((tokens, n_in, n_out, 1) for n_out, n_in, tokens, _ in weights)
-        one_way = self.network.one_way(group, size)
-        return fsum(min(kernels.gemm(*gemm), one_way) for gemm in (*weights, *inputs))
-
-    def _in_pieces(self, config: TrainingConfig, layer: Block, group: Group) -> tuple[float, float]:
-        """Seconds that `overlapped_tensor_parallel` saves of a layer's forward and backward pass.
-
-        Of a product and a collective in t pieces each, the shorter hides but for one piece, and for what the collective
-        takes of the multiprocessors: forward that of each linear that begins with f or ends with g, backward the gather
-        of the gradient of what ends with g, as `_hidden` has the others, or all of them without that.
-        """
-        t = config.parallel.t
-        if not self.software.overlapped_tensor_parallel or t == 1 or not config.parallel.sequence_parallel:
+        software, parallel = self.software, config.parallel
+        beside, in_pieces = software.overlapped_all_reduce, software.overlapped_tensor_parallel
+        t, cut = parallel.t, parallel.sequence_parallel
+        if t == 1 or not (beside or (in_pieces and cut)):
             return 0.0, 0.0
-        size = self.cluster.element_bytes * config.local_model.seq * config.parallel.b * config.model.hidden
-        kernels, one_way = self._linear_kernels(config), self.network.one_way(group, size)
-        share = (t - 1) / t * (1 - self.taken)
+        size = self.cluster.element_bytes * config.local_model.seq * parallel.b * config.model.hidden
+        recipe = RECIPES.get(parallel.fp8_recipe)
+        gemm = (narrow_kernels(self.cluster, recipe.elements) if recipe else self.kernels).gemm
+        collective = self.network.one_way(group, size) if cut else self.network.all_reduce(group, size)
 
-        def saved(works: Iterable[Work]) -> float:
-            return share * fsum(min(one_way, kernels.gemm(*gemm)) for work in works for gemm in _gemms(work)[:1])
+        def shorter(products: Iterable[Gemm]) -> float:
+            return fsum(min(collective, gemm(*product)) for product in products)
 
-        cut = [part for part in layer.parts if part.f or part.g]
-        back = [part.backward for part in cut if part.g or not self.software.overlapped_all_reduce]
-        return saved(part.forward for part in cut), saved(back)
-
-    def _linear_kernels(self, config: TrainingConfig) -> KernelModel:
-        """The times of the products of linears, which may be of narrower elements."""
-        recipe = RECIPES.get(config.parallel.fp8_recipe)
-        return narrow_kernels(self.cluster, recipe.elements) if recipe else self.kernels
+        forward = backward = 0.0
+        if beside:
+            column = [part.weights for part in layer.parts if part.is_column_parallel]
+            weights = [product for work in column for product in _gemms(work)]
+            inputs = [(tokens, n_in, n_out, 1) for n_out, n_in, tokens, _ in weights] if cut else []
+            backward = shorter([*weights, *inputs])
+        if in_pieces and cut:
+            share = (t - 1) / t * (1 - self.taken)
+            joined = [part for part in layer.parts if part.f or part.g]
+            back = [part for part in joined if part.g or not beside]
+            forward = share * shorter(product for part in joined for product in _gemms(part.forward)[:1])
+            backward += share * shorter(product for part in back for product in _gemms(part.backward)[:1])
+        return forward, backward
 
     @kept(lambda self, config: (*of_passes(config), self._paired(config)))
     def stages(self, config: TrainingConfig) -> Stages:
@@ -258,8 +254,7 @@ class CostModel(Gpu):
         """The times of a stage of one layer, without what is restored for its recomputation."""
         parallel, layer = config.parallel, layer_of(config, kind)
         group = tensor_group(parallel.t, self.cluster.gpus_per_node)
-        in_forward, in_backward = self._in_pieces(config, layer, group)
-        hidden = self._hidden(config, layer, group) + in_backward
+        in_forward, hidden = self._hidden(config, layer, group)
         matrices, tensors = [item for item in layer.parameters if item.is_matrix], len(layer.parameters)
         held = sum([item.held(parallel.t, parallel.expert_parts) for item in matrices])
         into, out_of = layer.forward, self._accumulated(config, layer.backward, held, tensors)
