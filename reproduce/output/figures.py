@@ -204,7 +204,8 @@ def room_left_of_crosses(data: Sequence[Mark]) -> bool:
 
 def name_crosses(axes: "Axes") -> None:
     """Write what the crosses above the axes are, left of the first."""
-    crosses = [line for line in axes.lines if str(line.get_label()).endswith(f"({theme.OOM})")]
+    lines: list[Any] = list(axes.lines)  # whose data have a type too broad for `min`
+    crosses = [line for line in lines if str(line.get_label()).endswith(f"({theme.OOM})")]
     first = min(crosses, key=lambda line: min(line.get_xdata()))
     axes.annotate(
         theme.OOM, (min(first.get_xdata()), first.get_ydata()[0]), (-5, 0), xycoords=first.get_transform(),

@@ -57,7 +57,7 @@ def _points(artifact: Artifact, record: Record) -> Iterator[Mark]:
         ours, theirs = of_metric.get(artifact.main.name, {}), of_metric.get(PREFIX + artifact.main.name, {})
         numbers = {name: ours.get(name) for name in ("value", "low", "high", "paper")}
         numbers["predicted"] = theirs.get("value")
-        shown = {name: None if number is None else number / factor for name, number in numbers.items()}
+        shown: dict[str, Any] = {name: None if number is None else number / factor for name, number in numbers.items()}
         told = {name: first[name] for name in ("series", "label", "status")}
         yield Mark(x=None, at=first[parameter], **told, **shown)
 

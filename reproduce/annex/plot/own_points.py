@@ -62,10 +62,10 @@ def read_points(path: Path, artifact: Artifact, record: Record) -> list[Mark]:
             )
     _check_unit(numbers["value"], path, artifact, record)
     shown = [[None if pandas.isna(number) else float(number) for number in column] for column in numbers.values()]
-    names = table.series.fillna(""), table.x.astype(str), at
+    told = table.series.fillna(""), table.x.astype(str), at
     return [
         Mark(series, None, **dict(zip(numbers, row, strict=True)), label=label, at=place)
-        for series, label, place, *row in zip(*names, *shown, strict=True)
+        for series, label, place, *row in zip(*told, *shown, strict=True)
     ]
 
 

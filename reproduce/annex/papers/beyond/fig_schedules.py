@@ -97,7 +97,7 @@ def draw(artifact: Artifact, record: "Record") -> "Figure":
     if record.fidelity != "simulated":
         return line_plot(artifact, record)
     data = chart_data(artifact, {"": record})
-    flush = {mark.x: mark.value for mark in of_series(data, DEFAULT)}
+    flush: dict[Any, Any] = {mark.x: mark.value for mark in of_series(data, DEFAULT)}
     styles, keys = series_styles(artifact, data), legend_keys(data, "", alone=True)
     known = margins.read(record.provenance.cluster.name) if record.provenance.cluster else None
     columns = theme.legend_columns(list(styles), theme.figure_width(), keys)
