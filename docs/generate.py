@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 from docs.appendix import claims as claims_of_the_appendix
 from ptdp_core.simulator.cluster import CLUSTER_FOLDER, NETWORK_FOLDER
-from reproduce.annex.accuracy.figures import sealed
+from reproduce.annex.accuracy.error_figures import sealed
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import NOT_IN_PAPER, Artifact
 from reproduce.experiment.claims import quoted

@@ -15,7 +15,7 @@ from pandas import DataFrame
 from PIL import Image, ImageDraw, ImageFont
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from reproduce.annex.accuracy import figures
+from reproduce.annex.accuracy import error_figures
 from reproduce.annex.page.build import build
 from reproduce.annex.page.serve import served
 from reproduce.cli import main as reproduce
@@ -141,7 +141,7 @@ def gpu_errors() -> Image.Image:
     ]
     with style():
         lines = ["simulated with h100 before the steps were measured"]
-        figure = figures.errors(DataFrame(rows), "predicted step times", lines)
+        figure = error_figures.errors(DataFrame(rows), "predicted step times", lines)
         return Image.open(io.BytesIO(figure_bytes(figure, "png", "steps on GPUs")))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from ptdp_core import interrupts
 from reproduce.commands import COMMANDS, EXAMPLES, GONE, GROUPS, module_of
 from reproduce.commands.options import add_usual, program, program_to_type, where_exit_codes_are, with_network
-from reproduce.commands.schema import add_schema
+from reproduce.commands.schema_option import add_schema
 from results.records import errors
 from results.records.errors import ReproduceError, UsageError, did_you_mean
 from results.records.storage import StorageError

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.harness.registry import BENCHMARKS
+from benchmarks.harness.benchmark_list import BENCHMARKS
 from ptdp_core import simulator
 from ptdp_core.config import TrainingConfig
 from ptdp_core.errors import ConfigurationError

@@ -53,7 +53,7 @@ def _training(workload: Mapping[str, Any]) -> Step:
     """
     from importlib import import_module
 
-    from benchmarks.gated.ranks import together
+    from benchmarks.gated.rank_steps import together
 
     for name in workload["imports"]:
         import_module(name)

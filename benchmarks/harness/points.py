@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
-from benchmarks.harness.setup import Setup
+from benchmarks.harness.device_setup import Setup
 from benchmarks.harness.timing import Samples
 from results.records import Metric, PointResult, fingerprint
 from results.records.errors import UnavailableError

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import torch
 
+from benchmarks.harness.device_setup import Setup
 from benchmarks.harness.profiling import IDLE, GpuState, gpu_state, shares
 from benchmarks.harness.ranks import slowest_timer
-from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import measure
 from benchmarks.harness.training import batches, fastest_product
 from kernels import select

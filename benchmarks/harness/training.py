@@ -5,7 +5,7 @@ from functools import partial
 
 import torch
 
-from benchmarks.harness.setup import Setup
+from benchmarks.harness.device_setup import Setup
 from benchmarks.harness.timing import measure
 from kernels import select
 from ptdp_core.config import ModelConfig, ParallelConfig

@@ -14,8 +14,8 @@ from typing import Annotated, Any
 
 from results import opening
 from results.records import version_1
+from results.records.document_parts import Name, Real, RecordPart, SchemaRule, Text, told
 from results.records.errors import InvalidResultsError
-from results.records.parts import Name, Real, RecordPart, SchemaRule, Text, told
 from results.records.storage import atomic_write_bytes, json_lines
 from results.records.validation import RecordError, check, parse
 

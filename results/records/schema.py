@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from results.records.parts import schema_of
+from results.records.document_parts import schema_of
 from results.records.record import SCHEMA, Record
 from results.records.storage import atomic_write_bytes, json_lines
 from results.records.validation import RECORD, SCHEMAS

@@ -10,7 +10,7 @@ from pathlib import Path
 from ptdp_core.schedules import build
 from ptdp_core.schedules.files import read_schedule
 from ptdp_core.simulator.cluster import CLUSTER_FOLDER
-from reproduce.annex.calibrate.tables import fit_tables
+from reproduce.annex.calibrate.measured_tables import fit_tables
 from reproduce.annex.explain.profiled_step import profile_step
 from reproduce.annex.explain.throughput_lines import read_lines
 from reproduce.annex.papers import csv_table

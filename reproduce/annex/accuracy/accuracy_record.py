@@ -9,7 +9,7 @@ from typing import Any
 from pandas import DataFrame
 
 from reproduce.annex.accuracy.accuracy import ALL, THROUGHPUTS, Assessment, Scored
-from reproduce.annex.accuracy.figures import render
+from reproduce.annex.accuracy.error_figures import render
 from reproduce.annex.accuracy.published_points import plain
 from reproduce.annex.accuracy.scores import derived_point, write_comparison
 from reproduce.experiment import margins

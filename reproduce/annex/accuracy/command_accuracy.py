@@ -172,14 +172,14 @@ def _slopes(parsed: Namespace, cluster: str) -> int:
 
 
 def _ledger(parsed: Namespace, usable_memory: float) -> int:
-    from reproduce.annex.accuracy import accuracy, choices, fits, ledger_text
+    from reproduce.annex.accuracy import accuracy, first_choices, fits, ledger_text
     from reproduce.annex.accuracy.ledger import ledger
     from reproduce.annex.accuracy.scores import score
 
     values, results = accuracy.predict_paper(parsed.cluster)
     scores = {place: score(rows) for place, rows in values[values.ours.notna()].groupby("place", sort=False)}
     points = [(id, result) for id, by_key in results.items() for result in by_key.values()]
-    document = ledger(scores, fits.score(points, usable_memory)) | {"choices": list(choices.sweeps())}
+    document = ledger(scores, fits.score(points, usable_memory)) | {"choices": list(first_choices.sweeps())}
     if parsed.json:
         print_document("accuracy-ledger", 1, document)
     else:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from reproduce.annex.accuracy import choices
+from reproduce.annex.accuracy import first_choices
 from reproduce.annex.accuracy.scores import COLUMNS
 from reproduce.output.columns import Column, Table, key, keyed
 from reproduce.output.terminal import percent
@@ -43,7 +43,7 @@ def parts(document: Mapping[str, Any]) -> Iterator[tuple[str, Table, Sequence[st
         "blindly: of one taken at random"
     ]
     heading = "\nWhich layout first? Several that one source measured for the same job, in our order"
-    yield heading, choices.table(document["choices"]), told
+    yield heading, first_choices.table(document["choices"]), told
     heading = "\nOther simulators on the same rows: mean errors of throughput"
     yield heading, Table(OTHERS, document["other_scores"]), [document["others"]]
 

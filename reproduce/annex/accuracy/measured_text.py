@@ -7,7 +7,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from reproduce.annex.accuracy.figures import errors
+from reproduce.annex.accuracy.error_figures import errors
 from reproduce.annex.accuracy.measured import BASELINES, FOLDER, TIME, MeasuredAssessment
 from reproduce.annex.accuracy.scores import COLUMNS, Score, signed_percent, write_comparison
 from reproduce.output.columns import Column, Table, key, keyed

@@ -2,5 +2,5 @@
 
 Each rank of a benchmark runs its module's `measure_here`. The benchmarks that `reproduce calibrate` uses also have
 plain functions: `gemm.measure`, `memory.copy`, `memory.kernel_gap`, `p2p.measure` and `collectives.measure`.
-`benchmarks.harness.registry` has the names, titles and columns of all benchmarks.
+`benchmarks.harness.benchmark_list` has the names, titles and columns of all benchmarks.
 """

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from pandas import DataFrame, concat
 
+from benchmarks.harness.benchmark_list import NOT_QUIET, results_of
 from benchmarks.harness.points import size_text
-from benchmarks.harness.registry import NOT_QUIET, results_of
 from reproduce.output import colours, theme
 from reproduce.output.figures import series_lines
 from reproduce.output.frame import frame

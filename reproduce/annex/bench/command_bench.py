@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING
 
-from benchmarks.harness.registry import BENCHMARKS, record_path, results_of
+from benchmarks.harness.benchmark_list import BENCHMARKS, record_path, results_of
 from ptdp_core import interrupts
 from reproduce.annex import part
 from reproduce.commands import options
@@ -103,16 +103,16 @@ def measure(parsed: Namespace) -> int:
             f"nothing selected: name benchmarks ({parsed.program} bench list shows them), or all"
         )
     names = list(BENCHMARKS) if parsed.names == ["all"] else list(dict.fromkeys(parsed.names))
-    from reproduce.annex.bench import runner
+    from reproduce.annex.bench import benchmark_run
     from reproduce.annex.bench.table import table
     from results.records import write_record
 
-    found = {name: runner.find(name) for name in names}  # all of them before the first one runs
-    device, records = runner.choose_device(parsed.device), []
+    found = {name: benchmark_run.find(name) for name in names}  # all of them before the first one runs
+    device, records = benchmark_run.choose_device(parsed.device), []
     tell = options.teller(parsed.quiet)
     for index, name in enumerate(names):
         try:
-            record = runner.run(found[name][0], device, parsed.quick, parsed.command, tell, found[name][1])
+            record = benchmark_run.run(found[name][0], device, parsed.quick, parsed.command, tell, found[name][1])
         except KeyboardInterrupt:
             rest = f"{parsed.program} {shlex.join(['bench', 'run', *names[index:]])}"
             print(f"reproduce: interrupted in {name}; the rest, with the same options: {rest}", file=sys.stderr)

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from benchmarks.harness.device_setup import Setup
 from benchmarks.harness.points import attempted, rate, seconds
-from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import measure
 from ptdp_core.engine.data import Sequences, open_tokens, write_tokens
 from results.records import Metric, PointResult

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from benchmarks.harness.device_setup import Setup
 from benchmarks.harness.points import Parameter
-from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import FLUSH_BYTES, Samples, Step, Timer, device_timer, take_turns
 from ptdp_core.engine.parameters import TORCH_DTYPES
 from reproduce.annex.bench.fused_kernels_cases import (

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
+from benchmarks.harness.device_setup import Setup
 from benchmarks.harness.points import attempted, rate, seconds
-from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import Samples
 from benchmarks.harness.timing import measure as time_it
 from results.records import Metric, PointResult

@@ -15,7 +15,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.registry import BENCHMARKS, CANARY, record_path
+from benchmarks.harness.benchmark_list import BENCHMARKS, CANARY, record_path
 from ptdp_core.config import TrainingConfig
 from ptdp_core.simulator import simulate
 from ptdp_core.simulator.cluster import with_program

@@ -15,10 +15,10 @@ from statistics import median
 
 import torch
 
+from benchmarks.harness.device_setup import Setup
 from benchmarks.harness.points import Once, attempted, rate, seconds
 from benchmarks.harness.profiling import shares
 from benchmarks.harness.ranks import run_ranks, slowest_timer
-from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import Samples, Step, measure, take_turns
 from benchmarks.harness.training import batches, build, fastest_product, parameters_of
 from kernels import select

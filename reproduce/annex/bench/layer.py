@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
+from benchmarks.harness.device_setup import Setup
 from benchmarks.harness.points import Once, attempted, rate, seconds
 from benchmarks.harness.ranks import run_ranks, slowest_timer
-from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import Samples, Step, take_turns
 from benchmarks.harness.training import build, parameters_of
 from ptdp_core.config import ModelConfig, ParallelConfig

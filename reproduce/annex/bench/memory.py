@@ -5,8 +5,8 @@ A copy of S bytes reads S and writes S, so that its bandwidth is 2*S over its ti
 
 from collections.abc import Iterator
 
+from benchmarks.harness.device_setup import Setup
 from benchmarks.harness.points import attempted, rate, seconds, size_text
-from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import Samples, device_timer, measure, wall_timer
 from results.records import Metric, PointResult
 

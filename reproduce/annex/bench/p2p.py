@@ -11,9 +11,9 @@ from itertools import product
 
 import torch
 
+from benchmarks.harness.device_setup import Setup
 from benchmarks.harness.points import Once, attempted, rate, seconds, size_text
 from benchmarks.harness.ranks import run_ranks, slowest_timer, time_message
-from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import Samples
 from ptdp_core.config import ParallelConfig
 from ptdp_core.engine.groups import Groups, local_device

@@ -7,9 +7,9 @@ between them differ. There is no optimizer step.
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from benchmarks.harness.device_setup import Setup
 from benchmarks.harness.points import attempted, rate, seconds
 from benchmarks.harness.ranks import run_ranks, slowest_timer
-from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import Samples, measure
 from benchmarks.harness.training import build, model_for, parameters_of
 from ptdp_core.config import ModelConfig, ParallelConfig

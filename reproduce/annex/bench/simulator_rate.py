@@ -18,8 +18,8 @@ from importlib.util import find_spec
 from multiprocessing import get_context
 from random import Random
 
+from benchmarks.harness.device_setup import Setup
 from benchmarks.harness.points import Once, Parameter, attempted, rate, seconds
-from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import Samples
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.simulator import load_cluster, simulate

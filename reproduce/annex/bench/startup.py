@@ -5,8 +5,8 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 
+from benchmarks.harness.device_setup import Setup
 from benchmarks.harness.points import attempted, seconds
-from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import measure
 from results import ROOT
 from results.records import Metric, PointResult

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from textwrap import wrap
 
-from benchmarks.harness.registry import BENCHMARKS, CANARY, results_of
+from benchmarks.harness.benchmark_list import BENCHMARKS, CANARY, results_of
 from benchmarks.harness.timing import Samples
 from results.records import Metric, PointResult, Record
 from results.records.units import with_unit

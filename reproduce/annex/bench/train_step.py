@@ -35,9 +35,9 @@ from torch.distributed.pipelining import (
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
+from benchmarks.harness.device_setup import Setup
 from benchmarks.harness.points import Once, attempted, rate, seconds
 from benchmarks.harness.ranks import run_ranks, slowest_timer
-from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import Samples, Step, take_turns
 from benchmarks.harness.training import batches, build, fastest_product, model_for, parameters_of
 from kernels import select

@@ -5,7 +5,7 @@
     gemm_fit    the numbers of the GEMM model from timings of matrix products
     fit         every number of the cluster, with range and source: measured, or taken from a base cluster
     write       the file, as `ptdp_core/simulator/clusters/selene.toml` has it
-    check       a few training runs of the engine, for `reproduce accuracy` to predict
+    checking_runs   a few training runs of the engine, for `reproduce accuracy` to predict
 
 No time of a training step feeds the file, so that `reproduce accuracy --cluster FILE` tests it.
 """

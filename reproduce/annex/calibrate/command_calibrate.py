@@ -82,11 +82,11 @@ def run(parsed: Namespace) -> int:
     open_cluster(parsed.base)
     if parsed.gemm or parsed.attention or parsed.collectives:
         return _from_tables(parsed)
-    from reproduce.annex.calibrate import check, measure  # with torch, whose import takes seconds
+    from reproduce.annex.calibrate import checking_runs, measure  # with torch, whose import takes seconds
 
     if parsed.check:
-        require_folder(parsed.results / check.ID / "measured")
-    device = part("bench", "runner").choose_device(parsed.device)
+        require_folder(parsed.results / checking_runs.ID / "measured")
+    device = part("bench", "benchmark_run").choose_device(parsed.device)
     ranks = measure.devices(device)
     started = datetime.now(UTC)
     timings, quiet = measure.measured(device, ranks, quiet=parsed.quiet)
@@ -105,17 +105,17 @@ def run(parsed: Namespace) -> int:
 
 def _from_tables(parsed: Namespace) -> int:
     """Fit the numbers that tables decide, write the file, and say what each was and is."""
-    from reproduce.annex.calibrate import tables, write
+    from reproduce.annex.calibrate import measured_tables, write
     from reproduce.annex.calibrate.write import fit_errors
 
     if given := [name for name in ("check", "device", "hca_bandwidth") if getattr(parsed, name)]:
         option = given[0].replace("_", "-")
         raise UsageError(f"--{option} has no part in a calibration from tables, which measures nothing; leave it out")
-    found = tables.fit_tables(parsed.base, parsed.gemm, parsed.attention, parsed.collectives)
+    found = measured_tables.fit_tables(parsed.base, parsed.gemm, parsed.attention, parsed.collectives)
     nodes = parsed.base if found.is_network else ""
-    write.write(parsed.out, tables.text(found, parsed.out.stem, " ".join(parsed.command)), nodes)
+    write.write(parsed.out, measured_tables.text(found, parsed.out.stem, " ".join(parsed.command)), nodes)
     if parsed.json:
-        print_document("calibrate-tables", 1, tables.document(parsed.out, found))
+        print_document("calibrate-tables", 1, measured_tables.document(parsed.out, found))
         return DONE
     from tabulate import tabulate
 
@@ -135,17 +135,17 @@ def _from_tables(parsed: Namespace) -> int:
 def _train(parsed: Namespace, device: str, ranks: int) -> Path:
     """Train tiny GPTs and compare them with the predictions; the file of their record."""
     from ptdp_core.launch.local import RankError
-    from reproduce.annex.calibrate import check
+    from reproduce.annex.calibrate import checking_runs
     from reproduce.annex.calibrate.measure import failed
     from reproduce.output.progress import progress
     from reproduce.running.runner import RECORD
     from results.records import write_record
 
-    path: Path = parsed.results / check.ID / "measured" / RECORD
-    sizes = check.sizes(device, ranks)
+    path: Path = parsed.results / checking_runs.ID / "measured" / RECORD
+    sizes = checking_runs.sizes(device, ranks)
     with progress("training", len(sizes), [TRAINING_S] * len(sizes), quiet=parsed.quiet) as done:
         try:
-            record = check.run(device, ranks, parsed.command, done)
+            record = checking_runs.run(device, ranks, parsed.command, done)
         except RankError as error:
             raise failed(error) from None
         write_record(record, path)

@@ -18,8 +18,8 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from benchmarks.harness.device_setup import Setup
 from benchmarks.harness.ranks import run_ranks
-from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import (
     Samples,
     Step,

@@ -2,7 +2,7 @@
 
     reproduce gate exact [SECTION ...] [--accept] [--json]
 
-- `check.py`: collects the sections, and compares them or makes them the reference
+- `comparison.py`: collects the sections, and compares them or makes them the reference
 - `simulated.py`: times, FLOPs, bytes by link class and memory of the paper's points; the cluster's parameters
 - `schedules.py`: tables of actions, lowered programs, messages, peak stash, bubble
 - `growth.py`: how the lines that functions execute grow with the size of a problem, and the calls of an iteration
@@ -10,11 +10,12 @@
 - `layout.py`: the layers and parameters of uneven stages
 - `startup.py`: what commands import, wait for and start
 - `page.py`: the files and sources of the page that `reproduce explore` writes
-- `engine.py`, `ranks.py`: tiny batches in real ranks: collectives, messages, bytes, stash, order, executed GEMMs
-- `counts.py`, `counting.py`: operators, bytes, waits and calls of a training step, by the function that asks for them
+- `engine.py`, `dispatched.py`: tiny batches in real ranks: collectives, messages, bytes, stash, order, executed GEMMs
+- `counts.py`, `step_profile.py`: operators, bytes, waits and calls of a training step, by the function that asks
+- `watched.py`: what Python calls and executes, by the names of functions
 - `resources.py`, `usage.py`: files, process groups and threads of a training run, by the function that uses them
 - `mutations.py`: regressions that the checks must name
-- `quantities.py`: the data, sections of entries with quantities by kind
+- `entries.py`: the data, sections of entries with quantities by kind
 - `reference.py`: the committed values, `results/reference/exact/<section>.json`
 - `differences.py`, `wording.py`: what changed, grouped so that one cause is one difference
 

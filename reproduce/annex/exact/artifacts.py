@@ -11,7 +11,7 @@ import sys
 import tempfile
 from typing import Any
 
-from reproduce.annex.exact.quantities import PROBLEM, Entry, Section
+from reproduce.annex.exact.entries import PROBLEM, Entry, Section
 from reproduce.annex.exact.startup import OURS, PACKAGES
 from results import ROOT
 

@@ -4,8 +4,8 @@ from argparse import ArgumentParser, Namespace
 from typing import Any
 
 from reproduce.annex.exact import reference, wording
-from reproduce.annex.exact.check import ExactResult, accept, check
-from reproduce.annex.exact.quantities import SECTIONS
+from reproduce.annex.exact.comparison import ExactResult, accept, check
+from reproduce.annex.exact.entries import SECTIONS
 from reproduce.commands import options
 from results.records import errors
 from results.records.documents import print_document

@@ -1,7 +1,7 @@
 """Section `counts`: what one training step makes each rank do, in mixed precision, by the responsible function.
 
 Which operators run depends on PyTorch as much as on this project, so counts are compared only with a reference of the
-same release of PyTorch. This module imports no torch: `counting.py` does, in the ranks.
+same release of PyTorch. This module imports no torch: `step_profile.py` does, in the ranks.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ from typing import Any
 from ptdp_core.launch.local import launch
 from reproduce.annex.exact import engine, growth
 from reproduce.annex.exact.engine import Case
-from reproduce.annex.exact.quantities import Entry, Quantities, Section
+from reproduce.annex.exact.entries import Entry, Quantities, Section
 
 AUTO = "auto on a GPU"
 CAPABILITIES = ((7, 0), (8, 0), (8, 9), (9, 0), (10, 0), (12, 0))  # V100, A100, L40, H100, B200, GeForce RTX 5090
@@ -84,8 +84,8 @@ def _count(case: Case, beat: Callable[[], None]) -> dict[str, dict[str, Any]]:
     from ptdp_core.engine.groups import Groups
     from ptdp_core.engine.trainer import Trainer
     from ptdp_core.engine.zero3 import Zero3Trainer
-    from reproduce.annex.exact.counting import Profile, as_text, by_function
     from reproduce.annex.exact.sends import Sends
+    from reproduce.annex.exact.step_profile import Profile, as_text, by_function
 
     settings = engine.settings(case)
     parallel = settings.parallel

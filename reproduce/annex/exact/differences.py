@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from reproduce.annex.exact.quantities import COUNTED, KINDS, Entry, Quantities, Scalar, Section, Value
+from reproduce.annex.exact.entries import COUNTED, KINDS, Entry, Quantities, Scalar, Section, Value
 
 # The kind of a difference in which nothing changed but which function does what, and the kinds of quantities that say
 # which function that is.

@@ -1,6 +1,6 @@
 """Section `engine`: one training step of tiny models in real ranks, with every rank's counts.
 
-This module imports no torch: `ranks.py` does, in the ranks.
+This module imports no torch: `dispatched.py` does, in the ranks.
 """
 
 import importlib.util
@@ -12,7 +12,7 @@ from ptdp_core.engine.settings_file import FIELDS, from_mapping
 from ptdp_core.launch.local import RankError, launch
 from ptdp_core.packages import installation
 from ptdp_core.schedules import build, lower
-from reproduce.annex.exact.quantities import COUNTED, PROBLEM, Entry, Quantities, Section, Value, schedule_of, shards_of
+from reproduce.annex.exact.entries import COUNTED, PROBLEM, Entry, Quantities, Section, Value, schedule_of, shards_of
 from reproduce.annex.exact.schedules import problem
 from results.records.errors import UnavailableError
 
@@ -168,7 +168,7 @@ def _problem(case: Case) -> str:
 
 def count_in_rank(beat: Callable[[], None], cases: Sequence[Case]) -> list[Any]:
     """Count each case on this rank; every rank runs this function."""
-    from reproduce.annex.exact.ranks import count
+    from reproduce.annex.exact.dispatched import count
 
     return [count(settings(case), beat) for case in cases]
 

@@ -37,7 +37,7 @@ from ptdp_core.simulator import load_cluster, native, simulate
 from ptdp_core.simulator.executor import compile_blocking
 from ptdp_core.simulator.native import uncompiled
 from reproduce.annex.exact import watched
-from reproduce.annex.exact.quantities import OURS, Entry, Quantities, Section, Value
+from reproduce.annex.exact.entries import OURS, Entry, Quantities, Section, Value
 from results import ROOT
 
 SIZES = (64, 128)  # microbatches

@@ -2,7 +2,7 @@
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.layout import rank_elements, stage_layers
-from reproduce.annex.exact.quantities import Entry, Section
+from reproduce.annex.exact.entries import Entry, Section
 
 # Layers that the stages do not divide, also on a V of stages and with fewer spare layers than stages that give one up.
 CASES = (

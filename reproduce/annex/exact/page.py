@@ -5,7 +5,7 @@ import subprocess
 import sys
 import tempfile
 
-from reproduce.annex.exact.quantities import PROBLEM, Entry, Section
+from reproduce.annex.exact.entries import PROBLEM, Entry, Section
 from results import ROOT
 
 # The unit of the archive's size, 64 KiB, less than a twentieth of it. In bytes every change would be a difference.

@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 
-from reproduce.annex.exact.quantities import PROBLEM, Entry, Section
+from reproduce.annex.exact.entries import PROBLEM, Entry, Section
 from results import ROOT
 
 # Counted are the calls of functions below these folders.

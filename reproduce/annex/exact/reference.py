@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from reproduce.annex.exact.quantities import KINDS, Quantities, Section
+from reproduce.annex.exact.entries import KINDS, Quantities, Section
 from results import ROOT
 from results.records.errors import InvalidResultsError
 from results.records.storage import atomic_write_bytes, json_lines

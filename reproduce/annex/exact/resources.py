@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ptdp_core.launch.local import RankError, launch
 from ptdp_core.packages import installation
 from reproduce.annex.exact.counts import release
-from reproduce.annex.exact.quantities import PROBLEM, Entry, Section, Value
+from reproduce.annex.exact.entries import PROBLEM, Entry, Section, Value
 from results.records.errors import UnavailableError
 
 RANKS = 4

@@ -26,7 +26,7 @@ from ptdp_core.schedules import (
     names,
     peak_stash,
 )
-from reproduce.annex.exact.quantities import Entry, Section, Value, schedule_name
+from reproduce.annex.exact.entries import Entry, Section, Value, schedule_name
 
 T_F, T_B = 1, 2
 MAX_ACTIONS = 20_000

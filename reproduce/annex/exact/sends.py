@@ -13,7 +13,7 @@ from unittest.mock import patch
 import torch
 import torch.distributed as dist
 
-from reproduce.annex.exact.counting import Counts, responsible
+from reproduce.annex.exact.step_profile import Counts, responsible
 
 
 class Sends:

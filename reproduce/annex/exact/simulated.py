@@ -8,7 +8,7 @@ from ptdp_core.formulas import flops_per_iteration, model_flops_per_iteration, p
 from ptdp_core.layers.blocks import LayerRun, ends, layer_of
 from ptdp_core.layers.parts import Work
 from ptdp_core.simulator import Cluster, load_cluster, read_parameters, simulate
-from reproduce.annex.exact.quantities import PROBLEM, Entry, Quantities, Section, Value, schedule_of, shards_of
+from reproduce.annex.exact.entries import PROBLEM, Entry, Quantities, Section, Value, schedule_of, shards_of
 from results import ROOT
 
 PAPER_POINTS = ROOT / "benchmarks" / "paper_points.json"

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from reproduce.annex.exact import watched
-from reproduce.annex.exact.quantities import PROBLEM, Entry, Quantities, Section, Value
+from reproduce.annex.exact.entries import PROBLEM, Entry, Quantities, Section, Value
 from results import ROOT
 
 LIGHT = ("list", "--help")

@@ -34,7 +34,7 @@ from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.settings import EngineSettings, RunSettings, Settings
 from ptdp_core.launch import local
 from ptdp_core.launch.rank_run import train
-from reproduce.annex.exact.counting import as_text, function_name
+from reproduce.annex.exact.step_profile import as_text, function_name
 from reproduce.annex.exact.watched import outwards
 
 TOKENS = "run.tokens"

@@ -7,8 +7,8 @@ from operator import attrgetter
 from typing import Any
 
 from reproduce.annex.exact.differences import MOVED, Change, Difference
+from reproduce.annex.exact.entries import COUNTED, PROBLEM, Scalar
 from reproduce.annex.exact.functions import QUANTITIES, by_entry, calls, counted, grouped, in_entries, moved_work, span
-from reproduce.annex.exact.quantities import COUNTED, PROBLEM, Scalar
 
 # The quantities of kind `order`, the most readable one first: a headline quotes the first of them that changed.
 _ORDER = ("table", "executed", "blocking program", "overlapped program", PROBLEM, "digest of the table")

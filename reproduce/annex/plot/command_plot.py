@@ -4,7 +4,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.harness.registry import BENCHMARKS, record_path
+from benchmarks.harness.benchmark_list import BENCHMARKS, record_path
 from reproduce.annex import part
 from reproduce.annex.plot import own_points
 from reproduce.commands.options import add_json, add_results, path_of

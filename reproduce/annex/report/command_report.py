@@ -45,7 +45,7 @@ def run(parsed: Namespace) -> int:
     broken = options.say_broken()
     content = collect(results, parsed.program, parsed.paper)
     if not _is_made_from(content, out):
-        from reproduce.annex.report.page import page  # imported here, as it takes a while
+        from reproduce.annex.report.report_page import page  # imported here, as it takes a while
 
         atomic_write_bytes(out, page(content).encode("utf-8", "replace"))
     code = USAGE if broken else DONE

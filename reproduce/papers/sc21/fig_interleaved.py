@@ -6,7 +6,7 @@ from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import Results, argmax, falls, listed, numbers_of
 from reproduce.experiment.sweep import DIRECTION, GPUS, Level, Sweep, levels
 from reproduce.output.figures import line_plot
-from reproduce.papers.shared.models import FIGURE_12_ON_A_LAPTOP
+from reproduce.papers.shared.paper_models import FIGURE_12_ON_A_LAPTOP
 
 DEFAULT, INTERLEAVED = "Non-interleaved", "Interleaved"
 GAIN = 0.10  # "10+%", "as much as 10%"

@@ -10,7 +10,7 @@ from reproduce.experiment.results import MissingResultError, Results, argmax, li
 from reproduce.experiment.sweep import Sweep, batches, levels
 from reproduce.output.figures import line_plot
 from reproduce.papers.shared import efficiency
-from reproduce.papers.shared.models import size_claim
+from reproduce.papers.shared.paper_models import size_claim
 
 BEST = 2
 COMPUTE = ("forward_time", "recompute_time", "backward_time", "embedding_and_logits_time")

@@ -11,7 +11,7 @@ from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import Results, listed, numbers_of
 from reproduce.experiment.sweep import GPU, PAPER, Level, Point, Sweep, levels
 from reproduce.output.figures import line_plot
-from reproduce.papers.shared.models import model_of
+from reproduce.papers.shared.paper_models import model_of
 from results.records import Metric
 
 # Over one time, two counts: eq. (3), as everywhere, and without the recomputed forward pass.

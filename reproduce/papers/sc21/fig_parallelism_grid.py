@@ -14,7 +14,7 @@ from reproduce.experiment.results import Results, numbers_of
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import theme
 from reproduce.output.colours import BLUE, ORANGE, STAGES
-from reproduce.papers.shared import models
+from reproduce.papers.shared import paper_models
 from reproduce.papers.shared.diagrams import box
 from results.records import Metric, PaperValue, Record
 
@@ -41,7 +41,7 @@ def points() -> tuple[Point, ...]:
             {**{name: value for name, value in row.parameters.items() if name in drawn}, "gpus_per_node": per_node},
             {GPU_COUNT: PaperValue(printed["gpus"], "count", "table")},
         )
-        for row, printed in zip(models.table_1(), published.rows("table_weak_scaling"), strict=True)
+        for row, printed in zip(paper_models.table_1(), published.rows("table_weak_scaling"), strict=True)
     )
     return (Point("drawn", DRAWN, "the figure", drawn), *rows)
 

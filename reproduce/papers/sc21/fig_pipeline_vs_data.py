@@ -8,7 +8,7 @@ from reproduce.experiment.results import Results, argmax, falls, listed, listed_
 from reproduce.experiment.sweep import DIRECTION, Sweep, batches, levels
 from reproduce.output.figures import line_plot
 from reproduce.papers.sc21 import fig_bubble
-from reproduce.papers.shared.models import size_claim
+from reproduce.papers.shared.paper_models import size_claim
 
 ARTIFACT = Artifact(
     id="fig_pipeline_vs_data",

@@ -7,7 +7,7 @@ from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import Results, argmax, listed
 from reproduce.experiment.sweep import DIRECTION, GPUS, Sweep, batches, levels
 from reproduce.output.figures import line_plot
-from reproduce.papers.shared.models import size_claim
+from reproduce.papers.shared.paper_models import size_claim
 
 ARTIFACT = Artifact(
     id="fig_pipeline_weak_scaling",

@@ -6,7 +6,7 @@ from reproduce.experiment.claims import NOTHING, Judgement, holds_if
 from reproduce.experiment.results import MissingResultError, Results, argmax, listed
 from reproduce.experiment.sweep import DIRECTION, Level, Sweep, levels
 from reproduce.output.figures import line_plot
-from reproduce.papers.shared.models import size_claim
+from reproduce.papers.shared.paper_models import size_claim
 
 WITH, WITHOUT = "With recomputation", "Without recomputation"
 SERIES = (Level(WITH, "full", {"recompute": "full"}), Level(WITHOUT, "none", {"recompute": "none"}))

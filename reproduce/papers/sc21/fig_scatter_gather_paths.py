@@ -15,7 +15,7 @@ from reproduce.output import theme
 from reproduce.output.colours import BLUE, LIGHT_BLUE, NOTE, ORANGE, PALE_BLUE
 from reproduce.papers.sc21 import fig_scatter_gather
 from reproduce.papers.shared.diagrams import arrow, box
-from reproduce.papers.shared.models import GPT_3, model_of
+from reproduce.papers.shared.paper_models import GPT_3, model_of
 from results.records import Metric, PaperValue, PointResult, Record
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from reproduce.experiment.results import Results, numbers_of
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import theme
 from reproduce.papers.shared.diagrams import block_height, draw_block
-from reproduce.papers.shared.models import GPT_3, model_of
+from reproduce.papers.shared.paper_models import GPT_3, model_of
 from results.records import Metric, PaperValue, Record
 
 if TYPE_CHECKING:

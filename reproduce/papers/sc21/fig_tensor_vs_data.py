@@ -7,7 +7,7 @@ from reproduce.experiment.results import Results, falls, listed_by_batch
 from reproduce.experiment.sweep import Sweep, batches, levels
 from reproduce.output.figures import line_plot
 from reproduce.papers.shared import efficiency
-from reproduce.papers.shared.models import size_claim
+from reproduce.papers.shared.paper_models import size_claim
 
 ARTIFACT = Artifact(
     id="fig_tensor_vs_data",

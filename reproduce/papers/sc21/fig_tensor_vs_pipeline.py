@@ -10,7 +10,7 @@ from reproduce.experiment.sweep import DIRECTION, Sweep, batches, levels
 from reproduce.output.figures import line_plot
 from reproduce.papers.sc21.fig_tensor_vs_data import shares_inside_and_across
 from reproduce.papers.shared import efficiency
-from reproduce.papers.shared.models import model_of, size_claim
+from reproduce.papers.shared.paper_models import model_of, size_claim
 
 SIZE_IN_CAPTION, SIZE_IN_TEXT = "162.2", 161  # billions of parameters, of the same model
 

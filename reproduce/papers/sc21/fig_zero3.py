@@ -28,7 +28,7 @@ from reproduce.output.marks import chart_data, numbers
 from reproduce.output.origins import interval_label
 from reproduce.papers.sc21 import table_zero3
 from reproduce.papers.sc21.table_zero3 import MODELS, PTDP, ZERO3, along, key_of
-from reproduce.papers.shared.models import model_of
+from reproduce.papers.shared.paper_models import model_of
 from results.records import Record
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from reproduce.experiment.claims import NOTHING, Judgement, holds_if
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import Level, Point, Sweep
-from reproduce.papers.shared import models
+from reproduce.papers.shared import paper_models
 from results.records import Metric, Number
 
 ID = "table_bandwidth"
@@ -129,7 +129,7 @@ ARTIFACT = Artifact(
         Quantity(SECONDS, "time", "s", "s", 1, 3),
         Quantity(WHOLE, "mean over the iteration", "B/s", "GB/s", 1e9, 0),
     ),
-    sweeps={"paper": Sweep(x=TRAFFIC, paper=ID, **models.table_1()[-1].parameters)},
+    sweeps={"paper": Sweep(x=TRAFFIC, paper=ID, **paper_models.table_1()[-1].parameters)},
     columns={"traffic": "traffic"},
     further=further,
     notes=notes,

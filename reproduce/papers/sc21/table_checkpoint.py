@@ -13,7 +13,7 @@ from reproduce.experiment.claims import NOTHING, Judgement
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Results, numbers_of
 from reproduce.experiment.sweep import Level, Point, Sweep, level
-from reproduce.papers.shared import models
+from reproduce.papers.shared import paper_models
 from results.records import Metric
 
 if TYPE_CHECKING:
@@ -71,8 +71,8 @@ def measure(launcher: "Launcher") -> Take:
     """A function that measures saving and loading a checkpoint of a point's model, in the folder of the results."""
     import tempfile
 
+    from benchmarks.harness.device_setup import Setup
     from benchmarks.harness.points import rate, seconds
-    from benchmarks.harness.setup import Setup
     from ptdp_core.interrupts import allowed, held
 
     measure_here = part("bench", "checkpoint").measure_here
@@ -108,7 +108,7 @@ ARTIFACT = Artifact(
         Quantity(SAVE, "save at 273 GB/s", "s", "s", 1, 1),
     ),
     sweeps={
-        "paper": Sweep(x=models.levels_of_table_1(), paper=ID, **published.configuration(ID)),
+        "paper": Sweep(x=paper_models.levels_of_table_1(), paper=ID, **published.configuration(ID)),
         "cpu": measured(LAYOUTS, layers=4, hidden=512, heads=8, vocab=1024),
         "gpu": measured(LAYOUTS[:1], **ON_GPUS),
         "gpus": measured(LAYOUTS, **ON_GPUS),

@@ -12,7 +12,7 @@ from reproduce.experiment.claims import NARROW, Judgement, holds_if
 from reproduce.experiment.parameters import settings_of
 from reproduce.experiment.results import MissingResultError, Results, numbers_of
 from reproduce.experiment.sweep import GPU, PAPER, Level, Point, Sweep, level
-from reproduce.papers.shared.models import sizes_of
+from reproduce.papers.shared.paper_models import sizes_of
 from results.records import Metric
 
 if TYPE_CHECKING:

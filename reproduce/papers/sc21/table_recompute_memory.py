@@ -12,7 +12,7 @@ from reproduce.experiment.claims import NOTHING, Judgement, holds_if
 from reproduce.experiment.quantities import METRICS, Quantity
 from reproduce.experiment.results import Results, argmax, listed
 from reproduce.experiment.sweep import Point, Sweep
-from reproduce.papers.shared import models
+from reproduce.papers.shared import paper_models
 from results.records import Metric
 
 INPUT, INTERMEDIATE, STAGE = "input_bytes", "intermediate_bytes", "stage_layers"
@@ -79,7 +79,7 @@ ARTIFACT = Artifact(
         Quantity(BEST_PEAK, "peak at best", "B", "GB", 1e9, 1),
         METRICS[WITHOUT],
     ),
-    sweeps={"paper": Sweep(x=models.levels_of_table_1(recompute="full"))},
+    sweeps={"paper": Sweep(x=paper_models.levels_of_table_1(recompute="full"))},
     columns={"model": "model", "b": "b", "p": "p", "t": "t", "v": "v"},
     further=further,
     notes=(

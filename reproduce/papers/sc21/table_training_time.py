@@ -10,8 +10,8 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import NARROW, NOTHING, Judgement, consistent_if, holds_if
 from reproduce.experiment.results import Results, listed, numbers_of
 from reproduce.experiment.sweep import Point, Sweep
-from reproduce.papers.shared import models
-from reproduce.papers.shared.models import model_of
+from reproduce.papers.shared import paper_models
+from reproduce.papers.shared.paper_models import model_of
 from results.records import Metric
 
 ID = "table_training_time"
@@ -32,9 +32,9 @@ SET_WITH_TABLE_1 = ("gemm_plateau", "gemm_wave_efficiency", "memory_efficiency")
 def points() -> tuple[Point, ...]:
     """GPT-3 on 1024 GPUs and the trillion-parameter model on 3072."""
     small, large = published.rows(ID)
-    nearest, trillion = (dict(models.table_1()[row].parameters) for row in (6, -1))
+    nearest, trillion = (dict(paper_models.table_1()[row].parameters) for row in (6, -1))
     # Not in the paper: as Table 1's nearest model, 145.6 billion parameters.
-    gpt_3 = {**nearest, **models.sizes_of("175B"), "B": small["B"]}
+    gpt_3 = {**nearest, **paper_models.sizes_of("175B"), "B": small["B"]}
     gpt_3["d"] = small["gpus"] // (gpt_3["p"] * gpt_3["t"])
     return tuple(
         Point(
@@ -217,7 +217,7 @@ def much_larger(results: Results) -> Judgement:
     """
     least: dict[str, tuple[float, str]] = {}
     short = {}
-    for row in models.table_1():
+    for row in paper_models.table_1():
         model = model_of(row.parameters)
         h, layers, s, V = model.hidden, model.layers, model.seq, model.vocab
         ratios = {"6h/s": 6 * h / s, "16lh/(V+s)": 16 * layers * h / (V + s), "12lh/V": 12 * layers * h / V}

@@ -13,8 +13,8 @@ from reproduce.experiment.claims import NOTHING, Judgement, consistent_if, holds
 from reproduce.experiment.parameters import ranks_of
 from reproduce.experiment.results import Results, listed
 from reproduce.experiment.sweep import Level, Sweep, level
-from reproduce.papers.shared import efficiency, models
-from reproduce.papers.shared.models import model_of, rounds_to
+from reproduce.papers.shared import efficiency, paper_models
+from reproduce.papers.shared.paper_models import model_of, rounds_to
 
 SMALLEST, LARGEST = 0, -1
 COMMUNICATION = (q.TENSOR_TIME, "pipeline_communication_time", "data_parallel_time")
@@ -25,7 +25,8 @@ COLUMNS = {
 }  # fmt: skip
 RANK = (Level("", "rank", {}),)
 PAPER_MODELS = [
-    replace(row, parameters={**row.parameters, "gpus": ranks_of(row.parameters)}) for row in models.levels_of_table_1()
+    replace(row, parameters={**row.parameters, "gpus": ranks_of(row.parameters)})
+    for row in paper_models.levels_of_table_1()
 ]
 CPU_MODELS = (
     level("1 rank", gpus=1, layers=2, hidden=128, heads=4, B=2),

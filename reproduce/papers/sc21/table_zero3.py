@@ -15,7 +15,7 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import NOTHING, Judgement, holds_if
 from reproduce.experiment.results import Results, listed, numbers_of
 from reproduce.experiment.sweep import Level, Point, Sweep, level
-from reproduce.papers.shared.models import model_of, sizes_of
+from reproduce.papers.shared.paper_models import model_of, sizes_of
 from results.records import Metric
 
 ID = "table_zero3"

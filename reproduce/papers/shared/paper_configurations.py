@@ -8,7 +8,7 @@ from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import MissingResultError, Results, listed, numbers_of
 from reproduce.papers.sc21 import fig_tensor_vs_pipeline
 from reproduce.papers.shared import paper_points
-from reproduce.papers.shared.models import GPT_3, model_of, table_1
+from reproduce.papers.shared.paper_models import GPT_3, model_of, table_1
 from reproduce.papers.shared.whole_paper import ARTIFACT, SLOWER
 
 STATE_BYTES = WEIGHT_BYTES + GRADIENT_BYTES + OPTIMIZER_BYTES  # of a parameter

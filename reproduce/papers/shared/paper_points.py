@@ -9,7 +9,7 @@ from typing import Any
 
 from reproduce.experiment import published
 from reproduce.experiment.sweep import Point
-from reproduce.papers.shared.models import table_1
+from reproduce.papers.shared.paper_models import table_1
 
 TENSOR_VS_PIPELINE = "takeaway 1: t against p"
 MODEL_PARALLEL = "takeaway 2: (p, t, d)"

@@ -283,7 +283,7 @@ def most_kept(beat: Any, cases: list[dict[str, Any]]) -> list[int]:
 
 def communicated(beat: Any, case: dict[str, Any], groups: Groups | None = None) -> dict[str, int]:
     """One batch of a case, its gradients reduced: the calls and bytes of this rank's collectives and messages."""
-    from reproduce.annex.exact.ranks import Counts
+    from reproduce.annex.exact.dispatched import Counts
 
     settings, groups, trainer = make(case, groups)
     trainer.buffer.zero()

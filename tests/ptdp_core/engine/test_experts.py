@@ -16,7 +16,7 @@ from ptdp_core.engine.weight_gradients import DeferredWgrad, Grouped, has_groupe
 from ptdp_core.formulas import model_flops_per_iteration, parameters
 from ptdp_core.launch.local import launch
 from ptdp_core.layout import RankGrid, chunk_parameters, layer_passes, stage_passes, step_collectives
-from reproduce.annex.exact.ranks import Counts
+from reproduce.annex.exact.dispatched import Counts
 from tests.marks import by_default
 from tests.ptdp_core.engine import jobs, serial, serial_later
 from tests.ptdp_core.engine.test_parity import TOLERANCE

@@ -5,7 +5,7 @@ import pytest
 from reproduce.experiment import catalog
 from reproduce.experiment.judging import judge
 from reproduce.experiment.results import Results
-from reproduce.papers.shared.models import rounds_to, size_claim
+from reproduce.papers.shared.paper_models import rounds_to, size_claim
 
 
 @pytest.mark.parametrize(

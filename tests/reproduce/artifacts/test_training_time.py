@@ -4,7 +4,7 @@ import pytest
 
 from ptdp_core.config import TrainingConfig
 from reproduce.papers.sc21 import table_training_time as module
-from reproduce.papers.shared import models
+from reproduce.papers.shared import paper_models
 from reproduce.running import runner
 
 
@@ -12,7 +12,7 @@ def test_the_configurations():
     gpt_3, trillion = (TrainingConfig.from_plain(point.parameters) for point in module.ARTIFACT.points())
     assert (gpt_3.parallel.n, gpt_3.parallel.B) == (1024, 1536)
     assert (gpt_3.model.layers, gpt_3.model.hidden, gpt_3.model.heads) == (96, 12288, 96)
-    assert trillion == TrainingConfig.from_plain(models.table_1()[-1].parameters)
+    assert trillion == TrainingConfig.from_plain(paper_models.table_1()[-1].parameters)
     assert trillion.parallel.n == 3072
 
 

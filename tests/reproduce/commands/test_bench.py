@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from benchmarks.harness.registry import BENCHMARKS, CANARY, results_of
-from reproduce.annex.bench import runner
+from benchmarks.harness.benchmark_list import BENCHMARKS, CANARY, results_of
+from reproduce.annex.bench import benchmark_run
 from reproduce.cli import main
 from results.records import Metric, errors, read_record
 from results.records.units import with_unit
@@ -32,7 +32,7 @@ def fake(monkeypatch):
                         raise point
                     yield point
 
-        monkeypatch.setattr(runner, "load", lambda benchmark: Suite)
+        monkeypatch.setattr(benchmark_run, "load", lambda benchmark: Suite)
 
     return use
 
@@ -103,9 +103,9 @@ def test_a_folder_that_cannot_be_written_is_one_line(refused, tmp_path, fake):
 
 def test_a_machine_that_was_not_quiet_is_noted(monkeypatch, tmp_path, fake, capsys):
     fake(point("a"))
-    slow_later = iter([runner.Samples((1.0,)), runner.Samples((1.5,))])
-    monkeypatch.setattr(runner, "canary", lambda device: next(slow_later))
-    monkeypatch.setattr(runner, "_share_of_core", lambda: 0.5)
+    slow_later = iter([benchmark_run.Samples((1.0,)), benchmark_run.Samples((1.5,))])
+    monkeypatch.setattr(benchmark_run, "canary", lambda device: next(slow_later))
+    monkeypatch.setattr(benchmark_run, "_share_of_core", lambda: 0.5)
     main(["bench", "run", "memory", "--device", "cpu", "--results", str(tmp_path)])
     said = capsys.readouterr().out
     assert "not quiet: a process that computes got 50% of a core" in said

@@ -8,7 +8,7 @@ import pandas
 import pytest
 from rich.console import Console
 
-from reproduce.annex.report import tables as html
+from reproduce.annex.report import report_tables as html
 from reproduce.experiment import catalog
 from reproduce.output import tables
 from reproduce.output.columns import Column, Table, chosen, key, keyed

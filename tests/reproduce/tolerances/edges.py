@@ -286,7 +286,7 @@ def _ordered(
     ]
 
 
-PARAMETERS = "reproduce.papers.shared.models.parameters"  # eq. (2), as claims on models' sizes call it
+PARAMETERS = "reproduce.papers.shared.paper_models.parameters"  # eq. (2), as claims on models' sizes call it
 
 
 def printed_sizes(**layers: str) -> list[Edge]:

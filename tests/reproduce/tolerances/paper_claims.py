@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from ptdp_core import formulas
 from ptdp_core.errors import ConfigurationError
 from reproduce.papers.shared import paper_formulas, paper_points
-from reproduce.papers.shared.models import table_1
+from reproduce.papers.shared.paper_models import table_1
 from tests.reproduce.tolerances.edges import (
     INCONSISTENT,
     above,

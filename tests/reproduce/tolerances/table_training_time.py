@@ -89,7 +89,7 @@ EDGES = {
             10.0,
             step=step,
             outside=INCONSISTENT,
-            patch={"reproduce.papers.shared.models.table_1": table},
+            patch={"reproduce.papers.shared.paper_models.table_1": table},
         )
         for table, step in MODELS
     ],

@@ -13,7 +13,7 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import Results, listed
 from reproduce.experiment.sweep import Level, Sweep, levels
-from reproduce.papers.shared.models import LLAMA
+from reproduce.papers.shared.paper_models import LLAMA
 
 if TYPE_CHECKING:
     from results.records import Record

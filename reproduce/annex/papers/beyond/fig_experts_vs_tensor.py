@@ -16,7 +16,7 @@ from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import Results, listed
 from reproduce.experiment.sweep import LAPTOP, Level, Point, Sweep, levels
 from reproduce.output.figures import line_plot
-from reproduce.papers.shared.models import LLAMA
+from reproduce.papers.shared.paper_models import LLAMA
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

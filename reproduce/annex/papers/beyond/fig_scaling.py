@@ -26,7 +26,7 @@ from reproduce.output.figures import (
 from reproduce.output.marks import chart_data, numbers, of_series
 from reproduce.output.origins import interval_label
 from reproduce.papers.sc21.table_weak_scaling import ARTIFACT as TABLE_1
-from reproduce.papers.shared.models import model_of
+from reproduce.papers.shared.paper_models import model_of
 from results.records import PaperValue, Record
 
 if TYPE_CHECKING:

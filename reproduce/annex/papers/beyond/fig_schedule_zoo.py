@@ -20,7 +20,7 @@ from reproduce.experiment.sweep import Level, Sweep, batches
 from reproduce.output import colours, theme
 from reproduce.output.figures import fit_labels
 from reproduce.output.origins import cluster_title, interval_label
-from reproduce.papers.shared.models import FIGURE_12_ON_A_LAPTOP
+from reproduce.papers.shared.paper_models import FIGURE_12_ON_A_LAPTOP
 from results.records import PointResult
 
 if TYPE_CHECKING:

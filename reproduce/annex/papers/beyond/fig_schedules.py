@@ -32,7 +32,7 @@ from reproduce.output.origins import interval_label
 from reproduce.output.timeline import Timeline, from_schedule
 from reproduce.output.traces import trace
 from reproduce.papers.shared import executed_timelines
-from reproduce.papers.shared.models import FIGURE_12_ON_A_LAPTOP
+from reproduce.papers.shared.paper_models import FIGURE_12_ON_A_LAPTOP
 from results.records import RecordedTimeline
 
 if TYPE_CHECKING:

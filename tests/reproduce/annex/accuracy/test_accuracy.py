@@ -7,7 +7,7 @@ import pytest
 from pandas import DataFrame
 
 from ptdp_core.simulator import load_cluster, read_parameters
-from reproduce.annex.accuracy import figures, sensitivity
+from reproduce.annex.accuracy import error_figures, sensitivity
 from reproduce.annex.accuracy.accuracy import assess, evaluators_of, predict
 from reproduce.annex.accuracy.published_points import beside, published_points
 from reproduce.cli import main
@@ -188,7 +188,7 @@ def test_a_point_that_failed_exits_with_4(tmp_path, monkeypatch, assessment):
 def test_errors_are_dots_in_a_row_for_each_group_with_number_and_mean():
     points = DataFrame({"group": ["a", "a", "b"], "error": [0.1, -0.2, 0.04]})
     with style():
-        axes = figures.errors(points, "values", ["simulated"]).axes[0]
+        axes = error_figures.errors(points, "values", ["simulated"]).axes[0]
     rows = [list(line.get_xdata()) for line in axes.get_lines() if line.get_marker() == "o"]
     assert rows == [pytest.approx([10, -20]), pytest.approx([4])]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b"]
@@ -198,14 +198,16 @@ def test_errors_are_dots_in_a_row_for_each_group_with_number_and_mean():
 @pytest.mark.parametrize(("record", "n"), [("blind_score", 56), ("blind_modern", 222)])
 def test_the_figure_of_a_sealed_record_has_every_error(record, n):
     with style():
-        axes = figures.sealed(read_record(ROOT / "results/reference" / record / "record.json"), "values", []).axes[0]
+        axes = error_figures.sealed(
+            read_record(ROOT / "results/reference" / record / "record.json"), "values", []
+        ).axes[0]
     assert sum(len(line.get_xdata()) for line in axes.get_lines() if line.get_marker() == "o") == n
 
 
 @pytest.mark.slow
 def test_the_figure_has_every_counted_value(assessment):
     with style():
-        axes = figures.published(assessment).axes[0]
+        axes = error_figures.published(assessment).axes[0]
     drawn = [list(line.get_xdata()) for line in axes.get_lines() if line.get_marker() == "o"]
     assert dict(zip([label.get_text() for label in axes.get_yticklabels()], map(len, drawn), strict=True)) == {
         "Figure 12": 10,
@@ -217,12 +219,12 @@ def test_the_figure_has_every_counted_value(assessment):
 @pytest.mark.slow
 def test_bars_start_at_the_score_and_end_at_the_moved_one_and_nothing_is_off_the_chart(assessment):
     with style():
-        axes = figures.bars(assessment).axes[0]
+        axes = error_figures.bars(assessment).axes[0]
     base = 100 * assessment.scores["all"].score.mean
     names = [label.get_text() for label in axes.get_yticklabels()]
     shown = sensitivity.means(assessment.moves)[: len(names)]
-    assert names == list(map(figures.readable, shown.index))
-    assert names[0] == figures.readable(assessment.moves["name"][assessment.moves.change.abs().argmax()])
+    assert names == list(map(error_figures.readable, shown.index))
+    assert names[0] == error_figures.readable(assessment.moves["name"][assessment.moves.change.abs().argmax()])
     means = set((100 * assessment.moves["mean"] - base).round(9))
     for bar in axes.patches:
         assert bar.get_x() == pytest.approx(base)
@@ -234,7 +236,7 @@ def test_bars_start_at_the_score_and_end_at_the_moved_one_and_nothing_is_off_the
 
 @pytest.mark.slow
 def test_figures_are_byte_stable(assessment):
-    files, again = (figures.render(assessment) for _ in range(2))
+    files, again = (error_figures.render(assessment) for _ in range(2))
     assert files == again
     assert set(files) == {"figure.pdf", "figure.png", "sensitivity.pdf", "sensitivity.png"}
 

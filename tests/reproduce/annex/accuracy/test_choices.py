@@ -4,7 +4,7 @@ from statistics import fmean
 
 import pytest
 
-from reproduce.annex.accuracy.choices import sweeps, table
+from reproduce.annex.accuracy.first_choices import sweeps, table
 from reproduce.annex.accuracy.ledger import studies
 
 

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from benchmarks.harness.registry import BENCHMARKS, results_of
+from benchmarks.harness.benchmark_list import BENCHMARKS, results_of
 from benchmarks.harness.timing import Step, wall_timer
 from reproduce.annex.bench import fused_kernels
+from reproduce.annex.bench.benchmark_run import run
 from reproduce.annex.bench.fused_kernels_cases import Shape, attention, cases, largest_tensor, shapes
-from reproduce.annex.bench.runner import run
 from reproduce.annex.bench.table import table
 
 CPU = torch.device("cpu")
@@ -20,7 +20,7 @@ def record():
     with pytest.MonkeyPatch.context() as patch, torch.compiler.set_stance("force_eager"):
         patch.setattr(fused_kernels, "QUICK_SEQUENCE", 16)
         patch.setattr(fused_kernels, "CPU_COPY_BYTES", 2**20)
-        patch.setattr("reproduce.annex.bench.runner.QUICK_SAMPLES", 2)
+        patch.setattr("reproduce.annex.bench.benchmark_run.QUICK_SAMPLES", 2)
         return run(BENCHMARKS["fused_kernels"], "cpu", True, ("test",), lambda done: None)
 
 

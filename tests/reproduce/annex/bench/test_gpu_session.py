@@ -13,10 +13,10 @@ import pytest
 from ptdp_core.config import ModelConfig, ParallelConfig
 from reproduce.annex.bench import command_bench as bench
 from reproduce.annex.bench import gpu_archive, gpu_session
+from reproduce.annex.bench.benchmark_run import find
 from reproduce.annex.bench.gpu_cases import CASES, GPUS_CASES
 from reproduce.annex.bench.gpu_session import SAVING_S, SessionStep
 from reproduce.annex.bench.gpu_step import unsupported
-from reproduce.annex.bench.runner import find
 from reproduce.cli import main
 from reproduce.commands import COMMANDS
 from reproduce.experiment import catalog

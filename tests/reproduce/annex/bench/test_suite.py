@@ -6,15 +6,15 @@ from itertools import islice
 import pytest
 import torch
 
+from benchmarks.harness.benchmark_list import BENCHMARKS
+from benchmarks.harness.device_setup import Setup
 from benchmarks.harness.points import Once, attempted, rate
 from benchmarks.harness.ranks import run_ranks
-from benchmarks.harness.registry import BENCHMARKS
-from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import Samples
 from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.formulas import flops_per_iteration, logit_flops
 from reproduce.annex import bench as suite
-from reproduce.annex.bench import collectives, gemm, layer, memory, p2p, runner, train_step
+from reproduce.annex.bench import benchmark_run, collectives, gemm, layer, memory, p2p, train_step
 from results.records.errors import UnavailableError
 from tests.marks import by_default
 
@@ -56,21 +56,21 @@ LONG = {"collectives", "layer", "simulator_rate", "gpu_step", "p2p"}
 
 @pytest.mark.parametrize("name", by_default(POINTS, *POINTS.keys() - LONG))
 def test_points(name):
-    points = islice(runner.load(BENCHMARKS[name]).points(TINY), POINTS[name])
+    points = islice(benchmark_run.load(BENCHMARKS[name]).points(TINY), POINTS[name])
     assert len(checked(name, points)) == POINTS[name]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in BENCHMARKS if name != "fused_kernels"])
 def test_all_points(name):
-    checked(name, runner.load(BENCHMARKS[name]).points(TINY))
+    checked(name, benchmark_run.load(BENCHMARKS[name]).points(TINY))
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("name", [name for name, benchmark in BENCHMARKS.items() if benchmark.uses_device])
 def test_all_points_on_a_gpu(name):
-    for point in runner.load(BENCHMARKS[name]).points(Setup("cuda", quick=True, samples=2)):
+    for point in benchmark_run.load(BENCHMARKS[name]).points(Setup("cuda", quick=True, samples=2)):
         assert point.status in ("ok", "skipped"), point.reason
         assert point.status == "ok" or "needs one GPU per rank" in point.reason or "needs" in point.reason
 
@@ -81,7 +81,7 @@ def test_the_registry_names_every_module_of_the_suite():
     helpers |= {"benchmark_figures", "command_bench", "gpu_archive", "gpu_session", "runner", "table"}
     assert modules - helpers == set(BENCHMARKS)
     for benchmark in BENCHMARKS.values():
-        notes = runner.load(benchmark).NOTES
+        notes = benchmark_run.load(benchmark).NOTES
         assert notes
         assert all(isinstance(note, str) and note.endswith(".") for note in notes)
 

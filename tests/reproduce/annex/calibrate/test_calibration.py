@@ -13,7 +13,7 @@ from ptdp_core.simulator import Cluster, load_cluster, read_parameters, simulate
 from ptdp_core.simulator.cluster import NUMBERS, PAPERS
 from ptdp_core.simulator.kernels import KernelModel
 from ptdp_core.simulator.network import Group, NetworkModel
-from reproduce.annex.calibrate import check
+from reproduce.annex.calibrate import checking_runs
 from reproduce.annex.calibrate.fit import MEASURED, fit
 from reproduce.annex.calibrate.gemm_fit import fit_gemms, gemm_error
 from reproduce.annex.calibrate.lines import FitPoint, line
@@ -352,15 +352,15 @@ def test_force_replaces(tmp_path, measured):
 
 
 def test_the_trials_cover_the_layouts():
-    trials = check.trials("cpu", 2)
+    trials = checking_runs.trials("cpu", 2)
     assert len(trials) >= 12
-    assert len({check.label_of(trial) for trial in trials}) == len(trials)
+    assert len({checking_runs.label_of(trial) for trial in trials}) == len(trials)
     layouts = [trial.parallel for trial in trials]
     for axis in "ptdv":
         assert any(getattr(layout, axis) > 1 for layout in layouts), axis
     assert sum(layout.n == 1 for layout in layouts) >= 3
     assert any(layout.n > 2 for layout in layouts)  # ranks that share cores
-    assert all(trial.parallel.n <= 2 for trial in check.trials("cuda", 2))
+    assert all(trial.parallel.n <= 2 for trial in checking_runs.trials("cuda", 2))
 
 
 def test_the_operators_measured_are_a_layers():
@@ -440,6 +440,6 @@ def test_this_machine(tmp_path, as_json):
     assert 1e8 < cluster.memory_bandwidth < 1e12
     assert 1e8 < cluster.peak_flops < 1e13
     scores = as_json("accuracy", "--cluster", out, "--results", results)["scores"]["all"]
-    assert scores["n"] == len(check.trials("cpu", 2))
+    assert scores["n"] == len(checking_runs.trials("cpu", 2))
     assert scores["mean"] < min(scores["baselines"].values())
     assert not list(Path(tmp_path).glob(".*"))

@@ -9,7 +9,7 @@ from ptdp_core.simulator import load_cluster
 from ptdp_core.simulator.kernels import KernelModel
 from ptdp_core.simulator.network import Group, NetworkModel
 from reproduce import cli
-from reproduce.annex.calibrate.tables import PRODUCTS
+from reproduce.annex.calibrate.measured_tables import PRODUCTS
 from results.records.errors import DONE
 from results.records.validation import check_document
 

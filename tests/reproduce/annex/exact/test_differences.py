@@ -3,7 +3,7 @@
 import pytest
 
 from reproduce.annex.exact.differences import Change, compare, explain
-from reproduce.annex.exact.quantities import Entry
+from reproduce.annex.exact.entries import Entry
 from reproduce.annex.exact.wording import body, headline, moved
 
 

@@ -9,7 +9,7 @@ from ptdp_core.launch.local import RankError
 from ptdp_core.layout import Boundary
 from ptdp_core.schedules import names
 from ptdp_core.schedules.vocabulary import SEPARATOR
-from reproduce.annex.exact import check, counts, engine
+from reproduce.annex.exact import comparison, counts, engine
 from results.records.errors import UnavailableError
 
 
@@ -27,7 +27,7 @@ def test_a_rank_that_fails_says_so_in_one_line_and_is_not_accepted(monkeypatch):
     monkeypatch.setattr(engine, "launch", launch)
     assert {entry.problem for entry in engine.collect().values()} == {"rank 1 failed: ValueError: no"}
     with pytest.raises(UnavailableError, match="nothing accepted: engine, p=2 t=2 B=4 layers=4: rank 1 failed"):
-        check.accept(["engine"])
+        comparison.accept(["engine"])
 
 
 def test_without_torch_the_section_is_unavailable_not_green(monkeypatch):

@@ -7,7 +7,7 @@ from collections import defaultdict
 import pytest
 
 from reproduce.annex.exact import mutations
-from reproduce.annex.exact.quantities import SECTIONS
+from reproduce.annex.exact.entries import SECTIONS
 from results import ROOT
 from results.records import errors
 

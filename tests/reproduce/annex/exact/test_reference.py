@@ -8,7 +8,7 @@ import pytest
 
 from reproduce.annex.exact import reference, simulated
 from reproduce.annex.exact.differences import compare
-from reproduce.annex.exact.quantities import SECTIONS, Entry
+from reproduce.annex.exact.entries import SECTIONS, Entry
 from reproduce.cli import main
 from results.records import errors
 

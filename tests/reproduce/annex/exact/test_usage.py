@@ -13,7 +13,7 @@ import pytest
 from ptdp_core.engine import data, files
 from ptdp_core.engine.checkpoint import folder
 from ptdp_core.launch.local import RankError
-from reproduce.annex.exact import check, counts, resources, usage
+from reproduce.annex.exact import comparison, counts, resources, usage
 from results.records.errors import UnavailableError
 
 
@@ -102,7 +102,7 @@ def test_without_torch_the_section_is_unavailable_not_green(monkeypatch):
 
 def test_with_another_release_of_torch_it_is_not_compared(monkeypatch):
     monkeypatch.setattr(counts, "release", lambda: "2.99")
-    result = check.check(["layout", "counts", "resources"])
+    result = comparison.check(["layout", "counts", "resources"])
     assert result.sections.keys() == {"layout"}
     assert result.skipped.keys() == {"counts", "resources"}
     assert "this is 2.99" in result.skipped["resources"]

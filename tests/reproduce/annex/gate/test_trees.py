@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.gated.ranks import step_of
+from benchmarks.gated.rank_steps import step_of
 from benchmarks.gated.workloads import WORKLOADS
 from reproduce.annex.gate import launcher as launchers
 from reproduce.annex.gate import trees

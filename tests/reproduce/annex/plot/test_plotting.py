@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import pytest
 from pandas import read_csv
 
+from benchmarks.harness.benchmark_list import BENCHMARKS, CANARY, NOT_QUIET, record_path
 from benchmarks.harness.points import size_text
-from benchmarks.harness.registry import BENCHMARKS, CANARY, NOT_QUIET, record_path
 from reproduce.annex.bench import benchmark_figures
 from reproduce.annex.plot.own_points import read_points
 from reproduce.cli import main

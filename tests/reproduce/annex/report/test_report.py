@@ -11,7 +11,7 @@ import pytest
 
 from reproduce.annex.report import command_report as report
 from reproduce.annex.report.contents import RecordFiles
-from reproduce.annex.report.page import SCRIPTS
+from reproduce.annex.report.report_page import SCRIPTS
 from reproduce.cli import main
 from reproduce.experiment import catalog
 from reproduce.experiment.claims import OURS

@@ -26,8 +26,8 @@ from torch.utils._pytree import tree_leaves
 from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.zero3 import Zero3Trainer
 from reproduce.annex.exact import watched
-from reproduce.annex.exact.quantities import OURS
-from reproduce.annex.exact.ranks import INPUT_ARGUMENT, NAMES, Beside, beside, group_names, group_of
+from reproduce.annex.exact.dispatched import INPUT_ARGUMENT, NAMES, Beside, beside, group_names, group_of
+from reproduce.annex.exact.entries import OURS
 from results import ROOT
 
 # A function of these files, or of these names, is named together with its caller: its own name would not say who asked

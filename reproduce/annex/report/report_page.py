@@ -13,9 +13,9 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from reproduce.annex.report import tables
+from reproduce.annex.report import report_tables
 from reproduce.annex.report.contents import ReportContents, provenance_of
-from reproduce.annex.report.pictures import picture
+from reproduce.annex.report.record_pictures import picture
 from reproduce.experiment import papers
 from reproduce.experiment.artifact import NOT_IN_PAPER
 from reproduce.experiment.claims import quoted
@@ -48,23 +48,23 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "slug": lambda text: re.sub(r"\W+", "-", text.lower()),
 }
 FUNCTIONS: dict[str, Any] = {
-    "agreement_kind": tables.agreement_kind,
+    "agreement_kind": report_tables.agreement_kind,
     "by_what": by_what,
-    "cells": tables.cells,
+    "cells": report_tables.cells,
     "failures": failures,
     "kind": lambda verdict: VERDICT_LOOKS[verdict].kind if verdict in VERDICT_LOOKS else "",
     "judged_by": {**BY, "simulated": "simulated", "paper": "the paper's own"},
-    "kinds": tables.kinds,
+    "kinds": report_tables.kinds,
     "not_in_paper": NOT_IN_PAPER,
     "origin_of": origin_of,
     "drawing": lambda entry, result: picture(
         result.artifact, result.record, f"{entry.artifact.id}-{result.record.fidelity}-{result.record.scale}"
     ),
-    "plan_table": tables.plan_table,
+    "plan_table": report_tables.plan_table,
     "provenance_of": provenance_of,
     "result_table": result_table,
     "shown": lambda verdict: SHOWN.get(verdict, verdict),
-    "score_table": tables.score_table,
+    "score_table": report_tables.score_table,
     "titles": TITLES,
     "with_unit": with_unit,
     "told": told,

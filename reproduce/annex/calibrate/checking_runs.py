@@ -7,8 +7,8 @@ predicted. No time measured here feeds a cluster file.
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
+from benchmarks.harness.device_setup import Setup
 from benchmarks.harness.ranks import run_ranks
-from benchmarks.harness.setup import Setup
 from benchmarks.harness.step_time import time_steps
 from benchmarks.harness.timing import Samples, is_gpu
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from importlib import import_module
 from typing import Protocol, cast
 
+from benchmarks.harness.benchmark_list import BENCHMARKS, CANARY, NOT_QUIET, Benchmark
+from benchmarks.harness.device_setup import QUICK_SAMPLES, Setup
 from benchmarks.harness.points import seconds
-from benchmarks.harness.registry import BENCHMARKS, CANARY, NOT_QUIET, Benchmark
-from benchmarks.harness.setup import QUICK_SAMPLES, Setup
 from benchmarks.harness.timing import SAMPLES, Samples, canary, disturbed, is_gpu
 from results.records import PaperPlace, PointResult, Record, fingerprint
 from results.records.errors import UnavailableError, UsageError, did_you_mean

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from reproduce.annex.exact import counts, reference
 from reproduce.annex.exact.differences import Change, Difference, compare, explain
-from reproduce.annex.exact.quantities import SECTIONS, Section
+from reproduce.annex.exact.entries import SECTIONS, Section
 from results.records import storage
 from results.records.errors import UnavailableError
 
