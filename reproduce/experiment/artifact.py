@@ -1,20 +1,24 @@
 """What an artifact is: a figure or table, as sweeps of points, quantities, claims, and how it is shown.
 
-Each module of a paper (`reproduce/papers/sc21/fig_bubble.py`) makes one and calls it ARTIFACT; `@ARTIFACT.claim(...)`
-adds a claim.
+Each module of a paper (`reproduce/papers/sc21/fig_bubble.py`) makes one and calls it ARTIFACT; `@ARTIFACT.judge` adds a
+claim that is told in a table beside the module, `@ARTIFACT.claim(...)` one that is told there and then.
 
 Nothing here imports more than the standard library and the light part of the project, so that artifacts can
 be listed quickly. Modules of artifacts import matplotlib and the like only inside the functions that draw.
 """
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from reproduce.experiment import quantities as q
 from reproduce.experiment.claims import OURS, Claim, Judge, OnPapersPoints
 from reproduce.experiment.fidelity import FIDELITIES, PAPERS_CLUSTER
-from reproduce.experiment.papers import FIRST
+from reproduce.experiment.papers import FIRST, read_toml
 from reproduce.experiment.quantities import Quantity, XAxis
 from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import CPU, PAPER, SCALES, Point, Sweep
@@ -181,6 +185,17 @@ class Artifact:
         """Its notes on the results of a run."""
         return self.notes(results) if callable(self.notes) else self.notes
 
+    def judge(self, judge: Judge) -> Judge:
+        """Make a function the judge of the sentence in its docstring, told beside its module: `fig_bubble.toml`.
+
+        The table of its name there has the arguments of `claim`: `tested` is the tolerance, `in_the_paper` that on
+        the paper's points, `sentence_of` names the judge whose sentence is judged once more,
+        'sc21.fig_bubble.NAME' that of another module.
+        """
+        told = _told(judge)
+        tested, in_the_paper = told.pop("tested", None), told.pop("in_the_paper", "")
+        return self.claim(tested, papers_points=in_the_paper, **told)(judge)
+
     def claim(
         self,
         tolerance: str | None,
@@ -233,6 +248,25 @@ class Artifact:
             return judge
 
         return add
+
+
+def _told(judge: Judge) -> dict[str, Any]:
+    """What stands of a judge beside its module, in the table of its name. Raises ValueError where it has none."""
+    module = sys.modules[judge.__module__]
+    path = Path(str(module.__file__)).with_suffix(".toml")
+    tables = _tables(path)
+    if judge.__name__ not in tables:
+        raise ValueError(f"claim {judge.__name__!r} has no table in {path.name}; needs one; try [{judge.__name__}]")
+    told = {key: tuple(value) if isinstance(value, list) else value for key, value in tables[judge.__name__].items()}
+    if of := told.pop("sentence_of", ""):
+        elsewhere, _, name = of.rpartition(".")
+        told["sentence"] = getattr(import_module(f"reproduce.papers.{elsewhere}") if elsewhere else module, name)
+    return told
+
+
+@cache
+def _tables(path: Path) -> dict[str, Any]:
+    return read_toml(path)
 
 
 def _docstring(judge: Judge) -> str:

@@ -62,11 +62,7 @@ ARTIFACT = Artifact(
 )
 
 
-@ARTIFACT.claim(
-    "1F1B with p = n/d, m = b'/d and no tensor parallelism, b' being B/b, of Figure 6's configurations (n = 32 and "
-    "128; b' = 32, 128 and 512; d from 1 to 64): the executed schedule's bubble over the ideal time equals the formula",
-    rule="exact",
-)
+@ARTIFACT.judge
 def formula_is_the_schedule(results: Results) -> Judgement:
     r"""The pipeline bubble size is: $$\frac{p-1}{m} = \dfrac{n/d-1}{b'/d} = \dfrac{n-d}{b'}.$$"""
     differences = {
@@ -82,11 +78,7 @@ def formula_is_the_schedule(results: Results) -> Judgement:
     return holds_if(equal, text, numbers_of("derived", largest_difference=differences[worst]))
 
 
-@ARTIFACT.claim(
-    "the executed bubble of Figure 6's configurations (n = 32 and 128; b' = 32, 128 and 512) falls from each "
-    "d to the next, in every series (n, b')",
-    rule="direction",
-)
+@ARTIFACT.judge
 def larger_d_smaller_bubble(results: Results) -> Judgement:
     """As $d$ becomes larger, $n-d$ becomes smaller, and thus the pipeline bubble becomes smaller."""
     rising = [name for name in results.series_names if not falls(results.series(name, EXECUTED, "d"))]
@@ -94,12 +86,7 @@ def larger_d_smaller_bubble(results: Results) -> Judgement:
     return holds_if(not rising, f"the executed bubble does not fall in {'; '.join(rising)}" if rising else text)
 
 
-@ARTIFACT.claim(
-    "at equal n and d < n, the series with the larger b' has the smaller bubble (executed, Figure 6's "
-    "configurations); that throughput increases is fig_pipeline_vs_data.larger_batch_faster",
-    "Section 3.3.1 (the bubble)",
-    rule="direction",
-)
+@ARTIFACT.judge
 def larger_batch_smaller_bubble(results: Results) -> Judgement:
     """For a given parallel configuration, as the batch size $B$ increases, $b'=B/b$ increases, $(n-d)/b'$ decreases,
     consequently increasing throughput.

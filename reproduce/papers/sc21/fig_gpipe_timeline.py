@@ -71,12 +71,7 @@ ARTIFACT = Artifact(
 )
 
 
-@ARTIFACT.claim(
-    "GPipe executed, p=4, m=8, 'this factor' being the time of a backward over a forward pass: the same "
-    "bubble fraction for t_b/t_f = 1, 1.5, 2 and 3, exactly, the strictest reading of 'does not depend'",
-    "Figure 3, caption",
-    rule="exact",
-)
+@ARTIFACT.judge
 def gpipe_efficiency(results: Results) -> Judgement:
     """The efficiency of the pipeline schedule does not depend on this factor."""
     bubbles = {
@@ -93,12 +88,7 @@ def gpipe_efficiency(results: Results) -> Judgement:
     )
 
 
-@ARTIFACT.claim(
-    "GPipe executed: the last device waits for exactly p-1 forward passes at the start and p-1 backward passes at "
-    "the end, and every device for (p-1)(t_f + t_b) in total, at ten points, (p, m) = (4, 8) with t_b = t_f, 1.5, 2 "
-    "and 3 t_f, and (2, 8), (4, 4), (4, 32), (4, 128), (8, 8), (8, 64) with t_b = 2 t_f",
-    rule="exact",
-)
+@ARTIFACT.judge
 def gpipe_bubble_time(results: Results) -> Judgement:
     """In this schedule, the pipeline bubble consists of p-1 forward passes at the start of a batch, and p-1 backward
     passes at the end. The total amount of time spent in the pipeline bubble is then t_pb=(p-1)·(t_f+t_b).
@@ -121,13 +111,7 @@ def gpipe_bubble_time(results: Results) -> Judgement:
     )
 
 
-@ARTIFACT.claim(
-    "by construction, so that 'holds' is no evidence, in GPipe as executed: every device computes for exactly m(t_f "
-    "+ t_b), at ten points, (p, m) = (4, 8) with t_b = t_f, 1.5, 2 and 3 t_f, and (2, 8), (4, 4), (4, 32), (4, 128), "
-    "(8, 8), (8, 64) with t_b = 2 t_f",
-    "Section 2.2.1 (the ideal time)",
-    rule="exact",
-)
+@ARTIFACT.judge
 def gpipe_ideal_time(results: Results) -> Judgement:
     r"""The ideal processing time for the batch is $t_{id}=m\cdot(t_f+t_b)$."""
     wrong = []
@@ -140,11 +124,7 @@ def gpipe_ideal_time(results: Results) -> Judgement:
     return holds_if(not wrong, f"not for {'; '.join(wrong)}" if wrong else f"every device {text}")
 
 
-@ARTIFACT.claim(
-    "GPipe: the executed bubble over m(t_f + t_b) is (p-1)/m, exactly, at ten points, (p, m) = (4, 8) with t_b = "
-    "t_f, 1.5, 2 and 3 t_f, and (2, 8), (4, 4), (4, 32), (4, 128), (8, 8), (8, 64) with t_b = 2 t_f",
-    rule="exact",
-)
+@ARTIFACT.judge
 def gpipe_bubble_fraction(results: Results) -> Judgement:
     """Therefore, the fraction of ideal computation time spent in the pipeline bubble is: Bubble time fraction (pipeline
     bubble size)=t_pb/t_id=(p-1)/m.
@@ -163,14 +143,7 @@ def gpipe_bubble_fraction(results: Results) -> Judgement:
     )
 
 
-@ARTIFACT.claim(
-    "our reading of 'small', which has no number, as at most 5%, and of m >> p as at least ten times p: of ten "
-    "points, (p, m) = (4, 8) with t_b = t_f, 1.5, 2 and 3 t_f, and (2, 8), (4, 4), (4, 32), (4, 128), (8, 8), (8, "
-    "64) with t_b = 2 t_f, executed, the bubble over the ideal time is at most 5% only where m is at least ten times "
-    "p",
-    "Section 2.2.1 (the number of microbatches)",
-    rule="ours",
-)
+@ARTIFACT.judge
 def gpipe_needs_many_microbatches(results: Results) -> Judgement:
     r"""For the bubble time fraction to be small, we thus need $m \gg p$."""
     small = {
@@ -183,12 +156,7 @@ def gpipe_needs_many_microbatches(results: Results) -> Judgement:
     return holds_if(least >= MUCH_LARGER, text, numbers_of("derived", least_m_over_p=least))
 
 
-@ARTIFACT.claim(
-    "GPipe, executed: a peak of exactly m stashed microbatches, at ten points, (p, m) = (4, 8) with t_b = t_f, 1.5, "
-    "2 and 3 t_f, and (2, 8), (4, 4), (4, 32), (4, 128), (8, 8), (8, 64) with t_b = 2 t_f; 'high memory footprint' "
-    "is this count, bytes are not tested; 'through the lifetime of a training iteration' is tested by the peak alone",
-    rule="counted",
-)
+@ARTIFACT.judge
 def gpipe_stash(results: Results) -> Judgement:
     """However, for such large m, this approach has a high memory footprint as it requires stashed intermediate
     activations (or just input activations for each pipeline stage when using activation recomputation) to be kept in

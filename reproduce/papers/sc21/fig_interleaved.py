@@ -4,7 +4,7 @@ from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import Results, argmax, falls, listed, numbers_of
-from reproduce.experiment.sweep import DIRECTION, GPUS, Level, Sweep, levels
+from reproduce.experiment.sweep import Level, Sweep, levels
 from reproduce.output.figures import line_plot
 from reproduce.papers.shared.paper_models import FIGURE_12_ON_A_LAPTOP
 
@@ -42,17 +42,7 @@ def _gains(results: Results) -> dict[int, float]:
     return results.gains(INTERLEAVED, DEFAULT, q.THROUGHPUT, "B")
 
 
-@ARTIFACT.claim(
-    "'can improve throughput by 10+%': the throughput of the interleaved schedule over that of the default one, 1F1B, "
-    "less 1, both with scatter/gather: at least 10% at one batch size or more of Figure 12 (12 to 60), which compares "
-    "the two, as the sentence names no figure; 'memory footprint comparable' is tested by comparable_memory",
-    "Abstract (the throughput)",
-    scales=DIRECTION,
-    papers_points="'can improve throughput by 10+%', as plotted in Figure 12: the throughput of the interleaved "
-    "schedule over that of the default one, 1F1B, less 1: at least 10% at one batch size or more (12 to "
-    "60), as the sentence names no figure; 'memory footprint comparable' is tested by comparable_memory",
-    rule="more than",
-)
+@ARTIFACT.judge
 def improves_throughput(results: Results) -> Judgement:
     r"""We propose a novel interleaved pipelining schedule that can improve throughput by 10+\% with memory footprint
     comparable to existing approaches.
@@ -62,14 +52,7 @@ def improves_throughput(results: Results) -> Judgement:
     return holds_if(best >= GAIN, f"gain by batch size: {listed(gains)}", results.numbers(largest_gain=best))
 
 
-@ARTIFACT.claim(
-    "'memory footprint comparable': at every batch size of Figure 12 (12 to 60), the fullest GPU's peak is at most 5% "
-    "above the default schedule's; less memory is not held against it. The margin of a memory is 16% lower to 19% "
-    "higher, so that this can practically not be confirmed; the throughput is tested by improves_throughput",
-    "Abstract (the memory)",
-    sentence=improves_throughput,
-    rule="comparable",
-)
+@ARTIFACT.judge
 def comparable_memory(results: Results) -> Judgement:
     default, ours = (results.series(series, "peak_memory", "B") for series in (DEFAULT, INTERLEAVED))
     increases = results.gains(INTERLEAVED, DEFAULT, "peak_memory", "B")
@@ -83,15 +66,7 @@ def comparable_memory(results: Results) -> Judgement:
     return holds_if(increases[batch] <= 0.05, text, numbers)
 
 
-@ARTIFACT.claim(
-    "as plotted in Figure 12, of the interleaved schedule over the default one, 1F1B, the one previously-proposed "
-    "schedule that it has: the largest gain over the batch sizes is 9.5 to 10.5%; more, or less, by more than the "
-    "rounding of both values contradicts it. 'Comparable memory' is tested by comparable_memory",
-    "Section 1 (the throughput)",
-    fidelity="derived",
-    rule="up to",
-    by="paper",
-)
+@ARTIFACT.judge
 def as_much_as_10_percent(results: Results) -> Judgement:
     r"""We propose a novel interleaved schedule that can improve throughput by as much as 10\% compared to
     previously-proposed schedules~\cite{huang2019gpipe,narayanan2021memory} with comparable memory footprint.
@@ -111,15 +86,7 @@ def as_much_as_10_percent(results: Results) -> Judgement:
     return Judgement("holds", f"the paper's points, by batch size: {listed(gains)}", numbers)
 
 
-@ARTIFACT.claim(
-    "our reading, as the sentence does not say whether the default schedule has scatter/gather, that it has: "
-    "throughput of the interleaved schedule is higher at every batch size of Figure 12 (12 to 60; without it: "
-    "fig_scatter_gather.default_ahead_both_without)",
-    scales=(*DIRECTION, GPUS),
-    papers_points="as plotted in Figure 12, whose default schedule has scatter/gather in our reading: throughput of "
-    "the interleaved schedule is higher at every batch size (12 to 60)",
-    rule="ours",
-)
+@ARTIFACT.judge
 def interleaved_higher(results: Results) -> Judgement:
     """The interleaved schedule with the scatter/gather communication optimization has higher computational performance
     than the non-interleaved (default) schedule.
@@ -129,14 +96,7 @@ def interleaved_higher(results: Results) -> Judgement:
     return holds_if(least > 0, f"gain by batch size: {listed(gains)}", results.numbers(smallest_gain=least))
 
 
-@ARTIFACT.claim(
-    "interleaved over default throughput in Figure 12, less 1, is above 0 at each of the small batch sizes, 12 and 24, "
-    "our reading of 'small': the lower half of its five",
-    "Section 1",
-    scales=(*DIRECTION, GPUS),
-    papers_points="as plotted:",
-    rule="ours",
-)
+@ARTIFACT.judge
 def improves_small_batches(results: Results) -> Judgement:
     """In this work, we also introduce a new pipeline schedule that improves efficiency at small batch sizes."""
     gains = _gains(results)
@@ -144,14 +104,7 @@ def improves_small_batches(results: Results) -> Judgement:
     return holds_if(min(small.values()) > 0, f"gain by batch size: {listed(gains)}", results.numbers(gain_b=small))
 
 
-@ARTIFACT.claim(
-    "'this gap closes': the interleaved schedule's throughput over the default one's, less 1, falls from each "
-    "batch size of Figure 12 (12 to 60) to the next; its reasons are tested by reason_a_bubble and "
-    "reason_b_communication; that they are the cause is not tested",
-    scales=(*DIRECTION, GPUS),
-    papers_points="as plotted:",
-    rule="direction",
-)
+@ARTIFACT.judge
 def gap_closes(results: Results) -> Judgement:
     """This gap closes as the batch size increases due to two reasons: (a) as the batch size increases, the bubble size
     in the default schedule decreases, and (b) the amount of point-to-point communication within the pipeline is
@@ -168,15 +121,7 @@ def _per_sequence(results: Results, metric: str) -> list[dict[int, float]]:
     return [{B: value / B for B, value in line.items()} for line in lines]
 
 
-@ARTIFACT.claim(
-    "reason (a) alone: the default schedule's bubble seconds per sequence fall from each batch size of Figure "
-    "12 (12 to 60) to the next, and from the first to the last by more than the interleaved schedule's, as a "
-    "closing gap needs, our reading; that the gap closes is tested by gap_closes, reason (b) by "
-    "reason_b_communication; that (a) is the cause is not tested",
-    "Section 5.3.2, reason (a)",
-    sentence=gap_closes,
-    rule="ours",
-)
+@ARTIFACT.judge
 def reason_a_bubble(results: Results) -> Judgement:
     default, interleaved = _per_sequence(results, "bubble_time")
     first, last = min(default), max(default)
@@ -189,16 +134,7 @@ def reason_a_bubble(results: Results) -> Judgement:
     return holds_if(falls(default) and fall > fall_interleaved, text, numbers)
 
 
-@ARTIFACT.claim(
-    "the premises of reason (b) alone, which hold by construction, so that 'holds' is no evidence: pipeline "
-    "bytes per sequence are equal over the batch sizes of Figure 12 (12 to 60), to 1e-9, for either schedule, "
-    "and more when interleaved, counted; that the default schedule catches up is tested by gap_closes, reason "
-    "(a) by reason_a_bubble; that (b) is the cause is not tested",
-    "Section 5.3.2, reason (b)",
-    sentence=gap_closes,
-    rule="exact",
-    by="counted",
-)
+@ARTIFACT.judge
 def reason_b_communication(results: Results) -> Judgement:
     default, interleaved = _per_sequence(results, "pipeline_traffic")
     spread = max(max(line.values()) / min(line.values()) - 1 for line in (default, interleaved))

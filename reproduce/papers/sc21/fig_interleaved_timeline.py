@@ -89,12 +89,7 @@ ARTIFACT = Artifact(
 )
 
 
-@ARTIFACT.claim(
-    "GPipe and 1F1B, executed, take the same time, exactly, at every size, and 1F1B has at most p forward"
-    " passes outstanding (p, m: 4, 8; 4, 64; 8, 16; 12, 24), with a backward pass of two forward passes",
-    "Section 2.2.1",
-    rule="exact",
-)
+@ARTIFACT.judge
 def one_f_one_b_bubble(results: Results) -> Judgement:
     """The time spent in the bubble is the same for this new schedule, but the number of outstanding forward passes is
     at most the number of pipeline stages for the PipeDream-Flush schedule.
@@ -112,12 +107,7 @@ def one_f_one_b_bubble(results: Results) -> Judgement:
     )
 
 
-@ARTIFACT.claim(
-    "microbatches stashed when executed: by 1F1B at most p, and by GPipe exactly m, at every size (p, m: 4, 8; 4, 64; "
-    "8, 16; 12, 24); that it is 'much more memory-efficient' follows from p against m and has no bound here",
-    "Section 2.2.1",
-    rule="counted",
-)
+@ARTIFACT.judge
 def one_f_one_b_stash(results: Results) -> Judgement:
     """As a result, this schedule requires activations to be stashed for p or fewer microbatches (compared to m
     microbatches for the GPipe schedule). Consequently, when m ≫ p, PipeDream-Flush is much more memory-efficient than
@@ -142,12 +132,7 @@ def one_f_one_b_stash(results: Results) -> Judgement:
     )
 
 
-@ARTIFACT.claim(
-    "executed with p=4, m=8, v=2: an earlier flush and a smaller bubble, by any amount, against 1F1B with"
-    " the same p and m; a backward pass takes two forward passes",
-    "Figure 4, caption",
-    rule="direction",
-)
+@ARTIFACT.judge
 def interleaved_flush_sooner(results: Results) -> Judgement:
     """The size of the pipeline bubble is smaller (the pipeline flush happens sooner in the interleaved timeline)."""
     default, new = (results.value(key, "makespan") for key in DRAWN)
@@ -168,11 +153,7 @@ def _pairs(results: Results, metric: str) -> Iterator[tuple[int, int, int, float
             yield p, m, v, results.value(_key("1f1b", p, m), metric), results.value(point.key, metric)
 
 
-@ARTIFACT.claim(
-    "the executed bubble of 1F1B over that of the interleaved schedule: a factor of v, exactly, at every "
-    "size (p, m, v: 4, 8, 2; 4, 8, 4; 4, 64, 2; 8, 16, 2; 12, 24, 2)",
-    rule="exact",
-)
+@ARTIFACT.judge
 def interleaved_bubble_by_v(results: Results) -> Judgement:
     """This means that the new schedule reduces the bubble time by v."""
     ratios = {(p, m, v): old / new for p, m, v, old, new in _pairs(results, "bubble_fraction")}
@@ -184,17 +165,7 @@ def interleaved_bubble_by_v(results: Results) -> Judgement:
     )
 
 
-@ARTIFACT.claim(
-    "the executed bubble is (p-1)(t_f + t_b)/v of time and (p-1)/(vm) of m(t_f + t_b), to 1e-9, at every "
-    "size (p, m, v: 4, 8, 2; 4, 8, 4; 4, 64, 2; 8, 16, 2; 12, 24, 2)",
-    "Section 2.2.2 (the time)",
-    sentence=(
-        r"The pipeline bubble time thus reduces to $t^{\text{int.}}_{pb} = \frac{(p-1)\cdot(t_f+t_b)}{v}$, and the "
-        r"bubble time fraction is then: $$\text{Bubble time fraction (pipeline bubble "
-        r"size)}=\frac{t^{\text{int.}}_{pb}}{t_{id}}=\frac{1}{v} \cdot \frac{p-1}{m}.$$"
-    ),
-    rule="exact",
-)
+@ARTIFACT.judge
 def interleaved_bubble_time(results: Results) -> Judgement:
     off = {}
     for point in results.points:
@@ -213,12 +184,7 @@ def interleaved_bubble_time(results: Results) -> Judgement:
     return holds_if(off[worst] <= 1e-9, text, numbers_of("derived", largest_difference=off[worst]))
 
 
-@ARTIFACT.claim(
-    "with all forward passes first, a peak of exactly m stashed microbatches, at m = 8, 16, 32 and 64 "
-    "(p=4, v=2); 'high' has no bound of its own",
-    "Section 2.2.2 (all-forward, all-backward)",
-    rule="counted",
-)
+@ARTIFACT.judge
 def all_forward_interleaved_stash(results: Results) -> Judgement:
     r"""As before, we can use an ``all-forward, all-backward'' version of this schedule, but this has a high memory
     footprint (proportional to $m$).
@@ -231,15 +197,7 @@ def all_forward_interleaved_stash(results: Results) -> Judgement:
     )
 
 
-@ARTIFACT.claim(
-    "our reading of 'the amount' per pair of neighbouring devices, one and the next: exactly v times as many "
-    "messages, at every size (p, m, v: 4, 8, 2; 4, 8, 4; 4, 64, 2; 8, 16, 2; 12, 24, 2); messages, not bytes, "
-    "which are of one size; the total over all devices, with the last one's to the first, is "
-    "interleaved_communication_in_total",
-    "Section 2.2.2 (read per pair of neighbouring devices)",
-    rule="ours",
-    by="counted",
-)
+@ARTIFACT.judge
 def interleaved_communication_by_v(results: Results) -> Judgement:
     """Quantitatively, the amount of communication also increases by v."""
     neighbours = {(p, m, v): new / old for p, m, v, old, new in _pairs(results, "neighbour_messages")}
@@ -248,16 +206,7 @@ def interleaved_communication_by_v(results: Results) -> Judgement:
     return holds_if(exact, text, numbers_of("derived", neighbour_ratio=neighbours[P, M, V]))
 
 
-@ARTIFACT.claim(
-    "our reading of 'the amount' as the total over all devices: messages are exactly v times as many as "
-    "1F1B's, at every size (p, m, v: 4, 8, 2, the figure's; 4, 8, 4; 4, 64, 2; 8, 16, 2; 12, 24, 2). By "
-    "counting they are (vp-1)/(p-1) times as many, which is more than v; the reading under which v is exact, "
-    "per pair of neighbouring devices, is tested by interleaved_communication_by_v",
-    "Section 2.2.2 (read as the total)",
-    sentence=interleaved_communication_by_v,
-    rule="ours",
-    by="counted",
-)
+@ARTIFACT.judge
 def interleaved_communication_in_total(results: Results) -> Judgement:
     ratios = {(p, m, v): new / old for p, m, v, old, new in _pairs(results, "messages")}
     off = {size: ratio / size[-1] - 1 for size, ratio in ratios.items()}
@@ -315,15 +264,7 @@ def _other_m() -> tuple[int, list[float]]:
 CASES = "with a last group of fewer than p microbatches (p=4, v=2 and 4; p=8, v=2; m from p+1 to 2p-1)"
 
 
-@ARTIFACT.claim(
-    "our reading of 'requires' as 'cannot run otherwise': with a last group of fewer than p microbatches (p=4, v=2 "
-    "and 4; p=8, v=2; m from p+1 to 2p-1, no smaller and no larger m is run), in the order that we give a short last "
-    "group, Megatron-LM's with the group cut off, as the paper gives none: it can run in no case, that is, executed, "
-    "every action once its inputs are there, it comes to a deadlock. The other reading is interleaved_other_m_costs",
-    "Section 2.2.2 (read as: it cannot run)",
-    rule="ours",
-    by="counted",
-)
+@ARTIFACT.judge
 def interleaved_multiple_of_p(results: Results) -> Judgement:
     """This new schedule is shown in Figure 4, and requires the number of microbatches in a batch to be an integer
     multiple of the degree of pipeline parallelism (number of devices in the pipeline).
@@ -333,15 +274,7 @@ def interleaved_multiple_of_p(results: Results) -> Judgement:
     return holds_if(not excess, text, numbers_of("derived", "count", runs=len(excess), cannot_run=stuck))
 
 
-@ARTIFACT.claim(
-    "our reading of 'requires' as 'needs it for its small bubble': with a last group of fewer than p microbatches "
-    "(p=4, v=2 and 4; p=8, v=2; m from p+1 to 2p-1, no smaller and no larger m is run), in the order that we give a "
-    "short last group, Megatron-LM's with the group cut off, as the paper gives none: it cannot run, or has a bubble "
-    "larger than (p-1)/(vm), by any amount. The other reading is interleaved_multiple_of_p",
-    "Section 2.2.2 (read as: it needs it for its bubble)",
-    sentence=interleaved_multiple_of_p,
-    rule="ours",
-)
+@ARTIFACT.judge
 def interleaved_other_m_costs(results: Results) -> Judgement:
     stuck, excess = _other_m()
     low, high = (min(excess), max(excess)) if excess else (1.0, 1.0)

@@ -5,7 +5,7 @@ from math import fsum
 from ptdp_core.formulas import batch_time
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact, out_of_memory
-from reproduce.experiment.claims import NOTHING, Judgement, holds_if
+from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import MissingResultError, Results, argmax, listed_by_batch, rises
 from reproduce.experiment.sweep import Sweep, batches, levels
 from reproduce.output.figures import line_plot
@@ -63,13 +63,7 @@ ARTIFACT = Artifact(
 )
 
 
-@ARTIFACT.claim(
-    "b = 2 is the fastest of the four of Figure 16 (1, 2, 4, 8), at both batch sizes (128 and 512); that the "
-    "best b differs with the model is tested by paper_claims.takeaway_3",
-    papers_points="as plotted:",
-    rule="direction",
-    set_with=("gemm_wave_efficiency",),
-)
+@ARTIFACT.judge
 def best_microbatch_2(results: Results) -> Judgement:
     r"""We see that the best microbatch size is 2 for this model; the optimal microbatch size is different for other
     models (not shown in Figure) and \emph{model-dependent}.
@@ -81,18 +75,7 @@ def best_microbatch_2(results: Results) -> Judgement:
     return holds_if(set(best.values()) == {BEST}, text, numbers)
 
 
-@ARTIFACT.claim(
-    f"{NOTHING}no result here can tell: the sentence names neither the base of the 15% nor a figure, and the best b of "
-    "Figure 16 gains less than 15% over b = 1 at both batch sizes, and over b = 8 more at B = 128 and less at B = 512, "
-    "in the paper's own points too, so that neither confirms nor contradicts it; 'problem-dependent' is tested by "
-    "paper_claims.takeaway_3",
-    "Section 1",
-    papers_points=f"{NOTHING}no printed number can tell: the sentence names neither the base of the 15% nor a figure, "
-    "and as plotted in Figure 16 the best b, 2, gains 1.9% over b = 1, 14.4% over b = 4 and 32.5% over b = 8 at "
-    "B = 128, and 5.6%, 6.9% and 11.0% at B = 512, so that neither confirms nor contradicts it; 'problem-dependent' "
-    "is tested by paper_claims.takeaway_3",
-    rule="rounding",
-)
+@ARTIFACT.judge
 def increases_throughput_15_percent(results: Results) -> Judgement:
     r"""In our experiments, the optimal value of the microbatch size is problem-dependent and can increase throughput by
     15\%.
@@ -107,12 +90,7 @@ def increases_throughput_15_percent(results: Results) -> Judgement:
     return holds_if(0.145 <= most <= 0.155, text, numbers)
 
 
-@ARTIFACT.claim(
-    "91B on 64 GPUs, Figure 16, at both batch sizes (128 and 512): the bubble over compute time rises from each b (1, "
-    "2, 4, 8) to the next, and FLOP/s inside GEMMs are higher at b=2 than at b=1, by any amount; that m falls is by "
-    "construction, and that intensity is the cause is not tested",
-    rule="direction",
-)
+@ARTIFACT.judge
 def bubble_against_intensity(results: Results) -> Judgement:
     """For a given batch size, increasing the microbatch size decreases the number of microbatches in the pipeline
     ($m$), leading to a larger pipeline bubble; however, increasing the microbatch size can also improve GPU utilization
@@ -128,13 +106,7 @@ def bubble_against_intensity(results: Results) -> Judgement:
     return holds_if(rises(*bubbles.values()) and denser, text)
 
 
-@ARTIFACT.claim(
-    "'have an impact on the memory footprint', of the microbatch size in Figure 16: peak memory of the fullest GPU is "
-    "more than 2% larger with b=8 than with b=1, at both batch sizes (128 and 512): the rule of 'no impact', denied; "
-    "arithmetic efficiency and bubble are tested by bubble_against_intensity",
-    "Section 1 (the memory footprint)",
-    rule="negligible",
-)
+@ARTIFACT.judge
 def impact_on_memory(results: Results) -> Judgement:
     """Values of hyperparameters such as microbatch size have an impact on the memory footprint, the arithmetic
     efficiency of kernels executed on the worker, and the pipeline bubble size.
@@ -156,12 +128,7 @@ def _estimates(results: Results) -> dict[int, dict[int, float]]:
     return relative
 
 
-@ARTIFACT.claim(
-    "'reasonably approximates', our reading: 10%, as 'about' has it; for true performance stands the simulated: eq. "
-    "(1), with the simulated computation time of a microbatch, has the same best b, and throughput relative to b=1 "
-    "within 10% of the simulated at every point of Figure 16; other models are not tested",
-    rule="ours",
-)
+@ARTIFACT.judge
 def analytical_model(results: Results) -> Judgement:
     r"""Our analytical model from \S\ref{sec:data_and_model_parallelism_analytical_model} reasonably approximates true
     performance, and can be used as a proxy to determine how to pick this hyperparameter value for various training

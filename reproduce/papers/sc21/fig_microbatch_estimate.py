@@ -96,13 +96,7 @@ ARTIFACT = Artifact(
 )
 
 
-@ARTIFACT.claim(
-    "by eq. (1), (b'/b + p - 1)(t_f(b) + t_b(b)), with our simulated times of Figure 8's model on one GPU: b=4 has "
-    "the highest estimate of the five sizes (1, 2, 4, 8, 16), for both batch sizes (128 and 512)",
-    papers_points="as plotted in Figure 8: b=4 has the highest estimate of the five sizes (1, 2, 4, 8, 16), for both "
-    "batch sizes (128 and 512); nothing of ours is in it",
-    rule="direction",
-)
+@ARTIFACT.judge
 def optimal_b_is_4(results: Results) -> Judgement:
     """The optimal $b$ for both batch sizes is 4."""
     ours = {name: results.series(name, ESTIMATE, "b") for name in results.series_names}
@@ -112,14 +106,7 @@ def optimal_b_is_4(results: Results) -> Judgement:
     return holds_if(set(best.values()) == {4}, f"best, by batch size: {shown}", numbers)
 
 
-@ARTIFACT.claim(
-    "eq. (1) on the paper's Figure 7 gives every point of Figure 8, within the rounding of both figures, each plotted "
-    "value being off by at most half the step that it was read to",
-    "Figure 8, caption",
-    fidelity="derived",
-    rule="rounding",
-    by="paper",
-)
+@ARTIFACT.judge
 def figure_8_is_eq_1_on_figure_7(results: Results) -> Judgement:
     r"""Behavior of normalized estimated throughput  (time computed as $t = \left(b' / b + p - 1\right) \cdot
     \left(t_f(b) + t_b(b)\right)$) with respect to the microbatch size $b$ for the same GPT model from
@@ -148,14 +135,7 @@ def figure_8_is_eq_1_on_figure_7(results: Results) -> Judgement:
     )
 
 
-@ARTIFACT.claim(
-    "our reading of 'depends', p, and d and B through b' = B/d: by eq. (1) with our simulated times of Figure 8's "
-    "model on one GPU, the best b is not the same for p = 1, 8, 64, at one b' at least, nor for b' = 32 to 2048, at "
-    "one p at least; that it depends on the model is tested by paper_claims.takeaway_3; throughput and memory "
-    "footprint are the model's and not varied by themselves",
-    "Section 3.4 (p, and d and B through b' = B/d)",
-    rule="ours",
-)
+@ARTIFACT.judge
 def takeaway_3_by_formula(results: Results) -> Judgement:
     r"""\textbf{Takeaway \#3:} The optimal microbatch size $b$ depends on the throughput and memory footprint
     characteristics of the model, as well as the pipeline depth $p$, data-parallel size $d$, and batch size $B$.

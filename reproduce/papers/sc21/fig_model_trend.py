@@ -8,7 +8,7 @@ from ptdp_core.formulas import training_time_approximate
 from ptdp_core.simulator.memory import FP32_GRADIENT_BYTES, GRADIENT_BYTES, OPTIMIZER_BYTES, WEIGHT_BYTES
 from reproduce.experiment import published
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.claims import NOTHING, Judgement, holds_if
+from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Results, numbers_of
 from reproduce.experiment.sweep import Point, Sweep
@@ -131,12 +131,7 @@ ARTIFACT = Artifact(
 )
 
 
-@ARTIFACT.claim(
-    "our reading of 'exponential', which has no number: a straight line through log10 of Figure 1's six sizes, as "
-    "plotted, against their date has R^2 >= 0.9, so that a tenth of the variance is left for models off the trend",
-    rule="ours",
-    by="paper",
-)
+@ARTIFACT.judge
 def exponential_growth(results: Results) -> Judgement:
     r"""As a result, the number of parameters in state-of-the-art NLP models have grown at an exponential rate
     (Figure~\ref{fig:model_trend}).
@@ -146,14 +141,7 @@ def exponential_growth(results: Results) -> Judgement:
     return holds_if(r_squared >= 0.9, text, numbers_of("derived", r_squared=r_squared, decades_per_year=slope))
 
 
-@ARTIFACT.claim(
-    "our reading of the line that the figure draws: the slope of a straight line through log10 of its six sizes within "
-    "10% of that of its dashed line, as plotted",
-    "Section 1 (the line of Figure 1)",
-    sentence=exponential_growth,
-    rule="ours",
-    by="paper",
-)
+@ARTIFACT.judge
 def exponential_line(results: Results) -> Judgement:
     slope, _, _ = fit(*_models(results))
     line = results.paper_series(LINE, TREND, "year")
@@ -163,21 +151,13 @@ def exponential_line(results: Results) -> Judgement:
     return holds_if(abs(slope / paper - 1) <= 0.10, text, numbers)
 
 
-@ARTIFACT.claim(
-    f"{NOTHING}Figure 1 shows parameters; the FLOPs need each model's training tokens, which are not given there",
-    "Figure 1, caption",
-)
+@ARTIFACT.judge
 def exponential_flops(results: Results) -> Judgement:
     """The number of floating-point operations to train these models is increasing at an exponential rate."""
     return Judgement("not testable here", "the figure has no training tokens")
 
 
-@ARTIFACT.claim(
-    "'the parameters of these models', our reading: of the largest of Figure 1, of 175 billion; its fp16 "
-    "weights alone, 2 bytes a parameter, are more than the 80 GB of one GPU; smaller models of the figure fit",
-    rule="ours",
-    by="counted",
-)
+@ARTIFACT.judge
 def not_on_one_gpu(results: Results) -> Judgement:
     """it is no longer possible to fit the parameters of these models in the main memory of even the largest GPU (NVIDIA
     recently released 80GB-A100 cards)
@@ -189,12 +169,7 @@ def not_on_one_gpu(results: Results) -> Judgement:
     return holds_if(need > LARGEST_GPU_BYTES, text, numbers_of("derived", "B", weights=need))
 
 
-@ARTIFACT.claim(
-    "our reading, as the sentence names no rate: 288 years for T = 300 billion tokens of P = 175 billion parameters "
-    "need a rate X = 8TP/(288 years), by eq. (4); a rate above a V100's peak of 125 teraFLOP/s would contradict it, "
-    "one below leaves it open, so that it cannot end in 'holds'",
-    rule="ours",
-)
+@ARTIFACT.judge
 def years_on_a_v100(results: Results) -> Judgement:
     r"""[...] training GPT-3 with 175 billion parameters~\cite{gpt3} would require approximately 288 years with a single
     V100 NVIDIA GPU [...]
@@ -208,18 +183,7 @@ def years_on_a_v100(results: Results) -> Judgement:
     return Judgement("contradicted" if implied > V100_PEAK else "inconclusive", text, numbers)
 
 
-@ARTIFACT.claim(
-    "by memory alone: 20 billion parameters fit 8 x 80 GB, and a model just above, a quarter larger, does not: 20 "
-    "bytes a parameter over 8 GPUs, for weights, gradients and Adam's state during the step, and on each GPU 1.5 GB "
-    "of activations (one sequence, every layer recomputed, an 8-way tensor split: 2shl + sh(10 + 24/8) + 5as^2/8 "
-    "with s = 2048, h = 7168, l = 40, a = 56, those of the model of 25 billion, taken for 20, too). That 20 billion "
-    "do not fit contradicts the sentence; that 25 do, as they do by these numbers, taking 64 GB, is inconclusive, as "
-    "the sentence gives 'larger' no number and a model can break down by its speed, so that the test cannot end in "
-    "'holds'. That it 'works well' is not tested",
-    "Section 1 (the memory)",
-    rule="ours",
-    by="counted",
-)
+@ARTIFACT.judge
 def up_to_20_billion_in_a_node(results: Results) -> Judgement:
     """Although this approach works well for models of sizes up to 20 billion parameters on NVIDIA DGX A100 servers
     (with 8 80GB-A100 GPUs), it breaks down for larger models.

@@ -169,12 +169,7 @@ ARTIFACT = Artifact(
 )
 
 
-@ARTIFACT.claim(
-    "by construction, since d is n/(pt), so that 'holds' is no evidence: a whole d with p t d = n, exactly, "
-    "for every row of Table 1",
-    "Section 3.1",
-    rule="exact",
-)
+@ARTIFACT.judge
 def n_is_p_t_d(results: Results) -> Judgement:
     r"""We require $p \cdot t \cdot d = n$."""
     wrong = [p.label for p in results.of(TABLE_1) if results.value(p.key, GPU_COUNT) != p.paper[GPU_COUNT].value]
@@ -182,14 +177,7 @@ def n_is_p_t_d(results: Results) -> Judgement:
     return holds_if(not wrong, text)
 
 
-@ARTIFACT.claim(
-    "'pipeline parallelism across servers, tensor parallelism within one', by the order of ranks: all "
-    "tensor-parallel groups inside a node, all pipeline hops between nodes, in every row of Table 1 (those "
-    "with p = 1 have no hops and pass); its scaling is tested by table_weak_scaling.close_to_linear, "
-    "the links' bandwidth by paper_claims.slower_links_hinder",
-    "Section 1",
-    rule="counted",
-)
+@ARTIFACT.judge
 def tensor_inside_pipeline_across(results: Results) -> Judgement:
     """Our method leverages the combination of pipeline parallelism across multi-GPU servers, tensor parallelism within
     a multi-GPU server, and data parallelism, to practically train models with a trillion parameters with graceful

@@ -5,9 +5,8 @@ from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, consistent_if, holds_if
 from reproduce.experiment.results import Results, argmax, falls, listed, listed_by_batch, numbers_of, rises
-from reproduce.experiment.sweep import DIRECTION, Sweep, batches, levels
+from reproduce.experiment.sweep import Sweep, batches, levels
 from reproduce.output.figures import line_plot
-from reproduce.papers.sc21 import fig_bubble
 from reproduce.papers.shared.paper_models import size_claim
 
 ARTIFACT = Artifact(
@@ -38,13 +37,7 @@ ARTIFACT = Artifact(
 )
 
 
-@ARTIFACT.claim(
-    "throughput falls from each p to the next of Figure 14 (2 to 32), at both batch sizes (32 and 512); "
-    "'matching our analytical model' is tested by matches_analytical_model",
-    scales=DIRECTION,
-    papers_points="as plotted:",
-    rule="direction",
-)
+@ARTIFACT.judge
 def throughput_falls_with_p(results: Results) -> Judgement:
     r"""We see that for each batch size, the throughput decreases as the pipeline-parallel size increases, matching our
     analytical model from \S\ref{sec:data_and_model_parallelism_analytical_model}.
@@ -53,29 +46,14 @@ def throughput_falls_with_p(results: Results) -> Judgement:
     return holds_if(falls(*lines.values()), f"teraFLOP/s per GPU: {listed_by_batch(lines, 'p', '{:.1f}', 1e12)}")
 
 
-@ARTIFACT.claim(
-    "our reading of 'matching', in direction only: the executed bubble rises from each p to the next, as (n-d)/b' "
-    "does, while throughput falls, at both batch sizes of Figure 14",
-    "Section 5.4.2 (the analytical model)",
-    sentence=throughput_falls_with_p,
-    scales=DIRECTION,
-    rule="ours",
-)
+@ARTIFACT.judge
 def matches_analytical_model(results: Results) -> Judgement:
     bubbles = results.by_batch("bubble_fraction", "p")
     holds = rises(*bubbles.values()) and throughput_falls_with_p(results).verdict == "holds"
     return holds_if(holds, f"bubble over compute time: {listed_by_batch(bubbles, 'p', '{:.0%}')}")
 
 
-@ARTIFACT.claim(
-    "throughput is higher with the larger batch size (512 against 32) for every (p, d) of Figure 14; the "
-    "reason, the bubble, is fig_bubble.larger_batch_smaller_bubble",
-    "Section 3.3.1 (the throughput)",
-    sentence=fig_bubble.larger_batch_smaller_bubble,
-    scales=DIRECTION,
-    papers_points="as plotted:",
-    rule="direction",
-)
+@ARTIFACT.judge
 def larger_batch_faster(results: Results) -> Judgement:
     lines = results.by_batch(q.THROUGHPUT, "p")
     low, high = min(lines), max(lines)
@@ -84,13 +62,7 @@ def larger_batch_faster(results: Results) -> Judgement:
     return holds_if(min(gains.values()) > 0, text)
 
 
-@ARTIFACT.claim(
-    "data-parallel bytes per sequence (counted) and the exposed gradient all-reduce's share of the iteration "
-    "are both smaller with the larger batch size (512 against 32), for every (p, d) of Figure 14 (64 GPUs); "
-    "that throughput is higher is tested by larger_batch_faster, that it is for this reason is not",
-    "Section 3.3.1 (the all-reduce)",
-    rule="direction",
-)
+@ARTIFACT.judge
 def all_reduce_more_infrequent(results: Results) -> Judgement:
     """All-reduce communication required by data parallelism also becomes more infrequent, further increasing
     throughput.
@@ -106,14 +78,7 @@ def all_reduce_more_infrequent(results: Results) -> Judgement:
     return holds_if(fewer and less, text)
 
 
-@ARTIFACT.claim(
-    "our reading of the advice: of the five splits (p, d) of 64 GPUs in Figure 14, that with the smallest p "
-    "(2, which this model needs) and the largest d (32) is the fastest, at both batch sizes (32 and 512)",
-    "Section 5.4.2 (the conclusion)",
-    scales=DIRECTION,
-    papers_points="as plotted:",
-    rule="ours",
-)
+@ARTIFACT.judge
 def data_parallelism_to_scale(results: Results) -> Judgement:
     """Pipeline model parallelism should be used primarily to support the training of large models that do not fit on a
     single worker, and data parallelism should be used to scale up training.
@@ -124,13 +89,7 @@ def data_parallelism_to_scale(results: Results) -> Judgement:
     return holds_if(set(best.values()) == {smallest}, text, results.numbers("count", best_p_b=best))
 
 
-@ARTIFACT.claim(
-    "as simulated, the model of Figure 14 (5.9B) with p=2, t=1 fits in memory at both batch sizes (32 and 512); that "
-    "it is smaller than before is 5.9 billion against 162.2, which model_size and "
-    "fig_tensor_vs_pipeline.model_size_in_caption test",
-    rule="counted",
-    by="simulated",
-)
+@ARTIFACT.judge
 def fits_model_parallel_2(results: Results) -> Judgement:
     """We use a smaller model than before since we want to show performance for models that fit when the model-parallel
     size is only 2.
@@ -144,14 +103,7 @@ def fits_model_parallel_2(results: Results) -> Judgement:
     return holds_if(bool(peaks) and not out, text, numbers)
 
 
-@ARTIFACT.claim(
-    "'three different batch sizes', counted in Figure 14 as plotted and in the authors' script: three in each; the "
-    "rest of the caption is not tested",
-    "Figure 14, caption (the batch sizes)",
-    fidelity="derived",
-    rule="counted",
-    by="counted",
-)
+@ARTIFACT.judge
 def three_batch_sizes(results: Results) -> Judgement:
     """Throughput per GPU of various parallel configurations that combine data and pipeline model parallelism using a
     GPT model with 5.9 billion parameters, three different batch sizes, microbatch size of 1, and 64 A100 GPUs.

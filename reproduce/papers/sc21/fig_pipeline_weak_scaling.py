@@ -5,7 +5,7 @@ from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import Results, argmax, listed
-from reproduce.experiment.sweep import DIRECTION, GPUS, Sweep, batches, levels
+from reproduce.experiment.sweep import Sweep, batches, levels
 from reproduce.output.figures import line_plot
 from reproduce.papers.shared.paper_models import size_claim
 
@@ -46,14 +46,7 @@ ARTIFACT = Artifact(
 )
 
 
-@ARTIFACT.claim(
-    "throughput per GPU at p=8, the largest, over that at p=1 is higher with the larger batch size (128) than with "
-    "the smaller (8), of Figure 11; p between these is not tested; the reason, the bubble, is tested by "
-    "bubble_behaves_as_formula; that it is the cause is not tested",
-    scales=(*DIRECTION, GPUS),
-    papers_points="as plotted:",
-    rule="direction",
-)
+@ARTIFACT.judge
 def higher_batch_scales_better(results: Results) -> Judgement:
     """As expected, the higher batch size scales better since the pipeline bubble is amortized over more
     microbatches.
@@ -68,12 +61,7 @@ def higher_batch_scales_better(results: Results) -> Judgement:
     )
 
 
-@ARTIFACT.claim(
-    "'behaves as', our reading: 10%, as 'about' has it: the executed bubble over compute time is within 10% of "
-    "(p-1)/m at every point of Figure 11 with p > 1, at both batch sizes (8 and 128); what it has beyond is the last "
-    "stage's logits, which the formula does not know",
-    rule="ours",
-)
+@ARTIFACT.judge
 def bubble_behaves_as_formula(results: Results) -> Judgement:
     r"""Figure~\ref{fig:pipeline_parallelism_weak_scaling} shows throughput per GPU for two different batch sizes to
     illustrate the impact of the pipeline bubble, which behaves as $\frac{p-1}{m}$

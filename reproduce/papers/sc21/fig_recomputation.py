@@ -2,9 +2,9 @@
 
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.claims import NOTHING, Judgement, holds_if
+from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import MissingResultError, Results, argmax, listed
-from reproduce.experiment.sweep import DIRECTION, Level, Sweep, levels
+from reproduce.experiment.sweep import Level, Sweep, levels
 from reproduce.output.figures import line_plot
 from reproduce.papers.shared.paper_models import size_claim
 
@@ -53,15 +53,7 @@ def _line(results: Results, series: str, metric: q.Quantity = q.SEQUENCES) -> di
     return rates
 
 
-@ARTIFACT.claim(
-    f"{NOTHING}no simulation here can tell: its margin of a ratio on Selene, 6.6% lower to 7.1% higher, is "
-    "wider than half a point either way, so that it cannot confirm the number, and gemm_plateau was set with "
-    "the figure, so that a miss would not contradict it; as plotted it is up_to_33_percent_lower_in_the_paper",
-    papers_points="our reading of 'small' as the batch sizes that Figure 17 plots both ways (1 to 8): the largest "
-    "loss over them as plotted, 1 less throughput with over that without recomputation, is 32.5% to "
-    "33.5%, as 'up to' has it; 'due to the extra forward pass' is not tested",
-    rule="ours",
-)
+@ARTIFACT.judge
 def up_to_33_percent_lower(results: Results) -> Judgement:
     r"""For small batch sizes, activation recomputation leads to up to $33\%$ lower throughput (in sequences per second)
     due to the extra forward pass that needs to be executed during the backward pass.
@@ -74,13 +66,7 @@ def up_to_33_percent_lower(results: Results) -> Judgement:
     return holds_if(0.325 <= worst <= 0.335, text, results.numbers(largest_loss=worst))
 
 
-@ARTIFACT.claim(
-    "in Figure 17 (145B on 128 GPUs, batch sizes 1 to 256): every batch size fits with recomputation; without "
-    "it some do not, and these are the largest",
-    scales=DIRECTION,
-    rule="counted",
-    by="simulated",
-)
+@ARTIFACT.judge
 def needed_for_larger_batches(results: Results) -> Judgement:
     """However, activation recomputation is needed to support larger batch sizes."""
     out = {
@@ -98,15 +84,7 @@ def needed_for_larger_batches(results: Results) -> Judgement:
     return holds_if(needed, text, results.numbers("count", largest_batch_without=fits))
 
 
-@ARTIFACT.claim(
-    f"{NOTHING}no simulation here can tell: its margin of a ratio on Selene, 6.6% lower to 7.1% higher, is "
-    "wider than 0.05 either way, so that it cannot confirm the number, and gemm_plateau was set with the "
-    "figure, so that a miss would not contradict it; as plotted it is up_to_two_times_higher_in_the_paper",
-    papers_points="as plotted in Figure 17, the highest throughput with recomputation over the highest without, at "
-    "any batch size: between 1.95 and 2.05, the latter at a smaller batch size; 'due to a smaller "
-    "pipeline bubble' is not tested",
-    rule="up to",
-)
+@ARTIFACT.judge
 def up_to_two_times_higher(results: Results) -> Judgement:
     r"""Throughput at large batch sizes with activation recomputation is up to $2\times$ higher than the best throughput
     achieved without activation recomputation (for a smaller batch size) due to a smaller pipeline bubble.

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact, out_of_memory
-from reproduce.experiment.claims import NOTHING, Judgement, holds_if
+from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import MissingResultError, Results, listed, numbers_of
-from reproduce.experiment.sweep import DIRECTION, Level, Sweep, levels
+from reproduce.experiment.sweep import Level, Sweep, levels
 from reproduce.output.figures import line_plot
 from results.records import Record
 
@@ -57,12 +57,6 @@ def notes(results: Results) -> tuple[str, ...]:
     return (*sentences, *out_of_memory(results))
 
 
-AHEAD = (
-    "faster than the interleaved schedule without it at the largest batch size of the figure, 60, our "
-    "reading of 'larger batch sizes'"
-)
-
-
 ARTIFACT = Artifact(
     id="fig_scatter_gather",
     label="Figure 18",
@@ -97,18 +91,7 @@ ARTIFACT = Artifact(
 )
 
 
-@ARTIFACT.claim(
-    f"{NOTHING}no simulation here can tell: its margin of a ratio, 6.6% lower to 7.1% higher, is wider than "
-    "half a point either way, so that it cannot confirm 11%, and hca_bandwidth was set with Figure 18, so "
-    "that a miss would not contradict it; as plotted it is up_to_11_percent_in_the_paper, and "
-    "'communication-intensive schedules' are tested by communication_intensive and larger_batches_gain_more",
-    papers_points="as plotted in Figure 18, with the interleaved schedule, our reading of 'large batch size' as 36, "
-    "48 and 60, the upper half of the figure's: the largest gain over these of throughput with over that without "
-    "scatter/gather, less 1, is 10.5% to 11.5%, as 'up to' has it; 'by reducing the amount of communication over "
-    "cross-node links' is tested by bytes_reduced_by_t, that it is the cause is not tested",
-    rule="ours",
-    set_with=("hca_bandwidth",),
-)
+@ARTIFACT.judge
 def up_to_11_percent(results: Results) -> Judgement:
     r"""We see an improvement of up to 11\% in throughput for communication-intensive schedules (large batch size with
     interleaving) by reducing the amount of communication over cross-node links.
@@ -119,15 +102,7 @@ def up_to_11_percent(results: Results) -> Judgement:
     return holds_if(0.105 <= best <= 0.115, text, results.numbers(largest_gain=best))
 
 
-@ARTIFACT.claim(
-    "our reading of 'communication-intensive schedules', of which the sentence compares none: the gain, throughput "
-    "with over that without scatter/gather, less 1, is larger with the interleaved than with the default schedule, at "
-    "every batch size of Figure 18 (12 to 60); the 11% are tested by up_to_11_percent_in_the_paper",
-    "Section 5.7 (interleaving)",
-    sentence=up_to_11_percent,
-    scales=DIRECTION,
-    rule="ours",
-)
+@ARTIFACT.judge
 def communication_intensive(results: Results) -> Judgement:
     interleaved, default = _gains(results), _gains(results, over=DEFAULT_OFF, of=DEFAULT_ON)
     text = (
@@ -137,29 +112,14 @@ def communication_intensive(results: Results) -> Judgement:
     return holds_if(all(interleaved[B] > default[B] for B in default), text)
 
 
-@ARTIFACT.claim(
-    "our reading of 'large batch size', which the sentence does not compare with small: with the interleaved "
-    "schedule, the gain, throughput with over that without scatter/gather, less 1, is larger at the largest batch "
-    "size of Figure 18 (60) than at the smallest (12); the 11% are tested by up_to_11_percent_in_the_paper",
-    "Section 5.7 (large batch size)",
-    sentence=up_to_11_percent,
-    papers_points="as plotted:",
-    rule="ours",
-)
+@ARTIFACT.judge
 def larger_batches_gain_more(results: Results) -> Judgement:
     gains = _gains(results)
     text = f"gain with the interleaved schedule, by batch size: {listed(gains, '{:+.1%}')}"
     return holds_if(gains[max(gains)] > gains[min(gains)], text, results.numbers(gain_b=gains))
 
 
-@ARTIFACT.claim(
-    "our reading of 'feasible' as 'worth using': the interleaved schedule is faster with scatter/gather than the "
-    "default one at every batch size of Figure 18 (12 to 60), and slower without it at the largest, 60; the default "
-    "schedule has scatter/gather both times, as the best that one would use in place of the interleaved one; that "
-    "multiple cards are used better is not tested",
-    "Section 4.1 (the interleaved schedule)",
-    rule="ours",
-)
+@ARTIFACT.judge
 def makes_interleaving_feasible(results: Results) -> Judgement:
     """This optimization helps better leverage the multiple IB cards on the DGX A100 servers, and makes more
     communication-intensive schedules such as the interleaved one feasible.
@@ -170,15 +130,7 @@ def makes_interleaving_feasible(results: Results) -> Judgement:
     return holds_if(holds, text, results.numbers(gain_b=gains, without_at_largest=without[max(without)]))
 
 
-@ARTIFACT.claim(
-    "'is reduced', by the factor t: the bytes that a GPU sends to other stages fall to 1/t of what they are without, "
-    "at every batch size (t = 8, Figure 18), by construction, so that 'holds' is no evidence; that the amount is "
-    "bsh/t is tested by fig_scatter_gather_paths.scatter_gather_bsh_over_t",
-    "Section 4.1",
-    scales=DIRECTION,
-    rule="exact",
-    by="counted",
-)
+@ARTIFACT.judge
 def bytes_reduced_by_t(results: Results) -> Judgement:
     r"""Quantitatively, with the scatter-gather communication optimization, the total amount of communication that needs
     to be performed between every pair of consecutive stages is reduced to $\frac{bsh}{t}$, where $t$ is the
@@ -200,11 +152,7 @@ def _default_ahead(results: Results, default: str) -> Judgement:
     return holds_if(gain > 0, text, results.numbers(gain_at_largest_batch=gain))
 
 
-@ARTIFACT.claim(
-    f"the default schedule, also without scatter/gather, is {AHEAD}",
-    "Section 5.3.2 (read as: both schedules without)",
-    rule="ours",
-)
+@ARTIFACT.judge
 def default_ahead_both_without(results: Results) -> Judgement:
     """Without the scatter/gather optimization, the default schedule performs better than the interleaved schedule at
     larger batch sizes (not shown).
@@ -212,12 +160,7 @@ def default_ahead_both_without(results: Results) -> Judgement:
     return _default_ahead(results, DEFAULT_OFF)
 
 
-@ARTIFACT.claim(
-    f"the default schedule, with scatter/gather as in Figure 12, is {AHEAD}",
-    "Section 5.3.2 (read as: the default schedule as in Figure 12)",
-    sentence=default_ahead_both_without,
-    rule="ours",
-)
+@ARTIFACT.judge
 def default_ahead_of_unoptimized(results: Results) -> Judgement:
     judgement = _default_ahead(results, DEFAULT_ON)
     interleaved = results.paper_series(OFF, q.THROUGHPUT, "B")

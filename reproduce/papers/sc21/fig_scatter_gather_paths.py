@@ -13,7 +13,6 @@ from reproduce.experiment.results import Results, numbers_of
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import theme
 from reproduce.output.colours import BLUE, LIGHT_BLUE, NOTE, ORANGE, PALE_BLUE
-from reproduce.papers.sc21 import fig_scatter_gather
 from reproduce.papers.shared.diagrams import arrow, box
 from reproduce.papers.shared.paper_models import GPT_3, model_of
 from results.records import Metric, PaperValue, PointResult, Record
@@ -169,15 +168,7 @@ def _judge_path(results: Results, series: str, formula: str) -> Judgement:
     return holds_if(equal, text)
 
 
-@ARTIFACT.claim(
-    "by construction of the plan, which the engine sends by, so that 'holds' is no evidence: without scatter/gather "
-    "a message has bsh elements: exactly, in elements, for every pair of GPUs. The plan is the list of messages from "
-    "one stage's t GPUs to the next stage's, for one microbatch of GPT-3 forward (backward is its mirror), at t=2 "
-    "and 8; each GPU sends to the one of its own tensor rank",
-    "Section 3.2",
-    rule="exact",
-    by="counted",
-)
+@ARTIFACT.judge
 def pipeline_communication_bsh(results: Results) -> Judgement:
     """With pipeline parallelism, the total amount of communication that needs to be performed between every pair of
     consecutive devices (for either the forward or backward pass) for each microbatch is $bsh$, where $s$ is the
@@ -186,11 +177,7 @@ def pipeline_communication_bsh(results: Results) -> Judgement:
     return _judge_path(results, PLAIN, "bsh")
 
 
-@ARTIFACT.claim(
-    "by construction, so that 'holds' is no evidence, by the message plan: exactly eight messages of the "
-    "whole tensor at t=8 (GPT-3, one microbatch, no scatter/gather)",
-    rule="counted",
-)
+@ARTIFACT.judge
 def same_tensors_8_times(results: Results) -> Judgement:
     """This means we are sending the same set of tensors 8 times between corresponding GPUs on adjacent multi-GPU
     servers.
@@ -203,11 +190,7 @@ def same_tensors_8_times(results: Results) -> Judgement:
     return holds_if(same and copies == 8, text, numbers_of("derived", copies=copies))
 
 
-@ARTIFACT.claim(
-    "at t=2 exactly these messages, 1 to 3 and 2 to 4, of one half of the tensor each ('equal-sized'); sent and "
-    "gathered chunks make up the tensor, each element once; that each uses its own InfiniBand card is not tested",
-    rule="counted",
-)
+@ARTIFACT.judge
 def peers_of_figure_9(results: Results) -> Judgement:
     r"""we can instead split the tensor on the send side into equal-sized chunks, and then only send one chunk to the
     corresponding rank on the next node using the rank's own InfiniBand card (e.g., rank 1 sends to rank 3 and rank 2
@@ -227,12 +210,7 @@ def peers_of_figure_9(results: Results) -> Judgement:
     return holds_if(pairs == {(1, 3), (2, 4)} and whole, text)
 
 
-@ARTIFACT.claim(
-    "our reading of 'one-eighth smaller' as one eighth of the size, not one eighth less; by construction of the "
-    "message plan, so that 'holds' is no evidence: at t=8 a chunk is exactly one eighth of the tensor",
-    rule="ours",
-    by="counted",
-)
+@ARTIFACT.judge
 def chunk_one_eighth(results: Results) -> Judgement:
     """With 8 tensor-model-parallel ranks, each chunk would be one-eighth smaller."""
     share = results.value("with_t8", PATH) / results.value("without_t8", PATH)
@@ -240,26 +218,12 @@ def chunk_one_eighth(results: Results) -> Judgement:
     return holds_if(share == 1 / 8, text, numbers_of("derived", share=share))
 
 
-@ARTIFACT.claim(
-    "our reading of 'stages' as their GPUs; by construction of the message plan, so that 'holds' is no evidence: "
-    "with scatter/gather a message has bsh/t elements: exactly, in elements, for every pair of GPUs, at t=2 and 8; "
-    "the total of all pairs is bsh",
-    "Section 4.1 (read per pair of GPUs, as bsh is in Section 3.2)",
-    sentence=fig_scatter_gather.bytes_reduced_by_t,
-    rule="ours",
-    by="counted",
-)
+@ARTIFACT.judge
 def scatter_gather_bsh_over_t(results: Results) -> Judgement:
     return _judge_path(results, SCATTERED, "bsh/t")
 
 
-@ARTIFACT.claim(
-    "'NVLink, which is much faster than the InfiniBand interconnect': a GPU's NVLink carries at least ten "
-    "times what its InfiniBand card does, by the data sheets: 300 GB/s against 200 Gb/s, each way; that an "
-    "all-gather follows is scatter/gather itself and not tested",
-    "Section 4.1 (the all-gather)",
-    rule="much larger",
-)
+@ARTIFACT.judge
 def nvlink_much_faster(results: Results) -> Judgement:
     """Then, on the receive side, we can perform an all-gather over NVLink, which is much faster than the InfiniBand
     interconnect, to re-materialize the full tensor.

@@ -136,14 +136,7 @@ ARTIFACT = Artifact(
 )
 
 
-@ARTIFACT.claim(
-    "of one transformer layer, exactly two and two, by the shard map and in the simulator's cost model (without "
-    "recomputation); the shard map was written so, and that these suffice is shown by the engine's tests alone, "
-    "whose split layers compute what whole ones do; that GEMMs are split is tested by "
-    "no_communication_between_the_gemms",
-    rule="counted",
-    by="counted",
-)
+@ARTIFACT.judge
 def two_all_reduces_each_way(results: Results) -> Judgement:
     """This approach splits GEMMs in the MLP and self-attention blocks across GPUs while requiring only two all-reduce
     operations in the forward pass ($g$ operator) and two all-reduces in the backward pass ($f$ operator).
@@ -169,13 +162,7 @@ def _judge_volume(results: Results, series: str, formula: str) -> Judgement:
     return holds_if(worst <= 1e-9, text, numbers_of("derived", largest_difference=worst))
 
 
-@ARTIFACT.claim(
-    "the rings of a layer's all-reduces send 8bsh(t-1)/t elements at t = 2, 4 and 8, to 1e-9, counted in "
-    "elements sent; the recomputed forward pass is not in the formula",
-    "Section 3.2",
-    rule="exact",
-    by="counted",
-)
+@ARTIFACT.judge
 def layer_communication(results: Results) -> Judgement:
     r"""With tensor model parallelism, tensors of total size $bsh$ need to be all-reduced among $t$ model replicas twice
     each in the forward and backward pass for each layer, leading to a total communication of $8bsh
@@ -184,13 +171,7 @@ def layer_communication(results: Results) -> Judgement:
     return _judge_volume(results, LAYER, "8bsh(t-1)/t elements a layer")
 
 
-@ARTIFACT.claim(
-    "GPT-3's layers at t = 2, 4 and 8: the rings of its layers' all-reduces send l_stage times 8bsh(t-1)/t elements, "
-    "to 1e-9, for a stage between the first and the last (those have embedding and logits, too)",
-    "Section 3.2",
-    rule="exact",
-    by="counted",
-)
+@ARTIFACT.judge
 def stage_communication(results: Results) -> Judgement:
     r"""Each device typically has multiple layers; the total amount of tensor-parallel-communication per device for each
     microbatch is then $l^{\text{stage}} \cdot \left(8bsh \left(\frac{t-1}{t}\right)\right)$, where $l^{\text{stage}}$
@@ -205,12 +186,7 @@ def _shown(results: Results) -> tuple[ModelConfig, int]:
     return model_of(point.parameters), point.parameters["t"]
 
 
-@ARTIFACT.claim(
-    "a rank's columns of the first matrix are its rows of the second, in the MLP and in the attention "
-    "(GPT-3, t=8), exactly, at every rank",
-    rule="exact",
-    by="counted",
-)
+@ARTIFACT.judge
 def no_communication_between_the_gemms(results: Results) -> Judgement:
     r"""The rows of the second weight matrix $B$ can then be split along its rows to remove the need for any
     communication between the GEMMs (shown in Figure~\ref{fig:tensor_model_parallelism_mlp})
@@ -233,13 +209,7 @@ def no_communication_between_the_gemms(results: Results) -> Judgement:
     return holds_if(not wrong, text)
 
 
-@ARTIFACT.claim(
-    "GPT-3 at t=8, by the shard map: every rank's slice of the query-key-value matrix and of the output matrix begins "
-    "and ends between heads; that a rank's columns of the one are its rows of the other is tested by "
-    "no_communication_between_the_gemms",
-    rule="counted",
-    by="counted",
-)
+@ARTIFACT.judge
 def column_parallel_heads(results: Results) -> Judgement:
     """The key ($K$), query ($Q$), and value ($V$) matrices can be partitioned in a column-parallel fashion. The output
     linear layer can then directly operate on the partitioned output of the attention operation (weight matrix
@@ -254,13 +224,7 @@ def column_parallel_heads(results: Results) -> Judgement:
     return holds_if(not any(cuts), text if not any(cuts) else f"at t={t} a slice cuts a head of {width}")
 
 
-@ARTIFACT.claim(
-    "by construction, so that 'holds' is no evidence, by the shard map that the engine runs by: a "
-    "column-parallel matrix has an all-reduce backward and none forward (f), a row-parallel one forward and "
-    "none backward (g), in every such matrix of a layer",
-    "Figure 5, caption",
-    rule="counted",
-)
+@ARTIFACT.judge
 def conjugate_operators(results: Results) -> Judgement:
     """$f$ and $g$ are conjugate. $f$ is the identity operator in the forward pass and all-reduce in the backward pass,
     while $g$ is the reverse.
@@ -298,18 +262,7 @@ def _apart(a: Matrix, b: Matrix) -> float:
     return max(abs(x - y) for one, other in zip(a, b, strict=True) for x, y in zip(one, other, strict=True))
 
 
-@ARTIFACT.claim(
-    "on matrices X (2 x 4) and A (4 x 4), on two ranks: [GeLU(XA_1), GeLU(XA_2)] equals GeLU(XA) exactly with A split "
-    "along its columns; along its rows GeLU(X_1A_1) + GeLU(X_2A_2) differs from it by more than 1%, a number of ours "
-    "far beyond rounding",
-    "Section 2.3 (the GeLU)",
-    sentence=(
-        "This partitioning allows the GeLU non-linearity to be independently applied to the output of each partitioned "
-        "GEMM: [...] This is advantageous as it removes the need for synchronization (needed if $A$ is split along its "
-        "rows since GeLU is non-linear)."
-    ),
-    rule="exact",
-)
+@ARTIFACT.judge
 def gelu_of_each_part(results: Results) -> Judgement:
     half = len(WEIGHT) // 2
     whole = _gelu(_times(X, WEIGHT))

@@ -39,14 +39,7 @@ ARTIFACT = Artifact(
 )
 
 
-@ARTIFACT.claim(
-    "by construction, in the simulator as in the engine, so that 'holds' is no evidence: over the batch sizes of "
-    "Figure 15 (32, 128, 512), tensor-parallel bytes per sequence and data-parallel bytes per iteration are each "
-    "equal, at every t (2 to 32), counted; 'infrequent' has no bound and is not tested; the sentence's all-to-all are "
-    "all-reduces",
-    rule="exact",
-    by="counted",
-)
+@ARTIFACT.judge
 def tensor_every_microbatch(results: Results) -> Judgement:
     r"""With larger batch sizes and a microbatch size of 1, data-parallel communication is infrequent; the all-to-all
     communication required in tensor model parallelism needs to be performed for \emph{every} microbatch in a batch.
@@ -80,13 +73,7 @@ def _least_share(results: Results, beyond: int) -> Judgement:
     return holds_if(least > 0.5, f"share of the iteration: {listed_by_batch(shares, 't', '{:.0%}')}", numbers)
 
 
-@ARTIFACT.claim(
-    "'dominates': exposed tensor all-reduces take more than half of the iteration for every t of Figure 15 (2 to 32), "
-    "at the larger batch sizes (128 and 512, all but the smallest), which the sentence before it is about, since "
-    "'especially' across nodes has the rest dominate, too; across nodes alone: tensor_dominates_across_nodes; "
-    "'especially': especially_across_nodes",
-    rule="most",
-)
+@ARTIFACT.judge
 def tensor_dominates(results: Results) -> Judgement:
     """This all-to-all communication with tensor model parallelism dominates end-to-end training time, especially when
     communication needs to be performed across multi-GPU nodes.
@@ -94,26 +81,12 @@ def tensor_dominates(results: Results) -> Judgement:
     return _least_share(results, beyond=0)
 
 
-@ARTIFACT.claim(
-    "our reading, of what goes across nodes alone: exposed tensor all-reduces take more than half of the "
-    "iteration for every t > 8 of Figure 15 (16 and 32), at the larger batch sizes (128 and 512, all but the "
-    "smallest); for every t: tensor_dominates",
-    "Section 5.4.3 (read as: where it goes across nodes)",
-    sentence=tensor_dominates,
-    rule="ours",
-)
+@ARTIFACT.judge
 def tensor_dominates_across_nodes(results: Results) -> Judgement:
     return _least_share(results, beyond=results.gpus_per_node)
 
 
-@ARTIFACT.claim(
-    "'especially across nodes': exposed tensor all-reduces take a larger share of the iteration for every t > "
-    "8 (16, 32) than for any t <= 8 (2, 4, 8), at each batch size of Figure 15 (64 GPUs); that they dominate "
-    "is tested by tensor_dominates",
-    "Section 5.4.3 (across nodes)",
-    sentence=tensor_dominates,
-    rule="direction",
-)
+@ARTIFACT.judge
 def especially_across_nodes(results: Results) -> Judgement:
     inside, across = shares_inside_and_across(results)
     text = (
@@ -124,12 +97,7 @@ def especially_across_nodes(results: Results) -> Judgement:
     return holds_if(min(across) > max(inside), text, numbers)
 
 
-@ARTIFACT.claim(
-    "'decreasing utilization': FLOP/s inside the GEMMs of a transformer layer fall from each t to the next of Figure "
-    "15 (5.9B, 2 to 32); that the products are smaller is by construction, that it is the cause is not tested",
-    "Section 5.4.3 (the utilization)",
-    rule="direction",
-)
+@ARTIFACT.judge
 def smaller_multiplications(results: Results) -> Judgement:
     """Additionally, as the tensor-model-parallel size increases, we perform smaller matrix multiplications on every
     GPU, decreasing utilization on each GPU.

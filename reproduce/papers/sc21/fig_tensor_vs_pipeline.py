@@ -4,9 +4,9 @@ from ptdp_core.formulas import parameters
 from ptdp_core.schedules import bubble_fraction, build
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.claims import NOTHING, Judgement, consistent_if, holds_if
+from reproduce.experiment.claims import Judgement, consistent_if, holds_if
 from reproduce.experiment.results import Results, argmax, falls, listed, listed_by_batch, numbers_of, rises
-from reproduce.experiment.sweep import DIRECTION, Sweep, batches, levels
+from reproduce.experiment.sweep import Sweep, batches, levels
 from reproduce.output.figures import line_plot
 from reproduce.papers.sc21.fig_tensor_vs_data import shares_inside_and_across
 from reproduce.papers.shared import efficiency
@@ -46,13 +46,7 @@ ARTIFACT = Artifact(
 )
 
 
-@ARTIFACT.claim(
-    "t = 8, the GPUs of a node, is the fastest of Figure 13's five (t, p) with t p = 64, at both batch sizes (32 and "
-    "128); 'consequently', the reasons, are tested by tensor_best_within_node and stages_should_be_limited",
-    scales=DIRECTION,
-    papers_points="as plotted:",
-    rule="direction",
-)
+@ARTIFACT.judge
 def best_at_node_size(results: Results) -> Judgement:
     """Consequently, we see peak performance when the tensor-parallel size is equal to the number of GPUs in a single
     node (8 with DGX A100 nodes).
@@ -63,16 +57,7 @@ def best_at_node_size(results: Results) -> Judgement:
     return holds_if(set(best.values()) == {node}, text, results.numbers("count", best_t_b=best))
 
 
-@ARTIFACT.claim(
-    f"{NOTHING}no simulation here can tell: its margin of a ratio on Selene, 6.6% lower to 7.1% higher, is "
-    "wider than 0.05 either way, so that it cannot confirm the number, and gemm_plateau was set with the "
-    "figure, so that a miss would not contradict it; as plotted it is up_to_two_times_lower_in_the_paper",
-    "Section 1",
-    papers_points="our reading, as plotted in Figure 13: the fastest over the slowest (t, p) at one batch size, the "
-    "larger of the two quotients: between 1.95 and 2.05, as 'up to 2x'; more contradicts it; the sentence names no "
-    "figure, so that less is too near to call; 'even with high-bandwidth links' is Selene's network and not varied",
-    rule="ours",
-)
+@ARTIFACT.judge
 def up_to_two_times_lower(results: Results) -> Judgement:
     r"""For example, in our experiments, we found that sub-optimal combinations of tensor and pipeline model parallelism
     can lead to up to 2$\times$ lower throughput, even with high-bandwidth network links between servers;
@@ -86,12 +71,7 @@ def up_to_two_times_lower(results: Results) -> Judgement:
     return holds_if(most <= 2.05, text, numbers)
 
 
-@ARTIFACT.claim(
-    "every t > 8 (16, 32) spends a larger share of its iteration in tensor all-reduces than any t <= 8, and is slower "
-    "than t = 8, at both batch sizes (Figure 13; 32 and 128). The cause, that all-reduces are expensive, is tested as "
-    "this share alone",
-    rule="direction",
-)
+@ARTIFACT.judge
 def tensor_best_within_node(results: Results) -> Judgement:
     """We observe that tensor model parallelism is best within a node (DGX A100 server) due to its expensive all-reduce
     communication.
@@ -113,13 +93,7 @@ def tensor_best_within_node(results: Results) -> Judgement:
     return holds_if(across > inside and slower, text, numbers)
 
 
-@ARTIFACT.claim(
-    "'without bottlenecking the entire computation', our reading: exposed point-to-point communication takes at most "
-    "10% of an iteration at every point of Figure 13, 64 A100s, (t, p) from (2, 32) to (32, 2), batch sizes 32 and "
-    "128; the messages between stages cross nodes where t is 8 or more, all of them, and below that those of one "
-    "stage in 8/t; that it is 'much cheaper' than tensor parallelism's is not tested",
-    rule="ours",
-)
+@ARTIFACT.judge
 def pipeline_messages_cheap(results: Results) -> Judgement:
     """Pipeline model parallelism, on the other hand, uses much cheaper point-to-point communication that can be
     performed across nodes without bottlenecking the entire computation.
@@ -131,13 +105,7 @@ def pipeline_messages_cheap(results: Results) -> Judgement:
     return holds_if(shares[worst] <= 0.10, text, results.numbers(largest_share=shares[worst]))
 
 
-@ARTIFACT.claim(
-    "the executed bubble over compute time falls from each t to the next, at both batch sizes (Figure 13, t p = 64, d "
-    "= b = 1)",
-    "Section 3.2",
-    scales=DIRECTION,
-    rule="direction",
-)
+@ARTIFACT.judge
 def bubble_falls_with_t(results: Results) -> Judgement:
     """As $t$ increases, the pipeline bubble thus decreases for fixed $B$, $b$, and $d$"""
     bubbles = {B: dict(sorted(line.items())) for B, line in results.by_batch("bubble_fraction", "t").items()}
@@ -145,15 +113,7 @@ def bubble_falls_with_t(results: Results) -> Judgement:
     return holds_if(falls(*bubbles.values()), text)
 
 
-@ARTIFACT.claim(
-    "our reading, as the figure has neither in isolation: its ends, (t, p) = (2, 32) and (32, 2), the nearest to it, "
-    "are slower than its best at both batch sizes (Figure 13; 32 and 128); t=64 alone is "
-    "paper_claims.tensor_in_isolation",
-    "Section 5.4.1 (the figure's ends)",
-    scales=DIRECTION,
-    papers_points="as plotted:",
-    rule="ours",
-)
+@ARTIFACT.judge
 def both_in_conjunction(results: Results) -> Judgement:
     r"""This result indicates that neither tensor model parallelism (used by Megatron~\cite{shoeybi2019megatron}) nor
     pipeline model parallelism (used by PipeDream~\cite{narayanan2021memory} and others) in isolation can match the
@@ -172,12 +132,7 @@ def both_in_conjunction(results: Results) -> Judgement:
     return holds_if(all(share < 1 for ends in shares.values() for share in ends), text)
 
 
-@ARTIFACT.claim(
-    "1F1B executed with p = n/t, d = 1 and m of Figure 13's configurations: the bubble over compute time is (n/t-1)/m",
-    "Section 3.2 (the value)",
-    fidelity="derived",
-    rule="exact",
-)
+@ARTIFACT.judge
 def bubble_in_terms_of_t(results: Results) -> Judgement:
     r"""The pipeline bubble size in terms of $t$ is: $$\frac{p-1}{m} = \frac{n/t-1}{m}.$$"""
     off = {}
@@ -190,14 +145,7 @@ def bubble_in_terms_of_t(results: Results) -> Judgement:
     return holds_if(off[worst] <= 1e-9, text, numbers_of("derived", largest_difference=off[worst]))
 
 
-@ARTIFACT.claim(
-    "the bytes that a GPU sends for tensor and for pipeline parallelism, together, rise from each t to the next, at "
-    "both batch sizes of Figure 13 (t p = 64); counted",
-    "Section 3.2 (the amount)",
-    scales=DIRECTION,
-    rule="direction",
-    by="counted",
-)
+@ARTIFACT.judge
 def communication_rises_with_t(results: Results) -> Judgement:
     """Consequently, we see that tensor model parallelism increases the amount of communication between devices."""
     tensor, pipeline = (results.by_batch(f"{use}_traffic", "t") for use in ("tensor", "pipeline"))
@@ -206,12 +154,7 @@ def communication_rises_with_t(results: Results) -> Judgement:
     return holds_if(rises(*sent.values()), text)
 
 
-@ARTIFACT.claim(
-    "where m = p (p=32, B=32) the bubble takes at least a quarter of the iteration, and the fastest combination at "
-    "either batch size has m of at least 4p (numbers of ours for 'significant' and 'reasonable')",
-    "Section 5.4.1 (the bubble)",
-    rule="ours",
-)
+@ARTIFACT.judge
 def stages_should_be_limited(results: Results) -> Judgement:
     """However, with pipeline parallelism, significant time can be spent in the pipeline bubble: the total number of
     pipeline stages should thus be limited so that the number of microbatches in the pipeline is a reasonable multiple
@@ -238,12 +181,7 @@ size_claim(
 )
 
 
-@ARTIFACT.claim(
-    "the number of parameters by eq. (2) of the model in brackets, rounded to the digits printed, is 161 "
-    "billion: 160.5 to 161.5; the 162.2 billion of Figure 13's caption are tested by model_size_in_caption",
-    fidelity="derived",
-    rule="rounding",
-)
+@ARTIFACT.judge
 def model_size_in_text(results: Results) -> Judgement:
     """to train a 161-billion-parameter GPT model (32 transformer layers to support pipeline-parallel size of 32, 128
     attention heads, hidden size of 20480)

@@ -90,18 +90,7 @@ ARTIFACT = Artifact(
 )
 
 
-GRACEFULLY = (
-    "our reading of 'gracefully': from each number of GPUs to the next (175B: 384, 768, 1536; 530B: 560, "
-    "1120, 2240 for PTD-P, 640, 1120, 2240 for ZeRO-3, whose first point has a batch of 2560 and not 2240) "
-    "PTD-P keeps a larger share of its throughput per GPU than ZeRO-3, for both models"
-)
-
-
-@ARTIFACT.claim(
-    f"{GRACEFULLY}; within a factor of 2.6, the margin with ZeRO-3, hardly any result decides it",
-    papers_points=f"as printed in Table 2: {GRACEFULLY}",
-    rule="ours",
-)
+@ARTIFACT.judge
 def scales_more_gracefully(results: Results) -> Judgement:
     r"""As we increase the number of GPUs, PTD-P scales more gracefully than ZeRO-3 in isolation (see
     Figure~\ref{fig:zero3_comparison_throughputs}).
@@ -119,16 +108,7 @@ def scales_more_gracefully(results: Results) -> Judgement:
     return holds_if(all(kept[PTDP, m][n] > kept[ZERO3, m][n] for m in MODELS for n in kept[PTDP, m]), text, numbers)
 
 
-@ARTIFACT.claim(
-    "'less cross-node communication', in bytes that a GPU sends to other nodes in an iteration, counted: at "
-    "768 and 1536 GPUs (175B) and at 1120 and 2240 (530B) PTD-P sends fewer than ZeRO-3, even if ZeRO-3 sent "
-    "every tensor only once to each node; the 70% are tested by "
-    "table_zero3.doubled_gpus_70_percent_in_the_paper; that fewer bytes are the cause is not tested",
-    "Section 5.2 (the reason)",
-    sentence=table_zero3.doubled_gpus_70_percent,
-    rule="direction",
-    by="counted",
-)
+@ARTIFACT.judge
 def less_cross_node_communication(results: Results) -> Judgement:
     ratios: dict[str, float] = {}
     largest: dict[str, float] = {}
@@ -144,14 +124,7 @@ def less_cross_node_communication(results: Results) -> Judgement:
     return holds_if(min(ratios.values()) > 1, text, results.numbers("B", **largest))
 
 
-@ARTIFACT.claim(
-    "'adds additional communication', in bytes, counted: on every number of GPUs (175B: 384, 768, 1536; 530B: "
-    "640, 1120, 2240) a ZeRO-3 GPU sends more than the 2(d-1)/d times the fp16 gradients that data "
-    "parallelism's all-reduce takes; that it can be hidden in part is tested by partially_hidden",
-    "Section 6 (the amount)",
-    rule="direction",
-    by="counted",
-)
+@ARTIFACT.judge
 def additional_communication(results: Results) -> Judgement:
     """This adds additional communication, which can be partially hidden by carefully overlapping computation and
     communication.
@@ -166,15 +139,7 @@ def additional_communication(results: Results) -> Judgement:
     return holds_if(min(ratios.values()) > 1, text, results.numbers(least_ratio=min(ratios.values())))
 
 
-@ARTIFACT.claim(
-    "'can be partially hidden': by construction of the simulator, so that 'holds' is no evidence for ZeRO-3: "
-    "the exposed seconds are above 0 and below the bytes over the simulator's bandwidth for them, on the "
-    "fewest GPUs (175B: 384; 530B: 640). Any model of overlap passes but one that hides all or nothing; 'adds "
-    "additional communication' is tested by additional_communication",
-    "Section 6 (the overlap)",
-    sentence=additional_communication,
-    rule="direction",
-)
+@ARTIFACT.judge
 def partially_hidden(results: Results) -> Judgement:
     bandwidth = read_parameters("selene")["zero3_bandwidth"].value
     exposed = {}
@@ -186,14 +151,7 @@ def partially_hidden(results: Results) -> Judgement:
     return holds_if(holds, text, results.numbers(exposed_share=exposed))
 
 
-@ARTIFACT.claim(
-    "'the batch size is not large enough', our reading, as less of the batch for each GPU: the exposed "
-    "communication's share of ZeRO-3's iteration rises from each number of GPUs to the next, 175B on 384, 768 "
-    "and 1536 (batch 1536), 530B on 640 (batch 2560), 1120 and 2240 (batch 2240), so that a GPU has 4, 2 and "
-    "1 sequences. 'Tensor parallelism is not used' is not varied, nor tested",
-    "Section 6",
-    rule="ours",
-)
+@ARTIFACT.judge
 def batch_too_small_to_hide(results: Results) -> Judgement:
     r"""However, this can become harder if tensor parallelism is not used or the batch size is not large enough to hide
     the extra communication overhead (Figure~\ref{fig:zero3_comparison_throughputs}).
@@ -208,15 +166,7 @@ def batch_too_small_to_hide(results: Results) -> Judgement:
     return holds_if(rises(*shares.values()), text)
 
 
-@ARTIFACT.claim(
-    "one batch size along every line of Figure 10 and Table 2; ZeRO-3's 530B line begins with 2560 in place "
-    "of 2240, as Table 2's caption says and this caption does not; that ZeRO-3 has no model parallelism is by "
-    "construction and not tested",
-    "Figure 10, caption",
-    fidelity="derived",
-    rule="counted",
-    by="paper",
-)
+@ARTIFACT.judge
 def fixed_batch_sizes(results: Results) -> Judgement:
     """Global batch sizes are fixed and ZeRO-3 is used without any model parallelism."""
     batches = {name: {point.parameters["B"] for point in results.of(name)} for name in results.series_names}

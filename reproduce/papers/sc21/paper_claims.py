@@ -31,14 +31,7 @@ def _by(parameter: str, speeds: Speeds) -> dict[int, Speeds]:
     return {value: [point for point in speeds if point[0][parameter] == value] for value in values}
 
 
-@ARTIFACT.claim(
-    "our reading of the advice: of Figure 13's (t, p) with t p = 64 (162.2B), t = g = 8 is the fastest at "
-    "both batch sizes (32 and 128), as simulated; 'pipeline model parallelism to scale up to larger models "
-    "across servers' is tested by pipeline_for_larger_models",
-    "Section 3.2",
-    rule="ours",
-    set_with=("gemm_plateau",),
-)
+@ARTIFACT.judge
 def takeaway_1(results: Results) -> Judgement:
     """Takeaway #1: When considering different forms of model parallelism, tensor model parallelism should generally be
     used up to degree $g$ when using $g$-GPU servers, and then pipeline model parallelism can be used to scale up to
@@ -54,15 +47,7 @@ def takeaway_1(results: Results) -> Judgement:
     return holds_if(set(best.values()) == {published.gpus_per_node()}, text, results.numbers("count", best_t_at_b=best))
 
 
-@ARTIFACT.claim(
-    "our reading of the advice, the smallest M that fits: over every legal (p, t, d) of the 5.9B model on 64 GPUs "
-    "that fits, as simulated, no M is faster than the smallest, each M with its fastest (p, t), at b = 1 and each "
-    "batch size of Figures 14 and 15 (32, 128 and 512); 'to scale up training to more GPUs' is tested as d = 64/M "
-    "alone; other models are not tested; the margin of memory, -16 to +19%, changes no fit: M = 1 needs 117 GB of "
-    "80, M = 2 at most 61",
-    "Section 3.3.2",
-    rule="ours",
-)
+@ARTIFACT.judge
 def takeaway_2(results: Results) -> Judgement:
     r"""Takeaway #2: When using data and model parallelism, a total model-parallel size of $M = t \cdot p$ should be
     used so that the model's parameters and intermediate metadata fit in GPU memory; data parallelism can be used to
@@ -84,16 +69,7 @@ def takeaway_2(results: Results) -> Judgement:
     return holds_if(holds, "; ".join(texts), numbers)
 
 
-@ARTIFACT.claim(
-    "our reading of the advice, the smallest M that fits, on the paper's own points of Figures 14 and 15 "
-    "together (5.9B, 64 GPUs): no M = t p is faster than M = 2, the smallest, by more than the rounding of "
-    "both, at each batch size (32, 128 and 512)",
-    "Section 3.3.2, in the paper's own points",
-    sentence=takeaway_2,
-    fidelity="derived",
-    rule="ours",
-    by="paper",
-)
+@ARTIFACT.judge
 def takeaway_2_in_the_paper(results: Results) -> Judgement:
     best: dict[int, dict[int, float]] = {}
     for id in ("fig_pipeline_vs_data", "fig_tensor_vs_data"):
@@ -113,15 +89,7 @@ def _best_b(parameter: str, speeds: Speeds) -> dict[int, int]:
     return {value: max(points, key=itemgetter(1))[0]["b"] for value, points in _by(parameter, speeds).items()}
 
 
-@ARTIFACT.claim(
-    "our reading of 'depends', around Figure 16's configurations, 91B at (t, p, d) = (8, 8, 1), b from 1 to 16, one "
-    "thing varied at a time: at least two different b are the best over the models (it and those of Table 1 that p "
-    "divides), over p (4 to 32) and over d (1 to 16), each at one at least of B = 128 and 512, and over B (32 to "
-    "2048); memory footprint and throughput characteristics are the models' and not varied by themselves",
-    "Section 3.4",
-    rule="ours",
-    set_with=("gemm_wave_efficiency",),
-)
+@ARTIFACT.judge
 def takeaway_3(results: Results) -> Judgement:
     """Takeaway #3: The optimal microbatch size $b$ depends on the throughput and memory footprint characteristics of
     the model, as well as the pipeline depth $p$, data-parallel size $d$, and batch size $B$.

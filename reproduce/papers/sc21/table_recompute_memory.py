@@ -8,7 +8,7 @@ from ptdp_core.formulas import optimal_kept_inputs
 from ptdp_core.simulator import Cluster, Estimate, simulate
 from ptdp_core.simulator.memory import layer_bytes, stash_bytes, working_bytes
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.claims import NOTHING, Judgement, holds_if
+from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.quantities import METRICS, Quantity
 from reproduce.experiment.results import Results, argmax, listed
 from reproduce.experiment.sweep import Point, Sweep
@@ -109,34 +109,18 @@ def _judge_few(results: Results, metric: str, how: str) -> Judgement:
     return holds_if(len(few) > 0.5 * len(layers), text, numbers)
 
 
-@ARTIFACT.claim(
-    "l/c at the formula's optimum, to the nearest whole layer, is 1 or 2 for more than half of Table 1's "
-    "models with more than 2 layers in a model chunk, as fewer leave no choice (c = sqrt(l A_intermediate / A_input), "
-    "both sizes counted)",
-    "Section 3.5 (by its formula)",
-    rule="most",
-    by="counted",
-)
+@ARTIFACT.judge
 def every_1_or_2_by_formula(results: Results) -> Judgement:
     """For most cases, checkpointing every 1 or 2 transformer layers is optimal."""
     return _judge_few(results, EVERY, "by the formula")
 
 
-@ARTIFACT.claim(
-    f"{NOTHING}nobody knows the simulator's errors on where a peak memory is lowest, so that it decides "
-    "nothing; by the paper's formula it is every_1_or_2_by_formula",
-    "Section 3.5 (by simulated memory)",
-    sentence=every_1_or_2_by_formula,
-    rule="ours",
-)
+@ARTIFACT.judge
 def every_1_or_2_simulated(results: Results) -> Judgement:
     return _judge_few(results, BEST, "by the simulated peak of the fullest GPU")
 
 
-@ARTIFACT.claim(
-    f"{NOTHING}no result here can tell: each layer runs once more in the simulator, whatever the number of checkpoints",
-    "Section 3.5 (the throughput)",
-)
+@ARTIFACT.judge
 def checkpoints_and_throughput(results: Results) -> Judgement:
     """The number of activation checkpoints does not impact throughput, but impacts memory footprint."""
     spread = max(results.by_label(SPREAD).values())
@@ -147,13 +131,7 @@ def checkpoints_and_throughput(results: Results) -> Judgement:
     )
 
 
-@ARTIFACT.claim(
-    "'impacts memory footprint': peak memory varies by more than 2% over the number of checkpoints, in at least one "
-    "model of Table 1: the rule of 'does not impact', denied",
-    "Section 3.5 (the memory)",
-    sentence=checkpoints_and_throughput,
-    rule="negligible",
-)
+@ARTIFACT.judge
 def checkpoints_and_memory(results: Results) -> Judgement:
     best, worst = (results.by_label(metric) for metric in (BEST_PEAK, WORST_PEAK))
     changes = {model: worst[model] / best[model] - 1 for model in best}
@@ -162,14 +140,7 @@ def checkpoints_and_memory(results: Results) -> Judgement:
     return holds_if(changes[most] > 0.02, text, results.numbers(memory_spread=changes[most]))
 
 
-@ARTIFACT.claim(
-    "for one microbatch of each of Table 1's model chunks, at the formula's c, c and l/c whole numbers: the memory "
-    "that recomputation takes (kept inputs, and all that the backward pass of the recomputed layers has at once, the "
-    "gradients of its activations included), as counted, equals the formula",
-    "Section 3.5 (the total)",
-    rule="exact",
-    by="counted",
-)
+@ARTIFACT.judge
 def total_memory(results: Results) -> Judgement:
     r"""If a model stage has $l$ layers, and if $c$ is the number of checkpoints, the total memory footprint is going to
     be $c \cdot A^\text{input} + l/c \cdot A^\text{intermediate}$.
@@ -186,12 +157,7 @@ def total_memory(results: Results) -> Judgement:
     return holds_if(abs(off[worst]) <= 1e-9, text, results.numbers(largest_difference=off[worst]))
 
 
-@ARTIFACT.claim(
-    "a layer's intermediate activations, as counted, are at least 10 times its input, in every model of Table 1; "
-    "other models are not tested",
-    rule="much larger",
-    by="counted",
-)
+@ARTIFACT.judge
 def intermediate_much_larger(results: Results) -> Judgement:
     """stashing only the input activations for a given pipeline stage, as opposed to the entire set of intermediate
     activations, which is much larger
@@ -203,13 +169,7 @@ def intermediate_much_larger(results: Results) -> Judgement:
     return holds_if(least >= 10.0, text, results.numbers(smallest_ratio=least))
 
 
-@ARTIFACT.claim(
-    "our reading of 'reasonably large' as Table 1's models with p > 1: without recomputation none fits in its "
-    "configuration on Selene's 80 GB A100s; with it they fit, as the authors "
-    "ran them",
-    rule="ours",
-    by="simulated",
-)
+@ARTIFACT.judge
 def recomputation_required(results: Results) -> Judgement:
     """Activation recomputation is required to train reasonably large models with pipeline parallelism to keep memory
     footprint acceptably low.

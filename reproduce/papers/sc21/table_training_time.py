@@ -7,7 +7,7 @@ from ptdp_core.simulator import Cluster, Estimate
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.claims import NARROW, NOTHING, Judgement, consistent_if, holds_if
+from reproduce.experiment.claims import Judgement, consistent_if, holds_if
 from reproduce.experiment.results import Results, listed, numbers_of
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.papers.shared import paper_models
@@ -26,7 +26,6 @@ OURS, OURS_EXACT, THEIRS, THEIRS_EXACT = (
 
 GPT_3, TRILLION = "gpt_3_175b", "model_1t"
 AGGREGATE = 37.6e15
-SET_WITH_TABLE_1 = ("gemm_plateau", "gemm_wave_efficiency", "memory_efficiency")
 
 
 def points() -> tuple[Point, ...]:
@@ -110,14 +109,7 @@ def _days(results: Results, key: str, said: int) -> Judgement:
     return holds_if(abs(ours - said) <= 0.5, text, results.numbers("d", **{OURS: ours, OURS_EXACT: exact}))
 
 
-@ARTIFACT.claim(
-    "the time alone: 8TP/(nX) with the paper's X = 140 teraFLOP/s, n = 1024, P = 174.6e9 by eq. (2) and T = 300 "
-    "billion tokens: 34 days as rounded, 33.5 to 34.5; not tested: the 140 teraFLOP/s, which are an input here and "
-    "have no claim of their own, as the paper does not say how this run was configured",
-    "Section 5.1 (by its numbers)",
-    fidelity="derived",
-    rule="rounding",
-)
+@ARTIFACT.judge
 def gpt_3_in_34_days_by_eq_4(results: Results) -> Judgement:
     """On $n=1024$ A100 GPUs using batch size 1536, we achieve $X=140$ teraFLOP/s per GPU. As a result, the time
     required to train this model is 34 days.
@@ -125,27 +117,12 @@ def gpt_3_in_34_days_by_eq_4(results: Results) -> Judgement:
     return _printed_days(results, GPT_3, 34)
 
 
-@ARTIFACT.claim(
-    "8TP/(nX) with our simulated X, n = 1024, P = 174.6e9 by eq. (2) and T = 300 billion tokens rounds to 34 days, "
-    "33.5 to 34.5; simulated with t = p = 8, d = 16, as Table 1's nearest model, of 145.6 billion, as the paper does "
-    f"not say how this run was configured; {NARROW}; not tested: the 140 teraFLOP/s against our X, but for what the "
-    "days say of it",
-    "Section 5.1",
-    sentence=gpt_3_in_34_days_by_eq_4,
-    rule="rounding",
-)
+@ARTIFACT.judge
 def gpt_3_in_34_days(results: Results) -> Judgement:
     return _days(results, GPT_3, 34)
 
 
-@ARTIFACT.claim(
-    "the time alone: 8TP/(nX) with the paper's X = 163 teraFLOP/s, n = 3072, P = 1.008e12 by eq. (2) and T = 450 "
-    "billion tokens: 84 days as rounded, 83.5 to 84.5; the 163 teraFLOP/s are an input here, and are "
-    "table_weak_scaling.throughput_163_teraflops",
-    "Section 5.1 (by its numbers)",
-    fidelity="derived",
-    rule="rounding",
-)
+@ARTIFACT.judge
 def trillion_in_84_days_by_eq_4(results: Results) -> Judgement:
     """With 3072 A100 GPUs, we can achieve a per-GPU throughput of 163 teraFLOP/s, and end-to-end training time of 84
     days.
@@ -153,26 +130,12 @@ def trillion_in_84_days_by_eq_4(results: Results) -> Judgement:
     return _printed_days(results, TRILLION, 84)
 
 
-@ARTIFACT.claim(
-    f"{NOTHING}no simulation here can tell: its margin on Selene, 6.7% lower to 7.2% higher, is wider than half a day "
-    "either way, so that it cannot confirm 84 days, and gemm_plateau and other numbers of the cluster were set with "
-    "Table 1, whose run this is, so that a miss would not contradict them; by the printed 163 teraFLOP/s, which are "
-    "table_weak_scaling.throughput_163_teraflops, it is trillion_in_84_days_by_eq_4",
-    "Section 5.1",
-    sentence=trillion_in_84_days_by_eq_4,
-    rule="rounding",
-)
+@ARTIFACT.judge
 def trillion_in_84_days(results: Results) -> Judgement:
     return _days(results, TRILLION, 84)
 
 
-@ARTIFACT.claim(
-    "8TP/(nX) with our simulated X, T = 450 billion tokens, P = 1.008e12 (eq. 2) and n = 3072 is 2.7 to "
-    "3.3 months of 30.4 days",
-    "Section 1; so Sections 6 and 7",
-    rule="about",
-    set_with=SET_WITH_TABLE_1,
-)
+@ARTIFACT.judge
 def about_3_months(results: Results) -> Judgement:
     r"""This throughput facilitates practical training times: we estimate end-to-end training of this model to take
     $\sim 3$ months.
@@ -183,13 +146,7 @@ def about_3_months(results: Results) -> Judgement:
     return holds_if(2.7 <= months <= 3.3, text, results.numbers("d", time=months * MONTH_D))
 
 
-@ARTIFACT.claim(
-    "36 to 44 months, by the paper's eq. (4), 8TP/(nX) with nX = 37.6 petaFLOP/s, P = 1e12 and T = 450 billion tokens; "
-    "not tested: the 37.6 petaFLOP/s, another system's, which are an input here",
-    "Section 6",
-    fidelity="derived",
-    rule="about",
-)
+@ARTIFACT.judge
 def about_40_months(results: Results) -> Judgement:
     """an aggregate throughput of 37.6 petaFLOP/s would take about 40 months to train an equivalently-sized model."""
     point = results.point(TRILLION)
@@ -206,11 +163,7 @@ def about_40_months(results: Results) -> Judgement:
     )
 
 
-@ARTIFACT.claim(
-    "at least ten times larger, for all ten models of Table 1: the smallest of the three ratios over the models counts",
-    fidelity="derived",
-    rule="much larger",
-)
+@ARTIFACT.judge
 def much_larger(results: Results) -> Judgement:
     r"""We note that for the configurations in Table~\ref{fig:megatron_scaling}, we have $6h \gg s$, $16lh \gg
     \left(V+s\right)$, and $12lh \gg V$.

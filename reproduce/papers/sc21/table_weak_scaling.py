@@ -9,7 +9,7 @@ from ptdp_core.formulas import flops_per_iteration, logit_flops, parameters
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.claims import NOTHING, Judgement, consistent_if, holds_if
+from reproduce.experiment.claims import Judgement, consistent_if, holds_if
 from reproduce.experiment.parameters import ranks_of
 from reproduce.experiment.results import Results, listed
 from reproduce.experiment.sweep import Level, Sweep, level
@@ -78,14 +78,7 @@ def _rounds_to(results: Results, metric: q.Quantity, said: int, show: str, facto
     return holds_if(abs(shown - said) <= 0.5, text, results.numbers("FLOP/s", **{metric.name: value}))
 
 
-@ARTIFACT.claim(
-    f"{NOTHING}no simulation here can tell: its margin on Selene, 6.7% lower to 7.2% higher, is wider than "
-    "half a petaFLOP/s either way, so that it cannot confirm 502 petaFLOP/s, and gemm_plateau and other "
-    "numbers of the cluster were set with Table 1, so that a miss would not contradict it; that it is "
-    "throughput times n is aggregate_is_the_product",
-    "Abstract; so Sections 1 and 7",
-    rule="rounding",
-)
+@ARTIFACT.judge
 def aggregate_502_petaflops(results: Results) -> Judgement:
     r"""Our approach allows us to perform training iterations on a model with 1 trillion parameters at 502 petaFLOP/s on
     3072 GPUs (per-GPU throughput of 52\% of theoretical peak).
@@ -101,26 +94,12 @@ def _shares(results: Results, said: dict[int, float]) -> Judgement:
     return holds_if(all(abs(values[i] - said[i]) <= 0.005 for i in said), text, numbers)
 
 
-@ARTIFACT.claim(
-    f"{NOTHING}no simulation here can tell: its margin on Selene, 6.7% lower to 7.2% higher, is wider than "
-    "half a point either way, so that it cannot confirm 52%, and gemm_plateau and other numbers of the "
-    "cluster were set with Table 1, so that a miss would not contradict it; by the printed throughput it is "
-    "shares_of_peak_52_and_44_in_the_paper; the 502 petaFLOP/s are aggregate_502_petaflops",
-    "Abstract (the share of peak); so Section 1",
-    sentence=aggregate_502_petaflops,
-    rule="rounding",
-)
+@ARTIFACT.judge
 def share_of_peak_52_percent(results: Results) -> Judgement:
     return _shares(results, {LARGEST: 0.52})
 
 
-@ARTIFACT.claim(
-    f"{NOTHING}no simulation here can tell: its margin on Selene, 6.7% lower to 7.2% higher, is wider than half a "
-    "teraFLOP/s either way, so that it cannot confirm 163 teraFLOP/s, and gemm_plateau and other numbers of the "
-    "cluster were set with Table 1, so that a miss would not contradict it; the scaling is close_to_linear",
-    "Section 1 (the throughput)",
-    rule="rounding",
-)
+@ARTIFACT.judge
 def throughput_163_teraflops(results: Results) -> Judgement:
     r"""In our experiments, we demonstrate close to linear scaling to 3072 A100 GPUs, with an achieved end-to-end
     training throughput of 163 teraFLOP/s per GPU (including communication, data processing, and optimization), and an
@@ -129,14 +108,7 @@ def throughput_163_teraflops(results: Results) -> Judgement:
     return _rounds_to(results, q.THROUGHPUT, 163, "{:.1f} teraFLOP/s per GPU", 1e12)
 
 
-@ARTIFACT.claim(
-    "'close to linear scaling to 3072 GPUs': in every row of Table 1 the simulated throughput per GPU is at "
-    "least 90% of the smallest model's on 32 GPUs; more than linear, which Section 5.1 claims, is not held "
-    "against it; 163 teraFLOP/s: throughput_163_teraflops, 502 petaFLOP/s: aggregate_502_petaflops",
-    "Section 1 (the scaling)",
-    sentence=throughput_163_teraflops,
-    rule="nearly",
-)
+@ARTIFACT.judge
 def close_to_linear(results: Results) -> Judgement:
     values = results.by_label(q.THROUGHPUT)
     smallest, largest = _ends(values)
@@ -146,13 +118,7 @@ def close_to_linear(results: Results) -> Judgement:
     return holds_if(min(shares.values()) >= 0.90, text, numbers)
 
 
-@ARTIFACT.claim(
-    "our reading of 'super-linear scaling to 3072 GPUs' as what is reached there: throughput per GPU of Table "
-    "1's largest run (3072 GPUs) above the smallest's (32); between these ends it may fall, as it does in "
-    "Table 1; the reasons are tested by larger_matrix_multiplications and communication_does_not_rise",
-    papers_points="as printed in Table 1:",
-    rule="ours",
-)
+@ARTIFACT.judge
 def super_linear(results: Results) -> Judgement:
     """We see super-linear scaling to 3072 A100 GPUs (384 DGX A100 nodes), since GPU utilization improves as the models
     get larger (larger matrix multiplications) without significant increase in the communication time relative to
@@ -165,15 +131,7 @@ def super_linear(results: Results) -> Judgement:
     return holds_if(share > 1, text, results.numbers(largest_over_smallest=share))
 
 
-@ARTIFACT.claim(
-    "half of the reason, 'GPU utilization improves as the models get larger (larger matrix multiplications)', our "
-    "reading, at the two ends of Table 1, 1.7B on 32 and 1008B on 3072 GPUs: FLOP/s inside the GEMMs of a transformer "
-    "layer are higher for the larger; the other half, communication, is tested by communication_does_not_rise, the "
-    "super-linear scaling by super_linear; that one is the cause of the other is not tested",
-    "Section 5.1 (the reason)",
-    sentence=super_linear,
-    rule="ours",
-)
+@ARTIFACT.judge
 def larger_matrix_multiplications(results: Results) -> Judgement:
     rates = results.by_label(q.GEMM_RATE)
     text = f"teraFLOP/s inside GEMMs by model: {listed(rates, '{:.0f}', 1e12)}"
@@ -181,16 +139,7 @@ def larger_matrix_multiplications(results: Results) -> Judgement:
     return holds_if(largest > smallest, text)
 
 
-@ARTIFACT.claim(
-    "half of the reason, 'without significant increase in the communication time relative to computation "
-    "time', our reading, at the two ends of Table 1, 1.7B on 32 and 1008B on 3072 GPUs: exposed communication "
-    "(tensor, pipeline, data) over the rest of the iteration is for the larger at most 2 percentage points "
-    "above that for the smaller, 2% being what 'negligible' allows; the other half is tested by "
-    "larger_matrix_multiplications, the scaling by super_linear",
-    "Section 5.1 (the communication)",
-    sentence=super_linear,
-    rule="ours",
-)
+@ARTIFACT.judge
 def communication_does_not_rise(results: Results) -> Judgement:
     shares = {}
     for point in results.points:
@@ -206,15 +155,7 @@ def communication_does_not_rise(results: Results) -> Judgement:
     return holds_if(largest - smallest <= 0.02, text, results.numbers(rise=largest - smallest))
 
 
-@ARTIFACT.claim(
-    f"{NOTHING}no simulation here can tell: its margin on Selene, 6.7% lower to 7.2% higher, is wider than "
-    "half a point either way, so that it cannot confirm 52% and 44%, and gemm_plateau and other numbers of "
-    "the cluster were set with Table 1, so that a miss would not contradict them; by the printed throughputs "
-    "it is shares_of_peak_52_and_44_in_the_paper",
-    papers_points="as printed in Table 1, throughput per GPU over the peak of 312 teraFLOP/s, of the largest and of "
-    "the smallest run: both round to the share printed, 51.5 to 52.5% and 43.5 to 44.5%",
-    rule="rounding",
-)
+@ARTIFACT.judge
 def shares_of_peak_52_and_44(results: Results) -> Judgement:
     r"""We achieve 52\% of peak device throughput for the largest model, and 44\% of peak device throughput for the
     smallest model.
@@ -222,14 +163,7 @@ def shares_of_peak_52_and_44(results: Results) -> Judgement:
     return _shares(results, {LARGEST: 0.52, SMALLEST: 0.44})
 
 
-@ARTIFACT.claim(
-    "'we use the interleaved schedule', of Table 1: every row with p > 1 has v > 1, in the script that the "
-    "authors published, as the paper does not print v; 'with the scatter/gather optimization enabled' is an "
-    "option of that script and not tested",
-    fidelity="derived",
-    rule="counted",
-    by="counted",
-)
+@ARTIFACT.judge
 def interleaved_everywhere(results: Results) -> Judgement:
     """In particular, we use the interleaved pipeline schedule with the scatter/gather optimization enabled."""
     pipelined = [point for point in results.points if point.parameters["p"] > 1]
@@ -241,13 +175,7 @@ def interleaved_everywhere(results: Results) -> Judgement:
     return holds_if(not without, text)
 
 
-@ARTIFACT.claim(
-    "Table 1 as printed, our reading of 'also increase' as 'never decrease', since some rows have the B of "
-    "the row before: neither B nor n falls from one row of the table to the next",
-    fidelity="derived",
-    rule="ours",
-    by="paper",
-)
+@ARTIFACT.judge
 def batch_and_gpus_grow(results: Results) -> Judgement:
     """As the model size increases, we also increase the batch size ($B$) and the number of GPUs ($n$)."""
     smaller = [
@@ -260,13 +188,7 @@ def batch_and_gpus_grow(results: Results) -> Judgement:
     return consistent_if(not smaller, text)
 
 
-@ARTIFACT.claim(
-    "throughput per GPU times n is the aggregate, in every row of the table, to the rounding of both numbers",
-    "Section 5",
-    fidelity="derived",
-    rule="rounding",
-    by="paper",
-)
+@ARTIFACT.judge
 def aggregate_is_the_product(results: Results) -> Judgement:
     """Aggregate throughput can be computed by multiplying with the number of GPUs used."""
     wrong = []
@@ -280,14 +202,7 @@ def aggregate_is_the_product(results: Results) -> Judgement:
     return consistent_if(not wrong, text)
 
 
-@ARTIFACT.claim(
-    "our reading, that the ends of the range are models of Table 1: by eq. (2), the smallest has 1 billion parameters "
-    "and the largest 1 trillion, each rounded to one digit (0.5 to 1.5), and every row has the size printed there, to "
-    "its digits; throughput is tested by the other claims of the table",
-    "Table 1, caption",
-    fidelity="derived",
-    rule="ours",
-)
+@ARTIFACT.judge
 def one_billion_to_one_trillion(results: Results) -> Judgement:
     """Weak-scaling throughput for GPT models ranging from 1 billion to 1 trillion parameters."""
     counts = {point.label: parameters(model_of(point.parameters)) for point in results.points}
@@ -298,13 +213,7 @@ def one_billion_to_one_trillion(results: Results) -> Judgement:
     return consistent_if(not wrong and ends, text)
 
 
-@ARTIFACT.claim(
-    "our reading, that GEMMs are bound by compute and all other kernels by memory: as simulated, in every row "
-    "of Table 1 GEMMs take more than half of the computing time of the layers (forward, recomputation, "
-    "backward, without tensor all-reduces); that 'efficient kernel implementations' allowed it is not tested",
-    "Section 1 (the kernels); so Section 6",
-    rule="ours",
-)
+@ARTIFACT.judge
 def mostly_compute_bound(results: Results) -> Judgement:
     """Achieving this throughput at scale required innovation and careful engineering along multiple axes: efficient
     kernel implementations that allowed most of the computation to be compute-bound as opposed to memory-bound, [...]
@@ -322,14 +231,7 @@ def mostly_compute_bound(results: Results) -> Judgement:
     return holds_if(least > 0.5, text, results.numbers(smallest_share=least))
 
 
-@ARTIFACT.claim(
-    "our reading of 'dominant communication pattern', for Table 1's models alone, in bytes, counted: in every "
-    "row more than half of what a GPU sends is sent in all-reduces (tensor, data, tied embedding) and not "
-    "between stages; that the topology makes them efficient is not tested",
-    "Section 5 (the pattern)",
-    rule="ours",
-    by="counted",
-)
+@ARTIFACT.judge
 def all_reduce_dominant(results: Results) -> Judgement:
     """This topology allows efficient all-reduce communication (dominant communication pattern in deep learning
     training).
@@ -344,11 +246,7 @@ def all_reduce_dominant(results: Results) -> Judgement:
     return holds_if(least > 0.5, text, results.numbers(smallest_share=least))
 
 
-@ARTIFACT.claim(
-    f"{NOTHING}the configuration behind 36% is not in the paper; its own 52% are tested by "
-    "shares_of_peak_52_and_44_in_the_paper",
-    "Section 6",
-)
+@ARTIFACT.judge
 def deepspeed_36_percent(results: Results) -> Judgement:
     r"""DeepSpeed~\cite{deepspeed3Dparallelism} combined pipeline parallelism with tensor and data parallelism to train
     models with up to a trillion parameters, but with lower throughput than what was shown in this paper (52\% vs. 36\%

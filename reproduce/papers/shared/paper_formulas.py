@@ -45,13 +45,7 @@ def _flushed() -> dict[str, float]:
     return {label: bubble / (1 + bubble) for label, bubble in bubbles.items()}
 
 
-@ARTIFACT.claim(
-    "the pipeline flush's share of an iteration, x/(1+x) with x = (p-1)/(vm): its largest over every "
-    "configuration of the paper's figures and of Table 1, as the sentence names none, is 49.5% to 50.5%",
-    "Section 1",
-    fidelity="derived",
-    rule="up to",
-)
+@ARTIFACT.judge
 def half_of_time_flushing(results: Results) -> Judgement:
     r"""As much as 50\% of time can be spent flushing the pipeline depending on the number of microbatches injected into
     the pipeline.
@@ -65,12 +59,7 @@ def half_of_time_flushing(results: Results) -> Judgement:
     return consistent_if(0.495 <= shares[worst] <= 0.505, text, numbers_of("derived", largest_share=shares[worst]))
 
 
-@ARTIFACT.claim(
-    "1F1B at p = 8: the executed bubble's share of an iteration falls from each m (8 to 128) to the next",
-    "Section 1",
-    fidelity="derived",
-    rule="direction",
-)
+@ARTIFACT.judge
 def more_microbatches_less_flush(results: Results) -> Judgement:
     """The larger the ratio of number of microbatches to the pipeline size, the smaller the time spent in the pipeline
     flush.
@@ -81,13 +70,7 @@ def more_microbatches_less_flush(results: Results) -> Judgement:
     return holds_if(falls(shares), text, numbers_of("derived", share_at_m=shares))
 
 
-@ARTIFACT.claim(
-    "of 16 layers with p = 4 and v = 2 devices 1 and 2 have exactly those named, by the layout of layers and by the "
-    "stages that the interleaved schedule runs",
-    "Section 2.2.2",
-    fidelity="derived",
-    rule="counted",
-)
+@ARTIFACT.judge
 def layers_of_devices(results: Results) -> Judgement:
     """[...] we could have each device perform computation for two model chunks (each with 2 layers), i.e., device 1 has
     layers $1,2,9,10$; device 2 has layers $3,4,11,12$; and so on.
@@ -104,14 +87,7 @@ def layers_of_devices(results: Results) -> Judgement:
     return holds_if(placed[1] == [1, 2, 9, 10] and placed[2] == [3, 4, 11, 12] and scheduled == stages, text)
 
 
-@ARTIFACT.claim(
-    "the function c A_input + l/c A_intermediate is less at that c than at 0.1 to 10 times that c, in steps of 0.01, "
-    "and than at 0.0001 of it to either side, so that its one minimum is there, for 1 to 32 layers l and ratios "
-    "A_intermediate / A_input of 1 to 100",
-    "Section 3.5",
-    fidelity="derived",
-    rule="direction",
-)
+@ARTIFACT.judge
 def optimal_checkpoints(results: Results) -> Judgement:
     r"""The minimum value of this function is obtained when $c = \sqrt{l \cdot \left(A^\text{intermediate} /
     A^\text{input}\right)}$.
@@ -129,12 +105,7 @@ def optimal_checkpoints(results: Results) -> Judgement:
     return holds_if(worst < 0, text, numbers_of("derived", largest_excess=worst))
 
 
-@ARTIFACT.claim(
-    "'≈' read as 'about': 8TP/(nX) is within 10% of the time by eq. (3), for GPT-3 and the trillion-parameter model",
-    "Section 5.1, eq. 4",
-    fidelity="derived",
-    rule="about",
-)
+@ARTIFACT.judge
 def eq_4_approximates(results: Results) -> Judgement:
     r"""End-to-end training time $\approx \dfrac{8TP}{nX}$."""
     models = {"175B": model_of(published.model(GPT_3)), "1T": model_of(table_1()[-1].parameters)}
@@ -148,12 +119,7 @@ def eq_4_approximates(results: Results) -> Judgement:
     return holds_if(max(map(abs, off.values())) <= 0.10, text, numbers_of("derived", difference_for=off))
 
 
-@ARTIFACT.claim(
-    "for Table 1's models: the FLOPs of all GEMMs of the simulator's operators, counted, are those of the formula",
-    "Appendix; eq. 3",
-    fidelity="derived",
-    rule="exact",
-)
+@ARTIFACT.judge
 def flops_per_iteration(results: Results) -> Judgement:
     r"""Thus, for a transformer model with $l$ transformer layers, the total number of floating-point operations is:
     $$96Bslh^2\left(1 + \dfrac{s}{6h} + \dfrac{V}{16lh}\right).$$
@@ -193,13 +159,7 @@ def _largest_accepted(configure: Callable[[int], object], limit: int) -> int:
     return max(accepted)
 
 
-@ARTIFACT.claim(
-    "by construction, so that 'holds' is no evidence: 1536 is exactly the largest d that can be configured with a "
-    "batch of 1536, as every replica needs a sequence; that GPT-3 was trained with it is not tested",
-    "Section 5.4.3",
-    fidelity="derived",
-    rule="counted",
-)
+@ARTIFACT.judge
 def data_parallel_to_1536(results: Results) -> Judgement:
     """GPT-3 was trained to convergence with a batch size of $1536$. Data parallelism thus supports parallelization to
     only $1536$ GPUs
@@ -210,13 +170,7 @@ def data_parallel_to_1536(results: Results) -> Judgement:
     return holds_if(most == B, text, numbers_of("derived", "count", largest_d=most))
 
 
-@ARTIFACT.claim(
-    "by construction, so that 'holds' is no evidence: the number of layers is exactly the largest p that can "
-    "be configured, as every stage needs a layer",
-    "Section 6",
-    fidelity="derived",
-    rule="counted",
-)
+@ARTIFACT.judge
 def pipeline_up_to_layers(results: Results) -> Judgement:
     """pipeline parallelism in isolation can still only scale to a number of devices equal to the number of layers in
     the model
@@ -227,13 +181,7 @@ def pipeline_up_to_layers(results: Results) -> Judgement:
     return holds_if(most == model.layers, text, numbers_of("derived", "count", largest_p=most))
 
 
-@ARTIFACT.claim(
-    "for Table 1's models: GEMMs of the operator inventory have more than half of all FLOPs, if every other kernel had "
-    "10 for each element that it reads or writes",
-    "Section 5.1 (the GEMMs)",
-    fidelity="derived",
-    rule="most",
-)
+@ARTIFACT.judge
 def mostly_gemms(results: Results) -> Judgement:
     """The majority of floating-point operations in the model are performed in the matrix multiplications (GEMMs) in the
     transformer and logit layers.
@@ -244,14 +192,7 @@ def mostly_gemms(results: Results) -> Judgement:
     return holds_if(shares[least] > 0.5, text, numbers_of("derived", smallest_share=shares[least]))
 
 
-@ARTIFACT.claim(
-    "for Table 1's models: eq. (3) is at most 10% below the count with every other kernel, at 10 FLOPs for each "
-    "element that it reads or writes, and not above it; the latter holds by construction, as other kernels only add "
-    "to the count",
-    "Section 5.1 (the lower bound)",
-    fidelity="derived",
-    rule="nearly",
-)
+@ARTIFACT.judge
 def eq_3_is_a_lower_bound(results: Results) -> Judgement:
     """This is a lower bound for the true FLOP count but should be close to the actual value."""
     ratios = {}
@@ -277,18 +218,7 @@ def _flops() -> dict[str, tuple[float, float]]:
     return flops
 
 
-@ARTIFACT.claim(
-    "for Table 1's models: the engine's parameters, by the shard map that the engine is tested against, are exactly "
-    "those of eq. (2) and the 2h of the last layer norm, which the formula leaves out: as it stands it is true to "
-    "0.0003%",
-    "Section 5.1, eq. 2",
-    fidelity="derived",
-    sentence=(
-        "The number of parameters in a model, $P$, can be computed as: "
-        r"P = 12lh^2\left(1 + \dfrac{13}{12h}+\dfrac{V+s}{12lh}\right)."
-    ),
-    rule="exact",
-)
+@ARTIFACT.judge
 def parameters_by_eq_2(results: Results) -> Judgement:
     beyond, worst = {}, 0.0
     for row in table_1():

@@ -1,5 +1,7 @@
 """The claims of all artifacts: what they say where and how; and those of Figures 11 and 13 to 18 without results."""
 
+import re
+
 import pytest
 
 from reproduce.experiment import catalog, papers
@@ -8,9 +10,9 @@ from reproduce.experiment.claims import IN_OUR_WORDS, NARROW, NOTHING, OURS, quo
 from reproduce.experiment.judging import judge
 from reproduce.experiment.made_of import made_of
 from reproduce.experiment.margins import for_judging
+from reproduce.experiment.papers import ANNEX, FOLDER, read_toml
 from reproduce.experiment.set_with import numbers_set_with
 from reproduce.experiment.tested_as import what_is_tested
-from reproduce.papers.sc21.table_training_time import SET_WITH_TABLE_1
 
 PLACES = ("Abstract", "Section", "Figure", "Table", "Appendix", "not in the paper")
 NOT_TESTABLE = {
@@ -29,6 +31,8 @@ SWEEPS = (
     *("fig_microbatch", "fig_pipeline_vs_data", "fig_pipeline_weak_scaling", "fig_recomputation"),
     *("fig_scatter_gather", "fig_tensor_vs_data", "fig_tensor_vs_pipeline"),
 )
+MODULES = [path for folder in (FOLDER, ANNEX) for path in folder.glob("*/*.py")]
+WITH_TABLES = [path for path in MODULES if path.with_suffix(".toml").exists()]
 PARAPHRASED = [id for paper in papers.papers() if paper.paraphrased for id in catalog.ids(paper.name)]
 
 
@@ -96,7 +100,11 @@ def test_margins_are_those_of_what_a_verdict_rests_on(id, claim, said):
 
 
 def test_numbers_set_with_table_1_are_those_that_the_clusters_file_names():
-    assert numbers_set_with("selene", "table_weak_scaling") == SET_WITH_TABLE_1
+    assert numbers_set_with("selene", "table_weak_scaling") == (
+        "gemm_plateau",
+        "gemm_wave_efficiency",
+        "memory_efficiency",
+    )
 
 
 @pytest.mark.parametrize("id", PARAPHRASED)
@@ -144,3 +152,18 @@ def test_a_bound_that_is_narrower_than_the_margin_says_so(id):
             factor = margins.factor(bounded.metrics[0], "value" if alone and bounded.less is None else "ratio", {})
         low, high = (1 + end if made.plus else end for end in sorted(bounded.bounds.values()))
         assert bounded.narrow == (bounded.less is not None or high / low < factor**2), claim.id
+
+
+@pytest.mark.parametrize("module", WITH_TABLES, ids=lambda path: path.stem)
+def test_every_table_beside_a_module_is_of_one_of_its_judges(module):
+    judges = re.findall(r"^@ARTIFACT\.judge\ndef (\w+)", module.read_text(), re.MULTILINE)
+    assert list(read_toml(module.with_suffix(".toml"))) == judges
+
+
+def test_a_judge_without_a_table_is_refused(small):
+    def unheard(results):
+        """A sentence."""
+
+    unheard.__module__ = "reproduce.papers.sc21.fig_bubble"
+    with pytest.raises(ValueError, match=r"'unheard' has no table in fig_bubble.toml; needs one; try \[unheard\]"):
+        small.judge(unheard)

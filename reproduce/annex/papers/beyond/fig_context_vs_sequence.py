@@ -95,11 +95,7 @@ ARTIFACT = Artifact(
 )
 
 
-@ARTIFACT.claim(
-    "Llama-3 8B on 64 H100s, 8 a node, sequences of 8,192 to 131,072 tokens, four million tokens a batch: throughput "
-    "with c = 8 (t = 1) is higher than with t = 8 (c = 1) at each of the five lengths; other "
-    "models are not tested"
-)
+@ARTIFACT.judge
 def context_first(results: Results) -> Judgement:
     """Inside a node of H100s context comes before tensor parallelism, for long sequences of a model with
     grouped queries.
@@ -108,34 +104,21 @@ def context_first(results: Results) -> Judgement:
     return holds_if(min(gains.values()) > 0, f"c=8 over t=8: {listed(gains, '{:+.1%}')}")
 
 
-@ARTIFACT.claim(
-    "Llama-3 8B on 64 H100s, 8 a node, sequences of 8,192 to 131,072 tokens, four million tokens a batch: the gain, "
-    "throughput with c = 8 over that with t = 8, less 1, is smaller at 131,072 tokens than at 8,192; the three "
-    "lengths between and other models are not tested"
-)
+@ARTIFACT.judge
 def gain_falls(results: Results) -> Judgement:
     """What context parallelism gains over tensor parallelism falls with the length of the sequences."""
     gains = list(_gains(results, "h100").values())
     return holds_if(gains[-1] < gains[0], f"from {gains[0]:+.1%} at {LENGTHS[0]:,} tokens to {gains[-1]:+.1%}")
 
 
-@ARTIFACT.claim(
-    "Llama-3 8B on 64 GPUs of a GB200 NVL72, sequences of 8,192 to 131,072 tokens, four million tokens a batch: "
-    "throughput with c = 8 (t = 1) is higher than with t = 8 (c = 1) at each of the five lengths; no run on GB200 "
-    "was scored, so that the widest margin of any cluster's throughputs applies; other models are not tested"
-)
+@ARTIFACT.judge
 def context_first_gb200(results: Results) -> Judgement:
     """Context comes before tensor parallelism in a GB200 NVL72, too."""
     gains = _gains(results, "gb200")
     return holds_if(min(gains.values()) > 0, f"c=8 over t=8: {listed(gains, '{:+.1%}')}")
 
 
-@ARTIFACT.claim(
-    "Llama-3 8B on 64 H100s and on 64 GPUs of a GB200 NVL72, sequences of 8,192 to 65,536 tokens, four "
-    "million tokens a batch: throughput with c = 8 is higher than with p = 8 (1F1B) at each of the four "
-    "lengths, on both; at 131,072, the figure's fifth length, p = 8 does not fit; other models are not "
-    "tested"
-)
+@ARTIFACT.judge
 def context_before_pipeline(results: Results) -> Judgement:
     """For long sequences context comes before pipeline parallelism."""
     gains = {name: _gains(results, cluster, PIPELINE, LENGTHS[:-1]) for name, cluster in CLUSTERS.items()}

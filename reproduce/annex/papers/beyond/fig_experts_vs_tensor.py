@@ -129,22 +129,13 @@ ARTIFACT = Artifact(
 )
 
 
-@ARTIFACT.claim(
-    "Mixtral 8x7B and Qwen3 30B on 64 H100s, 8 a node, sequences of 4,096 tokens, 1,024 a batch, p = 1: throughput "
-    "with e = 8, t = 1 is higher than with the smallest e, which has the largest t that the heads permit (t = 8 with "
-    "e = 1, t = 4 with e = 2); other models are not tested"
-)
+@ARTIFACT.judge
 def experts_first(results: Results) -> Judgement:
     """Inside a node of H100s experts come before tensor parallelism."""
     return _experts_over_tensor(results, "h100")
 
 
-@ARTIFACT.claim(
-    "Mixtral 8x7B and Qwen3 30B on 64 GPUs of a GB200 NVL72, sequences of 4,096 tokens, 1,024 a batch, p = 1: "
-    "throughput with e = 8, t = 1 is higher than with the smallest e, which has the largest t that the heads permit "
-    "(t = 8 with e = 1, t = 4 with e = 2); the margin is that of runs with experts on "
-    "other clusters, as none on GB200 was scored; other models are not tested"
-)
+@ARTIFACT.judge
 def experts_first_gb200(results: Results) -> Judgement:
     """Experts come before tensor parallelism in a GB200 NVL72, too."""
     return _experts_over_tensor(results, "gb200")
@@ -158,11 +149,7 @@ def _experts_over_tensor(results: Results, cluster: str) -> Judgement:
     return holds_if(min(gains.values()) > 0, f"e=8 over the largest t: {listed(gains, '{:+.0%}')}")
 
 
-@ARTIFACT.claim(
-    "Qwen3 30B on 64 H100s, 8 a node, sequences of 4,096 tokens, 1,024 a batch, p = t = 1, d = 64: throughput "
-    "with e = 64, whose all-to-alls go over eight nodes, is lower than with e = 8, a node's GPUs; what e = 64 "
-    "gains in memory is not tested, nor are other models"
-)
+@ARTIFACT.judge
 def not_across_nodes(results: Results) -> Judgement:
     """Expert parallelism over more than a node of H100s is slower than inside one."""
     speeds = _speeds(results, "h100", "Qwen3 30B")

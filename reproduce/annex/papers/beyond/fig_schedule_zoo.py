@@ -209,12 +209,7 @@ ARTIFACT = Artifact(
 )
 
 
-@ARTIFACT.claim(
-    "GPT-3 on 96 A100s of Selene (p = 12, t = 8), B = 48, thirteen schedules and DualPipeV overlapped: the fastest "
-    "iteration of those that fit without recomputation is shorter than the fastest of all with it, and is of a "
-    "schedule that stashes less than 1F1B, counted in its executed table; other models and batch sizes, and that 1F1B "
-    "would have to recompute, are not tested"
-)
+@ARTIFACT.judge
 def less_memory_pays_off(results: Results) -> Judgement:
     """A schedule that stashes less pays off by what need not be recomputed."""
     times: dict[str, dict[str, float]] = {RECOMPUTED: {}, KEPT: {}}

@@ -173,12 +173,7 @@ def _changes(results: Results, metric: q.Quantity, sizes: Sequence[int]) -> dict
     return {where: on / off - 1 for where, (off, on) in _both(results, metric, sizes).items()}
 
 
-@ARTIFACT.claim(
-    "GPT-3 on 64 A100s of Selene (p t = 64, d = 1, B = 64, b = 1), t = 2, 4, 8 with full, selective or no "
-    "recomputation, where both fit: throughput with sequence parallelism is no lower than without it; not tested: "
-    "that it brings no communication overhead, as Korthikanti et al. (2022) say, since it also splits norms and "
-    "dropout and so raises throughput; the bytes are tested by more_bytes; other models"
-)
+@ARTIFACT.judge
 def not_slower_in_a_node(results: Results) -> Judgement:
     """Inside a node sequence parallelism costs no throughput."""
     inside = [t for t in SIZES if t <= published.gpus_per_node()]
@@ -187,12 +182,7 @@ def not_slower_in_a_node(results: Results) -> Judgement:
     return holds_if(min(changes.values()) >= 0, text, results.numbers(smallest_change=min(changes.values())))
 
 
-@ARTIFACT.claim(
-    "GPT-3 on 64 A100s of Selene (p t = 64, d = 1, B = 64, b = 1), t = 2, 4, 8, 16: more tensor-parallel bytes with "
-    "sequence parallelism than without, by a sixth at most with full recomputation, by a quarter at most "
-    "otherwise, counted; which gathers they are is not tested",
-    by="counted",
-)
+@ARTIFACT.judge
 def more_bytes(results: Results) -> Judgement:
     """With sequence parallelism tensor ranks send more bytes, by a sixth at most with full recomputation and by a
     quarter at most without: the inputs that are gathered again in the backward pass outweigh the gathers of
@@ -204,11 +194,7 @@ def more_bytes(results: Results) -> Judgement:
     return holds_if(all(0 < changes[where] <= most[where] for where in changes), text)
 
 
-@ARTIFACT.claim(
-    "GPT-3 on 64 A100s of Selene (p t = 64, d = 1, B = 64, b = 1), t = 2, 4, 8, 16: with sequence parallelism peak "
-    "memory of the fullest GPU is lower without full recomputation, where activations decide it, and nowhere higher, "
-    "whether or not it fits"
-)
+@ARTIFACT.judge
 def less_memory(results: Results) -> Judgement:
     """Sequence parallelism lowers the memory of the fullest GPU wherever activations decide it."""
     changes = _changes(results, q.PEAK_MEMORY, SIZES)
@@ -217,11 +203,7 @@ def less_memory(results: Results) -> Judgement:
     return holds_if(lower and max(changes.values()) <= 0, text)
 
 
-@ARTIFACT.claim(
-    "GPT-3 on 64 A100s of Selene (p t = 64, d = 1, B = 64, b = 1), t = 8: with sequence parallelism and selective "
-    "recomputation it fits in 80 GB, without sequence parallelism neither selective nor no recomputation does, and "
-    "full recomputation does; other models are not tested"
-)
+@ARTIFACT.judge
 def selective_suffices(results: Results) -> Judgement:
     """With sequence parallelism it suffices to recompute the attention core at t = 8; without it, whole layers have to
     be recomputed.

@@ -84,13 +84,7 @@ ARTIFACT = Artifact(
 )
 
 
-@ARTIFACT.claim(
-    "ZB-H1, ZB-H2, ZB-V, V-Half and V-Min, each executed at p = 12, m = 24 with F, I and W of equal time: its bubble, "
-    "activation memory and messages, each over 1F1B's, against the ratios that sail-sg/zero-bubble's table prints "
-    "(bubble 1/3, 0, 0, 1/2, 2/3; memory 1, 2, 1, 1/2, 1/3; messages 1, 1, 2, 2, 2): messages equal; bubbles no "
-    "farther apart than one pass of the 3(p-1) that 1F1B's bubble has, 0.03; memories no farther apart than 4/3 of a "
-    "microbatch of the p that 1F1B keeps, 0.11; the two distances are ours"
-)
+@ARTIFACT.judge
 def published_ratios_hold(results: Results) -> Judgement:
     """Bubble, memory and messages of the zero-bubble schedules over 1F1B's are those that their authors publish, at
     p = 12, m = 24 and equal times of F, I and W.
@@ -106,11 +100,7 @@ def published_ratios_hold(results: Results) -> Judgement:
     return holds_if(not far, "; ".join(far) or f"{len(compared)} schedules, three numbers each")
 
 
-@ARTIFACT.claim(
-    "ZB-H2 and ZB-V at p = 12, m = 24, F, I and W of equal time: no bubble between a rank's first pass and its last, "
-    "and with the flush one of p-1 forward passes of a chunk, exactly (ZB-V has two chunks a rank, so that it is half "
-    "as long); as all passes take equally long there, which of them they are is not tested"
-)
+@ARTIFACT.judge
 def a_flush_leaves_a_bubble(results: Results) -> Judgement:
     """ZB-H2 and ZB-V, which have no bubble, have one as soon as every batch ends with a pipeline flush."""
     text, holds = [], True
@@ -121,10 +111,7 @@ def a_flush_leaves_a_bubble(results: Results) -> Judgement:
     return holds_if(holds, f"without and with the flush: {', '.join(text)}")
 
 
-@ARTIFACT.claim(
-    "executed at p = 12, m = 24 with F, I and W of equal time, and B = I + W: a bubble of exactly 11 passes of a "
-    "chunk, where the published (p-1)(F&B + B - 3W) gives 22; no other size and no other times are tested by it"
-)
+@ARTIFACT.judge
 def dualpipev_is_better_than_its_formula(results: Results) -> Judgement:
     """Without overlapping F and B, DualPipeV's bubble is half of its published formula with F&B = F + B, at p = 12,
     m = 24 and equal times of F, I and W.

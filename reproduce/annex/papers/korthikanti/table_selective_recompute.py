@@ -156,16 +156,7 @@ def config(model: str, technique: str, **changes: Any) -> TrainingConfig:
     return TrainingConfig.from_plain({**COMMON, **MODELS[model], **TECHNIQUES[technique][1], **changes})
 
 
-@ARTIFACT.claim(
-    "by formulas, for the two models: memory saved 5as/h / (34 + 5as/h), the attention core's share of what a layer "
-    "keeps without tensor parallelism or with all of it cut by t, and FLOPs added s / (6h + s), the attention core's "
-    "over those of the layers' forward pass, our reading, as the sentence does not say of what they are a share (of "
-    "forward and backward pass it is a third); each rounded to the digits printed: 69.5 to 70.5% and 64.5 to 65.5%, "
-    "2.65 to 2.75% and 1.55 to 1.65%",
-    "Section 5",
-    fidelity="derived",
-    rule="ours",
-)
+@ARTIFACT.judge
 def saves_70_and_65_percent(results: Results) -> Judgement:
     """Selective recomputation saves 70% and 65% of the memory for activations of GPT-3 and MT-NLG, for 2.7% and 1.6%
     more FLOPs.
@@ -186,14 +177,7 @@ def saves_70_and_65_percent(results: Results) -> Judgement:
     return holds_if(near, text, results.numbers(**{word(f"saved {model}"): value for model, value in saved.items()}))
 
 
-@ARTIFACT.claim(
-    "the simulated peak memory of the fullest GPU against the 80 GB of an A100, in each of the four models (22B, 175B, "
-    "530B and 1T on 8, 64, 280 and 512 GPUs): out of memory with nothing recomputed and no sequence parallelism, not "
-    "with both techniques",
-    "Section 1, Figure 1",
-    rule="counted",
-    by="simulated",
-)
+@ARTIFACT.judge
 def both_make_it_fit(results: Results) -> Judgement:
     """Without recomputation no model fits in 80 GB, with both techniques all do."""
     status, peaks = {}, {}
