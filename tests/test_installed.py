@@ -109,6 +109,7 @@ def test_what_is_built_twice_has_equal_bytes_and_what_building_and_testing_need(
         "results/reference/exact/simulated.json",
         "ptdp_core/simulator/clusters/selene.toml",
         "reproduce/papers/sc21/published.json",
+        "reproduce/papers/sc21/fig_interleaved.toml",
         "tests/test_installed.py",
         "Makefile",
         "LICENSE",
