@@ -235,7 +235,7 @@ def of_estimate(estimate: "Estimate", cluster: "Cluster") -> dict[str, dict[str,
 
 def intervals_of(estimate: "Estimate", cluster: "Cluster") -> Callable[[str, float], Interval | None]:
     """What gives the interval of a metric's value of this estimate, None where it has none (`of_estimate`)."""
-    known, parameters = read(estimate.cluster), estimate.config.to_plain()
+    known, parameters = read(estimate.cluster), {**vars(estimate.config.model), **vars(estimate.config.parallel)}
     spread = of_class(estimate.cluster, parameters, program_named(cluster))
     scored = known is not None and known.has_scored(cluster)
 

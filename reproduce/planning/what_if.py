@@ -33,10 +33,12 @@ def evaluate(
     run: "TrainingRun | None" = None,
     sensitivity: bool = False,
     checkpoint_rate: float | None = None,
+    bubble_times: bool = True,
 ) -> dict[str, Any]:
     """The answer for one point of the file, as JSON; with what is asked of a whole run, and what limits it.
 
-    With a `checkpoint_rate` in bytes a second its checkpoints stand there, too.
+    With a `checkpoint_rate` in bytes a second its checkpoints stand there, too. Without `bubble_times`, whose schedules
+    take two thirds of the time, these are empty.
 
     Raises `UsageError` for a run that gets nowhere.
     """
@@ -46,7 +48,7 @@ def evaluate(
     try:
         missing = f"not modelled: {left_out}" if (left_out := unmodelled(entry)) else ""
         config, model, packed = described(entry, cluster, program)
-        estimate = simulate(config, model, bubble_times=True)
+        estimate = simulate(config, model, bubble_times=bubble_times)
     except (ConfigurationError, UsageError) as error:
         return answer(label, "invalid", str(error))
     except Exception as error:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ptdp_core.config import TrainingConfig
 from ptdp_core.errors import ConfigurationError
-from ptdp_core.simulator import cluster_path
+from ptdp_core.simulator import Cluster, cluster_path
 from ptdp_core.simulator.cluster import read_parameters
 from ptdp_core.simulator.programs import load_program
 from reproduce.annex.page import form, words
@@ -35,17 +35,21 @@ SWEPT = 14  # configurations of a sweep at most
 STEADY = 5e-4  # a change by less is told as none
 
 
-def evaluated(
-    configuration: Mapping[str, Any], cluster: str, tokens: str = "", price: str = "", sensitivity: bool = False
-) -> dict[str, Any]:
-    """What `reproduce simulate --json` says of a configuration; kept, because it is compared with the next one."""
-    return kept(json.dumps(said(configuration)), cluster, tokens, price, sensitivity)
+@lru_cache(maxsize=64)
+def opened(cluster: str, program: str | None = None) -> Cluster:
+    """A shipped cluster, or that of a file, whose name is its content's digest, with a program on it."""
+    return open_cluster(cluster, program)[0]
+
+
+def evaluated(configuration: Mapping[str, Any], cluster: str, tokens: str = "", price: str = "") -> dict[str, Any]:
+    """What `reproduce simulate --json` says of a configuration, but for its causes of waiting; kept for comparisons."""
+    return kept(json.dumps(said(configuration)), cluster, tokens, price)
 
 
 @lru_cache(maxsize=64)
-def kept(configuration: str, cluster: str, tokens: str, price: str, sensitivity: bool) -> dict[str, Any]:
+def kept(configuration: str, cluster: str, tokens: str, price: str) -> dict[str, Any]:
     run = TrainingRun(amount(tokens), price=amount(price) if price else None) if tokens else None
-    return evaluate(json.loads(configuration), 1, cluster, run=run, sensitivity=sensitivity)
+    return evaluate(json.loads(configuration), 1, cluster, run=run, bubble_times=False)
 
 
 def said(configuration: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,12 +92,13 @@ def further(configuration: Mapping[str, Any], cluster: str, answer: Mapping[str,
     - `capacity`: bytes of a GPU that a training run can fill; `per_node`: GPUs of a node
     - `phases`, `memory`: the parts of an iteration in seconds and of the peak memory in GB
     - `headline`: the one number with its unit, the words before it, and its interval; `doubt`: whose interval it is
+    - `sizes`: those of the layout, and the layers
     - `facts`: what else is told, each with value, unit, and interval; `brief`: share of the peak and memory
     """
     if answer["iteration_time"] is None:
         return {}
-    program = said(configuration).get("program")
-    loaded, _ = open_cluster(cluster, program)
+    program, settings = said(configuration).get("program"), filled(configuration)
+    loaded = opened(cluster, program)
     useful = sum(answer["phase_times"][phase] for phase in USEFUL) / answer["iteration_time"]
     over = (answer["peak_memory"] - loaded.usable_memory) / GB
     used = f"{words.figures(answer['peak_memory'] / GB)} of {words.figures(loaded.usable_memory / GB)} GB"
@@ -109,6 +114,7 @@ def further(configuration: Mapping[str, Any], cluster: str, answer: Mapping[str,
         "doubt": f"9 of 10 real runs are expected in the band{whose or ', of programs whose runs were scored'}."
         if known
         else "No interval: no runs like these were scored on such a machine.",
+        "sizes": {name: settings[name] for name in ("p", "t", "c", "d", "b", "B", "layers")},
         "facts": _facts(answer),
         "brief": f"{100 * answer['model_flops_utilization']:.0f}% · {used}",
         "notes": [f"{useful:.0%} trains the model", fits, f"{used} are needed".replace(" of ", " GB of ")],

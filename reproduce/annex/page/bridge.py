@@ -19,7 +19,19 @@ from typing import Any
 from ptdp_core.schedules import names
 from ptdp_core.simulator import cluster_path
 from ptdp_core.simulator.cluster import CLUSTER_FOLDER, read_parameters
-from reproduce.annex.page import answers, bars, choices, form, lessons, picture, scenarios, timelines, words
+from reproduce.annex.page import (
+    answers,
+    bars,
+    choices,
+    form,
+    lessons,
+    limits,
+    picture,
+    scenarios,
+    sensible,
+    timelines,
+    words,
+)
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import quoted
@@ -30,12 +42,13 @@ from reproduce.output.plain_text import plain
 from reproduce.output.verdicts import told
 from reproduce.planning.amounts import amount
 from reproduce.planning.models import find, main_names
+from reproduce.planning.what_if import answer as what_if_answer
 from reproduce.running import runner
 from reproduce.running.evaluator import Plan, PointEvaluator
 from reproduce.running.fidelities import code_digest, evaluator
 from reproduce.running.simulated import open_cluster
 from results.records import Metric, PaperValue, PointResult
-from results.records.errors import ReproduceError
+from results.records.errors import ReproduceError, UsageError
 
 USUAL = "selene"  # the cluster of what is no paper's
 ELSEWHERE = "h100"  # a cluster that the first view does not show
@@ -72,9 +85,13 @@ def prepare() -> None:
         shown = catalog.load(id)
         code_digest(shown, shown.fidelities[0])
     artifact(picture.FIGURE, ELSEWHERE)
-    what_if(scenarios.offered()[0]["configuration"], ELSEWHERE, tokens="300B")
+    usual = scenarios.offered()[0]["configuration"]
+    what_if(usual, ELSEWHERE, tokens="300B")
+    choices.knobs(usual, ELSEWHERE)
+    limits.limits(usual, ELSEWHERE)
     _evaluated.cache_clear()
     answers.kept.cache_clear()
+    answers.opened.cache_clear()
     gc.collect()
     gc.freeze()  # these objects live as long as the page: later collections need not look through them
     gc.set_threshold(100_000)  # a timeline is a million small tuples without a cycle
@@ -180,9 +197,11 @@ def artifact(id: str, cluster: str) -> dict[str, Any]:
     evaluate, found = _evaluated(id, cluster)
     plan, shown = evaluate.plan, evaluate.plan.artifact
     points, notes = runner.told_points(evaluate, evaluate.results(found))
+    finding, gap = words.finding(points, shown.main.name, shown.x_axis) if shown.x_axis else ("", None)
     return _heading(shown) | {
         "description": shown.description,
-        "finding": words.finding(points, shown.main.name, shown.x_axis) if shown.x_axis else "",
+        "finding": finding,
+        "gap": gap,
         "fidelity": plan.fidelity,
         "cluster": _called(cluster) if evaluate.cluster_ref else None,
         "elsewhere": plan.elsewhere,
@@ -256,24 +275,21 @@ def _point(point: PointResult, planned: Point) -> dict[str, Any]:
     }
 
 
-def what_if(
-    configuration: Mapping[str, Any],
-    cluster: str,
-    tokens: str = "",
-    price: str = "",
-    sensitivity: bool = False,
-) -> dict[str, Any]:
+def what_if(configuration: Mapping[str, Any], cluster: str, tokens: str = "", price: str = "") -> dict[str, Any]:
     """A configuration simulated: what `reproduce simulate --json` says of it, and `answers.further`.
 
-    `tokens` (as '300B') ask for the whole run, too, a `price` of a GPU hour for its cost, `sensitivity` for what limits
-    an iteration.
+    `tokens` (as '300B') ask for the whole run, too, a `price` of a GPU hour for its cost. What is refused is told by
+    field, with what could be asked in its place (`sensible.instead`).
     """
-    answer = answers.evaluated(configuration, cluster, tokens, price, sensitivity)
-    knobs = choices.knobs(configuration, cluster) if answer["status"] != "invalid" else {}
+    try:
+        answer = answers.evaluated(configuration, cluster, tokens, price)
+    except UsageError as error:
+        answer = what_if_answer("", "invalid", str(error))
+    if answer["status"] == "invalid":
+        answers.opened(cluster)  # a machine that there is not is no configuration's mistake
+        return answer | sensible.instead(configuration, tokens, price, str(answer["reason"]))
     helped: dict[str, Any] = {"helps": choices.helps(configuration, cluster)} if answer["status"] == "oom" else {}
-    if answer.get("elasticities"):
-        helped["limits"] = [each | {"change": words.said(each["change"])} for each in answer["elasticities"]]
-    return answer | answers.further(configuration, cluster, answer, tokens) | {"knobs": knobs} | helped
+    return answer | answers.further(configuration, cluster, answer, tokens) | helped
 
 
 def compare(
@@ -300,6 +316,10 @@ ANSWERS_ON_CLUSTER: Mapping[str, Callable[..., dict[str, Any]]] = {
     "artifact": artifact,
     "claims": claims,
     "what_if": what_if,
+    "knobs": choices.knobs,
+    "limits": limits.limits,
+    "changes": limits.changes,
+    "modelled": sensible.modelled,
     "compare": compare,
     "sweep": answers.sweep,
     "best": choices.best,

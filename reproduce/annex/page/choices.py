@@ -1,5 +1,6 @@
 """What a reader may choose in What if: what is legal, what would fit, and what is best, each told in a sentence."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from reproduce.planning import plan_text
 from reproduce.planning.plan import MODEL_FIELDS, make_plan, request
 from reproduce.planning.untried import DISPATCH
 from reproduce.running.simulated import open_cluster
+from results.records.errors import ReproduceError, UsageError
 
 SHOWN_PLANS = 7
 # A technique as a chip: what it is called, the field that it sets, its value when it is on and when it is off.
@@ -30,6 +32,8 @@ GROUPS = {  # of best layouts: what each is called, and what is in it
     "slower": ("Surely slower", BEYOND),
     "2021": ("As in 2021", "the paper’s own means and its takeaways"),
 }
+# What the planner says where nothing fits: the GPUs, the least that a layout needs, and what a GPU has.
+NOTHING = re.compile(r"of all .* on ([\d,]+) GPUs, .* takes least memory, ([\d.]+) GB; \S+ has ([\d.]+) GB to fill")
 MANY = (2, 3, 4, 5, 6, 8, 12)  # chunks on a GPU
 DOUBLED = tuple(2**k for k in range(1, 9))
 
@@ -72,10 +76,8 @@ def knobs(configuration: Mapping[str, Any], cluster: str) -> dict[str, Any]:
     """The next legal sizes of the layout, the techniques with what each would change, and why some are not legal."""
     filled = answers.filled(configuration)
     return {
-        "sizes": {name: filled[name] for name in ("p", "t", "c", "d", "v", "b", "B")},
         "steps": {name: _steps(configuration, name) for name in ("p", "t")},
         "chips": [*_chips(configuration, filled, cluster)],
-        "layers": filled["layers"],
     }
 
 
@@ -102,7 +104,7 @@ def _chips(configuration: Mapping[str, Any], filled: Mapping[str, Any], cluster:
     for name, field, value, without in CHIPS:
         on = filled[field] not in (without, "none", False)
         changes = {field: without if on else value}
-        lacks = field == "fp8_recipe" and not on and not open_cluster(cluster)[0].fp8_peak_flops
+        lacks = field == "fp8_recipe" and not on and not answers.opened(cluster).fp8_peak_flops
         reason = answers.illegal({**configuration, **changes}) or lacks * "this GPU has no products of 8 bits"
         yield {"name": name, "on": on, "reason": reason, "options": [{"words": name, "changes": changes}], "at": 0}
     for name, field, now, values in (
@@ -168,7 +170,11 @@ def best(configuration: Mapping[str, Any], cluster: str, gpus: int | None = None
     name, job = request({**model, "gpus": gpus or answers.gpus(configuration), "batch": filled["B"]})
     program = answers.said(configuration).get("program")
     loaded, reference = open_cluster(cluster, program)
-    result = make_plan(name, job, loaded, reference.name, SHOWN_PLANS, forbid=DISPATCH)
+    try:
+        result = make_plan(name, job, loaded, reference.name, SHOWN_PLANS, forbid=DISPATCH)
+    except ReproduceError as error:
+        said = NOTHING.sub(r"on \1 GPUs no layout needs less than \2 GB of a GPU, which has \3", str(error))
+        raise UsageError(form.in_words(said)) from None
     shown = answers.evaluated(configuration, cluster)
     interval = (shown["intervals"] or {}).get("iteration_time")
     of_2021 = [result.papers_best, result.takeaways.chosen]

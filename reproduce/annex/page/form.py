@@ -3,6 +3,8 @@
 What a field is and may be comes from its definition (`ptdp_core.config`).
 """
 
+import re
+from collections.abc import Iterator
 from dataclasses import MISSING, Field
 from dataclasses import fields as dataclass_fields
 from functools import cache
@@ -105,3 +107,33 @@ def number_shown(number: ClusterParameter) -> str:
     """A number of a cluster with its unit, in a sentence."""
     unit, factor = prefixed(number)
     return f"{number.value / factor:g} {unit}".strip()
+
+
+# A field and its value, as errors and plans name them; behind it perhaps what is counted.
+_VALUE = re.compile(r"\b([A-Za-z]\w*)=('?)([^\s,;:()]+)\2( (?:microbatch|model chunk|device|stage|layer|head|GPU))?")
+_COUNTED = {"gpus": "GPUs", "m": "microbatches", "batch": "sequences"}
+
+
+def named_in(text: str) -> Iterator[str]:
+    """The fields that a sentence names with a value, in its order."""
+    return (found[1] for found in _VALUE.finditer(text) if found[1] in LABELS)
+
+
+def in_words(text: str) -> str:
+    """A sentence of the planner or of an error for people: 'p=7' is 'pipeline stages 7', 'gpus=16' '16 GPUs'."""
+
+    def said(found: re.Match[str]) -> str:
+        name, value, noun = found[1], found[3], found[4]
+        if noun:
+            return f"{value}{noun}"
+        if name in _COUNTED:
+            return f"{value} {_COUNTED[name]}"
+        if name not in LABELS:
+            return found[0]
+        label = LABELS[name].words
+        label = label[:1].lower() + label[1:] if label[1:2].islower() else label
+        known = {"True": "on", "False": "off"} | offered()[name]["choice_words"]
+        return f"{label} {known.get(value, value)}"
+
+    text = _VALUE.sub(said, text)
+    return text[:1].upper() + text[1:]

@@ -98,6 +98,7 @@ interface ArtifactAnswer {
   x: { parameter: string; label: string; scale: string } | null;
   points: PointAnswer[];
   finding: string;
+  gap: { x: Scalar; words: string } | null;
   notes: string[];
   dotted: string[];
 }
@@ -106,6 +107,14 @@ type Claim = Record<"id" | "place" | "verdict" | "kind" | "shown" | "explanation
   bar: Bar | null;
 };
 
+type Sizes = Record<"p" | "t" | "c" | "d" | "b" | "B" | "layers", number>;
+
+interface Share {
+  label: string;
+  look: string;
+  share: number;
+}
+
 interface WhatIfAnswer {
   status: string;
   reason: string | null;
@@ -113,12 +122,9 @@ interface WhatIfAnswer {
   iteration_time: number | null;
   intervals: Record<string, Interval> | null;
   run?: Answers;
-  knobs: {
-    sizes: Record<"p" | "t" | "c" | "d" | "v" | "b" | "B", number>;
-    steps: Answers;
-    chips: Chip[];
-    layers: number;
-  };
+  sizes: Sizes;
+  wrong?: Record<string, string>;
+  instead?: object;
   [metric: string]: any;
 }
 

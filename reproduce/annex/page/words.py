@@ -99,7 +99,7 @@ def choice(field: str, value: str) -> str:
 
 def said(text: str) -> str:
     """A text of the planner with what it calls fields and schedules in words: 'v=4' is '4 chunks'."""
-    for pattern, shown in (
+    patterns: tuple[tuple[str, Any], ...] = (
         (r"\bv=(\d+)", r"\1 chunks"),
         (r"\bb=(\d+)", r"microbatches of \1"),
         (r"\bGEMM rate\b", "matrix products"),
@@ -107,7 +107,10 @@ def said(text: str) -> str:
         (r"batch twice as fast", "batch doubled"),
         (r"\bcontext_exchange=(\w+)", r"context in a \1"),
         (r"\bdata_parallel=torch", "PyTorch’s data parallelism"),
-    ):
+        (r"--allow (\w+)", lambda found: choice("", found[1])),
+        (r", here simulated on rank 1, tokens/s:", ", tokens a second more than the fastest:"),
+    )
+    for pattern, shown in patterns:
         text = re.sub(pattern, shown, text)
     return re.sub(r"^(?:zb|v|dualpipev)-?\w+(?=,|$)", lambda found: schedule(found[0]), text)
 
@@ -147,10 +150,11 @@ def near(points: Sequence[PointResult], metric: str) -> str:
     return f"{len(off)} points: {sum(off) / len(off):.1f}% from the paper on average, {max(off):.1f}% at worst."
 
 
-def finding(points: Sequence[PointResult], metric: str, x: XAxis) -> str:
-    """What two series say together, in one sentence; '' unless one of them is above the other at every value of x.
+def finding(points: Sequence[PointResult], metric: str, x: XAxis) -> tuple[str, dict[str, Any] | None]:
+    """What two series say together, in one sentence, and where they are most apart, by how much.
 
-    'Interleaved is 9 to 48% above non-interleaved, most at batch size 12'.
+    'Interleaved is 9 to 48% above non-interleaved, most at batch size 12'. Nothing unless one of them is above the
+    other at every value of x.
     """
     series: dict[str, dict[object, float]] = {}
     for point in points:
@@ -158,13 +162,14 @@ def finding(points: Sequence[PointResult], metric: str, x: XAxis) -> str:
         if value is not None:
             series.setdefault(point.series, {})[point.parameters.get(x.parameter)] = float(value)
     if len(series) != 2 or not all(series):
-        return ""
+        return "", None
     (low, under), (high, over) = sorted(series.items(), key=lambda each: max(each[1].values()))
     shared = [at for at in over if at in under]
     gains = {at: over[at] / under[at] - 1 for at in shared if under[at] > 0}
     if len(gains) < 3 or min(gains.values()) <= 0.005:
-        return ""
+        return "", None
     most = max(gains, key=lambda at: gains[at])
     where = x.label.partition(" (")[0].lower()
     low = low[:1].lower() + low[1:] if low[1:2].islower() else low
-    return f"{high} is {100 * min(gains.values()):.0f} to {100 * gains[most]:.0f}% above {low}, most at {where} {most}"
+    above = f"{100 * min(gains.values()):.0f} to {100 * gains[most]:.0f}% above {low}"
+    return f"{high} is {above}, most at {where} {most}", {"x": most, "words": f"{gains[most]:+.0%}"}

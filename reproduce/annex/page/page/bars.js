@@ -102,6 +102,16 @@ export function across(rows, width) {
   return picture(width, height, rows.map(({ label, words }) => `${label} ${words}`).join(", "), zero, drawn);
 }
 
+/** What each resource has of the time, in %. @param {Share[]} parts @returns {Row[]} */
+export const shares = (parts) =>
+  parts.map(({ label, look, share }) => ({
+    label: capital(label),
+    from: 0,
+    to: 100 * share,
+    look,
+    words: (100 * share).toFixed(1),
+  }));
+
 /** What each change gains or loses, in %. @param {Gain[]} changes @returns {Row[]} */
 export const gains = (changes) =>
   changes.map(({ change, faster_by: by, fits }) => ({

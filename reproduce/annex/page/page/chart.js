@@ -6,7 +6,8 @@ import { circle, figures, fitted, path, picture, rect, rounded, text, wide } fro
  * @typedef {{ x: Scalar, y: number | null, paper?: number | null, low?: number, high?: number, status?: string }} Mark
  * @typedef {{ name: string, marks: Mark[], dashed?: boolean }} Series
  * @typedef {{ label: string, quantity: string, unit?: string, x: string, scale: string, series: Series[], height?: number,
- *   now?: Scalar | null, ask?: Scalar | null, note?: any, zero?: boolean, faded?: boolean }} Chart
+ *   now?: Scalar | null, ask?: Scalar | null, note?: any, zero?: boolean, faded?: boolean,
+ *   gap?: { x: Scalar, words: string } | null, valued?: boolean }} Chart
  * @typedef {{ x: number, y: number, mark: Mark, name: string, kind: number }} Place where a point is drawn
  */
 const WIDE = 560; // from here names stand at the right of their lines
@@ -80,6 +81,13 @@ function lines(chart, series, width, range) {
   /** @type {Place[]} */
   const places = [];
   series.forEach((one, i) => drawn.push(...oneSeries(one, (i % MANY) + 1, X, Y, places)));
+  if (chart.gap) drawn.push(...gap(chart.gap, places));
+  if (chart.valued)
+    drawn.push(
+      ...places.map(({ x, y, mark }) =>
+        text(x > right - 48 ? x : x + 7, y - 9, last(mark), x > right - 48 ? "k b end halo" : "k b halo"),
+      ),
+    );
   if (named) drawn.push(...atEnds(series, places, right, high));
   else if (series.length > 1) drawn.push(...inside(series, places, [left, right, high, low]));
   const title = text(0, 12, range ? nameOf(series[0]) : chart.quantity, "k b");
@@ -119,6 +127,17 @@ const points = (kind, ours, paper, status) => [
     : []),
   ...(paper ? [circle(paper[0], paper[1], 7, `pub s${kind}`)] : []),
 ];
+
+/** How far two series are apart where the heading says so. @param {{ x: Scalar, words: string }} of @param {Place[]} places */
+function gap({ x, words }, places) {
+  const ends = places.filter(({ mark }) => mark.x === x && mark.y !== null);
+  if (ends.length !== 2) return [];
+  const [u, low, high] = [ends[0].x + 12, ...ends.map(({ y }) => y)];
+  return [
+    path(`M${u - 4} ${low}h8M${u} ${low}V${high}M${u - 4} ${high}h8`, "thin"),
+    text(u + 7, (low + high) / 2 + 4, words, "k b halo"),
+  ];
+}
 
 /** The value of a point, ours and the paper's. @param {Mark} mark */
 const last = ({ y, paper }) =>

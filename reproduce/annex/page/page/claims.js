@@ -1,4 +1,4 @@
-// A claim as a card: its verdict, what it says in a few words, what it needs and what came out, why, and the sentence.
+// A claim as a card: its verdict, the sentence, what it needs and what came out, and why.
 import { bound } from "./bars.js";
 import { el } from "./elements.js";
 import { capital } from "./svg.js";
@@ -17,7 +17,7 @@ export function card(claims, chosen) {
     return [bar && bound(bar), el("p", plain(explanation)), repeated];
   };
   const part = (/** @type {Claim} */ claim) => {
-    const head = el("span", el("b", plain(claim.id)), el("span.u", ` · ${claim.shown}`));
+    const head = el("span", el("b", plain(claim.shown)), el("span.u", ` · ${plain(claim.id)}`));
     return el("div.part", sign(claim), el("div.titled", head, judged(claim)));
   };
   const own = claims.filter(({ id }) => !claims.some((other) => other.id + TWIN === id));
@@ -31,8 +31,8 @@ export function card(claims, chosen) {
       parts ? el("b", "Judged in parts") : [sign(first), el("b", plain(first.shown))],
       el("span.u", first.place),
     ),
-    el("h3", plain(first.id)),
+    el("h3", first.sentence),
     parts ? el("div.parts", own.map(part)) : judged(first),
-    el("blockquote", first.sentence),
+    !parts && el("small", plain(first.id)),
   );
 }

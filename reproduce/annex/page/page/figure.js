@@ -23,9 +23,10 @@ export function make() {
     button("Copy command", ({ target }) => shown && copy(target, shown.command), ".quiet#command"),
   ];
   const picked = el("select#artifact", { change: () => change({ artifact: byId("artifact").value, claim: "" }) });
+  const way = (/** @type {string} */ to) => link("#view=figure", "", `.quiet.${to}`);
   const walked = (/** @type {any} */ { key, target }) => {
     const to = /** @type {Record<string, string>} */ ({ ArrowLeft: "before", ArrowRight: "after" })[key];
-    if (to && target !== picked) byId(`figure-${to}`).click();
+    if (to && target !== picked) byId("figure-nav").querySelector(`.${to}`).click();
   };
   byId("view-figure").append(
     el(
@@ -33,9 +34,9 @@ export function make() {
       el(
         "nav.pick#figure-nav",
         { "aria-label": "Figures", keydown: walked },
-        link("#view=figure", "", ".quiet#figure-before"),
+        way("before"),
         el("label.field", el("span.off", "Figure or table"), picked),
-        link("#view=figure", "", ".quiet#figure-after"),
+        way("after"),
       ),
       el("h1#artifact-title", "Figure 12"),
       el("p.lede#artifact-description"),
@@ -64,6 +65,7 @@ export function make() {
     ),
     el("div#figure-details", more("The points as a table", "points")),
     el("ul.note.titled#notes"),
+    el("nav.row.ends", { "aria-label": "Neighbours" }, way("before"), way("after")),
   );
 }
 
@@ -131,7 +133,7 @@ function marks({ points, quantities: [{ name }], fidelity, x, elsewhere }) {
 }
 
 /** @param {ArtifactAnswer} answer @returns {import("./chart.js").Chart} */
-export function chartOf({ label, x, points, fidelity, dotted, elsewhere, quantities: [quantity] }) {
+export function chartOf({ label, x, points, fidelity, dotted, elsewhere, gap, quantities: [quantity] }) {
   const { name, factor } = quantity;
   const value = (/** @type {unknown} */ given) => (typeof given === "number" ? given / factor : null);
   const names = x ? [...new Set(points.map((point) => point.series))] : [];
@@ -156,6 +158,7 @@ export function chartOf({ label, x, points, fidelity, dotted, elsewhere, quantit
     scale: x?.scale ?? "linear",
     series: series.filter((one) => one.marks.some((each) => each.y !== null || each.paper !== null)),
     faded: elsewhere,
+    gap,
   };
 }
 
@@ -176,11 +179,12 @@ function walk() {
     /** @type {const} */ (["before", list[at - 1]]),
     /** @type {const} */ (["after", list[at + 1]]),
   ]) {
-    const node = byId(`figure-${where}`);
-    node.classList.toggle("gone", at < 0 || !to);
-    if (!to) continue;
-    node.setAttribute("href", `#view=figure&artifact=${encodeURIComponent(to.id)}`);
-    node.textContent = where === "before" ? `← ${to.label}` : `${to.label} →`;
+    for (const node of document.querySelectorAll(`#view-figure .${where}`)) {
+      node.classList.toggle("gone", at < 0 || !to);
+      if (!to) continue;
+      node.setAttribute("href", `#view=figure&artifact=${encodeURIComponent(to.id)}`);
+      node.textContent = where === "before" ? `← ${to.label}` : `${to.label} →`;
+    }
   }
 }
 

@@ -1,5 +1,5 @@
 // Fields of a configuration, in words, as Python describes them: those of the layout, and those of the model.
-import { byId, el, option } from "./elements.js";
+import { byId, checked, el, option } from "./elements.js";
 import { configure, current, fail, offered } from "./page.js";
 
 const WORDS = 14; // of help under a label
@@ -18,13 +18,9 @@ function one(name, { words, letter, unit, sentence, choices, choice_words, defau
   const given = { name, change, ...(!choices && kind) };
   const options = choices?.map((choice) => option(choice, choice_words[choice]));
   const help = sentence.split(/(?<=\.)(?<!al\.) /)[0];
-  return el(
-    "label.field",
-    { title: sentence },
-    el("span", `${words}${unit && `, ${unit}`}${letter && " "}`, letter && el("var", letter)),
-    el(`${choices ? "select" : "input"}#field-${name}`, given, options),
-    help.split(" ").length <= WORDS && el("small", help),
-  );
+  const input = el(`${choices ? "select" : "input"}#field-${name}`, { title: sentence, ...given }, options);
+  const label = [`${words}${unit && `, ${unit}`}${letter && " "}`, letter && el("var", letter)];
+  return checked(label, input, help.split(" ").length <= WORDS && el("small", help));
 }
 
 /** Show the configuration in the fields; what one is writing in stays as it is. */
@@ -39,11 +35,11 @@ export function show() {
   }
 }
 
-/** The name of the known model that the configuration has, or "". */
-export function modelShown() {
-  const { models, fields } = /** @type {Offer} */ (offered());
-  const now = (/** @type {string} */ name) => current().configuration[name] ?? fields[name].default;
-  const same = (/** @type {[string, Configuration]} */ [, sizes]) =>
+/** The name of the known model that a configuration has, or "". @param {Configuration} configuration */
+export function modelOf(configuration) {
+  const { models = {}, fields } = /** @type {any} */ (offered() ?? {});
+  const now = (/** @type {string} */ name) => configuration[name] ?? fields[name].default;
+  const same = (/** @type {[string, any]} */ [, sizes]) =>
     Object.entries(sizes).every(([name, size]) => now(name) === size);
   return Object.entries(models).find(same)?.[0] ?? "";
 }

@@ -3,8 +3,8 @@ import { picture, rect, text } from "./svg.js";
 
 const [MOST, MANY_STAGES] = [64, 8];
 
-/** @param {{ p: number, t: number, c: number, d: number }} sizes @param {number} layers @param {number} perNode @param {number} width */
-export function layout({ p, t, c, d }, layers, perNode, width) {
+/** @param {Sizes} sizes @param {number} perNode @param {number} width */
+export function layout({ p, t, c, d, layers }, perNode, width) {
   const nodes = /** @type {any[]} */ ([]);
   const titled = (/** @type {number} */ y, /** @type {string} */ words, /** @type {number} */ gpus) =>
     nodes.push(text(0, y, words, "k b"), text(width, y, `${gpus.toLocaleString("en")} GPUs`, "end"));

@@ -70,7 +70,14 @@ function show(answer) {
     put("lesson-full", el("h2", full.title), chart, el("p", full.said));
     const scale = typeof full.points[0].x === "number" ? "log2" : "point";
     const said = { label: full.title, quantity: full.quantity, x: label };
-    drawChart(chart, { ...said, scale, height: 280, zero: true, series: [{ name: "", marks: full.points }] });
+    drawChart(chart, {
+      ...said,
+      scale,
+      height: 280,
+      zero: true,
+      valued: true,
+      series: [{ name: "", marks: full.points }],
+    });
   }
   const last = encodeURIComponent(JSON.stringify(configurations.at(-1)));
   put(
@@ -133,7 +140,7 @@ function curve({ stops, seen, curve: { quantity, values }, label }, chart, all) 
   const told = marks.slice(0, known).map(({ x, y }) => `${x}: ${Number(y).toPrecision(3)}`);
   drawChart(chart, {
     label: `${quantity}, ${told.join(", ")}${all ? "" : "; the rest is the question"}`,
-    ...{ quantity, x: label, scale: "point", height: 260, zero: true, ask: all ? null : stops[seen] },
+    ...{ quantity, x: label, scale: "point", height: 260, zero: true, valued: true, ask: all ? null : stops[seen] },
     series: [{ name: "", marks }],
   });
 }

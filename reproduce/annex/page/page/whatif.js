@@ -1,10 +1,11 @@
 // The view of a configuration of one's own: four choices, an answer, the layout, techniques, and what follows.
-import { across, gains, interval, stack } from "./bars.js";
+import { across, gains, interval, shares, stack } from "./bars.js";
 import * as best from "./best.js";
 import * as comparison from "./comparison.js";
 import {
   button,
   byId,
+  checked,
   choices,
   copy,
   download,
@@ -21,8 +22,9 @@ import {
 import * as form from "./form.js";
 import { layout } from "./layout.js";
 import { picker } from "./machine.js";
-import { change, configure, current, isShipped, machine, offered, point, update } from "./page.js";
+import { change, cluster, configure, current, fail, isShipped, machine, offered, point, update } from "./page.js";
 import { ask } from "./python.js";
+import { START } from "./state.js";
 import { figures, fitted } from "./svg.js";
 import * as sweep from "./sweep.js";
 
@@ -30,12 +32,12 @@ import * as sweep from "./sweep.js";
 let shown; // an answer
 /** @type {any} */
 let said;
+let taken = ""; // the configuration of which the note below the choices speaks
 const ANSWERS = ["answer", "dock"]; // where it is told
+const CHOICES = /** @type {Record<string, string>} */ ({ B: "batch", d: "gpus" }); // a field by another name
 
-/** A field that says what is wrong with it. @param {string} words @param {HTMLElement} input */
-const checked = (words, input) => field(words, input, `.field#${input.id}-field`, el("span.why", { role: "alert" }));
 const number = (/** @type {string} */ words, /** @type {string} */ id, /** @type {string} */ what) =>
-  checked(words, el(`input#${id}`, { type: "number", inputmode: "numeric", min: 1, input: () => choose(id, what) }));
+  checked([words], el(`input#${id}`, { type: "number", inputmode: "numeric", min: 1, input: () => choose(id, what) }));
 
 export function make() {
   byId("view-whatif").append(
@@ -57,6 +59,7 @@ export function make() {
           number("Batch, sequences", "batch", "batch"),
         ),
         el("p.note.error#invalid", { role: "alert", hidden: true }),
+        el("p.note#taken", { role: "status" }),
         el("p.row", button("Find the best layout", find, ".btn.go#best")),
         el("p.row.tight#scenarios"),
       ),
@@ -72,15 +75,7 @@ export function make() {
         el("small#chip-why", { role: "status" }),
         el("div#whatif-details", more("More of the layout", "more-layout"), more("The model in detail", "more-model")),
       ),
-      el(
-        "div.told",
-        el("section.card#answer", { "aria-label": "Answer" }),
-        el(
-          "section.limits#limited",
-          el("h2", "What limits it"),
-          el("p", button("Try one change after another", limits, ".btn#limits")),
-        ),
-      ),
+      el("div.told", el("section.card#answer", { "aria-label": "Answer" }), el("section.limits#limited")),
     ),
     el("section#plans"),
     el("section#comparison"),
@@ -100,14 +95,19 @@ export function make() {
   );
 }
 
-/** Another model: its sizes, with the layout as it is; one of one's own has its fields opened. */
-function chosenModel() {
-  const { fields = {}, models = {} } = offered() ?? {};
-  const sizes = models[byId("model").value];
-  const kept = Object.entries(current().configuration).filter(([name]) => fields[name]?.group !== "Model");
-  if (sizes) return change({ configuration: { ...Object.fromEntries(kept), ...sizes } });
-  byId("more-model").open = true;
-  byId("more-model").scrollIntoView();
+/** Another model with a layout of its own; one of one's own has its fields opened. */
+async function chosenModel() {
+  const name = byId("model").value;
+  if (!name) {
+    byId("more-model").open = true;
+    return byId("more-model").scrollIntoView();
+  }
+  const given = { configuration: current().configuration, name, ...cluster() };
+  await update("modelled", "modelled", given, ({ configuration, said: words }) => {
+    taken = JSON.stringify(configuration);
+    byId("taken").textContent = words;
+    change({ configuration });
+  });
 }
 
 /** Another program, without what it does not have. */
@@ -141,14 +141,30 @@ function refused(why) {
   byId("invalid").hidden = !why;
 }
 
+/** Say what is wrong with each value, at its field, or where that is not shown below the choices. @param {Record<string, string>} values */
+function refuse(values) {
+  if (values.tokens || values.price) byId("priced")?.click();
+  const at = (/** @type {string} */ name) =>
+    CHOICES[name] ?? (name in { tokens: 0, price: 0 } ? name : `field-${name}`);
+  const others = [];
+  for (const [name, why] of Object.entries(values))
+    if (!byId(`${at(name)}-field`)?.getClientRects().length) others.push(why);
+    else {
+      if (name in CHOICES) byId(at(name)).value = name === "B" ? current().configuration.B : "";
+      wrong(at(name), why);
+    }
+  outdated();
+  if (others.length) refused(others.join(" "));
+}
+
 /** The answer is of something else than what is chosen: it is dimmed, and says of what. */
 function outdated() {
   if (!shown) return;
-  const { gpus, knobs, model, tokens } = shown;
-  const of = `${gpus.toLocaleString("en")} GPUs, batch ${knobs.sizes.B.toLocaleString("en")}`;
+  const { gpus, sizes, model, tokens, words } = shown;
+  const of = `${gpus.toLocaleString("en")} GPUs, batch ${sizes.B.toLocaleString("en")}`;
   const all = [model, of, tokens && `${tokens} tokens`].filter(Boolean).join(", ");
-  byId("answer").querySelector(".over").textContent = `Last answer: ${all}`;
-  byId("dock").children[1].textContent = `Last answer: ${of}`;
+  byId("answer").querySelector(".over").textContent = `${words}: ${all}`;
+  byId("dock").children[1].textContent = `${words}: ${of}`;
   for (const id of ANSWERS) byId(id).classList.add("stale");
 }
 
@@ -159,46 +175,72 @@ const find = () =>
     refused(why);
   });
 
-const asked = () => ({ ...point(), tokens: current().tokens, price: current().price });
-
 export function refresh() {
   form.show();
   if (offered()) {
-    byId("model").value = form.modelShown();
+    byId("model").value = form.modelOf(current().configuration);
     byId("program").value = current().configuration.program ?? "";
   }
   best.refresh();
-  const answer = update("whatif", "what_if", asked(), show);
+  const { tokens, price } = current();
+  const given = { ...point(), tokens, price };
+  const usual = { configuration: START.configuration, tokens: START.tokens, price: "" };
+  const answer = update(
+    "whatif",
+    "what_if",
+    given,
+    (it) => show(it, given),
+    (why) => lacking(usual, () => fail(why)),
+  );
   comparison.refresh();
   sweep.refresh();
-  return answer.then((how) => how === "failed" && outdated());
+  return answer;
 }
 
-/** @param {WhatIfAnswer} answer */
-function show(answer) {
-  const invalid = answer.status === "invalid";
-  refused((invalid && answer.reason) || "");
-  if (invalid) return outdated();
-  shown = { ...answer, model: byId("model").selectedOptions[0]?.text, tokens: current().tokens };
+/** Where no answer can be had the last one stays, dimmed; where there is none, that of what is nearest. @param {any} instead @param {() => void} say */
+function lacking(instead, say) {
+  if (shown) {
+    outdated();
+    return say();
+  }
+  return update("whatif", "what_if", instead, (answer) => {
+    if (answer.wrong) return say();
+    show(answer, instead, "Without it");
+    outdated();
+    say();
+  });
+}
+
+/** @param {WhatIfAnswer} answer @param {any} given what was asked @param {string} [words] what it is called once it is old */
+function show(answer, given, words = "Last answer") {
+  if (answer.wrong) return lacking({ ...given, ...answer.instead }, () => refuse(answer.wrong ?? {}));
+  refused("");
+  if (JSON.stringify(given.configuration) !== taken) byId("taken").textContent = "";
+  const { tokens, configuration } = given;
+  shown = { ...answer, model: offered()?.model_words[form.modelOf(configuration)], tokens, words };
   for (const id of ANSWERS) byId(id).classList.remove("stale");
-  const { sizes, steps, chips, layers } = answer.knobs;
-  for (const [id, value] of Object.entries({ gpus: answer.gpus, batch: sizes.B })) {
+  const { sizes, gpus, headline, brief } = answer;
+  for (const [id, value] of Object.entries({ gpus, batch: sizes.B })) {
     if (byId(id) !== document.activeElement) byId(id).value = value;
     wrong(id, "");
   }
   put("answer", told(answer));
-  fitted(byId("layout"), (width) => layout(sizes, layers, answer.per_node ?? 8, width));
-  put("steps", sized(sizes, steps, answer.gpus));
-  put("chips", chips.map(chip));
+  fitted(byId("layout"), (width) => layout(sizes, answer.per_node ?? 8, width));
   tell("more-layout", `microbatch ${sizes.b}`);
-  tell("more-model", `${layers} layers, hidden size ${Number(current().configuration.hidden).toLocaleString("en")}`);
-  const { words, value, unit, interval: sure } = answer.headline;
+  tell("more-model", `${sizes.layers} layers, hidden size ${Number(configuration.hidden).toLocaleString("en")}`);
   const [big, rest] = byId("dock").children;
-  big.textContent = `${value} ${unit}`;
-  rest.textContent = answer.brief;
+  big.textContent = `${headline.value} ${headline.unit}`;
+  rest.textContent = brief;
   clearTimeout(said);
-  const sentence = `${words} ${value} ${unit}${sure ? `, 9 of 10 in ${figures(sure.low)} to ${figures(sure.high)}` : ""}.`;
+  const { words: before, value, unit, interval: sure } = headline;
+  const sentence = `${before} ${value} ${unit}${sure ? `, 9 of 10 in ${figures(sure.low)} to ${figures(sure.high)}` : ""}.`;
   said = setTimeout(() => (byId("changed").textContent = sentence), 500);
+  const { tokens: _, price: __, ...about } = given;
+  void update("knobs", "knobs", about, ({ steps, chips }) => {
+    put("steps", sized(sizes, steps, gpus));
+    put("chips", chips.map(chip));
+  });
+  void update("limits", "limits", about, (found) => showLimits(found, about));
 }
 
 /** @param {WhatIfAnswer} answer */
@@ -225,7 +267,7 @@ function told({ status, headline, doubt, facts: rows, notes, phases, memory, ite
       "p.row.tight",
       button("Keep to compare", comparison.keep, ".quiet#keep"),
       link("#view=timeline", "See the timeline"),
-      button("Change tokens and price", priced),
+      button("Change tokens and price", priced, ".quiet#priced"),
     ),
   ];
 }
@@ -240,7 +282,7 @@ function priced({ target }) {
         (error) => wrong(name, error.message),
       );
     };
-    return checked(words, el(`input#${name}`, { value: current()[name], change: changed }));
+    return checked([words], el(`input#${name}`, { value: current()[name], change: changed }));
   };
   const made = [one("Tokens to train on, as 300B", "tokens"), one("USD per GPU hour", "price")];
   target.closest(".row").after(el("div.fields", made));
@@ -297,15 +339,29 @@ function chip({ name, on, options, at, reason }) {
   return button(name, pressed, ".chip", { "aria-pressed": String(on), ...struck });
 }
 
-const limits = () => update("limits", "what_if", { ...asked(), sensitivity: true }, showLimits);
-
-/** @param {{ limits?: Gain[] }} answer */
-function showLimits({ limits: found = [] }) {
-  const better = found.filter(({ fits, faster_by }) => fits && faster_by > 0.002).map(({ change: what }) => what);
+/** The resources by their share of an iteration's time, and a button that tries changes. @param {{ said: string, parts: Share[] }} found @param {any} about */
+function showLimits({ said: words, parts }, about) {
   const place = el("div.plot");
+  const tried = () => update("changes", "changes", about, ({ changes }) => showChanges(changes));
   put(
     "limited",
-    el("h2", `What limits it: ${better.slice(0, 2).join(", then ") || "nothing that was tried"}`),
+    el("h2", `What limits it: ${words}`),
+    el(
+      "p.note",
+      "What an iteration’s time goes to, in %: computing divided by a second simulation with faster memory.",
+    ),
+    place,
+    el("p#changes", button("Try one change after another", tried, ".btn#limits")),
+  );
+  fitted(place, (width) => across(shares(parts), width));
+}
+
+/** @param {Gain[]} found */
+function showChanges(found) {
+  const place = el("div.plot");
+  const gained = found.filter(({ fits, faster_by }) => fits && faster_by > 0.002).map(({ change: what }) => what);
+  byId("changes").replaceWith(
+    el("h3", `What would help: ${gained.slice(0, 2).join(", then ") || "nothing that was tried"}`),
     el("p.note", "Tokens per second gained or lost, in %, when one thing changes. Dashed: it does not fit."),
     place,
   );
@@ -320,7 +376,7 @@ function save() {
 
 export function fill() {
   const { scenarios, model_words: names, fields } = /** @type {Offer} */ (offered());
-  choices("model", { "": "a model of my own", ...names }, form.modelShown());
+  choices("model", { "": "a model of my own", ...names }, form.modelOf(current().configuration));
   choices("program", fields.program.choice_words, String(current().configuration.program ?? ""));
   form.filled("more-layout", ["Layout", "Schedule", "Techniques"]);
   form.filled("more-model", ["Model"]);
@@ -328,5 +384,5 @@ export function fill() {
   const start = (/** @type {Scenario} */ { title, cluster, configuration, tokens }) =>
     button(title, () => change({ cluster, changes: {}, text: "", configuration, tokens }));
   put("scenarios", scenarios.map(start));
-  if (shown && current().view === "whatif") show(shown);
+  if (current().view === "whatif") void refresh();
 }

@@ -9,13 +9,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from ptdp_core.config import ModelConfig, ParallelConfig
+from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.simulator import simulate
 from ptdp_core.simulator.programs import load_program, program_names
 from reproduce.annex.page import bridge, build, home
 from reproduce.annex.page.home import REFERENCE
 from reproduce.experiment import catalog
 from reproduce.planning.plan import make_plan, request
 from reproduce.planning.run_cost import TrainingRun
+from reproduce.planning.search import takeaways
+from reproduce.planning.time_shares import time_shares
 from reproduce.planning.what_if import evaluate
 from reproduce.running import runner
 from reproduce.running.simulated import open_cluster
@@ -197,7 +200,7 @@ def test_a_number_of_gpus_that_is_not_legal_names_the_nearest_that_is():
 def test_what_is_offered_in_the_layout_is_legal_and_what_is_not_says_why():
     for scenario in answer("start")["scenarios"]:
         configuration = scenario["configuration"]
-        knobs = answer("what_if", configuration=configuration, cluster=scenario["cluster"])["knobs"]
+        knobs = answer("knobs", configuration=configuration, cluster=scenario["cluster"])
         gpus = answer("what_if", configuration=configuration, cluster=scenario["cluster"])["gpus"]
         for steps in knobs["steps"].values():
             for changes in filter(None, steps.values()):
@@ -229,7 +232,7 @@ def test_another_program_is_taken_as_the_command_line_takes_it_without_what_it_l
 def test_experts_and_context_are_chips_with_the_values_that_are_legal():
     experts = {"experts": 8, "experts_per_token": 2, "seq": 8192, "attention": "sdpa"}
     configuration = FIGURE_12 | experts | {"p": 2, "t": 2, "d": 8, "B": 64}
-    chips = {chip["name"]: chip for chip in answer("what_if", configuration=configuration)["knobs"]["chips"]}
+    chips = {chip["name"]: chip for chip in answer("knobs", configuration=configuration)["chips"]}
     assert [option["changes"]["e"] for option in chips["Expert parallel"]["options"]] == [1, 2, 4, 8]
     assert chips["Context parallel"]["options"][1]["changes"] == {"c": 2, "d": 4}
 
@@ -349,12 +352,95 @@ def test_a_bar_never_says_what_its_verdict_does_not():
     assert seen > 3
 
 
-def test_the_page_has_the_whole_run_and_what_limits_it():
-    given = answer("what_if", configuration=FIGURE_12, tokens="300B", price="2.5", sensitivity=True)
+def test_the_page_has_the_whole_run_and_what_changes_give():
+    given = answer("what_if", configuration=FIGURE_12, tokens="300B", price="2.5")
     document = evaluate(FIGURE_12, 1, "selene", run=TrainingRun(300e9, price=2.5), sensitivity=True)
-    assert given | json.loads(json.dumps(document)) == given
+    found, causes = document.pop("elasticities"), document.pop("bubble_times")
+    assert causes
+    assert {**given, "bubble_times": causes} | json.loads(json.dumps(document)) == {**given, "bubble_times": causes}
     assert {"run_time", "cost", "energy"} <= given["run"].keys()
-    assert "'much' is no amount" in error("what_if", configuration=FIGURE_12, tokens="much")
+    told = answer("changes", configuration=FIGURE_12)["changes"]
+    assert [each["faster_by"] for each in told] == [each["faster_by"] for each in found]
+
+
+@pytest.mark.parametrize("scenario", range(3))
+def test_what_limits_is_told_by_resources_that_add_up_to_the_iteration(scenario):
+    """Each share is what `time_shares` says; memory traffic is what a little less bandwidth makes longer."""
+    chosen = answer("start")["scenarios"][scenario]
+    configuration, name = chosen["configuration"], chosen["cluster"]
+    told = answer("limits", configuration=configuration, cluster=name)
+    shares = {part["label"]: part["share"] for part in told["parts"]}
+    assert sum(shares.values()) == pytest.approx(1, abs=0.01)  # but for what has less than half a percent
+    assert list(shares.values()) == sorted(shares.values(), reverse=True)
+    (first, second, *_) = shares
+    assert told["said"] == f"{first} {shares[first]:.0%}, then {second} {shares[second]:.0%}"
+    machine, _ = open_cluster(name)
+    slower = dataclasses.replace(machine, memory_bandwidth=machine.memory_bandwidth / 1.02)
+    config = TrainingConfig.from_plain(configuration)
+    before, after = (time_shares(simulate(config, each), each) for each in (machine, slower))
+    more = sum(after[use] - before[use] for use in ("computation", "recomputation"))
+    seconds = simulate(config, machine).iteration_time
+    assert more / 0.02 / seconds == pytest.approx(shares["memory traffic"], rel=0.05)  # some kernels change sides
+    assert shares["layers’ sums over NVLink"] == pytest.approx(before["tensor-parallel communication"] / seconds)
+
+
+@pytest.mark.parametrize(("name", "cluster"), [("llama-3-70b", "h100"), ("llama-3-8b", "selene"), ("1t", "h100")])
+def test_another_model_gets_a_layout_of_its_own_on_as_many_gpus(name, cluster):
+    """Nothing of GPT-3's layout and batch is left: these are by the paper's takeaways, which fit."""
+    before = answer("start")["scenarios"][1]["configuration"]
+    told = answer("modelled", configuration=before, name=name, cluster=cluster)
+    after = answer("what_if", configuration=told["configuration"], cluster=cluster)
+    assert (after["gpus"], after["status"]) == (512, "ok")
+    sizes = answer("start")["models"][name]
+    assert {key: told["configuration"].get(key, value) for key, value in sizes.items()} == sizes
+    assert 3e6 < told["configuration"]["B"] * sizes["seq"] < 6e6
+    _, job = request({**sizes, "gpus": 512, "batch": told["configuration"]["B"]})
+    chosen = takeaways(job, open_cluster(cluster)[0]).chosen.config.parallel
+    assert [told["configuration"][size] for size in "ptdb"] == [chosen.p, chosen.t, chosen.d, chosen.b]
+    assert "by the paper’s takeaways" in told["said"]
+
+
+def test_a_model_that_does_not_fit_gets_the_layout_of_least_memory():
+    told = answer("modelled", configuration=FIGURE_12, name="llama-3-405b")
+    assert "with the least memory" in told["said"]
+    assert answer("what_if", configuration=told["configuration"])["status"] == "oom"
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "sentence"),
+    [
+        ({"hidden": 0}, "hidden", "Hidden size 0 is not a positive whole number"),
+        ({"heads": 7}, "heads", "Hidden size 12288 is not divisible by attention heads 7"),
+        ({"attention": "warp"}, "attention", "Attention warp is unknown"),
+        ({"program": "nope"}, "program", "Training program nope is unknown"),
+        ({"speed": 7}, "speed", "Speed is no field of a configuration"),
+    ],
+)
+def test_a_refused_value_is_told_by_its_field_and_what_is_legal_is_offered_instead(changes, field, sentence):
+    told = answer("what_if", configuration=FIGURE_12 | changes, tokens="300B")
+    assert told["status"] == "invalid"
+    assert told["wrong"][field].startswith(sentence)
+    instead = answer("what_if", **told["instead"])
+    assert (instead["status"], instead["gpus"]) == ("ok", 96)
+    assert told["instead"]["tokens"] == "300B"
+
+
+def test_an_amount_that_is_none_is_told_by_its_field_and_a_machine_that_there_is_not_as_an_error():
+    told = answer("what_if", configuration=FIGURE_12, tokens="much", price="2")
+    assert told["wrong"].keys() == {"tokens"}
+    assert "'much' is no amount" in told["wrong"]["tokens"]
+    assert told["instead"] == {"configuration": told["instead"]["configuration"], "tokens": "", "price": "2"}
+    assert told["instead"]["configuration"].items() >= FIGURE_12.items()
+    assert "issing 'layers'" in answer("what_if", configuration={"p": 7})["wrong"]["configuration"]
+    assert "is unknown; needs one of" in error("what_if", configuration=FIGURE_12, cluster="nix")
+
+
+def test_that_nothing_fits_is_told_in_words():
+    said = error("best", configuration=answer("start")["scenarios"][1]["configuration"], cluster="h100", gpus=8)
+    assert re.match(
+        r"Nothing fits: on 8 GPUs no layout needs less than [\d.]+ GB of a GPU, which has 80.5; try \d+ GPUs", said
+    )
+    assert "=" not in said
 
 
 def test_an_answer_says_what_of_a_gpu_s_memory_is_used_and_what_an_iteration_consists_of():
