@@ -17,12 +17,12 @@ TOKENS = 4e6  # of a batch
 TODAY: tuple[dict[str, Any], ...] = ({"attention": "sdpa"}, {"sharded_optimizer": True}, {"sequence_parallel": True})
 
 
-def modelled(configuration: Mapping[str, Any], name: str, cluster: str) -> dict[str, Any]:
-    """Another model on as many GPUs, with a batch of about 4 million tokens and a layout by the paper's takeaways.
+def modelled(configuration: Mapping[str, Any], name: str, cluster: str, gpus: int | None = None) -> dict[str, Any]:
+    """Another model on as many GPUs, or `gpus`, with a batch of about 4 million tokens and a layout by the takeaways.
 
-    Where these find none that fits it is the layout that takes the least memory. `said` tells what was taken.
+    Where the paper's takeaways find none that fits, it is the layout of least memory. `said` tells what was taken.
     """
-    model, n = asdict(named(name)), answers.gpus(configuration)
+    model, n = asdict(named(name)), gpus or answers.gpus(configuration)
     odd = n // (n & -n)  # each factor of the GPUs has to divide the batch, or the layers
     batch = odd * 2 ** max(0, round(log2(TOKENS / model["seq"] / odd)))
     fields = {field: model[field] for field in MODEL_FIELDS if model.get(field) is not None}

@@ -81,7 +81,7 @@ function lines(chart, series, width, range) {
   /** @type {Place[]} */
   const places = [];
   series.forEach((one, i) => drawn.push(...oneSeries(one, (i % MANY) + 1, X, Y, places)));
-  if (chart.gap) drawn.push(...gap(chart.gap, places));
+  if (chart.gap && atEnd) drawn.push(...gap(chart.gap, places, right));
   if (chart.valued)
     drawn.push(
       ...places.map(({ x, y, mark }) =>
@@ -128,14 +128,15 @@ const points = (kind, ours, paper, status) => [
   ...(paper ? [circle(paper[0], paper[1], 7, `pub s${kind}`)] : []),
 ];
 
-/** How far two series are apart where the heading says so. @param {{ x: Scalar, words: string }} of @param {Place[]} places */
-function gap({ x, words }, places) {
+/** How far two series are apart where the heading says so. @param {{ x: Scalar, words: string }} of @param {Place[]} places @param {number} right */
+function gap({ x, words }, places, right) {
   const ends = places.filter(({ mark }) => mark.x === x && mark.y !== null);
   if (ends.length !== 2) return [];
-  const [u, low, high] = [ends[0].x + 12, ...ends.map(({ y }) => y)];
+  const left = ends[0].x > right - 60;
+  const [u, low, high] = [ends[0].x + (left ? -14 : 14), ...ends.map(({ y }) => y)];
   return [
     path(`M${u - 4} ${low}h8M${u} ${low}V${high}M${u - 4} ${high}h8`, "thin"),
-    text(u + 7, (low + high) / 2 + 4, words, "k b halo"),
+    text(u + (left ? -7 : 7), (low + high) / 2 + 4, words, left ? "k b end halo" : "k b halo"),
   ];
 }
 

@@ -25,7 +25,7 @@ export const onChange = (show) => (refresh = show);
 /** What is shown changes, in part. @param {Partial<typeof address.START>} part */
 export function change(part) {
   state = { ...state, ...part };
-  if (complaint) fail((complaint = ""));
+  if (complaint) complain("");
   refresh();
 }
 
@@ -45,8 +45,9 @@ export const point = () => ({ configuration: state.configuration, ...cluster() }
 export const isShipped = () => !state.text && !Object.keys(state.changes).length;
 
 export function readAddress() {
-  [state, complaint] = address.read(location.hash);
-  fail(complaint);
+  const [read, why] = address.read(location.hash);
+  state = read;
+  complain(why);
 }
 
 /** Go where a link leads: what it names changes. @param {string} href */
@@ -61,6 +62,9 @@ export function writeAddress() {
   const hash = address.write(state);
   if (hash !== location.hash) history.replaceState(null, "", hash === "#" ? location.pathname + location.search : hash);
 }
+
+/** Say what is wrong with the address, until something else is shown. @param {string} why */
+export const complain = (why) => fail((complaint = why));
 
 /** Say what is wrong, or with "" that nothing is. @param {string} message */
 export function fail(message) {

@@ -1,5 +1,5 @@
 // The view of a configuration of one's own: four choices, an answer, the layout, techniques, and what follows.
-import { across, gains, interval, shares, stack } from "./bars.js";
+import { interval, stack } from "./bars.js";
 import * as best from "./best.js";
 import * as comparison from "./comparison.js";
 import {
@@ -21,20 +21,18 @@ import {
 } from "./elements.js";
 import * as form from "./form.js";
 import { layout } from "./layout.js";
+import * as limits from "./limits.js";
 import { picker } from "./machine.js";
-import { change, cluster, configure, current, fail, isShipped, machine, offered, point, update } from "./page.js";
+import { change, cluster, complain, configure, current, isShipped, machine, offered, point, update } from "./page.js";
 import { ask } from "./python.js";
+import { answered, hasAnswer, outdated, refuse, refused, wrong } from "./refusals.js";
 import { START } from "./state.js";
 import { figures, fitted } from "./svg.js";
 import * as sweep from "./sweep.js";
 
 /** @type {any} */
-let shown; // an answer
-/** @type {any} */
 let said;
 let taken = ""; // the configuration of which the note below the choices speaks
-const ANSWERS = ["answer", "dock"]; // where it is told
-const CHOICES = /** @type {Record<string, string>} */ ({ B: "batch", d: "gpus" }); // a field by another name
 
 const number = (/** @type {string} */ words, /** @type {string} */ id, /** @type {string} */ what) =>
   checked([words], el(`input#${id}`, { type: "number", inputmode: "numeric", min: 1, input: () => choose(id, what) }));
@@ -102,7 +100,8 @@ async function chosenModel() {
     byId("more-model").open = true;
     return byId("more-model").scrollIntoView();
   }
-  const given = { configuration: current().configuration, name, ...cluster() };
+  const gpus = byId("gpus").valueAsNumber || undefined; // which the layout shown may not have
+  const given = { configuration: current().configuration, name, gpus, ...cluster() };
   await update("modelled", "modelled", given, ({ configuration, said: words }) => {
     taken = JSON.stringify(configuration);
     byId("taken").textContent = words;
@@ -127,47 +126,6 @@ async function choose(id, what) {
   if (changes) configure(changes);
 }
 
-/** @param {string} id @param {string} why */
-function wrong(id, why) {
-  byId(`${id}-field`).classList.toggle("bad", Boolean(why));
-  byId(`${id}-field`).querySelector(".why").textContent = why;
-  refused("");
-  if (why) outdated();
-}
-
-/** Say below the choices what is wrong with them together. @param {string} why */
-function refused(why) {
-  byId("invalid").textContent = why;
-  byId("invalid").hidden = !why;
-}
-
-/** Say what is wrong with each value, at its field, or where that is not shown below the choices. @param {Record<string, string>} values */
-function refuse(values) {
-  if (values.tokens || values.price) byId("priced")?.click();
-  const at = (/** @type {string} */ name) =>
-    CHOICES[name] ?? (name in { tokens: 0, price: 0 } ? name : `field-${name}`);
-  const others = [];
-  for (const [name, why] of Object.entries(values))
-    if (!byId(`${at(name)}-field`)?.getClientRects().length) others.push(why);
-    else {
-      if (name in CHOICES) byId(at(name)).value = name === "B" ? current().configuration.B : "";
-      wrong(at(name), why);
-    }
-  outdated();
-  if (others.length) refused(others.join(" "));
-}
-
-/** The answer is of something else than what is chosen: it is dimmed, and says of what. */
-function outdated() {
-  if (!shown) return;
-  const { gpus, sizes, model, tokens, words } = shown;
-  const of = `${gpus.toLocaleString("en")} GPUs, batch ${sizes.B.toLocaleString("en")}`;
-  const all = [model, of, tokens && `${tokens} tokens`].filter(Boolean).join(", ");
-  byId("answer").querySelector(".over").textContent = `${words}: ${all}`;
-  byId("dock").children[1].textContent = `${words}: ${of}`;
-  for (const id of ANSWERS) byId(id).classList.add("stale");
-}
-
 /** The best layouts; where there are none, this is said in place of what is wrong with the field. */
 const find = () =>
   best.find((why) => {
@@ -190,7 +148,7 @@ export function refresh() {
     "what_if",
     given,
     (it) => show(it, given),
-    (why) => lacking(usual, () => fail(why)),
+    (why) => lacking(usual, () => complain(why)),
   );
   comparison.refresh();
   sweep.refresh();
@@ -199,7 +157,7 @@ export function refresh() {
 
 /** Where no answer can be had the last one stays, dimmed; where there is none, that of what is nearest. @param {any} instead @param {() => void} say */
 function lacking(instead, say) {
-  if (shown) {
+  if (hasAnswer()) {
     outdated();
     return say();
   }
@@ -217,8 +175,7 @@ function show(answer, given, words = "Last answer") {
   refused("");
   if (JSON.stringify(given.configuration) !== taken) byId("taken").textContent = "";
   const { tokens, configuration } = given;
-  shown = { ...answer, model: offered()?.model_words[form.modelOf(configuration)], tokens, words };
-  for (const id of ANSWERS) byId(id).classList.remove("stale");
+  answered(words, offered()?.model_words[form.modelOf(configuration)] ?? "", answer, tokens);
   const { sizes, gpus, headline, brief } = answer;
   for (const [id, value] of Object.entries({ gpus, batch: sizes.B })) {
     if (byId(id) !== document.activeElement) byId(id).value = value;
@@ -240,7 +197,7 @@ function show(answer, given, words = "Last answer") {
     put("steps", sized(sizes, steps, gpus));
     put("chips", chips.map(chip));
   });
-  void update("limits", "limits", about, (found) => showLimits(found, about));
+  void limits.refresh(about);
 }
 
 /** @param {WhatIfAnswer} answer */
@@ -337,36 +294,6 @@ function chip({ name, on, options, at, reason }) {
   };
   const struck = reason && { "aria-disabled": "true", title: reason };
   return button(name, pressed, ".chip", { "aria-pressed": String(on), ...struck });
-}
-
-/** The resources by their share of an iteration's time, and a button that tries changes. @param {{ said: string, parts: Share[] }} found @param {any} about */
-function showLimits({ said: words, parts }, about) {
-  const place = el("div.plot");
-  const tried = () => update("changes", "changes", about, ({ changes }) => showChanges(changes));
-  put(
-    "limited",
-    el("h2", `What limits it: ${words}`),
-    el(
-      "p.note",
-      "What an iteration’s time goes to, in %: computing divided by a second simulation with faster memory.",
-    ),
-    place,
-    el("p#changes", button("Try one change after another", tried, ".btn#limits")),
-  );
-  fitted(place, (width) => across(shares(parts), width));
-}
-
-/** @param {Gain[]} found */
-function showChanges(found) {
-  const place = el("div.plot");
-  const gained = found.filter(({ fits, faster_by }) => fits && faster_by > 0.002).map(({ change: what }) => what);
-  byId("changes").replaceWith(
-    el("h3", `What would help: ${gained.slice(0, 2).join(", then ") || "nothing that was tried"}`),
-    el("p.note", "Tokens per second gained or lost, in %, when one thing changes. Dashed: it does not fit."),
-    place,
-  );
-  const rows = gains(found.filter(({ faster_by }) => Math.abs(faster_by) >= 0.001));
-  fitted(place, (width) => across([...rows.slice(0, 7), ...rows.slice(7).slice(-3)], width));
 }
 
 function save() {

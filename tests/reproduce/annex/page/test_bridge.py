@@ -400,6 +400,12 @@ def test_another_model_gets_a_layout_of_its_own_on_as_many_gpus(name, cluster):
     assert "by the paper’s takeaways" in told["said"]
 
 
+def test_another_model_gets_a_layout_on_a_number_of_gpus_that_the_one_shown_cannot_have():
+    told = answer("modelled", configuration=FIGURE_12, name="llama-3-70b", cluster="h100", gpus=256)
+    after = answer("what_if", configuration=told["configuration"], cluster="h100")
+    assert (after["gpus"], after["status"]) == (256, "ok")
+
+
 def test_a_model_that_does_not_fit_gets_the_layout_of_least_memory():
     told = answer("modelled", configuration=FIGURE_12, name="llama-3-405b")
     assert "with the least memory" in told["said"]

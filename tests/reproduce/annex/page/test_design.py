@@ -264,6 +264,50 @@ def test_tokens_that_are_no_amount_are_told_at_their_field_and_change_nothing(vi
     shows(page, "#answer .over", "Training on 1 trillion tokens takes")
 
 
+@pytest.mark.parametrize(
+    ("anchor", "field", "sentence", "of"),
+    [
+        (
+            whatif(tokens="much"),
+            "#tokens-field .why",
+            "'much' is no amount",
+            "Llama 3, 70 billion parameters, 512 GPUs",
+        ),
+        (
+            whatif(GPT_3 | {"B": 0}, "selene"),
+            "#batch-field .why",
+            "Batch size 0 is not",
+            "GPT-3, 175 billion parameters, 96",
+        ),
+        (whatif(GPT_3 | {"heads": 7}, "selene"), "#invalid", "attention heads 7", "GPT-3, 175 billion parameters, 96"),
+        (whatif(cluster="nix"), "#error", "'nix' is unknown", "GPT-3, 175 billion parameters, 96 GPUs, batch 60"),
+    ],
+)
+def test_what_a_link_has_wrong_is_told_at_its_field_beside_a_dimmed_answer_of_what_is_legal(
+    visit, anchor, field, sentence, of
+):
+    page = visit(anchor=anchor)
+    shows(page, field, sentence)
+    assert page.inner_text("#answer .over").startswith(f"Without it: {of}")
+    assert "stale" in page.get_attribute("#answer", "class")
+    page.click("#scenarios button >> nth=0")
+    page.locator("#answer:not(.stale)").wait_for(timeout=START_MS)
+    assert page.locator("#error, #invalid").locator("visible=true").count() == 0
+
+
+def test_another_model_takes_a_layout_of_its_own_and_says_so(visit):
+    page = visit(anchor="#view=whatif")
+    assert page.input_value("#batch") == "60"
+    page.select_option("#model", "llama-3-70b")
+    shows(page, "#taken", "a layout by the paper’s takeaways, a batch of 3.1 million tokens")
+    assert (page.input_value("#gpus"), page.input_value("#batch")) == ("96", "384")
+    assert page.inner_text("[data-size=p] output") == "4"
+    page.click("[data-size=p] button >> nth=0")
+    shows(page, "[data-size=p] output", "3")
+    settled(page)
+    assert page.inner_text("#taken") == ""
+
+
 def test_a_model_of_one_s_own_opens_its_fields(visit):
     page = visit(anchor=whatif())
     page.select_option("#model", "")
@@ -276,7 +320,8 @@ def test_that_nothing_fits_is_said_below_the_choices_in_place_of_what_was_done(v
     page.fill("#gpus", "8")
     shows(page, "#gpus-field .why", "Or find the best layout.")
     page.click("#best")
-    shows(page, "#invalid", "nothing fits")
+    shows(page, "#invalid", "Nothing fits: on 8 GPUs no layout needs less than")
+    assert "=" not in page.inner_text("#invalid")
     assert page.inner_text("#gpus-field .why") == ""
     assert page.locator("#error").is_hidden()
     page.fill("#gpus", "24")
@@ -438,6 +483,17 @@ def test_a_machines_numbers_are_whole_in_their_fields(visit, width):
     assert page.evaluate(f"[...document.querySelectorAll('#cluster-numbers input')].every({WHOLE})")
 
 
+def test_claims_are_headed_by_their_sentences_and_a_figure_leads_on_below_them(visit):
+    page = visit(anchor="#view=figure")
+    page.locator("#claims article").first.wait_for(timeout=START_MS)
+    heads = page.locator("#claims h3").all_inner_texts()
+    assert all(re.fullmatch("“.*”", head) for head in heads)
+    assert len(set(heads)) == len(heads)
+    assert page.locator("#chart text", has_text="+48%").count() == 1  # the gap that the heading speaks of
+    page.click("#view-figure .after >> nth=1")
+    shows(page, "#artifact-description", "Figure 13")
+
+
 def test_a_table_says_whole_that_it_has_no_axis(visit):
     page = visit(anchor="#view=figure&artifact=table_zero3")
     assert page.locator("#reading li").bounding_box()["height"] < 60
@@ -460,8 +516,9 @@ def test_a_kept_layout_stands_beside_the_shown_one_and_what_limits_it_is_told(vi
     shows(page, "#comparison h2", "The one you kept takes")
     page.click("#comparison button >> nth=0")
     shows(page, "[data-size=p] output", "2")
+    shows(page, "#limited h2", "What limits it: matrix products 64%, then layers’ sums over NVLink 24%")
     page.click("#limits")
-    shows(page, "#limited h2", "What limits it: NVLink twice as fast")
+    shows(page, "#limited h3", "What would help: NVLink twice as fast")
 
 
 def test_lessons_are_walked_through_and_lead_to_full_size(visit):
