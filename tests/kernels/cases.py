@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 import torch
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -34,6 +34,12 @@ triton_slow = pytest.mark.parametrize("implementation", by_default(IMPLEMENTATIO
 layouts = st.sampled_from(LAYOUTS)
 seeds = st.integers(0, 2**31)
 small = st.booleans()  # whether Triton works in small tiles, so that small shapes take several
+
+
+def any_input(**shapes: st.SearchStrategy) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A test in each implementation and precision, of inputs of these shapes in any layout, also in small tiles."""
+    drawn = given(**shapes, layout=layouts, seed=seeds, small=small)
+    return lambda test: each_dtype(each_implementation(drawn(EXAMPLES(test))))
 
 
 def epsilon(dtype: torch.dtype) -> float:

@@ -94,6 +94,18 @@ def test_gradcheck(name, implementation, device):
         assert torch.autograd.gradcheck(seeded(3, lambda *inputs: operator(*inputs)), inputs)
 
 
+@pytest.mark.parametrize("name", RANDOM)
+@each_fused
+def test_nothing_but_the_seed_is_kept_for_backward(name, implementation, device):
+    kept, inputs = [], [x for x in arguments(name, implementation, device) if getattr(x, "requires_grad", False)]
+    with (
+        operators(implementation, device) as kernels,
+        torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t),
+    ):
+        getattr(kernels, name)(*inputs, 0.5)
+    assert [(t.dtype, t.numel()) for t in kept] == [(torch.int64, 1)]
+
+
 @each_implementation
 def test_a_model_compiles_around_them_without_graph_breaks(implementation, device):
     """Through AOTAutograd with both passes, the operators opaque; eager execution of the graphs it makes."""
