@@ -257,7 +257,9 @@ def _told(judge: Judge) -> dict[str, Any]:
     tables = _tables(path)
     if judge.__name__ not in tables:
         raise ValueError(f"claim {judge.__name__!r} has no table in {path.name}; needs one; try [{judge.__name__}]")
-    told = {key: tuple(value) if isinstance(value, list) else value for key, value in tables[judge.__name__].items()}
+    told: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in tables[judge.__name__].items()
+    }
     if of := told.pop("sentence_of", ""):
         elsewhere, _, name = of.rpartition(".")
         told["sentence"] = getattr(import_module(f"reproduce.papers.{elsewhere}") if elsewhere else module, name)
