@@ -94,6 +94,38 @@ def levels(names: str, *values: Any, labels: str = "") -> tuple[Level, ...]:
     return tuple(level(labels.format(**row), **row) for row in rows)
 
 
+def printed_points(
+    id: str,
+    key: str,
+    series: str,
+    label: str,
+    parameters: Callable[..., Mapping[str, Any]],
+    *,
+    rows: Sequence[Mapping[str, Any]] | None = None,
+    variants: Mapping[str, Mapping[str, Any]] | None = None,
+) -> tuple[Point, ...]:
+    """A point with the paper's values for each row of an entry of `published.json`, or for each of these `rows`.
+
+    `key`, `series` and `label` are texts with names of the row in braces. `parameters` makes a point's of a row. With
+    `variants` each has all rows, `parameters` gets its flags, texts may say its `{variant}` and `{number}`, and the
+    first one has the paper's values.
+    """
+    chosen = published.rows(id) if rows is None else rows
+    made = []
+    for number, (variant, flags) in enumerate((variants or {"": {}}).items()):
+        for row in chosen:
+            named = {**row, "variant": variant, "number": number}
+            values = {} if number else published.paper_values(id, row)
+            texts = slug(key.format(**named)), series.format(**named), label.format(**named)
+            made.append(Point(*texts, parameters(row, **flags), values))
+    return tuple(made)
+
+
+def slug(text: str) -> str:
+    """A text as the key of a point: small letters, digits and underscores."""
+    return text.lower().replace(".", "_").replace("-", "_").replace("*", "s")
+
+
 class Sweep:
     """The points of an artifact at one or several scales, and what it is called and shows there.
 

@@ -1,13 +1,15 @@
 """Figure 6: the pipeline bubble against the data-parallel size, by formula and by running the schedule."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from ptdp_core.formulas import bubble_fraction_data_parallel
 from ptdp_core.schedules import bubble_fraction, build
-from reproduce.experiment import published
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.quantities import Quantity, XAxis
 from reproduce.experiment.results import Results, argmax, falls, numbers_of
-from reproduce.experiment.sweep import Point, Sweep
+from reproduce.experiment.sweep import Point, Sweep, printed_points
 from reproduce.output.figures import line_plot
 from results.records import Metric
 
@@ -17,17 +19,12 @@ FORMULA, EXECUTED = "bubble_fraction", "executed_bubble_fraction"
 
 def points() -> tuple[Point, ...]:
     """Every marker of the figure: four series of (n, b') over d."""
-    return tuple(
-        Point(
-            key=f"n{n}_b{b_prime}_d{d}",
-            series=f"n={n}, b'={b_prime}",
-            label=f"d={d}",
-            parameters={"n": n, "b_prime": b_prime, "d": d, "t": 1, "p": n // d, "m": b_prime // d},
-            paper=published.paper_values(ID, row),
-        )
-        for row in published.rows(ID)
-        for n, b_prime, d in [(row["n"], row["b_prime"], row["d"])]
-    )
+    return printed_points(ID, "n{n}_b{b_prime}_d{d}", "n={n}, b'={b_prime}", "d={d}", _parameters)
+
+
+def _parameters(row: Mapping[str, Any]) -> dict[str, Any]:
+    n, b_prime, d = row["n"], row["b_prime"], row["d"]
+    return {"n": n, "b_prime": b_prime, "d": d, "t": 1, "p": n // d, "m": b_prime // d}
 
 
 def derive(point: Point) -> dict[str, Metric]:

@@ -11,7 +11,7 @@ from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.results import Results
-from reproduce.experiment.sweep import Point, Sweep
+from reproduce.experiment.sweep import Point, Sweep, printed_points
 from results.records import Metric
 
 ID = "llama3/table_4"
@@ -58,17 +58,8 @@ def configuration(row: Mapping[str, Any], **flags: Any) -> dict[str, Any]:
 
 def points() -> tuple[Point, ...]:
     """The three rows in every variant; the first has the published values."""
-    return tuple(
-        Point(
-            f"variant{number}_{row['gpus']}_{row['seq']}",
-            name,
-            f"{row['gpus']:,} GPUs, s={row['seq']:,}",
-            configuration(row, **flags),
-            published.paper_values(ID, row) if name == FIXED else {},
-        )
-        for number, (name, flags) in enumerate(VARIANTS.items())
-        for row in published.rows(ID)
-    )
+    texts = "variant{number}_{gpus}_{seq}", "{variant}", "{gpus:,} GPUs, s={seq:,}"
+    return printed_points(ID, *texts, configuration, variants=VARIANTS)
 
 
 def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Metric]:

@@ -1,9 +1,12 @@
 """Table 4 against itself: MFU, GPUs and the batch in tokens from the other columns."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.sweep import Point, Sweep
+from reproduce.experiment.sweep import Point, Sweep, printed_points
 from results.records import Metric
 
 ID = "llama3/table_4"
@@ -12,16 +15,11 @@ PEAK = 989e12  # of an H100, in bf16
 
 def points() -> tuple[Point, ...]:
     """The three rows."""
-    return tuple(
-        Point(
-            f"gpus_{row['gpus']}_{row['seq']}",
-            "Llama 3 405B",
-            f"{row['gpus']:,} GPUs, s={row['seq']:,}",
-            published.parameters_of(ID, row) | {"t": 8, "p": 16, "teraflops": row["model_throughput_per_gpu"]},
-            published.paper_values(ID, row),
-        )
-        for row in published.rows(ID)
-    )
+    return printed_points(ID, "gpus_{gpus}_{seq}", "Llama 3 405B", "{gpus:,} GPUs, s={seq:,}", _parameters)
+
+
+def _parameters(row: Mapping[str, Any]) -> dict[str, Any]:
+    return published.parameters_of(ID, row) | {"t": 8, "p": 16, "teraflops": row["model_throughput_per_gpu"]}
 
 
 def derive(point: Point) -> dict[str, Metric]:

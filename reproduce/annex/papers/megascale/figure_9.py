@@ -1,10 +1,11 @@
 """Figure 9: weak scaling of a 530B model, 2,240 to 11,200 GPUs, Megatron-LM's bars."""
 
-from reproduce.annex.papers.megascale.table_2 import MEGATRON, configuration
-from reproduce.experiment import published
+from functools import partial
+
+from reproduce.annex.papers.megascale.table_2 import MEGATRON, configuration, megatron_rows
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.sweep import Point, Sweep
+from reproduce.experiment.sweep import Point, Sweep, printed_points
 from reproduce.output.figures import line_plot
 
 ID = "megascale/figure_9"
@@ -12,13 +13,7 @@ ID = "megascale/figure_9"
 
 def points() -> tuple[Point, ...]:
     """Megatron-LM's bars, with the flags that Table 2's first variant has."""
-    rows = [row for row in published.rows(ID) if row["method"] == MEGATRON]
-    return tuple(
-        Point(
-            f"gpus_{row['gpus']}", MEGATRON, str(row["gpus"]), configuration(ID, row), published.paper_values(ID, row)
-        )
-        for row in rows
-    )
+    return printed_points(ID, "gpus_{gpus}", MEGATRON, "{gpus}", partial(configuration, ID), rows=megatron_rows(ID))
 
 
 ARTIFACT = Artifact(

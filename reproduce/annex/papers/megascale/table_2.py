@@ -1,6 +1,7 @@
 """Table 2: strong scaling of a 175B model to 12,288 GPUs, Megatron-LM's rows, by variants of what is not printed."""
 
 from collections.abc import Mapping
+from functools import partial
 from math import fsum
 from typing import Any
 
@@ -9,7 +10,7 @@ from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.results import Results
-from reproduce.experiment.sweep import Point, Sweep
+from reproduce.experiment.sweep import Point, Sweep, printed_points
 from results.records import Metric
 
 ID = "megascale/table_2"
@@ -34,27 +35,20 @@ def configuration(id: str, row: Mapping[str, Any], **flags: Any) -> dict[str, An
     return {**shared, "B": row["B"], "gpus": row["gpus"], "d": d, **USUAL, **flags}
 
 
+def megatron_rows(id: str) -> list[dict[str, Any]]:
+    """Megatron-LM's rows of an entry of the published values."""
+    return [row for row in published.rows(id) if row["method"] == MEGATRON]
+
+
 def points() -> tuple[Point, ...]:
     """Megatron-LM's rows in every variant; the first has the published values."""
-    rows = [row for row in published.rows(ID) if row["method"] == MEGATRON]
-    return tuple(
-        Point(
-            f"variant{number}_{row['gpus']}",
-            name,
-            f"{row['gpus']} GPUs",
-            configuration(ID, row, **flags),
-            published.paper_values(ID, row) if name == FIXED else {},
-        )
-        for number, (name, flags) in enumerate(VARIANTS.items())
-        for row in rows
-    )
+    texts, rows = ("variant{number}_{gpus}", "{variant}", "{gpus} GPUs"), megatron_rows(ID)
+    return printed_points(ID, *texts, partial(configuration, ID), rows=rows, variants=VARIANTS)
 
 
 def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Metric]:
     """Days for 300 billion tokens, and the iteration time over the published one."""
-    (row,) = (
-        row for row in published.rows(ID) if row["method"] == MEGATRON and row["gpus"] == point.parameters["gpus"]
-    )
+    (row,) = (row for row in megatron_rows(ID) if row["gpus"] == point.parameters["gpus"])
     tokens = estimate.config.parallel.B * estimate.config.model.seq
     return {
         "training_time": Metric(300e9 / tokens * estimate.iteration_time / 86400, "d", "simulated"),

@@ -1,11 +1,14 @@
 """Table 2 against itself: what each row's iteration time and MFU say of its other columns."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from ptdp_core.config import ModelConfig
 from ptdp_core.formulas import model_flops_per_iteration
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.sweep import Point, Sweep
+from reproduce.experiment.sweep import Point, Sweep, printed_points
 from results.records import Metric
 
 ID = "megascale/table_2"
@@ -14,17 +17,12 @@ PEAK = 312e12  # of an A100, in 16 bits
 
 def points() -> tuple[Point, ...]:
     """All sixteen rows."""
-    return tuple(
-        Point(
-            f"{row['method'].lower().replace('-', '_')}_{row['gpus']}",
-            row["method"],
-            f"{row['gpus']} GPUs",
-            published.parameters_of(ID, row)
-            | {"iteration_s": row["iteration_time"], "mfu_percent": row["model_flops_utilization"]},
-            published.paper_values(ID, row),
-        )
-        for row in published.rows(ID)
-    )
+    return printed_points(ID, "{method}_{gpus}", "{method}", "{gpus} GPUs", _parameters)
+
+
+def _parameters(row: Mapping[str, Any]) -> dict[str, Any]:
+    given = {"iteration_s": row["iteration_time"], "mfu_percent": row["model_flops_utilization"]}
+    return published.parameters_of(ID, row) | given
 
 
 def derive(point: Point) -> dict[str, Metric]:

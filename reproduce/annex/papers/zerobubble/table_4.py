@@ -7,7 +7,7 @@ from reproduce.annex.papers.zerobubble.table_5 import PAPER, ZOO, key_of, model_
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.sweep import Point, Sweep
+from reproduce.experiment.sweep import Point, Sweep, slug
 from results.records import Metric
 
 TABLES = ("table_4", "table_6", "table_7", "table_12")
@@ -23,7 +23,7 @@ def points() -> tuple[Point, ...]:
 
 def _point(table: str, row: dict[str, Any]) -> Point:
     model, schedule = model_of(row["model"]), row["schedule"]
-    key = f"{table}_{key_of(row)}_b{row['b']}_{schedule}".replace(".", "_").replace("-", "_").replace("*", "s").lower()
+    key = slug(f"{table}_{key_of(row)}_b{row['b']}_{schedule}")
     chunks = {"1F1B-I": (model["layers"] + 2) // row["p"], "ZB-V": 2}.get(schedule, 1)
     parameters = {
         **{name: model[name] for name in ("layers", "hidden", "heads", "seq", "vocab")},

@@ -14,7 +14,7 @@ from reproduce.annex.papers.zero_bubble import StageCosts, Times, execute, rate
 from reproduce.experiment import published
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.quantities import Quantity
-from reproduce.experiment.sweep import Point, Sweep
+from reproduce.experiment.sweep import Point, Sweep, slug
 from results.records import Metric
 
 PAPER = "zerobubble"
@@ -63,7 +63,7 @@ def point(entry: str, row: dict[str, Any], times: Times) -> Point:
     if row["schedule"] in SEARCHED:
         kept = found()["searched"][key_of(row)][row["schedule"]]
         parameters |= {"rule": json.dumps(kept["rule"]), "own": kept["own"], "flushed": kept["flushed"]}
-    key = f"{key_of(row)}_{row['schedule']}".replace(".", "_").replace("-", "_").lower()
+    key = slug(f"{key_of(row)}_{row['schedule']}")
     label = f"{row['model']}, p={row['p']}, m={row['m']}"
     paper = published.paper_values(entry, row)
     if row["schedule"] == "1F1B-I":
