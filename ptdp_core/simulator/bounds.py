@@ -13,13 +13,7 @@ from ptdp_core.simulator.costs import NOT_IN_PASSES, CostModel, fields_but, kept
 from ptdp_core.simulator.executor import PICOSECONDS
 from ptdp_core.simulator.memory import rank_memory
 from ptdp_core.simulator.stage_times import Stages
-from ptdp_core.simulator.step import (
-    embedding_reduction,
-    first_and_last,
-    gradient_reduction,
-    optimizer_step,
-    weight_gather,
-)
+from ptdp_core.simulator.step import of_rank
 
 # The executor rounds every duration to whole picoseconds; none is shorter than a microsecond.
 _ROUNDING = 1e-6
@@ -61,19 +55,10 @@ def least_time(config: TrainingConfig, model: CostModel) -> float:
     part. Where backward passes are split, R's last pass may be a W, so that what follows it is not counted; but if the
     schedule's own formula covers its bubble, the time with the shortest passes and no messages is a bound, too.
     """
-    placement = config.parallel.placement
-    stages = model.stages(config)
-    sizes, ends = rank_sizes(config), {placement.first, placement.last}
-    first = sizes[placement.first]
-    _, last_backward = first_and_last(config, stages, placement.first)
-    reduction = gradient_reduction(model, config, first.parameters, last_backward, first.experts)
-    if len(ends) == 2:
-        reduction += embedding_reduction(model, config)
-    held = {rank: (config, sizes[rank].parameters, sizes[rank].experts) for rank in ends}
-    step = max(
-        optimizer_step(model, *each) + weight_gather(model, *each, first_and_last(config, stages, rank)[0])
-        for rank, each in held.items()
-    )
+    placement, stages, sizes = config.parallel.placement, model.stages(config), rank_sizes(config)
+    ends = (placement.first, placement.last) if placement.first != placement.last else (placement.first,)
+    (reduction, *_), *_ = once = [of_rank(model, config, stages, rank, sizes[rank]) for rank in ends]
+    step = max(step + gather for _, step, gather in once)
     flush = _least_flush(model, config)
     return (flush + reduction + step + model.cluster.iteration_host_time) * (1 - _ROUNDING)
 

@@ -8,7 +8,7 @@ from math import fsum
 
 from ptdp_core.config import TrainingConfig
 from ptdp_core.layers.blocks import layer_of
-from ptdp_core.layout import rank_kinds, table_elements
+from ptdp_core.layout import RankSizes, rank_kinds, table_elements
 from ptdp_core.schedules import definition
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.kernels import FP16_BYTES
@@ -27,22 +27,26 @@ def after_the_flush(
     model: CostModel, config: TrainingConfig, stages: Stages
 ) -> tuple[list[float], list[float], list[float]]:
     """The seconds by pipeline rank to reduce gradients, to step, and to gather what other replicas updated."""
-    placement = config.parallel.placement
     kinds = rank_kinds(config)
-    ends = {placement.first, placement.last}
-    embedding = embedding_reduction(model, config) if len(ends) == 2 else 0.0
-    times = []
-    for rank, sizes in zip(kinds.ranks, kinds.sizes, strict=True):
-        parameters, of_experts = trained(config, sizes.parameters, sizes.experts)
-        first, last = first_and_last(config, stages, rank)
-        reduction = gradient_reduction(model, config, parameters, last, of_experts)
-        if not config.parallel.lora_rank:  # norms and embedding are frozen
-            reduction += sequence_reduction(model, config, sizes.whole)
-            reduction += embedding if rank in ends else 0.0
-        held = config, parameters, of_experts
-        times.append((reduction, optimizer_step(model, *held), weight_gather(model, *held, first)))
+    times = [of_rank(model, config, stages, *rank) for rank in zip(kinds.ranks, kinds.sizes, strict=True)]
     reductions, steps, gathers = ([times[kind][part] for kind in kinds.of] for part in range(3))
     return reductions, steps, gathers
+
+
+def of_rank(
+    model: CostModel, config: TrainingConfig, stages: Stages, rank: int, sizes: RankSizes
+) -> tuple[float, float, float]:
+    """The seconds in which a pipeline rank's GPUs reduce gradients, step, and gather what other replicas updated."""
+    placement = config.parallel.placement
+    parameters, of_experts = trained(config, sizes.parameters, sizes.experts)
+    first, last = first_and_last(config, stages, rank)
+    reduction = gradient_reduction(model, config, parameters, last, of_experts)
+    if not config.parallel.lora_rank:  # norms and embedding are frozen
+        reduction += sequence_reduction(model, config, sizes.whole)
+        if rank in (placement.first, placement.last) and placement.first != placement.last:
+            reduction += embedding_reduction(model, config)
+    held = config, parameters, of_experts
+    return reduction, optimizer_step(model, *held), weight_gather(model, *held, first)
 
 
 def _has_replicas(config: TrainingConfig) -> bool:

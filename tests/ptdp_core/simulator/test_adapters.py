@@ -7,6 +7,8 @@ import pytest
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.layers.blocks import layer_of
 from ptdp_core.simulator import load_cluster, simulate
+from ptdp_core.simulator.bounds import least_time
+from ptdp_core.simulator.costs import cost_model
 from tests.ptdp_core.blocks import KEPT, configuring, llama
 
 H100 = load_cluster("h100")
@@ -68,3 +70,10 @@ def test_the_paper_s_zero_3_has_no_adapters():
         ConfigurationError, match="lora_rank=16 with data_parallel='zero3' of the paper's program; needs"
     ):
         simulate(configured(d=8, data_parallel="zero3"), load_cluster("selene"))
+
+
+@pytest.mark.parametrize("changes", [{}, {"sharded_optimizer": True}, {"p": 2}, {"t": 2, "sequence_parallel": True}])
+def test_no_iteration_is_faster_than_its_bound(changes):
+    """Neither reduces, nor steps, nor gathers what is frozen."""
+    config = configured(**{"d": 8, "B": 16} | changes)
+    assert least_time(config, cost_model(H100, config.parallel.n)) <= simulate(config, H100).iteration_time
