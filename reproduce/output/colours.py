@@ -4,7 +4,7 @@ Told apart under simulated deuteranopia and protanopia (tests/reproduce/annex/pa
 verdicts with a sign each. Text has a contrast of at least 4.5, what only marks a place one of 3.
 """
 
-# Of the page and the report, what it is for: (light, dark). `build.py` and `report/page.py` write them into these.
+# Of the page and the report, what it is for: (light, dark). `build.py` and `report_page.py` write them into these.
 COLOURS: dict[str, tuple[str, str]] = {
     "bg": ("#fbfaf7", "#131517"),
     "card": ("#ffffff", "#1a1d20"),
