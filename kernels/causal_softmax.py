@@ -33,11 +33,13 @@ def causal_softmax(implementation: str, device: torch.device, scores: Tensor, sc
 
 
 def reference(scores: Tensor, scale: float) -> Tensor:
-    """The formula in eager operators, one for each of cast, scale, mask, softmax and cast back."""
+    """The formula in eager operators, one for each of cast, scale (unless it is 1), mask, softmax and cast back."""
     s = scores.shape[-1]
     above_diagonal = torch.ones(s, s, dtype=torch.bool, device=scores.device).triu_(1)
-    scaled = scores.contiguous().to(accumulation_dtype(scores.dtype)) * scale
-    return torch.softmax(scaled.masked_fill_(above_diagonal, -torch.inf), -1).to(scores.dtype)
+    scaled = scores.contiguous().to(accumulation_dtype(scores.dtype))
+    if scale != 1:
+        scaled = scaled * scale
+    return torch.softmax(scaled.masked_fill(above_diagonal, -torch.inf), -1).to(scores.dtype)
 
 
 # Compiled: the same formulas, for torch.compile to fuse.

@@ -288,7 +288,7 @@ class ParamAndGradBuffer:
         self._sum_over_sequence()
         if self.groups.dp.size > 1:  # the one place that divides by d
             self.grad_data.div_(self.groups.dp.size)
-        for bucket in self.buckets:
+        for bucket in self.buckets if self.tied_ranks is not None else ():
             for entry in bucket.entries:
                 if self._is_tied(entry.shard):
                     first, end = self.owned(bucket)

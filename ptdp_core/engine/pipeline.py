@@ -154,7 +154,7 @@ class Executor:
         """Run F and B of one microbatch on a rank that has the whole model; return the mean loss, as `run` does."""
         (stage,) = self.stages
         loss = stage(None, *feed)
-        torch.autograd.backward(get_gradient_edge(loss), self._first_gradient(loss_scale / self.schedule.m))
+        loss.backward(self._first_gradient(loss_scale / self.schedule.m))
         return loss.detach()
 
     def _input(self, action: Action) -> torch.Tensor | None:

@@ -172,8 +172,9 @@ class Trainer:
 
         All microbatches have equally many tokens, on every context rank: a mean of means is the mean over all tokens.
         """
-        total = torch.zeros((), dtype=torch.float64, device=self.groups.device)
         if losses:
-            total += torch.stack(losses).double().mean() / self.groups.dp.size
+            total = torch.stack(losses).double().mean() / self.groups.dp.size
+        else:
+            total = torch.zeros((), dtype=torch.float64, device=self.groups.device)
         self.groups.dp.all_reduce(total)
         return self.groups.pp.all_reduce(total)
