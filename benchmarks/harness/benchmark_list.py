@@ -51,7 +51,7 @@ BENCHMARKS = {
         Benchmark(
             "train_step",
             "the engine's training step against plain PyTorch, DDP, FSDP2, torch's pipelining, parallelize_module",
-            ("time", "other_time", "ratio", "ratio_of_best", "tokens", "mfu"),
+            ("time", "other_time", "ratio", "ratio_low", "ratio_high", "ratio_of_best", "tokens", "mfu"),
         ),
         Benchmark(
             "gpu_step",

@@ -136,7 +136,10 @@ def save(imported: Imported) -> None:
 
 
 def scores(measured: Record | None, sealed: Record) -> list[dict[str, Any]]:
-    """A row for each case that was measured: its seconds, MFU, what was predicted over it, a peer's time over ours."""
+    """A row for each case that was measured: its seconds, MFU, what was predicted over it, a peer's time over ours.
+
+    The peer's quartiles are those of pairs of steps in turns; None where the two ran one after the other.
+    """
     rows = []
     predicted = {point.key: point.metrics for point in sealed.points}
     for point in measured.points if measured else ():
@@ -151,6 +154,7 @@ def scores(measured: Record | None, sealed: Record) -> list[dict[str, Any]]:
                 "predicted_s": ours and ours.value, "ratio": ours and ours.value and ours.value / time.value,
                 "memory_ratio": said and memory and said.value and memory.value and said.value / memory.value,
                 "peer_over_engine": peer and peer.value,
+                "peer_quartiles": gpu_session.quartiles(peer) if peer else None,
             })  # fmt: skip
     return rows
 
@@ -162,12 +166,15 @@ def score_lines(rows: Iterable[Mapping[str, Any]]) -> list[str]:
         return ["no training step was measured"]
     lines = [
         f"{'a step [measured]':26}{'seconds':>10}{'MFU':>8}{'predicted':>11}{'over':>7}{'memory':>9}{'peer/ours':>11}"
+        "  in pairs"
     ]
     for row in rows:
         mfu = f"{row['mfu']:.1%}" if row["mfu"] else ""
         ours = f"{row['predicted_s']:11.3f}{row['ratio'] - 1:+7.0%}" if row["ratio"] else f"{'':18}"
         memory = f"{row['memory_ratio'] - 1:+9.0%}" if row["memory_ratio"] else f"{'':9}"
         peer = f"{row['peer_over_engine']:11.2f}" if row["peer_over_engine"] else ""
+        if peer:
+            peer += f"  {gpu_session.in_pairs(row['peer_quartiles'])}"
         lines.append(f"{row['case']:26}{row['measured_s']:10.3f}{mfu:>8}{ours}{memory}{peer}".rstrip())
     for what, key in (("seconds", "ratio"), ("memory", "memory_ratio")):
         if errors := [abs(row[key] - 1) for row in rows if row[key]]:

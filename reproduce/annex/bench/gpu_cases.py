@@ -91,10 +91,12 @@ CASES = (
     GpuCase("moe-64", MANY_EXPERTS, 4, 4),
     GpuCase("small-b8", SMALL, 8, 8),
 )
-# What trains the same model on the same GPU: whose case, which module, and whether under torch.compile.
+# What trains the same model on the same GPU: whose case, which module ("bf16": the engine itself, without FP8), and
+# whether under torch.compile.
 PEERS = {
     "gpt-sdpa/plain": ("gpt-sdpa", "plain", False),
     "gpt-sdpa/plain-compiled": ("gpt-sdpa", "plain", True),
+    "gpt-fp8/bf16": ("gpt-fp8", "bf16", False),
     "llama-4k/hf": ("llama-4k", "llama", False),
     "llama-4k/hf-compiled": ("llama-4k", "llama", True),
     "moe/hf": ("moe", "mixtral", False),

@@ -12,17 +12,18 @@ import os
 import shlex
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from reproduce.annex.bench.gpu_cases import CASES, GPUS_CASES, PEERS
 from reproduce.running.evaluator import sources_digest
 from results import ROOT
-from results.records import errors, read_record
+from results.records import Metric, errors, read_record
 from results.records.storage import atomic_write_bytes
 
 STATUSES = PASSED, SKIPPED, FAILED, TOO_LONG, NO_TIME = "passed", "skipped", "failed", "too long", "no time"
@@ -59,7 +60,19 @@ TRAIN = (
     "{python} -m torch.distributed.run --standalone --nproc-per-node 1 --log-dir {here}/torchrun "
     "-m ptdp_core.launch --recipe {recipe} --set device={device} --set dtype={dtype} --set validation=0.01 "
 )
-PEER_NEEDS = {"plain": (), "llama": ("transformers",), "mixtral": ("transformers",)}
+PEER_NEEDS = {"plain": (), "bf16": (), "llama": ("transformers",), "mixtral": ("transformers",)}
+
+
+def _training_steps() -> Iterator[tuple[str, str, int, tuple[str, ...], str]]:
+    """A row for each case of one GPU, and behind it one for each of its peers, which takes the engine's steps again."""
+    for case in CASES:
+        yield case.name, f"a training step: {case.name}", 20, (), STEP + case.name
+        for name, (of, kind, compiled) in PEERS.items():
+            if of == case.name:
+                needs = (*PEER_NEEDS[kind], *["compiler"] * compiled)
+                yield name, f"in turns with a peer: {name}", 70 if compiled else 20, needs, STEP + name
+
+
 # Name, what it shows, the seconds that an H100 is expected to take, its needs beside `WHEELS` and torch, the command.
 ROWS = (
     ("doctor", "what this machine can do", 10, (), f"{REPRODUCE} doctor"),
@@ -67,9 +80,7 @@ ROWS = (
     ("toy-fp8", "FP8, tiny", 15, (), f"{BENCH} --quick gpu_step/gpt-fp8"),
     ("tests", "correctness: the tests that need a GPU", 60, ("pytest", "compiler"),
      "{python} -m pytest -q -p no:cacheprovider {tests}"),
-    *((case.name, f"a training step: {case.name}", 20, (), STEP + case.name) for case in CASES),
-    *((name, f"a peer's step: {name}", 70 if compiled else 20, (*PEER_NEEDS[kind], *["compiler"] * compiled),
-       STEP + name) for name, (_, kind, compiled) in PEERS.items()),
+    *_training_steps(),
     ("peaks", "matrix products and memory", 20, (), f"{BENCH} {{quick}} gemm memory"),
     ("operators", "fused operators against eager PyTorch", 90, ("compiler",), f"{BENCH} {{quick}} fused_kernels"),
     ("parts", "a layer, AdamW and a checkpoint", 30, (), f"{BENCH} {{quick}} layer optimizer_step checkpoint"),
@@ -239,7 +250,21 @@ def _said(results: Path, log: Path) -> str:
     if reasons := [f"{point.key}: {point.reason}" for point in points if point.reason]:
         return reasons[0]
     if len(points) == 1 and (time := points[0].metrics.get("time")) and time.value:
-        mfu = points[0].metrics.get("mfu")
-        return f"{time.value:.3f} s" + (f", MFU {mfu.value:.1%}" if mfu and mfu.value else "")
+        mfu, ratio = (points[0].metrics.get(name) for name in ("mfu", "ratio"))
+        said = f"{time.value:.3f} s" + (f", MFU {mfu.value:.1%}" if mfu and mfu.value else "")
+        return said + (f", {ratio.value:.2f} of ours ({in_pairs(quartiles(ratio))})" if ratio and ratio.value else "")
     lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     return lines[-1].strip() if lines else "it printed nothing"
+
+
+def quartiles(ratio: Metric) -> tuple[float, float] | None:
+    """The first and the third quartile of a peer's time over ours; None unless steps were taken in turns."""
+    if ratio.samples is None or len(ratio.samples) < 2:
+        return None
+    lower, _, upper = statistics.quantiles(ratio.samples, n=4, method="inclusive")
+    return lower, upper
+
+
+def in_pairs(spread: tuple[float, float] | None) -> str:
+    """The quartiles of a ratio of pairs as text."""
+    return f"{spread[0]:.2f} to {spread[1]:.2f}" if spread else "one after the other"

@@ -126,13 +126,14 @@ def _of_peer(
     compiled: bool,
     peak: Callable[[], float],
 ) -> dict[str, Metric]:
-    """A peer's step: fp32 weights under bf16 autocast, fused AdamW, the same microbatches.
+    """A peer's step (`_peer_step`), or the engine's without FP8, with the same microbatches.
 
     The engine's steps are taken in turns with the peer's if the device's memory holds both, else after them.
     """
     _check(setup, layout, "bf16")
+    without_fp8 = partial(_engine_step, setup, model, replace(layout, fp8_recipe="none"), engine)
     makers = {
-        "other": partial(_peer_step, setup, model, layout, peer, compiled),
+        "other": without_fp8 if peer == "bf16" else partial(_peer_step, setup, model, layout, peer, compiled),
         "engine": partial(_engine_step, setup, model, layout, engine),
     }
     timer, rounds = slowest_timer(setup.device), min(SAMPLES, setup.samples)
@@ -169,9 +170,13 @@ def _engine_step(
 def _peer_step(
     setup: Setup, model: ModelConfig, layout: ParallelConfig, peer: str, compiled: bool
 ) -> Callable[[], object]:
+    """A peer's step: fp32 weights under bf16 autocast, fused AdamW.
+
+    A Mixtral has bf16 weights instead: autocast does not know grouped GEMMs, which would take their weights in fp32.
+    """
     with torch.device(setup.device):
         net = PlainGPT(model, fused=True) if peer == "plain" else hugging_face_rotary(model)
-    net = autocast(net, setup.device)
+    net = net.bfloat16() if peer == "mixtral" and setup.on_gpu else autocast(net, setup.device)
     batch, _ = batches(model, layout, torch.device(setup.device))
     if compiled:
         net.compile()

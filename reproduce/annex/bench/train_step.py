@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
-from statistics import median
+from statistics import median, quantiles
 from typing import Any
 
 import torch
@@ -54,11 +54,14 @@ from results.records import Metric, PointResult
 from results.records.errors import UnavailableError
 
 NANOGPT, HUGGING_FACE = "nanoGPT's model", "Hugging Face GPT-2"
-ROUNDS = 15  # fewer moved the medians by up to 30%
+# A comparison goes on for so many rounds, or until its samples add up to so many seconds: all take ten minutes on two
+# quiet cores, and fewer than 15 rounds moved medians by up to 30%.
+ROUNDS, LIMIT_S = 40, 22.0
+QUICK_ROUNDS = 8  # times the samples of other benchmarks: a quick step takes milliseconds
 LARGE = ModelConfig(layers=2, hidden=256, heads=4, seq=512, vocab=50257)
 NOTES = (
     "fp32, one thread per rank; both sides in the same processes, in turn, in random order within each round.",
-    "ratio: the median of their time over ours, round by round: above 1 the engine is faster.",
+    "ratio: the median of their time over ours, round by round: above 1 the engine is faster; low and high: quartiles.",
     "ratio of best: of both sides' fastest rounds, which a busy machine disturbs least. tokens: the engine's.",
     "mfu: the engine's fastest step over the fastest matrix product measured here. canary: a small product per round.",
 )
@@ -96,7 +99,7 @@ def comparisons() -> list[StepComparison]:
     plain: dict[str, Any] = {"b": 2, "recompute": "none"}
     large = ParallelConfig(b=1, B=2, recompute="none")
     pipeline = [
-        StepComparison("pipeline", against, ParallelConfig(p=2, v=v, B=16, schedule=ours, **plain), exchange)
+        StepComparison("pipeline", against, ParallelConfig(p=2, v=v, B=8, schedule=ours, **plain), exchange)
         for against, ours, v, exchange in (
             ("Schedule1F1B", "1f1b", 1, "overlapped"),
             ("Schedule1F1B", "1f1b", 1, "blocking"),
@@ -108,7 +111,7 @@ def comparisons() -> list[StepComparison]:
     same_modules = [replace(pipeline[i], plain=False) for i in (0, 2)]
     return [
         *(
-            StepComparison("serial", NANOGPT, ParallelConfig(B=8, **plain), "blocking", *how)
+            StepComparison("serial", NANOGPT, ParallelConfig(B=4, **plain), "blocking", *how)
             for how in (
                 ("reference", "operators"),
                 ("reference", "sdpa"),
@@ -116,7 +119,7 @@ def comparisons() -> list[StepComparison]:
                 ("compiled", "sdpa"),
             )
         ),
-        StepComparison("serial", HUGGING_FACE, ParallelConfig(B=8, **plain), "blocking"),
+        StepComparison("serial", HUGGING_FACE, ParallelConfig(B=4, **plain), "blocking"),
         *(StepComparison("serial", against, large, "blocking", large=True) for against in (NANOGPT, HUGGING_FACE)),
         *pipeline,
         *same_modules,
@@ -237,8 +240,8 @@ def measure_here(beat: Callable[[], None], comparison: StepComparison, setup: Se
     device = f"{setup.device}:{torch.cuda.current_device()}" if setup.on_gpu else "cpu"
     a = torch.full((512, 512), 0.5, device=device)
     steps["canary"] = Step.of(lambda: a @ a)
-    rounds = setup.samples if setup.quick else ROUNDS
-    samples = take_turns(steps, slowest_timer(device), rounds, warm_up=2)
+    rounds = QUICK_ROUNDS * setup.samples if setup.quick else ROUNDS
+    samples = take_turns(steps, slowest_timer(device), rounds, warm_up=2, limit_s=LIMIT_S)
     beat()
     return samples
 
@@ -268,12 +271,15 @@ def _metrics(setup: Setup, comparison: StepComparison, peak: Callable[[], float]
     samples = run_ranks(measure_here, comparison.parallel.n, (comparison, setup), setup.device)[0]
     engine_samples, other_samples = samples["engine"], samples["other"]
     ratios = tuple(b / a for a, b in zip(engine_samples.seconds, other_samples.seconds, strict=True))
+    low, _, high = quantiles(ratios, n=4, method="inclusive")
     model, B = comparison.model(setup), comparison.parallel.B
     flops = model_flops_per_iteration(model, B) / comparison.parallel.n
     return {
         "time": seconds(engine_samples),
         "other_time": seconds(other_samples),
         "ratio": Metric(median(ratios), "1", "measured", ratios),
+        "ratio_low": Metric(low, "1", "derived"),
+        "ratio_high": Metric(high, "1", "derived"),
         "ratio_of_best": Metric(other_samples.minimum / engine_samples.minimum, "1", "derived"),
         "tokens": rate(B * model.seq, engine_samples, "tokens/s"),
         "mfu": Metric(flops / engine_samples.minimum / peak(), "1", "derived"),

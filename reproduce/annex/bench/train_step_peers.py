@@ -113,6 +113,7 @@ def hugging_face_rotary(model: ModelConfig) -> nn.Module:
     }
     if model.experts:
         options |= {"num_local_experts": model.experts, "num_experts_per_tok": model.experts_per_token}
+        options |= {"experts_implementation": "grouped_mm"}
     llama = AutoModelForCausalLM.from_config((MixtralConfig if model.experts else LlamaConfig)(**options))
     return _Wrapped(lambda tokens, labels: plain_loss(llama(input_ids=tokens).logits, labels), llama)
 

@@ -10,11 +10,12 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.harness.setup import Setup
 from ptdp_core.config import ModelConfig, ParallelConfig
 from reproduce.annex.bench import command_bench as bench
-from reproduce.annex.bench import gpu_archive, gpu_session
+from reproduce.annex.bench import gpu_archive, gpu_session, gpu_step
 from reproduce.annex.bench.benchmark_run import find
-from reproduce.annex.bench.gpu_cases import CASES, GPUS_CASES
+from reproduce.annex.bench.gpu_cases import CASES, GPUS_CASES, PEERS
 from reproduce.annex.bench.gpu_session import SAVING_S, SessionStep
 from reproduce.annex.bench.gpu_step import unsupported
 from reproduce.cli import main
@@ -126,10 +127,22 @@ def test_the_plan_of_a_session(tmp_path, capsys):
 
 def test_the_order_is_that_of_worth(tmp_path):
     names = [step.name for step in gpu_session.steps(tmp_path, toy=False)]
-    worth = ["doctor", "tests", "gpt-sdpa", "small-b8", "gpt-sdpa/plain-compiled", "operators", "table_fused_operators"]
+    worth = ["doctor", "tests", "gpt-sdpa", "gpt-sdpa/plain-compiled", "gpt-fp8", "gpt-fp8/bf16", "small"]
+    worth += ["small/plain-compiled", "gpt-wide", "small-b8", "operators", "table_fused_operators"]
     places = [names.index(name) for name in (*worth, "calibrate", "trace")]
     assert places == sorted(places)
     assert len(set(names)) == len(names)
+
+
+def test_all_peers_have_their_turn_within_ten_minutes(tmp_path):
+    """Each ratio that the engine is held to is of pairs of steps in turns, in one run."""
+    steps = gpu_session.steps(tmp_path, toy=False)
+    names = [step.name for step in steps]
+    last = max(names.index(name) for name in PEERS)
+    assert sum(step.expected_s for step in steps[: last + 1]) <= 600 - SAVING_S
+    compared = {(case, kind) for case, kind, _ in PEERS.values()}
+    assert {("gpt-sdpa", "plain"), ("llama-4k", "llama"), ("small", "plain"), ("moe", "mixtral")} < compared
+    assert ("gpt-fp8", "bf16") in compared
 
 
 @pytest.mark.parametrize("table", gpu_session.TABLES)
@@ -191,6 +204,35 @@ def test_an_archive_becomes_records_and_scores(tmp_path, said):
     assert "note:" not in printed
     record = read_record(tmp_path / "there" / "benchmarks" / "gpu_step" / "record.json")
     assert {point.label for point in record.points} == {"small", "gpt-b1"}
+
+
+def test_a_peers_time_over_ours_is_printed_with_the_spread_of_its_pairs():
+    def point(key, samples):
+        ratio = Metric(1.25, "1", "measured" if samples else "derived", samples)
+        metrics = {"time": Metric(0.9, "s", "measured", (0.9,)), "ratio": ratio}
+        return made(key, metrics, series="small", label=key.partition("/")[2])
+
+    sealed = read_record(gpu_archive.SEALED)
+    points = (point("small/plain-compiled", (1.0, 1.25, 1.25, 1.5, 1.75)), point("small/alone", None))
+    rows = gpu_archive.scores(replace(sealed, points=points, fidelity="measured"), sealed)
+    assert [row["peer_quartiles"] for row in rows] == [(1.25, 1.5), None]
+    _, paired, alone, *_ = gpu_archive.score_lines(rows)
+    assert paired.endswith("1.25  1.25 to 1.50")
+    assert alone.endswith("1.25  one after the other")
+
+
+@pytest.mark.parametrize("name", ["gpt-fp8/bf16", "moe/hf"])
+def test_a_peer_takes_turns_with_the_engine(name):
+    if name == "moe/hf":
+        pytest.importorskip("transformers")
+    (point,) = gpu_step.points(Setup("cpu", quick=True, samples=3, only=(name,)))
+    assert point.status == "ok", point.reason
+    pairs = [
+        theirs / ours
+        for ours, theirs in zip(point.metrics["engine_time"].samples, point.metrics["time"].samples, strict=True)
+    ]
+    assert list(point.metrics["ratio"].samples) == pairs
+    assert len(pairs) == 3
 
 
 def test_a_toys_time_is_not_scored(tmp_path):
