@@ -181,7 +181,7 @@ def run_session(parsed: Namespace) -> int:
         ]  # fmt: skip
         print_document("bench-gpu", 1, {"folder": str(folder), "steps": rows})
     elif parsed.list:
-        print("\n".join(f"{step.name:10} {step.title}\n           {shlex.join(step.command)}" for step in steps))
+        print("\n".join(f"{step.name:26} {step.title}\n    {shlex.join(step.command)}" for step in steps))
     else:
         _print_outcomes(outcomes)
         print(f"logs: {folder}\nfile: {folder}.zip")

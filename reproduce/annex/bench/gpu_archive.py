@@ -163,7 +163,7 @@ def score_lines(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     """The rows as a table, and the mean error."""
     rows = list(rows)
     if not rows:
-        return ["no training step was measured"]
+        return ["no training step of full size was measured: there is nothing to score"]
     lines = [
         f"{'a step [measured]':26}{'seconds':>10}{'MFU':>8}{'predicted':>11}{'over':>7}{'memory':>9}{'peer/ours':>11}"
         "  in pairs"

@@ -761,6 +761,28 @@ def routes(beat: Any, case: dict[str, Any]) -> list[list[list[int]]]:
     return chosen
 
 
+def host_waits(beat: Any, case: dict[str, Any]) -> list[str]:
+    """What would make a GPU's host wait in both passes of a batch, as calls of tensors; products ask for no counts."""
+    from ptdp_core.engine.weight_gradients import Grouped
+
+    settings, groups, trainer = make(case)
+    called: list[str] = []
+
+    def noted(frame: Any, event: str, function: Any) -> None:
+        name = getattr(function, "__qualname__", "") if event == "c_call" else ""
+        if name in ("Tensor.tolist", "Tensor.item", "Tensor.cpu", "Tensor.nonzero", "Tensor.__bool__"):
+            called.append(name)
+
+    with patch.object(Grouped, "listed", property(lambda rows: rows.counts.numpy().tolist())):
+        before = sys.getprofile()
+        sys.setprofile(noted)
+        try:
+            trainer.forward_backward(feed(settings, groups, batches(settings.parallel.B, settings.model.seq)[0]))
+        finally:
+            sys.setprofile(before)
+    return called
+
+
 def seeds_of_attention(beat: Any, case: dict[str, Any]) -> list[int]:
     """The random streams' seeds of the masks of attention in one pass of a model of one layer."""
     settings, groups, trainer = make(case | {"recompute": "none"})

@@ -353,6 +353,16 @@ def test_without_expert_parallelism_the_host_waits_for_no_count(grouped, monkeyp
     assert len(lists) == (0 if grouped else 2 * 3)
 
 
+@pytest.mark.parametrize("fused_pairs", [False, True])
+def test_on_several_expert_ranks_the_host_waits_once_a_layer(fused_pairs):
+    """For the numbers of rows to send and to receive, in forward passes alone: of a fused pair the other goes on."""
+    case = MIXTURE | {"layers": 2, "e": 2, "d": 2, "B": 4, "dtype": "bf16", "recompute": "none"}
+    if fused_pairs:
+        case |= {"p": 2, "schedule": "dualpipev", "v": 2, "layers": 4, "B": 8}
+    for called in launch(jobs.host_waits, 2 * case.get("p", 1), (case,), timeout=60):
+        assert called == ["Tensor.tolist"] * 2 * (case["B"] // case["d"])  # a rank's two layers, its microbatches
+
+
 def test_a_grouped_gemm_has_the_gradients_of_separate_ones(monkeypatch):
     """Within a rounding to bf16, 2^-8, of what a microbatch adds; an expert without a token gets zeros."""
     make = torch.Generator().manual_seed(1)
