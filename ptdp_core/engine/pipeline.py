@@ -1,8 +1,8 @@
 """One executor for every pipeline schedule (Section 2.2): it walks this rank's instructions of a lowered program.
 
-A forward pass stashes its input (a leaf of the autograd graph) and the graph's output edge; the output tensor itself is
-dropped once it is sent. The backward pass starts from that edge with the gradient received from the next stage. Nothing
-else is kept, so memory follows from the schedule's order of passes.
+A forward pass stashes its input (a leaf of the autograd graph) and the graph's output edge, or the loss; the output
+tensor itself is dropped once it is sent. The backward pass starts there with the gradient received from the next stage,
+or with the loss's. Nothing else is kept, so memory follows from the schedule's order of passes.
 
 A split backward pass (I and W) needs stages that can defer their weight gradients (`SplitStage`). I is the backward
 pass without these gradients, W computes them. A fused F and B take turns: stages hand over where they exchange tokens.
@@ -91,7 +91,7 @@ class Executor:
                 "gradients (SplitStage); try schedule='1f1b'"
             )
         self._deferred: set[tuple[int, int]] = set()  # (stage, microbatch) whose I has run, and whose W has not
-        self._stash: dict[tuple[int, int], tuple[torch.Tensor | None, GradientEdge]] = {}
+        self._stash: dict[tuple[int, int], tuple[torch.Tensor | None, GradientEdge | torch.Tensor]] = {}
         self._outgoing: dict[Message, torch.Tensor] = {}
         self._kept: dict[Action, torch.Tensor] = {}  # outputs that the next stage uses on this rank, by `Action.output`
         p2p.connect(program)
@@ -107,6 +107,7 @@ class Executor:
         scale = loss_scale / self.schedule.m  # the one place that divides by m
         if self.vocabulary is not None:
             self.vocabulary.begin(scale)
+        first = self._first_gradient(scale)
         marks: list[tuple[Any, Any]] = []  # the clock's marks at the beginning and the end of every instruction
         for instruction in self.instructions:
             if isinstance(instruction, Exchange):
@@ -118,7 +119,7 @@ class Executor:
                 run.peak_stash = max(run.peak_stash, len(self._stash) + 1 + len(self._deferred))
                 self.before(action.backward)
                 # B begins: its first exchange comes before there is anything to compute.
-                with self.turns.beside(partial(self._backward, action.backward, grad, scale)):
+                with self.turns.beside(partial(self._backward, action.backward, first if grad is None else grad)):
                     self.before(action.forward)
                     self._forward(action.forward, x, batch, run)
             else:
@@ -134,7 +135,7 @@ class Executor:
                     elif action.kind == "W":
                         self._weight_gradients(action)
                     else:
-                        self._backward(action, x, scale)
+                        self._backward(action, first if x is None else x)
             if clock:
                 marks.append((begin, clock.mark()))
         self.p2p.flush()
@@ -182,22 +183,22 @@ class Executor:
             x.requires_grad_()  # the backward pass sends the gradient of this leaf to the stage before
         feed = batch(action.microbatch) if self.vocabulary is None and (stage == 0 or last) else ()
         y = self.stages[self.placement.chunk_of(stage)](x, *feed)
-        self._stash[stage, action.microbatch] = (x, get_gradient_edge(y))
+        is_loss = last and self.vocabulary is None
+        self._stash[stage, action.microbatch] = (x, y if is_loss else get_gradient_edge(y))
         run.peak_stash = max(run.peak_stash, len(self._stash) + len(self._deferred))
-        if last and self.vocabulary is not None:
-            self.vocabulary.start_output(action.microbatch, y.detach())
-        elif last:
+        if is_loss:
             run.losses[action.microbatch] = y.detach()
+        elif last:
+            assert self.vocabulary is not None
+            self.vocabulary.start_output(action.microbatch, y.detach())
         else:
             self._send(action, y.detach())
 
-    def _backward(self, action: Action, grad: torch.Tensor | None, scale: float) -> None:
-        """Run B or I from the output's gradient, or from `scale` on the last stage, and send the input's gradient."""
-        x, output_edge = self._stash.pop((action.stage, action.microbatch))
-        if grad is None:  # the last stage starts from the loss
-            grad = self._first_gradient(scale)
+    def _backward(self, action: Action, grad: torch.Tensor) -> None:
+        """Run B or I from the gradient of the output or of the loss, and send the input's gradient."""
+        x, output = self._stash.pop((action.stage, action.microbatch))
         with self._split(action) if action.kind == "I" else nullcontext():
-            torch.autograd.backward(output_edge, grad)
+            torch.autograd.backward(output, grad)
         if x is not None:
             assert x.grad is not None
             if self.vocabulary is not None and action.stage == 0:
