@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.harness.setup import Setup
+from benchmarks.harness.device_setup import Setup
 from ptdp_core.config import ModelConfig, ParallelConfig
 from reproduce.annex.bench import command_bench as bench
 from reproduce.annex.bench import gpu_archive, gpu_session, gpu_step

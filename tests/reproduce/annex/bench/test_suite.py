@@ -78,7 +78,7 @@ def test_all_points_on_a_gpu(name):
 def test_the_registry_names_every_module_of_the_suite():
     modules = {module.name for module in pkgutil.iter_modules(suite.__path__)}
     helpers = {"fused_kernels_cases", "fused_step", "gpu_cases", "simulator_rate_peer", "train_step_peers"}
-    helpers |= {"benchmark_figures", "command_bench", "gpu_archive", "gpu_session", "runner", "table"}
+    helpers |= {"benchmark_figures", "command_bench", "gpu_archive", "gpu_session", "benchmark_run", "table"}
     assert modules - helpers == set(BENCHMARKS)
     for benchmark in BENCHMARKS.values():
         notes = benchmark_run.load(benchmark).NOTES
