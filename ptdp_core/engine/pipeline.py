@@ -107,7 +107,8 @@ class Executor:
         scale = loss_scale / self.schedule.m  # the one place that divides by m
         if self.vocabulary is not None:
             self.vocabulary.begin(scale)
-        first = self._first_gradient(scale)
+        has_loss = self.vocabulary is None and self.placement.last == self.groups.pp.rank
+        first = self._first_gradient(scale) if has_loss else None
         marks: list[tuple[Any, Any]] = []  # the clock's marks at the beginning and the end of every instruction
         for instruction in self.instructions:
             if isinstance(instruction, Exchange):
@@ -194,7 +195,7 @@ class Executor:
         else:
             self._send(action, y.detach())
 
-    def _backward(self, action: Action, grad: torch.Tensor) -> None:
+    def _backward(self, action: Action, grad: torch.Tensor | None) -> None:
         """Run B or I from the gradient of the output or of the loss, and send the input's gradient."""
         x, output = self._stash.pop((action.stage, action.microbatch))
         with self._split(action) if action.kind == "I" else nullcontext():
