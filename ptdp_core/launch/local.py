@@ -37,7 +37,7 @@ ANSWER = 3.0  # seconds in which a rank that is not stopped says where it is, al
 FAILED_RANK_EXIT = 13
 # Set before torch is imported. One thread: a fork would lose a pool's other threads. Passive: threads that wait by
 # spinning made a step 30 times slower on a busy machine.
-THREADING = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+THREADING = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
 END_WITH_PARENT = "ptdp_core.launch.end_with_parent"  # before all others, which take seconds
 RANK_IMPORTS = "ptdp_core.launch.rank_imports"
 

@@ -38,6 +38,9 @@ CASES: dict[int, tuple[Case, ...]] = {
         | {"overlapped_gather": True, "fused_accumulation": True},
         {"p": 2, "t": 2, "B": 4, "dtype": "bf16", "dropout": 0.1, "evaluated": True},
         {"d": 4, "B": 4, "data_parallel": "zero3", "evaluated": True},
+        {"model": "llama", "p": 2, "v": 2, "d": 2, "B": 4, "schedule": "v-half+vocab-1", "exchange": "overlapped"}
+        | {"evaluated": True},
+        {"model": "experts", "t": 2, "d": 2, "e": 2, "B": 4, "capacity_factor": 1.0},
         # vocab-2 corrects in a thread of its own: what is under way when a rank waits is not the same twice.
         *(case for case in engine.AXES if "vocab-2" not in case.get("schedule", "")),
     ),

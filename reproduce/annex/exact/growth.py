@@ -6,7 +6,8 @@ powers are rounded, so that they are the same on every machine and version of Py
 `x in numbers`, executes no lines, unless it compares objects of our own classes.
 
 What a cache saves does not grow. So the calls of a simulated iteration are counted as they are: of a first one, and of
-a second one, which finds the costs of its passes in the cache. Whether the simulator asks its compiled loops is seen by
+a second one, which finds the costs of its passes in the cache; and those of two clusters that are read and get the same
+training program. Whether the simulator asks its compiled loops is seen by
 stand-ins for them.
 """
 
@@ -34,6 +35,8 @@ from ptdp_core.schedules import (
     peak_stash,
 )
 from ptdp_core.simulator import load_cluster, native, simulate
+from ptdp_core.simulator.cluster import _with_bases as files_of
+from ptdp_core.simulator.cluster import with_program
 from ptdp_core.simulator.executor import compile_blocking
 from ptdp_core.simulator.native import uncompiled
 from reproduce.annex.exact import watched
@@ -46,6 +49,7 @@ OFTEN = 64  # a line that is executed less often at the larger size does not dec
 # Of every schedule: the sizes between which it grows, and the one that stays meanwhile.
 MICROBATCHES, OF_RANKS = (16, 32), 4
 RANKS, OF_MICROBATCHES = (4, 8), 16
+CLUSTERS, PROGRAM = ("selene", "b200"), "megatron-core"
 DEPTH = 2  # how deep calls are counted in a simulated iteration
 SIMULATING = tuple(f"{ROOT / 'ptdp_core' / package}/" for package in ("simulator", "layout"))
 
@@ -162,7 +166,17 @@ def _calls_of_iterations() -> dict[str, Quantities]:
     cluster = load_cluster("selene")
     _empty_caches()
     sizes = {"first simulated iteration": SIZES[0], "simulated iteration with another B": SIZES[1]}
-    return {name: {"calls": calls(partial(simulate, _config(m), cluster))} for name, m in sizes.items()}
+    counts = {name: calls(partial(simulate, _config(m), cluster)) for name, m in sizes.items()}
+    _empty_caches()
+    counts["clusters read"] = calls(_read_clusters)
+    return {name: {"calls": of_functions} for name, of_functions in counts.items()}
+
+
+def _read_clusters() -> None:
+    """Read the files of two clusters, and let a training program run on both."""
+    for name in CLUSTERS:
+        files_of(name)  # as `load_cluster` asks for them, which is too far from the parser of a file to name it
+        with_program(load_cluster(name), PROGRAM)
 
 
 def _empty_caches() -> None:

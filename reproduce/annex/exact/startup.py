@@ -19,7 +19,7 @@ from reproduce.annex.exact import watched
 from reproduce.annex.exact.entries import PROBLEM, Entry, Quantities, Section, Value
 from results import ROOT
 
-LIGHT = ("list", "--help")
+LIGHT = ("list", "--help", "describe fig_interleaved")
 COMMANDS = (*LIGHT, "fig_interleaved")
 PLUGIN = "pytest without --gate"
 BUSY = 50_000  # lines, which take some ten milliseconds; functions of the light commands execute far fewer
@@ -170,7 +170,7 @@ def _failed(command: str, errors: str) -> Entry:
 
 def _entry(command: str, environment: Mapping[str, str]) -> Entry:
     with tempfile.TemporaryDirectory(prefix="ptdp-") as results:
-        arguments = [command] if command in LIGHT else [command, "--results", results]
+        arguments = command.split() if command in LIGHT else [command, "--results", results]
         folders = [f"{ROOT / package}/" for package in OURS]
         asked = {"arguments": arguments, "trace": command in LIGHT, "ours": folders, "watched": watched.__file__}
         process = subprocess.run(

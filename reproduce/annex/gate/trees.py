@@ -21,6 +21,7 @@ from results.records.errors import NothingSelectedError, UnavailableError, Usage
 
 BASE, HEAD = "base", "head"
 TEMPORARY = ".ptdp-gate"  # a folder of a tree, for temporary files and what makes the project look installed
+TELLING = r"(?i)error\b.*?: \S+ \S"  # a line that says what is wrong, behind which pip and compilers say more
 NO_CHECKOUT = "{} is not a git checkout with a commit (or git is missing); needs one: base is a commit of it"
 
 
@@ -113,7 +114,7 @@ def install(tree: Tree, command: str) -> None:
             command, shell=True, cwd=tree.folder, env=where, capture_output=True, stdin=subprocess.DEVNULL
         )
         if done.returncode:
-            why = last_line(done.stderr if done.stderr.strip() else done.stdout)
+            why = last_line(done.stdout + done.stderr, TELLING)
             raise UnavailableError(f"{tree} does not build: build={command!r} ends with {done.returncode}: {why}")
     if name := _project(tree).get("name"):
         information = tree.folder / TEMPORARY / f"{re.sub('[-_.]+', '_', name)}-0.dist-info"
@@ -165,7 +166,7 @@ def _environment(folder: Path, requirements: Sequence[str], name: str) -> Path:
         if finished.returncode:
             raise UnavailableError(
                 f"{name} does not build: its dependencies differ from the other side's, and its own environment "
-                f"cannot be made: {last_line(finished.stderr)}"
+                f"cannot be made: {last_line(finished.stderr, TELLING)}"
             )
     # What the benchmarks need and the project does not name, such as pytest, is only beside the gate.
     packages = Path(sysconfig.get_path("purelib", "venv", {"base": str(folder)}))
@@ -174,10 +175,11 @@ def _environment(folder: Path, requirements: Sequence[str], name: str) -> Path:
     return python
 
 
-def last_line(output: bytes) -> str:
-    """The last line of a program's output that is not blank."""
+def last_line(output: bytes, like: str = "") -> str:
+    """The last line of a program's output that is not blank, and like this pattern if there is such a line."""
     lines = [line.strip() for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
-    return lines[-1] if lines else "it says nothing"
+    found = [line for line in lines if re.search(like, line)]
+    return (found or lines or ["it says nothing"])[-1]
 
 
 def _git(project: Path, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[bytes]":

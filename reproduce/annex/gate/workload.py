@@ -224,9 +224,7 @@ def said(error: BaseException) -> str:
     elif own and any((where / place / own).is_dir() for place in ("", "src")):
         line += '; needs its extension modules, if it has any; try build = "COMMAND" in [tool.ptdp.gate] (docs/gate.md)'
     elif own:
-        line += (
-            "; needs what the project's tests need; try the gate inside the environment of tox or nox, or pip install"
-        )
+        line += "; needs what the project's tests need; try it inside the environment of tox or nox, or pip install"
     return line
 
 
