@@ -107,7 +107,8 @@ def _counted(runs: dict[str, Run]) -> Section:
     for name in names():
         section[f"m of {name}"] = Entry({"growth": of(partial(_prepared, name, OF_RANKS), MICROBATCHES)})
         section[f"p of {name}"] = Entry({"growth": of(partial(_prepared, name, m=OF_MICROBATCHES), RANKS)})
-    return section | {name: Entry(calls) for name, calls in _calls_of_iterations().items()}
+    section |= {name: Entry(of_functions) for name, of_functions in _calls_of_iterations().items()}
+    return {**section, "clusters read": Entry({"calls": calls(_read_clusters)})}
 
 
 def _prepared(name: str, p: int, m: int) -> Callable[[], object]:
@@ -166,14 +167,12 @@ def _calls_of_iterations() -> dict[str, Quantities]:
     cluster = load_cluster("selene")
     _empty_caches()
     sizes = {"first simulated iteration": SIZES[0], "simulated iteration with another B": SIZES[1]}
-    counts = {name: calls(partial(simulate, _config(m), cluster)) for name, m in sizes.items()}
-    _empty_caches()
-    counts["clusters read"] = calls(_read_clusters)
-    return {name: {"calls": of_functions} for name, of_functions in counts.items()}
+    return {name: {"calls": calls(partial(simulate, _config(m), cluster))} for name, m in sizes.items()}
 
 
 def _read_clusters() -> None:
-    """Read the files of two clusters, and let a training program run on both."""
+    """Read the files of two clusters, with nothing in the caches before, and let a training program run on both."""
+    _empty_caches()
     for name in CLUSTERS:
         files_of(name)  # as `load_cluster` asks for them, which is too far from the parser of a file to name it
         with_program(load_cluster(name), PROGRAM)

@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -78,8 +79,9 @@ print(json.dumps([hasattr(sys, "monitoring"), found]))
 
 
 def interpreter(version):
-    """An interpreter of this version that runs: on the path, or pyenv's."""
-    found = [shutil.which(f"python{version}"), *Path.home().glob(f".pyenv/versions/{version}*/bin/python")]
+    """An interpreter of this version that runs: this one, one on the path, or pyenv's."""
+    own = sys.executable if f"{sys.version_info.major}.{sys.version_info.minor}" == version else None
+    found = [own, shutil.which(f"python{version}"), *Path.home().glob(f".pyenv/versions/{version}*/bin/python")]
     for path in filter(None, found):
         if not subprocess.run([path, "-c", ""], capture_output=True, check=False).returncode:
             return str(path)

@@ -312,6 +312,32 @@ def test_a_tree_is_built_by_the_project_s_command(foreign, tmp_path):
         pass
 
 
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("ERROR: No matching distribution found for x", "ERROR: No matching distribution found for x"),
+        (
+            "meson.build:1:2: ERROR: Git command failed\n\nerror: metadata-generation-failed",
+            "ERROR: Git command failed",
+        ),
+        ("configuration error: `license` must be valid\nDESCRIPTION:\nrequired: ['text']", "must be valid"),
+        (
+            "cc: fatal error: no input files\nnote: not a problem with pip.\nhint: See above for details.",
+            "no input files",
+        ),
+        ("make: *** [all] 3", "[all] 3"),
+    ],
+    ids=["pip", "meson", "setuptools", "a compiler", "no error"],
+)
+def test_a_build_that_fails_says_its_error_and_not_what_is_printed_behind_it(foreign, said, why):
+    command = f"cat >&2 <<'END'\n{said}\nEND\nfalse"
+    with (
+        pytest.raises(UnavailableError, match=rf"ends with 1: .*{re.escape(why)}$"),
+        trees.built(foreign, {HEAD: "HEAD"}, command),
+    ):
+        pass
+
+
 def test_allocations_alone_are_a_verdict_without_times(foreign, tmp_path):
     frees = PACKAGE.replace("square(i) for", "square(i) + 0 * square(len(bytes(4000))) for")
     keeps = PACKAGE.replace(
