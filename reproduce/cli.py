@@ -3,6 +3,7 @@
 import argparse
 import errno
 import os
+import re
 import shlex
 import sys
 import textwrap
@@ -40,16 +41,32 @@ class Parser(argparse.ArgumentParser):
         return parsed, unknown
 
     def _options_like(self, word: str) -> str:
-        """The option that was probably meant, or all that there are; for a word, the command of two words if any."""
-        options = [option for action in self._actions for option in action.option_strings if option.startswith("--")]
-        if not word.startswith("-"):
+        """The option or the field that was probably meant, the command that has it, or all that there are.
+
+        For a word without '=' it is the command of two words, if any. What `--set NAME=VALUE` takes stands in its help.
+        """
+        name, options = word.partition("=")[0].lstrip("-"), self.options
+        takes = {str(action.metavar).rpartition(" ")[2]: str(action.help) for action in self._actions}
+        if not word.startswith("-") and (name == word or "NAME=VALUE" not in takes):
             pairs = [name.split() for name in COMMANDS if " " in name]
             return did_you_mean(word, [second for first, second in pairs if first in self.prog.split()])
-        name = word.partition("=")[0].lstrip("-")
-        near = did_you_mean(name, [option.lstrip("-") for option in options])  # dashes would make short ones alike
-        if not near and any("key=value" in str(action.metavar) for action in self._actions):
-            return f"; keys of a point have no dashes: {name}=...; options are {', '.join(options)}"
-        return near.replace("'", "'--", 1) or f"; there are {', '.join(options)}"
+        if near := did_you_mean(name, [option.lstrip("-") for option in options]):  # dashes make short ones alike
+            return near.replace("'", "'--", 1)
+        from reproduce.experiment.parameters import KEYS  # imported here, as only errors need it
+
+        keys = KEYS if "key=value" in takes else re.findall(r"\w+", takes.get("NAME=VALUE", ""))
+        field = next((key for key in keys if key.startswith(name.replace("-", "_"))), "")
+        having = [other for other in COMMANDS if not field and f"--{name}" in parser_of(other).options]
+        if len(having) == 1:
+            return f"; it is an option of {program()} {having[0]}"
+        if "key=value" in takes:
+            return f"; keys of a point have no dashes: {field or name}=...; options are {', '.join(options)}"
+        return f"; a field is --set {field}=..." if field else f"; there are {', '.join(options)}"
+
+    @property
+    def options(self) -> list[str]:
+        """The options by their long names."""
+        return [option for action in self._actions for option in action.option_strings if option.startswith("--")]
 
     def _get_value(self, action: argparse.Action, text: str) -> Any:
         try:

@@ -16,6 +16,8 @@ KEYS_ELSEWHERE = {
     **dict.fromkeys(("micro_batch_size", "mbs"), "a microbatch has b sequences; try b"),
     **dict.fromkeys(("seq_len", "seq_length", "sequence_length", "context_length"), "try seq"),
     **dict.fromkeys(("fsdp", "zero", "zero_stage"), "try data_parallel='zero3'"),
+    "hsdp": "try data_parallel='zero3' with zero3_shards, the GPUs that share a copy of the states",
+    **dict.fromkeys(("power", "power_cap", "power_limit"), "watts are of the cluster; try cluster='h100-500w'"),
     **dict.fromkeys(("gradient_checkpointing", "activation_checkpointing"), "try recompute='full'"),
     **dict.fromkeys(("fp8", "precision", "dtype"), "runs are in 16 bits, or have an fp8_recipe; try fp8_recipe"),
 }

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ptdp_core.fields import largest_divisor
 from results.records import errors
 
 if TYPE_CHECKING:
@@ -84,14 +85,16 @@ class BatchJob:
 
     def shape(self, ranks: int) -> tuple[int, int]:
         """The number of nodes, and of ranks on each of them. Raises `ValueError` if they cannot all be full."""
+        usual = largest_divisor(ranks, 8 if self.per_node is None or self.per_node < 1 else self.per_node)
         if self.nodes is not None and (self.nodes < 1 or ranks % self.nodes):
-            raise ValueError(f"nodes={self.nodes} does not divide p*t*d={ranks}; needs full nodes; try --nodes 1")
+            full = ranks // usual
+            raise ValueError(f"nodes={self.nodes} does not divide p*t*d={ranks}; needs full nodes; try --nodes {full}")
         per_node = self.per_node
         if per_node is None:
             per_node = ranks // self.nodes if self.nodes else min(8, ranks)
         if per_node < 1 or ranks % per_node:
             raise ValueError(
-                f"per_node={per_node} does not divide p*t*d={ranks}; needs full nodes; try --per-node {ranks}"
+                f"per_node={per_node} does not divide p*t*d={ranks}; needs full nodes; try --per-node {usual}"
             )
         if self.nodes is not None and self.nodes * per_node != ranks:
             raise ValueError(f"nodes={self.nodes} with per_node={per_node} for p*t*d={ranks}; needs one of them to go")

@@ -13,7 +13,7 @@ from ptdp_core.simulator.costs import NOT_IN_PASSES, CostModel, fields_but, kept
 from ptdp_core.simulator.executor import PICOSECONDS
 from ptdp_core.simulator.memory import rank_memory
 from ptdp_core.simulator.stage_times import Stages
-from ptdp_core.simulator.step import of_rank
+from ptdp_core.simulator.step import after_the_flush, of_rank
 
 # The executor rounds every duration to whole picoseconds; none is shorter than a microsecond.
 _ROUNDING = 1e-6
@@ -53,11 +53,14 @@ def least_time(config: TrainingConfig, model: CostModel) -> float:
     its last pass the backward passes of stages g-1 to 0 follow: with equal stages this adds up to (1 + (p-1)/(vm)) of
     the ideal time (Section 2.2). Then the rank of stage 0 reduces its gradients, all ranks step, and the host adds its
     part. Where backward passes are split, R's last pass may be a W, so that what follows it is not counted; but if the
-    schedule's own formula covers its bubble, the time with the shortest passes and no messages is a bound, too.
+    schedule's own formula covers its bubble, the time with the shortest passes and no messages is a bound, too. Any
+    rank may end last then, and the one that reduces least is taken.
     """
     placement, stages, sizes = config.parallel.placement, model.stages(config), rank_sizes(config)
     ends = (placement.first, placement.last) if placement.first != placement.last else (placement.first,)
     (reduction, *_), *_ = once = [of_rank(model, config, stages, rank, sizes[rank]) for rank in ends]
+    if definition(config.parallel.schedule).splits:
+        reduction = min(after_the_flush(model, config, stages)[0])
     step = max(step + gather for _, step, gather in once)
     flush = _least_flush(model, config)
     return (flush + reduction + step + model.cluster.iteration_host_time) * (1 - _ROUNDING)

@@ -101,6 +101,17 @@ def plain_value(text: str) -> Any:
     return text
 
 
+def key_values(words: Iterable[str], more: str) -> dict[str, Any]:
+    """The values of words such as 't=8' by key. Raises `UsageError`, which `more` ends, for a word that is none."""
+    found: dict[str, Any] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or name in found:
+            raise UsageError(f"{word!r}; needs key=value, every key once; try {more}")
+        found[name] = plain_value(value)
+    return found
+
+
 def where_exit_codes_are() -> str:
     """The last line of a command's help."""
     return f"exit codes: {program()} --help lists them\n"

@@ -149,13 +149,7 @@ def _entries(words: Sequence[str]) -> list[Any]:
                 f"{words[1]!r} after {words[0]!r}; needs one file, or key=value for every key of one point"
             )
         return read_points(words[0])
-    point: dict[str, Any] = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not equals or name in point:
-            raise UsageError(f"{word!r}; needs key=value, every key once; try t=8 (reproduce simulate --help has all)")
-        point[name] = options.plain_value(value)
-    return [point]
+    return [options.key_values(words, "t=8 (reproduce simulate --help has all)")]
 
 
 def read_points(file: str) -> list[Any]:

@@ -190,6 +190,14 @@ def memory_is_close(estimate: "Estimate", cluster: "Cluster") -> bool:
     return cluster.usable_memory / factor < estimate.peak_memory < cluster.usable_memory * factor
 
 
+def doubt_of_memory(estimate: "Estimate", cluster: "Cluster") -> str:
+    """That it is too close to say whether an estimate's memory suffices; '' if it is not."""
+    if not memory_is_close(estimate, cluster):
+        return ""
+    factor, other = for_judging(estimate.cluster).memory_factor, "more" if estimate.fits else "less"
+    return f"too close to say: memory may be {factor:.2f} times {other}"
+
+
 @cache
 def for_judging(cluster: str) -> Margins:
     """The margins that claims are judged by on a cluster, whether or not its own predictions were scored.

@@ -51,6 +51,11 @@ OFFLOADS = {
     "offload_optimizer": "optimizer",
 }  # and their values of `ParallelConfig.offload`
 ON_REQUEST = (*RECIPES, *OFFLOADS)
+# Fields of a layout that the search does not choose, and that go with every choice.
+SET_FIELDS = (
+    *("lora_rank", "optimizer_states", "fused", "attention_kernels", "scatter_gather"),
+    *("capacity_factor", "expert_imbalance"),
+)
 Techniques = Collection[str]
 PAPERS_TECHNIQUES: Techniques = tuple(PAPERS)
 # The fields of a configuration that a technique chooses: a program that lacks one of them lacks the technique.
@@ -260,7 +265,7 @@ def cells(job: TrainingJob, gpus_per_node: int, techniques: Techniques = TECHNIQ
         may_cut = "sequence_parallel" in techniques and t > 1 and job.model.seq % (c * t) == 0
         sequence = (False, True) if may_cut else (False,)
         for b, sequence_parallel, recipe in product(divisors(job.B), sequence, narrow):
-            shared: dict[str, Any] = {"t": t, "b": b, "B": job.B}
+            shared: dict[str, Any] = {"t": t, "b": b, "B": job.B, **dict(job.fields)}
             shared |= {"c": c} if c > 1 else {}
             shared |= {"sequence_parallel": True} if sequence_parallel else {}
             shared |= {"attention": "sdpa"} if "sdpa" in techniques else {}

@@ -104,6 +104,8 @@ def _model(read: HubConfig, layers: Sequence[LayerWords], seq: int | None) -> Mo
         "tied_embeddings": False,
         "qk_norm": bool(read.get("use_qk_norm")),
     } | {name: value for name, value in kind.items() if name != "router"}
+    if read.get("position_embedding_type") == "nope":
+        fields["positions"] = "none"
     fields["tied_embeddings"] = read.get("tie_word_embeddings", fields["tied_embeddings"])
     fields["bias"] = read.has_biases or (fields.get("bias", False) and read.get("bias", read.get("use_bias", True)))
     if read.get("multi_query") and not read.get("new_decoder_architecture"):

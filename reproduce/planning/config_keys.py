@@ -101,6 +101,7 @@ WITHOUT_EFFECT = (
     *("moe_loss_weight", "moe_jitter_eps", "router_jitter_noise", "input_jitter_noise", "do_layer_norm_before"),
     *("moe_eval_capacity_factor", "moe_train_capacity_factor", "moe_min_capacity", "use_residual", "conv1d_width"),
     *("embeddings_scale_by_sqrt_dim", "final_w_init_variance_scale", "w_init_variance_scale"),
+    *("normalization_function", "position_embedding_type"),
     *("no_bias", "mamba_chunk_size", "time_step_limit", "time_step_min", "time_step_max", "time_step_floor"),
 )
 ENDS_WITHOUT_EFFECT = ("_token_id", "_token_ids", "_token_index", "_initializer_range")

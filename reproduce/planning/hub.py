@@ -34,7 +34,7 @@ CONFIGS = {
     name: dict(zip(SIZES, entry["sizes"], strict=True)) | {"tie_word_embeddings": False} | whole(entry)
     for name, entry in KNOWN["models"].items()
 }
-SUFFIX = re.compile(r"-(?:hf|instruct|chat|base|it|pt|thinking|v0\.[13]|\d{4})$")  # of tunings and releases
+SUFFIX = re.compile(r"-(?:hf|instruct|chat|base|it|pt|thinking|v0\.[13]|\d{4}|\d+k)$")  # of tunings and releases
 
 
 class Known(NamedTuple):

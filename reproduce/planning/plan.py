@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.simulator import Cluster, Estimate, simulate
+from ptdp_core.simulator.programs import load_program
 from reproduce.experiment import published
 from reproduce.planning.advice import advice
 from reproduce.planning.amounts import sequences
-from reproduce.planning.cells import PAPERS_TECHNIQUES, TECHNIQUES, Techniques, data_parallel_kind
+from reproduce.planning.cells import OFFLOADS, PAPERS_TECHNIQUES, SET_FIELDS, TECHNIQUES, Techniques, data_parallel_kind
 from reproduce.planning.models import find, models, table_1_row
 from reproduce.planning.search import (
     HEADROOM,
@@ -26,7 +27,7 @@ from reproduce.planning.search import (
 from reproduce.planning.space import TrainingJob, grids, nearest_batch
 from reproduce.planning.untried import Untried, may_use, untried
 from reproduce.planning.what_if import further
-from results.records.errors import NothingSelectedError, ReproduceError, UsageError
+from results.records.errors import NothingSelectedError, ReproduceError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from reproduce.planning.run_cost import TrainingRun
@@ -95,8 +96,11 @@ class PaperPlan:
 def request(asked: Mapping[str, Any]) -> tuple[str, TrainingJob]:
     """The model's name and the job asked for: by `model`, `gpus`, `batch`, `top` and the fields of an own model.
 
-    What is not asked for is None or missing; a batch may be a text, such as '4M' tokens. Raises `UsageError`.
+    `set` has fields of the model, and `SET_FIELDS` of every layout. What is not asked for is None or missing; a batch
+    may be a text, such as '4M' tokens. Raises `UsageError`.
     """
+    given = dict(asked.get("set") or {})
+    asked = {**asked, **{name: given.pop(name) for name in MODEL_FIELDS if name in given}}
     _check_ranges({field: asked.get(field) for field in ("gpus", "layers", "top")})
     name, model = _model(asked)
     n: Any = asked.get("gpus")
@@ -109,7 +113,14 @@ def request(asked: Mapping[str, Any]) -> tuple[str, TrainingJob]:
     for field, value, what in (("gpus", n, "GPUs"), ("batch", batch, "sequences of an iteration")):
         if value is None:
             raise UsageError(f"{field} is missing; needs the number of {what} to plan for, such as 1024")
-    return name, TrainingJob(model, n, batch)
+    if unknown := [field for field in given if field not in SET_FIELDS]:
+        hint = did_you_mean(unknown[0], SET_FIELDS) or "; what a search chooses is --allow, --forbid"
+        raise UsageError(f"--set {unknown[0]}: needs a field of the model, or of {', '.join(SET_FIELDS)}{hint}")
+    try:
+        TrainingConfig(model, ParallelConfig(**given))
+    except ConfigurationError as error:
+        raise UsageError(str(error)) from None
+    return name, TrainingJob(model, n, batch, tuple(given.items()))
 
 
 def _check_ranges(values: Mapping[str, Any]) -> None:
@@ -153,10 +164,10 @@ def make_plan(
     """
     if not 0 <= headroom < 1:
         raise UsageError(f"headroom={100 * headroom:g} is no share; needs 0 or more and less than 100 percent; try 10")
-    plain, (cluster, techniques) = cluster, may_use(cluster, job.model, allow, forbid)
+    plain, (cluster, techniques), job = cluster, may_use(cluster, job.model, allow, forbid), as_trained(job, cluster)
     result = search(job, cluster, top, techniques, on_step=on_step, headroom=headroom)
     if not result.ranked:
-        raise _nothing(job, cluster, techniques, result)
+        raise nothing(job, cluster, techniques, result)
     papers = search(job, plain, 1, PAPERS_TECHNIQUES, headroom=headroom).ranked
     return TrainingPlan(
         name=name,
@@ -174,7 +185,14 @@ def make_plan(
     )
 
 
-def _nothing(job: TrainingJob, cluster: Cluster, techniques: Techniques, result: Search) -> ReproduceError:
+def as_trained(job: TrainingJob, cluster: Cluster) -> TrainingJob:
+    """The job with the fields that the cluster's program, if one is named, has by default in every layout."""
+    defaults = load_program(cluster.program).defaults if cluster.named else {}
+    fields = {name: value for name, value in defaults.items() if name in SET_FIELDS} | dict(job.fields)
+    return replace(job, fields=tuple(fields.items()))
+
+
+def nothing(job: TrainingJob, cluster: Cluster, techniques: Techniques, result: Search) -> ReproduceError:
     """Why no configuration was simulated: what is missing, in numbers, and the nearest fix."""
     if result.too_long:
         return NothingSelectedError(
@@ -202,7 +220,9 @@ def _nothing(job: TrainingJob, cluster: Cluster, techniques: Techniques, result:
         else "no number of GPUs helps; try a smaller model"
     )
     if found := advice(simulate(config, cluster), cluster):
-        fix += f", or what is not searched: {found[0].words}"
+        moved = found[0].fields.get("offload", "").split(",")
+        allow = ",".join(name for name, what in OFFLOADS.items() if what in moved)
+        fix += f", or what is not searched: {found[0].words}" + (f" (--allow {allow})" if allow else "")
     return NothingSelectedError(
         f"nothing fits: of all legal configurations on {job.n} GPUs, {named} takes least memory, {need / 1e9:.1f} GB; "
         f"{cluster.name} has {cluster.usable_memory / 1e9:.1f} GB to fill; {fix}"
@@ -212,7 +232,7 @@ def _nothing(job: TrainingJob, cluster: Cluster, techniques: Techniques, result:
 def paper_plan(job: TrainingJob, cluster: Cluster) -> PaperPlan | None:
     """The configuration that the paper's Table 1 or 2 shows for exactly this job, if there is one."""
     for where, row, sizes in _printed(job.model):
-        if (row["gpus"], row["B"]) == (job.n, job.B):
+        if (row["gpus"], row["B"], ()) == (job.n, job.B, job.fields):
             parallel = ParallelConfig(**sizes, d=job.n // (sizes["p"] * sizes["t"]), b=row["b"], B=job.B)
             estimate = simulate(TrainingConfig(job.model, parallel), cluster)
             return PaperPlan(where, estimate, row["throughput_per_gpu"] * 1e12)

@@ -21,6 +21,7 @@ from reproduce.planning.plan import TrainingPlan
 from reproduce.planning.search import NEAR_TIE, order
 from reproduce.planning.space import tensor_sizes
 from reproduce.planning.time_shares import time_differences
+from reproduce.planning.what_if import LORA_FLOPS
 
 GB = 1e9
 SHOWN_USES = 4
@@ -92,7 +93,12 @@ def title(plan: TrainingPlan) -> str:
     model = plan.job.model
     sizes = f"{model.layers} layers, hidden size {model.hidden}, {model.heads} heads"
     name = "" if plan.name == "own" else f"{plan.name.upper()} "
-    return f"{name}({sizes}) on {plan.job.n} GPUs of {plan.cluster_name}, batch {plan.job.B}"
+    return ", ".join([f"{name}({sizes}) on {plan.job.n} GPUs of {plan.cluster_name}, batch {plan.job.B}", *same(plan)])
+
+
+def same(plan: TrainingPlan) -> list[str]:
+    """What every layout has, as 'lora_rank=16'."""
+    return [f"{name}={value}" for name, value in plan.job.fields]
 
 
 def ranking(plan: TrainingPlan, columns: Sequence[str] = ()) -> Table:
@@ -303,7 +309,7 @@ def note_lines(plan: TrainingPlan) -> list[str]:
     added = [name for name in untried.DISPATCH if name in plan.switched_on]
     notes = [
         *([f"the program is taken to have {' and '.join(added)} (--forbid {','.join(added)})"] if added else []),
-        *([f"not modelled of {plan.name}: {plan.not_modelled}"] if plan.not_modelled else []),
+        *not_modelled(plan),
         "a GPU's time and bytes; recomputed is the whole layer (full), its attention core (selective), some of its "
         "modules or nothing; SP: sequence parallelism; sdpa: fused attention; ZeRO-1: a sharded optimizer, -2: "
         "gradients, too, -3: weights, too; model teraFLOP/s count no recomputed pass, and MFU is their share of a "
@@ -319,8 +325,7 @@ def note_lines(plan: TrainingPlan) -> list[str]:
         notes.append(
             "these margins come from runs with the paper's techniques; what came after them has been scored less"
         )
-    if known and known.memory and plan.best.peak_memory * known.memory.factor > plan.cluster.usable_memory:
-        notes.append("whether the best fits is not sure: its memory may be as much more")
+    notes += may_not_fit(plan)
     if near := sum(undecided(plan, estimate) for estimate in plan.search.ranked[1:]):
         notes.append(
             f"{near} others that were simulated are so near to the best that the simulator is not sure which is faster"
@@ -333,6 +338,23 @@ def note_lines(plan: TrainingPlan) -> list[str]:
             printed + (f"{paper.throughput_per_gpu / 1e12:.1f}" if paper.fits else "it does not fit in memory")
         )
     return notes
+
+
+def not_modelled(plan: TrainingPlan) -> list[str]:
+    """What of the model is not, and what its FLOPs count, if it is not what is computed."""
+    said = [f"not modelled of {plan.name}: {plan.not_modelled}"] if plan.not_modelled else []
+    return said + [LORA_FLOPS] * bool(plan.best.config.parallel.lora_rank)
+
+
+def may_not_fit(plan: TrainingPlan) -> list[str]:
+    """That rank 1 may not fit, if the margin of memory has room for it."""
+    doubt = margins.doubt_of_memory(plan.best, plan.cluster)
+    return [f"whether rank 1 fits is {doubt}"] if doubt else []
+
+
+def doubts(plan: TrainingPlan) -> list[str]:
+    """What the shortest answer may not leave out: what makes rank 1 another than the fastest, or less sure."""
+    return [*not_modelled(plan), *risk_lines(plan)[1:], *may_not_fit(plan)]
 
 
 def risk_lines(plan: TrainingPlan) -> list[str]:

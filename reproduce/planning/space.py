@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ptdp_core.config import ModelConfig
 from ptdp_core.formulas import layer_forward_flops, logit_flops
@@ -27,11 +27,15 @@ WORTHWHILE = 0.98
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """A task for the search: a model to be trained on n GPUs with global batch size B."""
+    """A task for the search: a model to be trained on n GPUs with global batch size B.
+
+    `fields` of `ParallelConfig`, with their values, are the same in every layout: what the search does not choose.
+    """
 
     model: ModelConfig
     n: int
     B: int
+    fields: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
         for field, value in (("n", self.n), ("B", self.B)):

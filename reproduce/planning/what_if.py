@@ -20,6 +20,7 @@ from results.records.errors import UsageError
 if TYPE_CHECKING:
     from reproduce.planning.run_cost import TrainingRun
 
+LORA_FLOPS = "FLOPs and MFU are the whole model's, whose weight gradients adapters leave out"
 PARTS = ("bubble_times", "phase_times", "memory_bytes", "traffic")  # of an estimate's numbers, by what they are for
 
 
@@ -60,19 +61,16 @@ def evaluate(
         from reproduce.planning import checkpoints
 
         checkpoint = {"checkpoint": checkpoints.document(config, model, checkpoint_rate)}
+    sure = margins.doubt_of_memory(estimate, model)
     if not estimate.fits:
         found = advice(estimate, model)
-        close = margins.memory_is_close(estimate, model)
-        sure = f"too close to say: memory may be {margins.for_judging(model.name).memory_factor:.2f} times less"
-        reason = "; ".join(
-            filter(None, (oom_reason(estimate, model), sure if close else "", missing, packed, to_try(found)))
-        )
+        reason = "; ".join(filter(None, (oom_reason(estimate, model), sure, missing, packed, to_try(found))))
         document = answer(label, "oom", reason, estimate, model) | further(estimate, model, None, sensitivity)
         return document | checkpoint | {"advice": [each.document() for each in found]}
-    reasons = list(filter(None, (missing, packed)))
-    if config.parallel.recompute == "auto":
-        reasons.append(f"recompute={estimate.config.parallel.recompute!r} is the least that fits")
-    said = "; ".join(reasons) or None
+    adapted = LORA_FLOPS if config.parallel.lora_rank else ""
+    least = f"recompute={estimate.config.parallel.recompute!r} is the least that fits"
+    reasons = (missing, adapted, packed, least if config.parallel.recompute == "auto" else "", sure)
+    said = "; ".join(filter(None, reasons)) or None
     return answer(label, "ok", said, estimate, model) | checkpoint | further(estimate, model, run, sensitivity)
 
 

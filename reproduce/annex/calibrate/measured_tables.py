@@ -44,6 +44,7 @@ NCCL_LINE = re.compile(
     r"^ *(\d{1,18}) +\d+ +\w+ +(\w+) +-?\d+" + 3 * r" +(\d{1,18}(?:\.\d*)?)" + r"(?: |$)", re.MULTILINE
 )
 ALL_REDUCE, HALVES = "all_reduce", ("all_gather", "reduce_scatter")
+NCCL_TEST = re.compile(r"^# *Collective test starting: (\w+)", re.MULTILINE)  # of releases from 2.13 on
 NCCL_RANK = re.compile(r"^#\s+Rank\s+\d+(?:.* on +(\S+) +device)?", re.MULTILINE)
 
 
@@ -168,6 +169,10 @@ def collective(path: Path) -> TimedCollective:
     factor = bus / algorithm  # 2(n-1)/n of an all-reduce, which is at least 1, (n-1)/n of the others
     name = ALL_REDUCE if factor > 0.99 else HALVES[operation != "none"]
     share = factor / 2 if name == ALL_REDUCE else factor
+    if (test := NCCL_TEST.search(text)) and test[1] not in (f"{each}_perf" for each in (ALL_REDUCE, *HALVES)):
+        raise UsageError(
+            f"{path} is of {test[1]}; needs an all-reduce, all-gather or reduce-scatter; try all_reduce_perf"
+        )
     named = NCCL_RANK.findall(text)
     ranks = len(named) or round(1 / max(0.01, 1 - share))
     if abs(share - (ranks - 1) / ranks) > 0.01:  # as rounded there

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from reproduce.annex import part
 from reproduce.commands import options
-from reproduce.planning.cells import TECHNIQUES
+from reproduce.planning.cells import SET_FIELDS, TECHNIQUES
 from reproduce.planning.models import find, main_names
 from results.records import atomic_write_bytes
 from results.records.documents import print_document
-from results.records.errors import DONE, NOTHING_SELECTED, UsageError
+from results.records.errors import DONE, UsageError
 
 if TYPE_CHECKING:
     from ptdp_core.simulator import Cluster
@@ -75,6 +75,13 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--plot", type=options.path_to_write, metavar="FILE", help="draw days and MFU over several numbers of GPUs"
     )
     parser.add_argument("--batch", metavar="B", help="global batch size: sequences, or tokens as 4M (4 x 1024 x 1024)")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help=f"a field of the model, or of every layout: {', '.join(SET_FIELDS)}; repeatable",
+    )
     options.add_cluster(parser)
     options.add_program(parser)
     parser.add_argument(
@@ -106,8 +113,8 @@ def run(parsed: Namespace) -> int:
     from reproduce.annex.plan import gpu_counts, plan_record
     from reproduce.output.columns import chosen
     from reproduce.planning import plan_text
-    from reproduce.planning.plan import make_plan, request
-    from reproduce.planning.search import HEADROOM
+    from reproduce.planning.plan import as_trained, make_plan, nothing, request
+    from reproduce.planning.search import HEADROOM, search
     from reproduce.planning.untried import may_use
     from reproduce.running.simulated import open_cluster
     from results.records.provenance import collect
@@ -117,6 +124,7 @@ def run(parsed: Namespace) -> int:
     limits = gpu_counts.Limits.of(parsed.deadline, parsed.budget, run)
     numbers = gpu_counts.counts(parsed.gpus or gpu_counts.ANY) if parsed.gpus or limits != gpu_counts.Limits() else []
     parsed.gpus = numbers[0] if numbers else None
+    parsed.set = options.key_values(parsed.set, "--set lora_rank=16")
     chosen(plan_text.RANKING, parsed.columns)  # what can be wrong, before the search
     cluster, reference = open_cluster(parsed.cluster, parsed.trainer)
     name, job = request(vars(parsed))
@@ -126,7 +134,11 @@ def run(parsed: Namespace) -> int:
         cluster, techniques = may_use(cluster, job.model, parsed.allow, parsed.forbid)
         with _status(parsed.quiet) as on_step:
             found = gpu_counts.on_each(job, cluster, numbers, techniques, headroom, run, on_step)
-        return _print_counts(parsed, gpu_counts.document(name, job, cluster, found, limits), found, cluster, limits)
+        _print_counts(parsed, gpu_counts.document(name, job, cluster, found, limits), found, cluster, limits)
+        if not any(each.best for each in found):
+            largest = as_trained(replace(job, n=numbers[-1]), cluster)
+            raise nothing(largest, cluster, techniques, search(largest, cluster, 1, techniques))
+        return DONE
     if parsed.plot:
         raise UsageError("--plot with one number of GPUs; needs several; try --gpus 64..1024")
     with _status(parsed.quiet) as on_step:
@@ -143,13 +155,13 @@ def run(parsed: Namespace) -> int:
     if parsed.json:
         print_document("plan", 1, plan_record.document(plan, folder))
     else:
-        _print(plan, folder, parsed.columns)
+        _print(plan, folder, parsed.columns, parsed.quiet)
     return DONE
 
 
 def _print_counts(
     parsed: Namespace, document: Mapping[str, Any], found: Sequence["OnGpus"], cluster: "Cluster", limits: "Limits"
-) -> int:
+) -> None:
     """Several numbers of GPUs: the table on a terminal or the document, and the figure if asked for."""
     from reproduce.annex.plan import gpu_counts
     from reproduce.output import theme
@@ -172,7 +184,6 @@ def _print_counts(
         atomic_write_bytes(parsed.plot, data)
         if not parsed.json:
             print(shown_path(parsed.plot))
-    return DONE if any(each.best for each in found) else NOTHING_SELECTED
 
 
 @contextmanager
@@ -186,8 +197,8 @@ def _status(quiet: bool) -> Iterator[Callable[[int], None]]:
         yield lambda done: status.update(f"plan: {done} configurations simulated")
 
 
-def _print(plan: "TrainingPlan", folder: Path, columns: Sequence[str]) -> None:
-    """The plan on a terminal."""
+def _print(plan: "TrainingPlan", folder: Path, columns: Sequence[str], quiet: bool) -> None:
+    """The plan on a terminal; with `quiet` the ranking, what else was asked for, and what makes it less sure."""
     from reproduce.annex.plan import plan_record
     from reproduce.output.tables import print_table
     from reproduce.output.terminal import console, files_line
@@ -195,14 +206,21 @@ def _print(plan: "TrainingPlan", folder: Path, columns: Sequence[str]) -> None:
 
     out = console(WIDTH)
     out.print(plan_text.title(plan), style="bold")
+    ranking = plan_text.ranking(plan, columns)
+    title = f"Ranked by time and free memory, simulated on {plan.cluster_name}"
+    if quiet:
+        for table, heading in ((ranking, title), *plan_text.further_tables(plan)):
+            print_table(out, table, heading, "table.md")
+        for line in plan_text.doubts(plan):
+            out.print(_wrapped(line, out.width))
+        return
     search = [plan_text.count_line(plan)]
     for heading, lines in (("The paper's heuristics", plan_text.takeaway_lines(plan)), ("The search", search)):
         out.print(f"\n{heading}")
         for line in lines:
             out.print(_wrapped(f"  {line}", out.width))
     out.print()
-    title = f"Ranked by time and free memory, simulated on {plan.cluster_name}"
-    print_table(out, plan_text.ranking(plan, columns), title, "table.md")
+    print_table(out, ranking, title, "table.md")
     out.print(_wrapped(plan_text.untried_line(plan), out.width), style="bold")
     out.print()
     print_table(out, plan_text.memory_table(plan), "Memory of the fullest GPU", "table.md")

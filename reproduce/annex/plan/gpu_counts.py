@@ -11,7 +11,7 @@ from reproduce.output.columns import Table, keyed
 from reproduce.planning import run_cost
 from reproduce.planning.amounts import amount
 from reproduce.planning.cells import Techniques
-from reproduce.planning.plan import LIMITS
+from reproduce.planning.plan import LIMITS, as_trained
 from reproduce.planning.plan_text import sizes
 from reproduce.planning.run_cost import TrainingRun
 from reproduce.planning.search import HEADROOM, search
@@ -100,7 +100,7 @@ def on_each(
     """The best of all configurations on each number of GPUs, by a search of its own."""
     found = []
     for number in numbers:
-        asked = replace(job, n=number)
+        asked = as_trained(replace(job, n=number), cluster)
         ranked = search(asked, cluster, 1, techniques, headroom=headroom, on_step=on_step).ranked
         if ranked:
             answer = run_cost.document(ranked[0], cluster, run) if run else None

@@ -36,6 +36,7 @@ def document(plan: TrainingPlan, folder: Path) -> dict[str, Any]:
         "model": {"name": plan.name, **asdict(plan.job.model), "not_modelled": plan.not_modelled},
         "gpus": plan.job.n,
         "batch": plan.job.B,
+        **({"set": dict(plan.job.fields)} if plan.job.fields else {}),
         "headroom": plan.headroom,
         "counts": {
             "legal": search.legal,
@@ -90,7 +91,8 @@ def write(plan: TrainingPlan, provenance: Provenance, results: Path, columns: Se
     name = plan.name
     if name == "own":
         name = f"l{model.layers}-h{model.hidden}-a{model.heads}-s{model.seq}-V{model.vocab}"
-    folder = results / "plan" / f"{name}-n{plan.job.n}-B{plan.job.B}-{plan.cluster_name}"
+    job = [f"{name}-n{plan.job.n}-B{plan.job.B}-{plan.cluster_name}", *plan_text.same(plan)]
+    folder = results / "plan" / "-".join(job)
     record = to_record(plan, provenance)
     text = [f"# Plan: {plan_text.title(plan)}", ""]
     text += [f"- {line}" for line in (*plan_text.takeaway_lines(plan), plan_text.count_line(plan))]

@@ -77,7 +77,26 @@ def test_qwen3_235b_static_memory(sizes, billions, status):
 def test_a_plan_that_fits_nothing_says_what_is_not_searched_and_would(capsys):
     words = ["--model", "qwen3-235b-a22b", "--seq", "4096", "--gpus", "32", "--batch", "64", "--cluster", "h100"]
     assert main(["plan", *words]) == 9
-    assert "or what is not searched: offload=optimizer: " in capsys.readouterr().err
+    assert "or what is not searched: offload=optimizer: " in (said := capsys.readouterr().err)
+    assert "(--allow offload_optimizer)" in said
+
+
+def test_several_numbers_of_gpus_on_which_nothing_fits_have_the_advice_of_the_last(capsys):
+    assert main(["plan", "--model", "llama-3-70b", "--gpus", "2,4", "--batch", "8", "--cluster", "h100"]) == 9
+    table, said = capsys.readouterr()
+    assert table.count("nothing fits") == 2
+    assert said.startswith("reproduce: nothing fits: of all legal configurations on 4 GPUs")
+
+
+def test_what_fits_is_too_close_to_say_as_what_does_not(as_json, tmp_path):
+    """The margin of memory goes both ways: 1.19 times more than 75.6 of 80.5 GB would not fit."""
+    file = tmp_path / "points.json"
+    point = {"model": "qwen2.5-32b", "B": 8, "data_parallel": "zero3", "recompute": "full", "attention": "sdpa"}
+    file.write_text(json.dumps([point | {"d": d, "B": d} for d in (8, 16)]))
+    near, far = as_json("simulate", file, "--cluster", "h100")["points"]
+    assert near["status"] == far["status"] == "ok"
+    assert near["reason"].endswith("; too close to say: memory may be 1.19 times more")
+    assert "too close" not in far["reason"]
 
 
 def test_the_schema_has_it(tmp_path, as_json):

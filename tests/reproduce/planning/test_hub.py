@@ -28,6 +28,10 @@ BILLIONS = {  # of the models' reports
     "gemma-3-12b": 11.8,
     "moonlight-16b-a3b": 15.96,
     "deepseek-v2-lite": 15.7,
+    "allenai/OLMo-2-0325-32B": 32.2,
+    "Qwen/QwQ-32B": 32.5,
+    "Qwen/Qwen3-Next-80B-A3B-Instruct": 80,
+    "nvidia/Nemotron-H-8B-Base-8K": 8.1,
 }
 # Of mixtures of experts: all, and those that a token passes through; of gpt-oss without the word embedding.
 MIXTURES = {

@@ -188,6 +188,16 @@ def test_shares_of_the_time_of_experts_add_up_and_pruning_changes_nothing():
         assert shares["computation"] > 0
 
 
+@pytest.mark.parametrize("field", [("lora_rank", 16), ("optimizer_states", "muon"), ("fused", False)])
+def test_pruning_changes_nothing_of_what_every_layout_has(field):
+    job, techniques = TrainingJob(ModelConfig(8, 4096, 16), 8, 16, (field,)), (*SOME, "fsdp", "zero3")
+    h100 = load_cluster("h100")
+    unpruned = search(job, h100, 5, techniques, prune=False)
+    assert search(job, h100, 5, techniques).ranked[:5] == unpruned.ranked[:5]
+    assert {getattr(estimate.config.parallel, field[0]) for estimate in unpruned.ranked} == {field[1]}
+    assert getattr(takeaways(job, h100).chosen.config.parallel, field[0]) == field[1]
+
+
 @pytest.mark.parametrize("head", [0.0, 0.4, 1.2, 2.5])
 @pytest.mark.parametrize(("layers", "p"), [(8, 2), (9, 3), (10, 4), (7, 4)])
 def test_no_stages_balance_the_output_better(layers, p, head):

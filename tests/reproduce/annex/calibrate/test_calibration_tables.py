@@ -51,6 +51,17 @@ def nccl_output(path, ranks, latency, bandwidth, name="all_reduce"):
     return path
 
 
+def test_a_test_that_is_not_one_of_ours_is_refused_by_its_name(tmp_path, capsys):
+    """An all-to-all has an all-gather's ratio of bandwidths; releases that say which test it is tell them apart."""
+    files = [nccl_output(tmp_path / name, 8, 40e-6, 350e9, name) for name in ("all_gather", "reduce_scatter")]
+    given = ["calibrate", "--base", "h100", "--collectives", *map(str, files), "--out", str(tmp_path / "my.toml")]
+    files[0].write_text(f"# Collective test starting: all_gather_perf\n{files[0].read_text()}")
+    assert cli.main([*given]) == 0
+    files[0].write_text(files[0].read_text().replace("all_gather_perf", "alltoall_perf"))
+    assert cli.main([*given, "--force"]) == 2
+    assert "is of alltoall_perf; needs an all-reduce, all-gather or reduce-scatter" in capsys.readouterr().err
+
+
 def test_numbers_are_recovered_from_the_tables_of_a_known_cluster(tmp_path, capsys):
     out = tmp_path / "mine.toml"
     given = ["--gemm", str(gemm_table(tmp_path / "g.csv")), "--attention", str(attention_table(tmp_path / "a.csv"))]

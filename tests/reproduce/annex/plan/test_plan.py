@@ -107,6 +107,37 @@ def test_only_what_runs_were_like_is_said_to_be_sure(ask, answer_of):
     assert "the best has no interval" not in ask(*SMALL)[1]
 
 
+def test_the_shortest_answer_is_the_ranking_and_what_makes_it_less_sure(ask):
+    words = ("--model", "qwen2.5-32b", "--gpus", "8", "--batch", "8", "--cluster", "h100")
+    _, text = ask(*words, "--quiet")
+    assert len(text.splitlines()) < 25
+    assert [row[:7].strip() for row in text.splitlines() if row[:7].strip().isdecimal()] == ["1", "2", "3"]
+    for said in ("not modelled of qwen2.5-32b", "the fastest is tight", "whether rank 1 fits is too close to say"):
+        assert said in text
+    assert all(line in ask(*words)[1] for line in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--program", "torchtitan-eager"),
+        ("--program", "hf", "--set", "fused=true"),
+        ("--set", "lora_rank=16"),
+        ("--set", "optimizer_states=muon", "--set", "vocab=64000"),
+    ],
+)
+def test_a_plan_has_the_time_that_simulate_gives_the_same_fields(answer_of, words):
+    """Also of what its program does by default, such as operators one by one."""
+    job = ("--model", "llama-3.2-1b", "--seq", "4096", "--gpus", "4", "--batch", "16", "--cluster", "h100")
+    document = answer_of(*job, *words)
+    best, program = document["configurations"][0], words[1] if words[0] == "--program" else None
+    fields = {"model": "llama-3.2-1b", "seq": 4096, "B": 16, **{name: best[name] for name in PARAMETERS}}
+    given = dict(word.split("=") for word in words if "=" in word)
+    fields |= {name: int(value) if value.isdecimal() else value == "true" or value for name, value in given.items()}
+    assert evaluate(fields, 1, "h100", program=program)["iteration_time"] == best["iteration_time"]
+    assert document["model"]["vocab"] == int(given.get("vocab", 128256))
+
+
 def test_numbers_are_the_simulators(answer_of):
     best = answer_of(*SMALL)["configurations"][0]
     sizes = {name: best[name] for name in PARAMETERS}
