@@ -30,7 +30,8 @@ export function refuse(values) {
   for (const [name, why] of Object.entries(values))
     if (!byId(`${at(name)}-field`)?.getClientRects().length) others.push(why);
     else {
-      if (name in CHOICES) byId(at(name)).value = name === "B" ? current().configuration.B : "";
+      const given = Number(current().configuration[name]);
+      if (name in CHOICES) byId(at(name)).value = name === "B" && Number.isFinite(given) ? given : "";
       wrong(at(name), why);
     }
   outdated();
