@@ -34,6 +34,7 @@ from ptdp_core.layout.communication import (
     recomputed_passes,
     stage_passes,
     step_collectives,
+    trained,
     vocabulary_exchanges,
 )
 from ptdp_core.layout.grid import RankGrid, node_of

@@ -28,7 +28,7 @@ from ptdp_core.layers.parts import (
     Parameter,
     PassCollectives,
 )
-from ptdp_core.layers.techniques import modules_of
+from ptdp_core.layers.techniques import modules_of, trained_elements
 from ptdp_core.layout.grid import RankGrid
 from ptdp_core.layout.stages import rank_kinds, stage_kinds, table_elements
 
@@ -161,6 +161,18 @@ class Boundary:
         return Collective(ALL_GATHER, "tp", self.elements, ACTIVATION) if self.shards > 1 else None
 
 
+def trained(config: TrainingConfig, parameters: float, of_experts: float) -> tuple[float, float]:
+    """Of a GPU's parameters, and of those of experts, those that are trained: with LoRA the adapters' share of a layer.
+
+    What adapters' own weights take is left out.
+    """
+    if not config.parallel.lora_rank:
+        return parameters, of_experts
+    parts = layer_of(config).parts
+    whole = sum([item.elements for part in parts for item in part.parameters])
+    return parameters * sum([trained_elements(part, config.parallel.lora_rank) for part in parts]) / whole, 0.0
+
+
 def step_collectives(config: TrainingConfig) -> tuple[tuple[Collective, ...], ...]:
     """The collectives that each pipeline rank's GPUs run once an iteration, for gradients and the tied embedding.
 
@@ -171,10 +183,10 @@ def step_collectives(config: TrainingConfig) -> tuple[tuple[Collective, ...], ..
     reduced over the ranks that hold the same ones. With sequence
     parallelism a tensor rank has the gradients of whole parameters (of layer norms, biases, positions) from its part of
     the sequence only, and the tensor-parallel group sums them; also otherwise those of what only parts of its work
-    use (`RankSizes.partial`).
+    use (`RankSizes.partial`). With adapters (LoRA) these alone have gradients.
     """
     parallel, tied = config.parallel, set(config.tied_ranks or ())
-    reducing = tied if len(tied) > 1 else set()
+    reducing = tied if len(tied) > 1 and not parallel.lora_rank else set()
     embedding = Collective(ALL_REDUCE, "embedding", table_elements(config), GRADIENT)
 
     def data_parallel(elements: int, group: str, replicas: int) -> tuple[Collective, ...]:
@@ -189,12 +201,13 @@ def step_collectives(config: TrainingConfig) -> tuple[tuple[Collective, ...], ..
 
     kinds, by_kind = rank_kinds(config), []
     for pp, sizes in zip(kinds.ranks, kinds.sizes, strict=True):
+        parameters, of_experts = trained(config, sizes.parameters, sizes.experts)
         summed = (sizes.whole if parallel.sequence_parallel else sizes.partial) if parallel.t > 1 else 0
         by_kind.append(
             (
-                *data_parallel(sizes.parameters - sizes.experts, "dp", parallel.weight_replicas),
-                *data_parallel(sizes.experts, "edp", parallel.expert_replicas),
-                *((Collective(ALL_REDUCE, "tp", summed, GRADIENT),) if summed else ()),
+                *data_parallel(round(parameters - of_experts), "dp", parallel.weight_replicas),
+                *data_parallel(round(of_experts), "edp", parallel.expert_replicas),
+                *((Collective(ALL_REDUCE, "tp", summed, GRADIENT),) if summed and not parallel.lora_rank else ()),
                 *((embedding,) if pp in reducing else ()),
             )
         )

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from ptdp_core.config import LayerKind, ParallelConfig, TrainingConfig
 from ptdp_core.layers.blocks import heads_of, layer_of
 from ptdp_core.layers.parts import Block
-from ptdp_core.layers.techniques import RECIPES, offloaded, recomputed, trained_elements
-from ptdp_core.layout import RankSizes, vocabulary_rows
+from ptdp_core.layers.techniques import RECIPES, offloaded, recomputed
+from ptdp_core.layout import RankSizes, trained, vocabulary_rows
 from ptdp_core.schedules import MESSAGES_AT_ONCE, Moment, build, definition, most_scored
 from ptdp_core.schedules.vocabulary import AHEAD
 from ptdp_core.simulator.cluster import Cluster
@@ -226,18 +226,6 @@ def updated(config: TrainingConfig, parameters: float, of_experts: float = 0.0) 
     if not of_experts:
         return parameters / parallel.weight_replicas
     return (parameters - of_experts) / parallel.weight_replicas + of_experts / parallel.expert_replicas
-
-
-def trained(config: TrainingConfig, parameters: float, of_experts: float) -> tuple[float, float]:
-    """Of a GPU's parameters, and of those of experts, those that are trained: with LoRA the adapters' share of a layer.
-
-    What adapters' own weights take is left out.
-    """
-    if not config.parallel.lora_rank:
-        return parameters, of_experts
-    parts = layer_of(config).parts
-    whole = sum([item.elements for part in parts for item in part.parameters])
-    return parameters * sum([trained_elements(part, config.parallel.lora_rank) for part in parts]) / whole, 0.0
 
 
 def gathered_bytes(config: TrainingConfig, cluster: Cluster, software: Software) -> int:

@@ -8,11 +8,11 @@ from math import fsum
 
 from ptdp_core.config import TrainingConfig
 from ptdp_core.layers.blocks import layer_of
-from ptdp_core.layout import RankSizes, rank_kinds, table_elements
+from ptdp_core.layout import RankSizes, rank_kinds, table_elements, trained
 from ptdp_core.schedules import definition
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.kernels import FP16_BYTES
-from ptdp_core.simulator.memory import state_bytes, trained, updated
+from ptdp_core.simulator.memory import state_bytes, updated
 from ptdp_core.simulator.network import Group, data_group, tensor_group
 from ptdp_core.simulator.optimizers import OPTIMIZERS, orthogonalisation
 from ptdp_core.simulator.stage_times import Stages, StageTimes

@@ -9,10 +9,9 @@ expert and pipeline parallelism, and may shard over a part of the replicas (HSDP
 from math import fsum
 
 from ptdp_core.config import TrainingConfig
-from ptdp_core.layout import RankSizes, rank_sizes, stage_kinds
+from ptdp_core.layout import RankSizes, rank_sizes, stage_kinds, trained
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel
-from ptdp_core.simulator.memory import trained
 from ptdp_core.simulator.network import data_group
 from ptdp_core.simulator.stage_times import Stages, StageTimes
 from ptdp_core.simulator.step import reduced_bytes

@@ -9,10 +9,9 @@ from typing import Any
 
 from ptdp_core.config import TrainingConfig
 from ptdp_core.formulas import parameters
-from ptdp_core.layout import rank_sizes
+from ptdp_core.layout import rank_sizes, trained
 from ptdp_core.simulator import Cluster
 from ptdp_core.simulator.kernels import FP16_BYTES
-from ptdp_core.simulator.memory import trained
 from ptdp_core.simulator.optimizers import FP32_BYTES, OPTIMIZERS
 
 GB = 1e9

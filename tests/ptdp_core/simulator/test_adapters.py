@@ -6,6 +6,7 @@ import pytest
 
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.layers.blocks import layer_of
+from ptdp_core.layout import step_collectives
 from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.bounds import least_time
 from ptdp_core.simulator.costs import cost_model
@@ -42,6 +43,19 @@ def test_states_are_the_adapters_and_the_weights_stay():
         assert few.memory_bytes[states] == pytest.approx(share * whole.memory_bytes[states], rel=1e-6)
     assert few.phase_times["data_parallel"] < 0.02 * whole.phase_times["data_parallel"]
     assert 0.6 < few.iteration_time / whole.iteration_time < 0.85
+    bytes_sent = [result.traffic["data"] for result in (whole, few)]
+    assert bytes_sent[1] == pytest.approx(share * bytes_sent[0], rel=1e-6)
+
+
+@pytest.mark.parametrize("sequence_parallel", [False, True])
+def test_frozen_norms_and_tied_embeddings_are_not_reduced(sequence_parallel):
+    model = replace(LLAMA, tied_embeddings=True)
+    sizes = {"t": 2, "p": 2, "d": 2, "sequence_parallel": sequence_parallel}
+    groups = [
+        {call.group for rank in step_collectives(configured(model, lora_rank=r, **sizes)) for call in rank}
+        for r in (0, 16)
+    ]
+    assert groups == [{"dp", "embedding", *(["tp"] if sequence_parallel else [])}, {"dp"}]
 
 
 def test_experts_and_the_output_are_frozen_without_adapters():
