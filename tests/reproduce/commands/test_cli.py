@@ -43,7 +43,7 @@ def test_commands_do_not_get_more():
         "__init__",
         "options",
         "run",
-        "schema",
+        "schema_option",
     }
     annexed = (ROOT / "reproduce" / "annex").glob("*/command_*.py")
     homes = {name.replace(" ", "_"): home for name, home in IN_ANNEX.items()}

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import tomllib
+from itertools import product
 
 import pytest
 
@@ -68,9 +69,12 @@ def test_an_installed_copy_is_told_what_to_install_beside_it(name, command, tmp_
     assert not_installed(ModuleNotFoundError(name=name)).endswith(f"; try {command}")
 
 
-@pytest.mark.parametrize("name", ["numpy", "pandas", "tabulate", "rich", "fastjsonschema"])
-def test_without_a_package_of_the_small_environment_a_command_says_what_to_install(name, tmp_path):
-    done = without(name, "reproduce.__main__", "fig_bubble", "--results", "results", folder=tmp_path)
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [*product(["numpy", "tabulate", "rich", "fastjsonschema"], ["fig_bubble"]), ("pandas", "accuracy")],
+)
+def test_without_a_package_of_the_small_environment_a_command_says_what_to_install(name, command, tmp_path):
+    done = without(name, "reproduce.__main__", command, "--results", "results", folder=tmp_path)
     missing = f"reproduce: the package {name} is not installed; needs it here; try pip install -e ."
     assert done.stderr.splitlines()[-1] == f"{missing} in the project's folder"
     assert "Traceback" not in done.stderr
