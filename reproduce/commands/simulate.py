@@ -249,8 +249,10 @@ def _print(
     out = console(WIDTH)
     clusters = ", ".join(dict.fromkeys(point["cluster"] for point in points if point["cluster"]))
     title = f"simulated on {clusters}" if clusters else "simulated"
-    print_table(out, Table(columns, points), title)
-    if IDLE_PARTS in columns:
+    simulated = any(point["status"] != "invalid" for point in points)  # else the reasons are the answer
+    if simulated:
+        print_table(out, Table(columns, points), title)
+    if simulated and IDLE_PARTS in columns:
         wrapped(out, "idle by cause: fill and drain, stage imbalance, waiting for messages (docs/metrics.md)")
     for cluster in dict.fromkeys(point["cluster"] for point in points if point["cluster"]):
         of_program = margins.program_line(cluster, program)

@@ -204,6 +204,12 @@ def test_an_invalid_point_says_why_and_the_others_run(ask, change, reason):
     assert other["status"] == "ok"
 
 
+def test_of_a_configuration_that_is_none_only_the_reason_is_printed(said):
+    assert said("simulate", "model=llama-3-8b", "t=3", "B=8", code=4).splitlines() == [
+        "point 1: invalid: t=3 does not divide heads=32; needs whole attention heads on every tensor rank; try t=2"
+    ]
+
+
 def test_a_schedule_in_python_is_not_executed(ask, tmp_path):
     (tmp_path / "mine.py").write_text(f"open({str(tmp_path / 'trace')!r}, 'w')")
     code, (answer,) = ask([{**GPT3, "schedule": str(tmp_path / "mine.py")}])
