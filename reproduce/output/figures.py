@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from reproduce.experiment.artifact import Artifact
 from reproduce.output import colours, theme
 from reproduce.output.colours import KEY
-from reproduce.output.marks import Mark, at_each_x, chart_data, numbers, of_series
-from reproduce.output.origins import interval_label, origin_lines, overlay_lines
+from reproduce.output.marks import Mark, at_each_x, chart_data, numbers, of_series, own_rows
+from reproduce.output.origins import interval_label, origin_lines, overlay_caption, overlay_lines
 from reproduce.output.tables import csv_text
 from results.records import Record
 
@@ -23,9 +23,13 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
 
 LINES: tuple[Any, ...] = ("-", (0, (4, 1.2)), (0, (1, 1)), (0, (4, 1.2, 1, 1.2)))  # of the results in an overlay
-# Points of one's own: black edges tell them from the paper's, which are hollow, and from ours.
+# Points of one's own: black edges tell them from the paper's, which are hollow, and from ours; nothing joins them.
 OWN: Mapping[str, Any] = MappingProxyType(
-    {"linestyle": (0, (1, 1)), "markersize": 6, "markeredgecolor": "black", "markeredgewidth": 1.0, "zorder": 3}
+    {"linestyle": "none", "markersize": 5, "markeredgecolor": "black", "markeredgewidth": 0.8, "zorder": 3}
+)
+# Their bars: before the markers, with caps broader than these, so that a short one is seen.
+CAPS: Mapping[str, Any] = MappingProxyType(
+    {"fmt": "none", "ecolor": "black", "elinewidth": 0.8, "capsize": 4.5, "capthick": 0.8, "zorder": 4}
 )
 LEAST_GAP = 0.08  # between labelled ticks, of the axis
 CHARACTER = 0.025  # width of a digit beside a tick, of the axis of a figure one column wide
@@ -61,9 +65,11 @@ def render_overlay(
 ) -> dict[str, bytes]:
     """What `overlay` draws in the look's formats, by file name."""
     with theme.style(look):
-        title = f"{artifact.label}: {artifact.title}: {', '.join([*records, *own])}"
+        title = f"{artifact.label}: {artifact.title} ({', '.join([*records, *own])})"
         figure = overlay(artifact, records, own)
-        return theme.figure_files(figure, title, name, look, lambda: csv_text(*records.values()))
+        return theme.figure_files(
+            figure, title, name, look, lambda: csv_text(*records.values(), others=own_rows(artifact, records, own))
+        )
 
 
 def line_plot(artifact: Artifact, record: Record) -> "Figure":
@@ -85,56 +91,61 @@ def overlay(
 ) -> "Figure":
     """Several results of a line chart in one, by name: colours and markers are the series', line styles the results'.
 
-    `own` are points that no record has (the annex `plot` reads them), drawn as one more result each. The first record
-    is solid and has the paper's values; bars of predictions are left out. `artifact` is as the first record's scale
-    shows it. One result alone is drawn as `line_plot` says. Raises ValueError for more results than there are line
-    styles.
+    `own` are points that no record has (the annex `plot` reads them): black-edged markers without a line. The first
+    record is solid and has the paper's values; bars of predictions are left out. `artifact` is as the first record's
+    scale shows it. One result alone is drawn as `line_plot` says. Raises ValueError for more records than there are
+    line styles.
     """
     from matplotlib.lines import Line2D
 
     drawn = [*records, *own]
-    if len(drawn) > len(LINES):
-        raise ValueError(f"{len(drawn)} results in one figure; needs at most {len(LINES)}")
+    if len(records) > len(LINES):
+        raise ValueError(f"{len(records)} results in one figure; needs at most {len(LINES)}")
     data = chart_data(artifact, records, own)
     alone = len(drawn) == 1
     first = next(iter(records.values()))
     styles = series_styles(artifact, data)
     interval = interval_label(artifact, records.values())
     keys = legend_keys(data, interval, alone)
-    results = {} if alone else dict(zip(drawn, LINES, strict=False))
+    results = {} if alone else dict(zip(records, LINES, strict=False))
     shown = {name: name or (first.fidelity if alone else "ours") for name in styles}
     labelled = alone and ends_apart(data, list(shown))
     short = {} if labelled else dict(zip(shown, shortened(list(shown.values())), strict=True))
     beside = room_left_of_crosses(data)
     others = [key for key in keys if not (beside and key == theme.OOM)]
-    columns = theme.legend_columns(list(short.values()), theme.figure_width(), [*results, *others])
+    columns = theme.legend_columns(list(short.values()), theme.figure_width(), [*results, *own, *others])
     figure = theme.new_figure(height=theme.HEIGHT + 0.14 * (len(columns[0]) - 1 if columns else 0))
     axes = figure.subplots()
     apart = SIDE_BY_SIDE if PREDICTED in keys else 0.0
     axes.margins(x=0.1 if apart else 0.05)
     lines: dict[str, Line2D] = {}
+    of_own: dict[str, tuple[Line2D, ...]] = {}  # the legend's
     for result in reversed(drawn):  # the first result last, above the others
         extra = OWN if result in own else {} if alone else {"linestyle": results[result]}
         looks = {name: {**look, **extra} for name, look in styles.items()}
         is_band = result in records and records[result].fidelity == "simulated"
-        spread = spread_of(styles) if is_band else "bars"
+        spread = "caps" if result in own else spread_of(styles) if is_band else "bars"
         lines = series_lines(axes, [mark for mark in data if mark.result == result], looks, spread, apart)
+        if result in own:
+            of_own[result] = tuple(lines.values())[:2]
     if alone and not apart:
         for name, line in lines.items():
             line.set(**breadth(data, name))
-    marks = draw_others(axes, data, styles, keys, apart, spread_of(styles))
+    ours = [mark for mark in data if mark.result in records]
+    marks = draw_others(axes, ours, styles, keys, apart, spread_of(styles))
     label_axes(axes, artifact, data)
     handles: dict[str, Any] = {
-        short[name]: (lines.get(name) if alone else None) or Line2D([], [], **look)
+        short[name]: (lines.get(name) if alone else None)
+        or Line2D([], [], **{**look, **({} if any(mark.series == name for mark in ours) else OWN)})
         for name, look in styles.items()
         if name in short
     }
-    handles |= {
-        result: Line2D([], [], **{"color": KEY, "linestyle": line, **(OWN if result in own else {})})
-        for result, line in results.items()
-    }
-    add_legend(figure, handles | marks, columns)
-    theme.add_origin(figure, origin_lines(artifact, first) if alone else overlay_lines(artifact, records, list(own)))
+    handles |= {result: Line2D([], [], color=KEY, linestyle=line) for result, line in results.items()}
+    add_legend(figure, handles | of_own | marks, columns)
+    if alone:
+        theme.add_origin(figure, origin_lines(artifact, first))
+    else:
+        theme.add_origin(figure, overlay_lines(artifact, records, list(own)), overlay_caption(artifact, records, own))
     if alone and len(styles) == 1:
         for mark in data:
             if mark.value is None or mark.paper is None:
@@ -246,7 +257,8 @@ def series_lines(
     """The values over x, with what lies between low and high as `spread`, bars or a band: the line of each series.
 
     `styles` has the color, marker and perhaps the linestyle by series.
-    Neighbouring series are drawn `apart` points apart, around their x.
+    Neighbouring series are drawn `apart` points apart, around their x. With the `spread` caps the bars are black, with
+    caps, before the markers, and may reach to one side only.
     """
     lines = {}
     for (name, look), points in _side_by_side(styles, apart):
@@ -258,11 +270,22 @@ def series_lines(
             (lines[name],) = axes.plot([mark.x for mark in line], numbers(line, "value"), **{**usual, **look})
             sure = [mark for mark in line if mark.low is not None]
             reach = [mark.x for mark in sure], numbers(sure, "low"), numbers(sure, "high")
-            if spread == "bars":
+            if spread == "caps":
+                _capped_bars(axes, line)
+            elif spread == "bars":
                 axes.vlines(*reach, color=look["color"], linewidth=0.7)
             elif sure:
                 axes.fill_between(*reach, color=look["color"], alpha=theme.BAND, linewidth=0)
     return lines
+
+
+def _capped_bars(axes: "Axes", line: Sequence[Mark]) -> None:
+    """Bars of one's own points, each from its low to its high, as far as it has them."""
+    for mark in line:
+        assert mark.value is not None
+        low, high = (mark.value if end is None else end for end in (mark.low, mark.high))
+        if low < high:
+            axes.errorbar([mark.x], [mark.value], [[mark.value - low], [high - mark.value]], **CAPS)
 
 
 def _side_by_side(

@@ -9,6 +9,8 @@ from reproduce.experiment.predictions import PREFIX
 from reproduce.output.rows import column, rows
 from results.records import Record
 
+OWN_ORIGIN = "own points"  # of the rows of points that no record has
+
 
 @dataclass(frozen=True)
 class Mark:
@@ -60,6 +62,22 @@ def _points(artifact: Artifact, record: Record) -> Iterator[Mark]:
         shown: dict[str, Any] = {name: None if number is None else number / factor for name, number in numbers.items()}
         told = {name: first[name] for name in ("series", "label", "status")}
         yield Mark(x=None, at=first[parameter], **told, **shown)
+
+
+def own_rows(
+    artifact: Artifact, records: Mapping[str, Record], own: Mapping[str, Sequence[Mark]]
+) -> Iterator[dict[str, Any]]:
+    """Points of one's own as rows beside those of `records`, in base units: keys have their name, origins say so."""
+    assert artifact.x_axis is not None
+    main = artifact.main
+    scale = next(iter(records.values())).scale
+    for name, points in own.items():
+        for number, mark in enumerate(points, 1):
+            told = {"artifact": artifact.id, "scale": scale, "key": f"{name}/{number}", "series": mark.series}
+            told |= {"label": mark.label, column(artifact.x_axis.parameter): mark.at, "metric": main.name}
+            shown = {"value": mark.value, "low": mark.low, "high": mark.high}
+            base = {place: None if size is None else size * main.factor for place, size in shown.items()}
+            yield told | base | {"unit": main.unit, "origin": OWN_ORIGIN, "status": mark.status}
 
 
 def of_series(marks: Iterable[Mark], series: str, number: str = "value") -> list[Mark]:

@@ -24,18 +24,24 @@ def origin_lines(artifact: Artifact, record: Record) -> list[str]:
         lines.append(
             f"iteration time: mean error {times.mean:.1%} on {counted(times.count)} (worst {times.worst:+.1%})"
         )
-    if difference := accuracy(artifact, record.points):
-        count = "1 published point" if difference.count == 1 else f"{difference.count} published points"
-        apart = f"mean error {difference.mean:.1%} on {count} (worst {difference.worst_signed:+.1%})"
-        if difference.equal == difference.count:
-            apart = f"all {difference.count} points equal the paper's, as rounded"
-        elif difference.worst < LEAST_SHOWN:
-            apart = f"at most {difference.worst:.2%} off on {count}"
-        lines.append(apart)
+    lines += filter(None, [_apart(artifact, record)])
     lines += _on_shared_cores(artifact, record)
     if record.state != "complete":
         lines.append("PARTIAL: the run was interrupted")
     return lines
+
+
+def _apart(artifact: Artifact, record: Record) -> str:
+    """How far a record is from what is published of it; '' if nothing is."""
+    difference = accuracy(artifact, record.points)
+    if not difference:
+        return ""
+    count = "1 published point" if difference.count == 1 else f"{difference.count} published points"
+    if difference.equal == difference.count:
+        return f"all {difference.count} points equal the paper's, as rounded"
+    if difference.worst < LEAST_SHOWN:
+        return f"at most {difference.worst:.2%} off on {count}"
+    return f"mean error {difference.mean:.1%} on {count} (worst {difference.worst_signed:+.1%})"
 
 
 def overlay_lines(artifact: Artifact, records: Mapping[str, Record], own: Sequence[str] = ()) -> list[str]:
@@ -44,6 +50,20 @@ def overlay_lines(artifact: Artifact, records: Mapping[str, Record], own: Sequen
     lines = [text if text.startswith(name) else f"{name}: {text}" for name, text in texts.items()]
     lines += [f"{name}: the reader's own points" for name in own]
     return [*lines, *filter(None, [_paper_note(artifact, records.values())])]
+
+
+def overlay_caption(artifact: Artifact, records: Mapping[str, Record], own: Iterable[str] = ()) -> str:
+    """Likewise as sentences to print below the figure, with how far each result is from the paper's."""
+    said = []
+    for name, record in records.items():
+        how, _, source = _source(record, "the ").partition(": ")
+        come = f"{how} values come" if name == how else f"values of {name} are {how} and come"
+        text = f"The {come} from {source}" if source else f"The values of {name} were {how}"
+        said.append(": ".join(filter(None, [text, _apart(artifact, record)])))
+    said += [f"Markers with black edges show {name}" for name in own]
+    sources = paper_sources(artifact.main.name, [point for record in records.values() for point in record.points])
+    said += [f"Hollow markers are the paper's values, read from its {sources}"] if sources else []
+    return ". ".join(said)
 
 
 def interval_label(artifact: Artifact, records: Iterable[Record]) -> str:
@@ -63,10 +83,10 @@ def cluster_title(name: str) -> str:
     return f"{machine.upper() if upper else machine.capitalize()}{dash}{rest}"
 
 
-def _source(record: Record) -> str:
-    """Where the numbers of a record come from."""
+def _source(record: Record, article: str = "") -> str:
+    """Where the numbers of a record come from, with an article before its clusters' model."""
     clusters = [cluster_title(name) for name in clusters_of(record)]
-    model = f"{' and '.join(clusters)} model{'s' * (len(clusters) > 1)}" if clusters else ""
+    model = f"{article}{' and '.join(clusters)} model{'s' * (len(clusters) > 1)}" if clusters else ""
     if record.fidelity == "measured":
         return f"measured: ptdp's engine on {devices(record)}; bars: 80% of the samples"
     if record.fidelity == "emulated":

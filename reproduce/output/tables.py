@@ -3,7 +3,7 @@
 Pandas is imported by what makes the CSV, and rich by what prints, not by this module, so that commands stay light.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from csv import DictWriter
 from dataclasses import replace
 from functools import partial
@@ -236,16 +236,16 @@ def failures(record: Record) -> list[str]:
     ]
 
 
-def csv_text(*records: Record) -> str:
+def csv_text(*records: Record, others: Iterable[Mapping[str, Any]] = ()) -> str:
     """The records' rows as CSV: all numbers in base units and full precision; missing values are empty.
 
-    A text that a spreadsheet would take for a formula begins with an apostrophe.
+    Below them stand the rows of `others`. A text that a spreadsheet would take for a formula begins with an apostrophe.
     """
     columns, found = rows(*records)
     text = StringIO()
     writer = DictWriter(text, columns, lineterminator="\n")
     writer.writerow({name: _no_formula(name) for name in columns})
-    writer.writerows({name: _no_formula(cell) for name, cell in row.items()} for row in found)
+    writer.writerows({name: _no_formula(cell) for name, cell in row.items()} for row in [*found, *others])
     return text.getvalue()
 
 

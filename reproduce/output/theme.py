@@ -293,12 +293,15 @@ def _fonts_without(tables: Sequence[str]) -> Iterator[None]:
         Options._drop_tables_default = dropped
 
 
-def add_origin(figure: "Figure", lines: list[str]) -> None:
-    """Small text at the foot of the figure that says where its numbers come from; its label is that as one line."""
+def add_origin(figure: "Figure", lines: list[str], caption: str = "") -> None:
+    """Small text at the foot of the figure that says where its numbers come from; its label is what a caption says.
+
+    A caption that is not given is the lines as one.
+    """
     look: dict[str, Any] = {"fontsize": SMALL_PRINT, "color": NOTE}
     letters = int(SMALL_LETTERS * figure.get_figwidth())
     shown = [part for line in lines for part in wrap(line, letters)]
-    figure.supxlabel("\n".join(shown), gid=ORIGIN, label=". ".join(lines), **look)
+    figure.supxlabel("\n".join(shown), gid=ORIGIN, label=caption or ". ".join(lines), **look)
 
 
 def take_origin(figure: "Figure") -> str:

@@ -1,8 +1,12 @@
 """`reproduce plot`: figures of benchmarks say what their records say; those of artifacts are as their runs drew."""
 
 from datetime import UTC, datetime
+from io import StringIO
 
 import pytest
+from matplotlib.colors import to_hex
+from matplotlib.container import ErrorbarContainer
+from matplotlib.lines import Line2D
 from pandas import read_csv
 
 from benchmarks.harness.benchmark_list import BENCHMARKS, CANARY, NOT_QUIET, record_path
@@ -13,6 +17,7 @@ from reproduce.cli import main
 from reproduce.experiment import catalog
 from reproduce.interface import Record as OwnRecord
 from reproduce.output import figures, theme
+from reproduce.output.origins import origin_lines
 from reproduce.output.tables import csv_text
 from reproduce.papers.sc21 import fig_interleaved
 from results import ROOT
@@ -265,12 +270,13 @@ def test_points_of_one_s_own_are_drawn_with_the_series_colour(figure_12, figure_
     figure = figures.overlay(artifact, {"simulated": record}, {"cluster_a": read_points(path, artifact, record)})
     axes, simulated = figure.axes[0], figures.overlay(artifact, {"simulated": record}).axes[0]
     others = [line for line in axes.lines if not str(line.get_label()).endswith("(paper)")]
-    dashed = [line for line in others if line.get_linestyle() == "--"]  # what matplotlib calls any dashes
-    assert {line.get_markeredgecolor() for line in dashed} == {"black"}  # the paper's are hollow
-    drawn = {line.get_label(): (list(line.get_xdata()), list(line.get_ydata())) for line in dashed}
+    named = [line for line in others if not str(line.get_label()).startswith("_")]
+    unjoined = [line for line in named if line.get_linestyle() == "None"]
+    assert {line.get_markeredgecolor() for line in unjoined} == {"black"}  # the paper's are hollow
+    drawn = {line.get_label(): (list(line.get_xdata()), list(line.get_ydata())) for line in unjoined}
     assert drawn == {"Interleaved": ([12, 60], [110, 139]), "mine too": ([30], [90])}
     colours = {line.get_label(): line.get_color() for line in simulated.lines}
-    assert {line.get_label(): line.get_color() for line in dashed}["Interleaved"] == colours["Interleaved"]
+    assert {line.get_label(): line.get_color() for line in unjoined}["Interleaved"] == colours["Interleaved"]
     assert {text.get_text() for text in axes.get_xticklabels()} == {"12", "24", "30", "36", "48", "60"}
     assert "cluster_a" in [text.get_text() for text in figure.legends[0].get_texts()]
     assert main([*command, "--with", str(figure_12_twice / "after")]) == 0
@@ -280,6 +286,77 @@ def test_points_of_one_s_own_are_drawn_with_the_series_colour(figure_12, figure_
     assert named == read_points(path, artifact, record)
     drawn = OwnRecord.of(record).figure(points=path)
     assert "mine too" in {line.get_label() for line in drawn.axes[0].lines}
+
+
+@pytest.fixture
+def with_own(figure_12, tmp_path):
+    """The overlay of figure 12 and of points of one's own, and its files for a venue."""
+    path = tmp_path / "mine.csv"
+    path.write_text(OWN)
+    artifact = catalog.load("fig_interleaved").at("paper")
+    records = {"simulated": figure_12.record}
+    own = {"our cluster": read_points(path, artifact, figure_12.record)}
+    look = theme.FigureLook(formats=("svg",), captioned=True)
+    return figures.overlay(artifact, records, own), figures.render_overlay(artifact, records, own, look)
+
+
+def test_the_numbers_beside_an_overlay_have_one_s_own_points_in_base_units(with_own, figure_12):
+    _, files = with_own
+    text = files["overlay.csv"].decode()
+    assert text.startswith(csv_text(figure_12.record))
+    own = read_csv(StringIO(text)).query("origin == 'own points'").astype(object).fillna("")
+    assert own[["series", "B", "metric", "value", "unit", "low", "high"]].values.tolist() == [
+        ["Interleaved", 12, "throughput_per_gpu", 110e12, "FLOP/s", 105e12, 118e12],
+        ["Interleaved", 60, "throughput_per_gpu", 139e12, "FLOP/s", "", ""],
+        ["mine too", 30, "throughput_per_gpu", 90e12, "FLOP/s", 80e12, 95e12],
+    ]
+    assert list(own.key) == ["our cluster/1", "our cluster/2", "our cluster/3"]
+    assert ",our cluster/3,mine too," in files["overlay.svg"].decode()
+
+
+def test_bars_of_one_s_own_points_stand_before_their_markers_with_caps_that_stand_out(with_own):
+    axes = with_own[0].axes[0]
+    bars = [
+        (bar.lines[2][0].get_segments()[0].tolist(), bar.lines[2][0], bar.lines[1])
+        for bar in axes.containers
+        if isinstance(bar, ErrorbarContainer)
+    ]
+    assert [ends for ends, *_ in bars] == [[[12, 105], [12, 118]], [[30, 80], [30, 95]]]
+    markers = [line for line in axes.lines if line.get_markeredgecolor() == "black" and line.get_label()[0] != "_"]
+    for _, bar, caps in bars:
+        assert to_hex(bar.get_color()[0]) == "#000000"
+        assert bar.get_zorder() > max(line.get_zorder() for line in markers)
+        assert all(cap.get_markersize() > 1.5 * markers[0].get_markersize() for cap in caps)
+        assert len(caps) == 2
+
+
+def test_the_legend_shows_one_s_own_points_as_they_are_drawn(with_own):
+    (legend,) = with_own[0].legends
+    lines = [line for line in legend.findobj(Line2D) if line.get_markeredgecolor() == "black"]
+    assert len(lines) == 3  # of "mine too", and two of "our cluster"
+    assert {line.get_linestyle() for line in lines} == {"None"}
+    assert "our cluster" in [text.get_text() for text in legend.get_texts()]
+
+
+def test_the_caption_of_an_overlay_is_sentences_with_the_mean_error(with_own, figure_12):
+    caption = with_own[1]["overlay.txt"].decode()
+    (error,) = [text for text in origin_lines(fig_interleaved.ARTIFACT, figure_12.record) if "mean error" in text]
+    assert caption == (
+        "Figure 12: Interleaved versus non-interleaved schedule, GPT-3 175B on 96 GPUs (simulated, our cluster). "
+        f"The simulated values come from ptdp on the Selene model: {error}. Markers with black edges show our cluster. "
+        "Hollow markers are the paper's values, read from its plot.\n"
+    )
+
+
+def test_a_bar_of_one_s_own_may_reach_to_one_side(figure_12, tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text("series,x,value,low,high\nInterleaved,12,110,105,\nInterleaved,24,120,,125\n")
+    artifact = catalog.load("fig_interleaved").at("paper")
+    own = {"mine": read_points(path, artifact, figure_12.record)}
+    axes = figures.overlay(artifact, {"simulated": figure_12.record}, own).axes[0]
+    bars = [bar.lines[2][0] for bar in axes.containers if isinstance(bar, ErrorbarContainer)]
+    ends = [bar.get_segments()[0][:, 1].tolist() for bar in bars]
+    assert ends == [[105, 110], [120, 125]]
 
 
 def test_a_figure_s_file_holds_its_numbers_and_says_what_it_shows(figure_12):
