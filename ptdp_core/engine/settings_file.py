@@ -100,5 +100,6 @@ def _unknown(what: str, name: str, known: Any) -> ConfigurationError:
     if name in KEYS_ELSEWHERE:
         return ConfigurationError(f"{what}={name!r} is unknown; {KEYS_ELSEWHERE[name]}")
     close = get_close_matches(name, list(known), n=1)
-    fix = f"; try {close[0]!r}" if close else ""
-    return ConfigurationError(f"{what}={name!r} is unknown; needs one of {', '.join(sorted(known))}{fix}")
+    fix = f"try {close[0]!r}" if close else "try --help, which has all"
+    needs = ", ".join(f"[{section}]" for section in SECTIONS) if what == "field" else ", ".join(known)
+    return ConfigurationError(f"{what}={name!r} is unknown; needs one of {needs}; {fix}")

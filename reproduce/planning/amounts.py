@@ -8,15 +8,15 @@ POWERS = {"": 0, "K": 1, "M": 2, "B": 3, "G": 3, "T": 4}
 AMOUNT = re.compile(r"(\d+(?:\.\d*)?(?:e\d+)?)([KMBGT]?)", re.IGNORECASE)
 
 
-def amount(text: str, thousand: int = 1000) -> float:
+def amount(text: str, thousand: int = 1000, such_as: str = "1T") -> float:
     """The number of a text like '300B', in which K, M, B (or G) and T are powers of `thousand`.
 
-    Raises `UsageError` for any other text, and for 0.
+    Raises `UsageError` for any other text, and for 0, with what to try: `such_as`.
     """
     match = AMOUNT.fullmatch(text.strip())
     value = float(match[1]) * thousand ** POWERS[match[2].upper()] if match else 0.0
     if not 0 < value < 1e30:
-        raise UsageError(f"{text!r} is no amount; needs a number above 0, with K, M, B or T if wanted; try 1T")
+        raise UsageError(f"{text!r} is no amount; needs a number above 0, with K, M, B or T if wanted; try {such_as}")
     return value
 
 
@@ -28,7 +28,7 @@ def sequences(batch: str, seq: int) -> int:
     """
     if batch.removeprefix("-").isdecimal():
         return int(batch)
-    tokens = amount(batch, 1024)
+    tokens = amount(batch, 1024, "4M")
     if tokens % seq:
         near = max(1, round(tokens / seq))
         raise UsageError(

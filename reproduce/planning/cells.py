@@ -18,7 +18,6 @@ from itertools import chain, product
 from typing import Any, NamedTuple
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
-from ptdp_core.fields import choices
 from ptdp_core.schedules import default_schedule, definition, exists, looped
 from reproduce.planning.space import StageSplit, TrainingJob, divisors, expert_sizes, grids, stage_splits
 
@@ -45,7 +44,14 @@ TECHNIQUES = {
     "hsdp": "the same inside of each node (hybrid sharding)",
 }
 # What it may use only if it is asked for: training computes something else with recipes, and few programs offload.
-RECIPES = choices(ParallelConfig)["fp8_recipe"][1:]
+RECIPES = {
+    "delayed": "FP8, delayed scaling",
+    "tensorwise": "FP8, a scale for a tensor",
+    "rowwise": "FP8, a scale for a row",
+    "blockwise": "FP8, a scale for 128 elements",
+    "mxfp8": "FP8, a scale for 32 elements",
+    "nvfp4": "FP4, a scale for 16 elements",
+}
 OFFLOADS = {
     "offload_layers": "layers",
     "offload_optimizer": "optimizer",

@@ -65,11 +65,19 @@ def _changes(config: TrainingConfig, cluster: Cluster) -> Iterator[tuple[str, st
         yield change, "cluster", config, _scaled(cluster, numbers, factor)
     # A configuration that fits gains from more memory only by recomputing less, so that is what is compared.
     roomy = replace(cluster, memory_bytes=cluster.memory_bytes + MORE_MEMORY)
-    least = replace(config, parallel=replace(config.parallel, recompute="auto"))
-    yield "least recomputation that fits", "configuration", least, cluster
-    yield "memory +16 GB, least recomputation", "cluster", least, roomy
+    yield "least recomputation that fits", "configuration", _least_recomputation(config, cluster), cluster
+    yield "memory +16 GB, least recomputation", "cluster", _least_recomputation(config, roomy), roomy
     for change, parallel in _configurations(config):
         yield change, "configuration", replace(config, parallel=parallel), cluster
+
+
+def _least_recomputation(config: TrainingConfig, cluster: Cluster) -> TrainingConfig:
+    """What fits and is faster: the configuration, whose modules may be others, or what recompute='auto' makes of it."""
+    automatic = _legal(config, recompute="auto", recompute_modules="core_attn")
+    if automatic is None:
+        return config
+    tried = [simulate(each, cluster) for each in (replace(config, parallel=automatic), config)]
+    return min(tried, key=lambda each: (not each.fits, each.iteration_time)).config
 
 
 def _scaled(cluster: Cluster, numbers: Sequence[str], factor: float) -> Cluster:

@@ -21,7 +21,7 @@ DAY = 24 * HOUR
 ORIGIN = "derived"
 LEAST_SHARE = 0.01  # of the time, that trains: with less a run takes for ever, and so does its simulation
 NAMES = ("run_time", "gpu_time", "cost", "energy")
-SHOWN = ("tokens_per_s", "tokens_per_s_per_gpu", "model_flops_utilization", *NAMES)
+SHOWN = (*NAMES, "tokens_per_s", "tokens_per_s_per_gpu", "model_flops_utilization")
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def table(rows: Iterable[tuple[str, Mapping[str, Any], Mapping[str, Any]]]) -> T
     columns = [Column("of", key("of"))]
     columns += [quantity_column(METRICS[name], key(name)) for name in SHOWN if any(row[name] for row in shown)]
     if any(row["sure"] for row in shown):
-        columns.append(Column("days, interval", key("sure")))
+        columns.insert(2, Column("days, interval", key("sure")))  # beside the days, to leave with them
     return Table(columns, shown)
 
 

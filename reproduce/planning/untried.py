@@ -7,7 +7,6 @@ name, `--forbid` takes any of these away, and so does what the program lacks.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from difflib import get_close_matches
 from typing import Any
 
 from ptdp_core.config import ModelConfig, TrainingConfig
@@ -15,7 +14,7 @@ from ptdp_core.errors import ConfigurationError
 from ptdp_core.simulator import PAPER, Cluster, Estimate, simulate
 from ptdp_core.simulator.programs import load_program
 from reproduce.planning.cells import FIELDS, OFFLOADS, ON_REQUEST, RECIPES, TECHNIQUES, Techniques
-from results.records.errors import UsageError
+from results.records.errors import UsageError, did_you_mean
 
 LEAST_GAIN = 0.005  # of the tokens per second: what gives less is no gain
 FP8 = "fp8"
@@ -40,8 +39,8 @@ def may_use(
     ]
     for option, name in named:
         if name not in NAMES:
-            (near,) = get_close_matches(name, NAMES, n=1, cutoff=0) or [FP8]
-            raise UsageError(f"--{option} {name!r} is unknown; needs some of {', '.join(NAMES)}; try --{option} {near}")
+            hint = did_you_mean(name, NAMES) or f"; needs some of {', '.join(NAMES)}; try --{option} {FP8}"
+            raise UsageError(f"--{option} {name!r} is unknown{hint}")
         if option == "allow" and name in OFFLOADS and not cluster.host_bandwidth:
             raise UsageError(f"--allow {name} on {cluster.name}, whose file has no host_bandwidth; needs it; try h100")
         if option == "allow" and name in (FP8, *RECIPES) and name not in recipes:
@@ -76,6 +75,12 @@ class Untried:
     fields: Mapping[str, Any] = field(default_factory=dict)
     software: Sequence[str] = ()
     why: str = ""
+
+    @property
+    def words(self) -> str:
+        """It with what a recipe is: '--allow delayed (FP8, delayed scaling)'."""
+        recipe = self.fields.get("fp8_recipe")
+        return f"{self.what} ({RECIPES[recipe]})" if recipe else self.what
 
     @property
     def gains(self) -> bool:
@@ -115,11 +120,11 @@ def sentence(found: Sequence[Untried], techniques: Techniques) -> str:
 
 def _clauses(found: Sequence[Untried], techniques: Techniques) -> Iterator[str]:
     gains = [
-        f"{one.what} {one.faster_by:+.1%} ({one.estimate.iteration_time:.3f} s)"
+        f"{one.words} {one.faster_by:+.1%} ({one.estimate.iteration_time:.3f} s)"
         for one in found
         if one.estimate and one.gains
     ]
-    others = [f"{one.what} ({one.why or format(one.faster_by, '+.1%')})" for one in found if not one.gains]
+    others = [f"{one.words} ({one.why or format(one.faster_by, '+.1%')})" for one in found if not one.gains]
     yield f"NOT TRIED by the search, here simulated on rank 1, tokens/s: {', '.join(gains) or 'nothing gains'}"
     if others:
         yield f"no gain: {', '.join(others)}"

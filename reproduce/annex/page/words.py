@@ -107,7 +107,7 @@ def said(text: str) -> str:
         (r"batch twice as fast", "batch doubled"),
         (r"\bcontext_exchange=(\w+)", r"context in a \1"),
         (r"\bdata_parallel=torch", "PyTorch’s data parallelism"),
-        (r"--allow (\w+)", lambda found: choice("", found[1])),
+        (r"--allow (\w+)(?: \(FP[48], [^)]*\))?", lambda found: choice("", found[1])),
         (r", here simulated on rank 1, tokens/s:", ", tokens a second more than the fastest:"),
     )
     for pattern, shown in patterns:

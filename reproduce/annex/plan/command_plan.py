@@ -123,6 +123,9 @@ def run(parsed: Namespace) -> int:
     run = options.run_of(parsed)
     limits = gpu_counts.Limits.of(parsed.deadline, parsed.budget, run)
     numbers = gpu_counts.counts(parsed.gpus or gpu_counts.ANY) if parsed.gpus or limits != gpu_counts.Limits() else []
+    several = len(numbers) > 1 or limits != gpu_counts.Limits()
+    if several and parsed.sensitivity:
+        raise UsageError("--sensitivity with several numbers of GPUs, or a limit; needs one number; try --gpus 64")
     parsed.gpus = numbers[0] if numbers else None
     parsed.set = options.key_values(parsed.set, "--set lora_rank=16")
     chosen(plan_text.RANKING, parsed.columns)  # what can be wrong, before the search
@@ -130,7 +133,7 @@ def run(parsed: Namespace) -> int:
     name, job = request(vars(parsed))
     options.say_where_python_runs(parsed.quiet)
     headroom = HEADROOM if parsed.headroom is None else parsed.headroom / 100
-    if len(numbers) > 1 or limits != gpu_counts.Limits():
+    if several:
         cluster, techniques = may_use(cluster, job.model, parsed.allow, parsed.forbid)
         with _status(parsed.quiet) as on_step:
             found = gpu_counts.on_each(job, cluster, numbers, techniques, headroom, run, on_step)

@@ -45,7 +45,7 @@ def counts(text: str) -> list[int]:
         if not 1 <= first <= last <= LIMITS["gpus"]:
             raise UsageError(
                 f"gpus={text} is out of range; needs 1 to {LIMITS['gpus']}, a number, several as 64,96 or doubled ones "
-                "as 64..1024; try --gpus 64..1024"
+                f"as 64..1024; try --gpus {'64..1024' if '..' in text else '64,96' if ',' in text else '64'}"
             )
         while first <= last:
             found.append(first)
@@ -76,6 +76,22 @@ class Limits:
         """Whether a run's document is inside of them."""
         in_time = self.days is None or answer["run_time"] <= self.days
         return in_time and (self.budget is None or answer["cost"] <= self.budget)
+
+    def judged(self, answer: dict[str, Any]) -> str:
+        """The same in words, with whether it is so in all of the intervals: 'yes, perhaps not (up to 148 days)'."""
+        met, intervals, ends = self.met(answer), answer["intervals"], []
+        for name, limit, shown in (("run_time", self.days, "{:.0f} days"), ("cost", self.budget, "{:,.0f} USD")):
+            if limit is not None and name in intervals and (met or answer[name] > limit):
+                end = intervals[name]["high" if met else "low"]
+                ends.append(((end <= limit) == met, shown.format(end)))
+        others = " and ".join(end for same, end in ends if not same)
+        if met and others:
+            return f"yes, perhaps not (up to {others})"
+        if met:
+            return "yes, in all its interval" if ends else "yes"
+        # Every limit that is exceeded would have to be met.
+        perhaps = ends and not any(same for same, _ in ends)
+        return f"no, perhaps yes (from {others})" if perhaps else "no"
 
 
 @dataclass(frozen=True)
@@ -129,7 +145,7 @@ def table(found: Sequence[OnGpus], cluster: Cluster, limits: Limits) -> Table:
             row |= {"speed-up": first.iteration_time / each.best.iteration_time}
         if each.run is not None:
             row |= {"days": each.run["run_time"], "cost": each.run["cost"]}
-            row |= {"meets": "yes" if limits.met(each.run) else "no"}
+            row |= {"meets": limits.judged(each.run)}
         rows.append(row)
     runs = [each.run for each in found if each.run]
     shown = {"days": bool(runs), "cost": any(run["cost"] for run in runs), "meets": limits != Limits()}

@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from ptdp_core.engine.settings_file import SECTIONS, from_mapping, override, read, to_mapping
+from ptdp_core.errors import ConfigurationError
 from ptdp_core.launch.recipes import RECIPES, recipe, settings
 
 
@@ -37,3 +38,11 @@ def test_file_and_overrides(tmp_path):
 def test_recomputation_follows_from_the_settings():
     assert from_mapping(override(recipe("tiny"), ["recompute=full", "checkpoint_layers=2"])).recompute_layers == 2
     assert settings("tiny").recompute_layers == 0
+
+
+def test_an_unknown_field_has_its_nearest_or_where_all_stand_not_a_long_list():
+    for name, fix in (("hiden", "'hidden'"), ("z", "--help, which has all")):
+        with pytest.raises(ConfigurationError) as refused:
+            override({}, [f"{name}=2"])
+        needs = "[model], [parallel], [engine], [optimizer], [run]"
+        assert str(refused.value) == f"field={name!r} is unknown; needs one of {needs}; try {fix}"

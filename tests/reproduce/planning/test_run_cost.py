@@ -10,9 +10,11 @@ from ptdp_core.formulas import model_flops_per_iteration
 from ptdp_core.simulator import load_cluster, simulate
 from reproduce.annex.plot import estimate_figure
 from reproduce.cli import main
+from reproduce.experiment.metrics import METRICS
 from reproduce.planning import elasticities, run_cost
 from reproduce.planning.amounts import amount, sequences
 from reproduce.planning.run_cost import TrainingRun
+from reproduce.planning.what_if import evaluate
 from results.records import read_record
 from results.records.errors import UsageError
 
@@ -94,6 +96,36 @@ def test_every_elasticity_is_a_simulation_with_that_change(estimate, cluster):
     assert {"1 more microbatch", "b=2", "v=2", "zb-h1, v=1"} <= rows.keys()
 
 
+def test_another_recomputation_leaves_out_the_modules_of_the_selective_one(cluster):
+    """They were kept, which no configuration with recompute='auto' may have: an internal error."""
+    parallel = ParallelConfig(p=2, t=2, d=2, B=64, recompute="selective", recompute_modules="operators")
+    config = TrainingConfig(ModelConfig(24, 2304, 24), parallel)
+    rows = {row["change"]: row for row in elasticities.elasticities(simulate(config, cluster), cluster)}
+    plain = replace(parallel, recompute="none", recompute_modules="core_attn")
+    least = simulate(replace(config, parallel=plain), cluster).iteration_time
+    assert rows["least recomputation that fits"]["iteration_time"] == least
+    assert rows["memory +16 GB, least recomputation"]["iteration_time"] == least
+
+
+def test_modules_that_fit_are_less_recomputation_than_whole_layers():
+    point = {"model": "llama-3-70b", "t": 2, "d": 256, "B": 512, "data_parallel": "zero3", "attention": "sdpa"}
+    point |= {"sequence_parallel": True, "recompute": "selective", "recompute_modules": "operators"}
+    answer = evaluate(point, 1, "h100", sensitivity=True)
+    whole = evaluate(point | {"recompute": "auto", "recompute_modules": "core_attn"}, 1, "h100")
+    assert answer["status"] == whole["status"] == "ok"
+    assert whole["iteration_time"] > answer["iteration_time"]
+    gains = {row["change"]: row["faster_by"] for row in answer["elasticities"]}
+    assert gains["least recomputation that fits"] == 0
+
+
+def test_the_days_and_their_interval_are_the_last_to_leave_a_narrow_table(estimate, cluster):
+    run = TrainingRun(1e12, price=2.5, power=1000)
+    shown = {name: METRICS[name].simulated(estimate, cluster) for name in run_cost.SHOWN}
+    table = run_cost.table([("ours", shown, run_cost.document(estimate, cluster, run))])
+    assert [column.what for column in table.columns][1:4] == ["time of the run", "days, interval", "GPU hours"]
+    assert len(table.columns) == 9
+
+
 def test_what_limits_an_iteration_is_what_a_faster_rate_of_it_would_save(estimate, cluster):
     """Its largest parts, and the rates by the share of the time in proportion to them."""
     said = elasticities.what_limits(estimate, cluster)
@@ -121,6 +153,8 @@ def test_amounts_are_read_as_people_write_them():
     for text in ("abc", "-1T", "0", "", "1 T T", "1Q", "nan", "inf"):
         with pytest.raises(UsageError, match="is no amount"):
             amount(text)
+    with pytest.raises(UsageError, match=r"'4X' is no amount; .*; try 4M$"):
+        sequences("4X", 8192)
     with pytest.raises(UsageError, match="needs whole ones; try 1638, a number of sequences"):
         sequences("3.2M", 2048)
 

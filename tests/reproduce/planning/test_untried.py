@@ -5,10 +5,12 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from ptdp_core.config import ModelConfig
+from ptdp_core.config import ModelConfig, ParallelConfig
+from ptdp_core.fields import choices
 from ptdp_core.simulator import load_cluster
 from ptdp_core.simulator.cluster import with_program
 from ptdp_core.simulator.software import PAPER
+from reproduce.annex.page import words
 from reproduce.cli import main
 from reproduce.planning.cells import RECIPES, TECHNIQUES, families
 from reproduce.planning.plan import make_plan, request
@@ -122,7 +124,8 @@ def test_what_the_program_lacks_is_not_searched():
 @pytest.mark.parametrize(
     ("cluster", "names", "message"),
     [
-        ("h100", ["zero4"], "--allow 'zero4' is unknown; needs some of pipeline, tensor, .*; try --allow zero"),
+        ("h100", ["delayd"], r"^--allow 'delayd' is unknown; did you mean 'delayed'\?$"),
+        ("h100", ["xyz"], "^--allow 'xyz' is unknown; needs some of pipeline, tensor, .*; try --allow fp8$"),
         ("h100", ["nvfp4"], "--allow nvfp4 on h100, whose GPU has none"),
         ("selene", ["fp8"], "--allow fp8 on selene, whose GPU has none; needs another cluster; try h100"),
     ],
@@ -160,6 +163,13 @@ def test_an_allowed_recipe_is_searched_and_said(tmp_path, capsys, as_json):
     assert best["fp8_recipe"] == "mxfp8"
     assert best["recompute"] != "selective"
     assert main(["plan", *words, "--allow", "everything"]) == 2
+
+
+def test_what_was_not_tried_says_what_a_recipe_is():
+    assert tuple(RECIPES) == choices(ParallelConfig)["fp8_recipe"][1:]
+    plan = planned("h100", model="llama-3-8b", gpus=8, batch=16, forbid=("modules", "split"))
+    assert "--allow delayed (FP8, delayed scaling) +" in sentence(plan.untried, plan.techniques)
+    assert words.said(sentence(plan.untried, plan.techniques)).count("delayed scaling") == 1
 
 
 def test_what_takes_least_memory_may_be_fsdp_and_the_nearest_gpus_are_enough():

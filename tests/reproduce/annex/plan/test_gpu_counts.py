@@ -55,6 +55,26 @@ def test_each_is_the_plan_s_best_and_the_fewest_that_do_are_found():
     assert sentence(dear, Limits(days=days[0] + 1)).endswith(f"; {found[1].gpus} cost least, {costs[1]:,.0f} USD")
 
 
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        (Limits(days=120), "yes, perhaps not (up to 148 days)"),
+        (Limits(days=148), "yes, in all its interval"),
+        (Limits(days=95), "no, perhaps yes (from 90 days)"),
+        (Limits(days=80), "no"),
+        (Limits(days=148, budget=1200), "yes, perhaps not (up to 1,480 USD)"),
+        (Limits(days=120, budget=1200), "yes, perhaps not (up to 148 days and 1,480 USD)"),
+        (Limits(days=95, budget=800), "no"),
+        (Limits(days=95, budget=1200), "no, perhaps yes (from 90 days)"),
+    ],
+)
+def test_a_limit_is_met_in_all_the_interval_or_perhaps_not(limits, said):
+    intervals = {"run_time": {"low": 90.0, "high": 148.0}, "cost": {"low": 900.0, "high": 1480.0}}
+    answer = {"run_time": 100.0, "cost": 1000.0}
+    assert limits.judged(answer | {"intervals": intervals}) == said
+    assert limits.judged(answer | {"intervals": {}}) == said.split(",")[0]
+
+
 def test_the_command_draws_and_says_it(tmp_path, capsys, as_json):
     picture = tmp_path / "days.svg"
     asked = ["--tokens", "100B", "--price", "2", "--deadline", "10d", "--gpus", "4,5,8", "--plot", str(picture)]
@@ -76,6 +96,9 @@ def test_the_command_draws_and_says_it(tmp_path, capsys, as_json):
         (["--gpus", "8", "--tokens", "1B", "--deadline", "30"], "--deadline 30: needs a number of h, d or w"),
         (["--gpus", "8", "--plot", "x.png"], "--plot with one number of GPUs; needs several; try --gpus 64..1024"),
         (["--gpus", "0..8"], "gpus=0..8 is out of range"),
+        (["--gpus=-5"], "or doubled ones as 64..1024; try --gpus 64\n"),
+        (["--gpus", "8", "--tokens", "1B", "--deadline", "9d", "--sensitivity"], "--sensitivity with several numbers"),
+        (["--gpus", "8,16", "--sensitivity"], "or a limit; needs one number; try --gpus 64"),
     ],
 )
 def test_mistakes_are_one_line(asked, message, capsys):
