@@ -16,7 +16,7 @@ MAKE_VENV = $(PYTHON) -m venv $(VENV)
 INSTALL = $(RUN)/python -m pip install --quiet --disable-pip-version-check
 endif
 
-.PHONY: help doctor test slow cov gpu lint lint-page exact mutants docs appendix pictures references clean
+.PHONY: help doctor test tests slow cov gpu lint lint-page exact mutants docs appendix pictures references clean
 .DEFAULT_GOAL := fig_interleaved
 
 $(SMALL): pyproject.toml setup.py ptdp_core/simulator/native.c
@@ -36,7 +36,7 @@ fig_% table_%: $(SMALL) ## run an artifact, for example `make fig_interleaved`
 doctor: $(SMALL) ## what this machine can do, what is missing, how to get it
 	$(RUN)/reproduce doctor
 
-test: $(STAMP) ## run the test suite
+test tests: $(STAMP) ## run the test suite
 	$(RUN)/python -m pytest -n auto --dist worksteal
 
 slow: $(STAMP) ## run the tests that are not part of the default run

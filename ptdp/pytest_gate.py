@@ -113,7 +113,7 @@ class GateItem(pytest.Item):
         more = [_line(change) for change in grown if change["fails"]]
         notes = [f"note: {_line(change)}" for change in grown if not change["fails"]]
         slower = "not measured" if found["slowdown"] is None else f"{found['slowdown']:+.1%}"
-        reason = f", {found['reason']}" if found["reason"] else ""
+        reason = f", {found['reason'].replace('--budget', '--gate-budget')}" if found["reason"] else ""
         times = f"{found['verdict']}: {slower}{reason}"
         # The first line is what pytest's summary shows: of what failed, the reason.
         text = "\n".join([f"{more[0]}: more than on base", *more[1:], f"times {times}"] if more else [times, *notes])

@@ -37,6 +37,7 @@ class Parser(argparse.ArgumentParser):
         """Parse as argparse does, but report an unknown option here, where the known options can be compared."""
         parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:
+            _check_ids(getattr(parsed, "ids", ()))
             self.error(f"unrecognized arguments: {shlex.join(unknown)}{self._options_like(unknown[0])}")
         return parsed, unknown
 
@@ -84,6 +85,16 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> "None":  # type: ignore[override]
         raise UsageError(f"{message} ({self.prog} --help shows how)")
+
+
+def _check_ids(words: Sequence[str]) -> None:
+    """Raise `UsageError` for a word that names no artifact, such as a mistyped command, whatever follows it."""
+    from reproduce.experiment import catalog  # imported here, as only errors need it
+
+    others = (*COMMANDS, "all")
+    for id in catalog.named(words):
+        if id not in others:
+            catalog.load(id, others)
 
 
 def command_of(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:

@@ -153,11 +153,11 @@ class Session:
             if good == pairs * ROUNDS:
                 return None
             if self.redone > SPARE_REDOS + good:
-                return (
-                    f"the machine is too loaded: {self.redone} rounds redone, {good} undisturbed; stop what else runs"
-                )
-            if self.clock() + self._longest > self.end:
-                return f"the budget of {self.budget_s:.0f} s is exhausted after {good // ROUNDS} of {pairs} pairs"
+                return f"the machine is too loaded: {self.redone} rounds redone, {good} undisturbed; stop other work"
+            if (now := self.clock()) + self._longest > self.end:
+                enough = max(2 * self.budget_s, now - self.started + self._longest * (pairs * ROUNDS - good))
+                spent = f"the budget of {self.budget_s:.0f} s is exhausted after {good // ROUNDS} of {pairs} pairs"
+                return f"{spent}; try --budget {math.ceil(enough)}s"
             self.progress(f"round {good + 1} of {pairs * ROUNDS}, {self.redone} redone")
             self.redone += bool(bad)
             before = self.clock()

@@ -179,6 +179,7 @@ def test_a_budget_that_ends_before_a_verdict_is_inconclusive(budget_s, pairs):
     (finding,) = outcome.findings
     assert (finding.verdict, outcome.pairs) == (INCONCLUSIVE, pairs)
     assert f"budget of {budget_s:.0f} s is exhausted after {pairs} of" in str(finding.reason)
+    assert float(str(finding.reason).rpartition("; try --budget ")[2].removesuffix("s")) >= 2 * budget_s
     assert len(finding.rounds) == min(pairs, 12) * ROUNDS  # those of the last look, if there was one
     assert machine.now <= budget_s
     assert (finding.interval is not None) == (pairs >= 12)
