@@ -53,11 +53,6 @@ def with_model_fields(point: Any) -> Any:
     return fields | {key: value for key, value in point.items() if key != "model"}
 
 
-def models() -> dict[str, ModelConfig]:
-    """All models by name; the paper's are called by their parameter counts, as in Tables 1 and 2 and as in its text."""
-    return _of_the_paper() | LATER | {name: _of_the_hub(name).model for name in hub.CONFIGS}
-
-
 @cache
 def _of_the_hub(name: str) -> hub.Known:
     return hub.known(name, hub.CONFIGS[name])
@@ -65,6 +60,7 @@ def _of_the_hub(name: str) -> hub.Known:
 
 @cache
 def _of_the_paper() -> dict[str, ModelConfig]:
+    """The paper's models, called by their parameter counts, as in Tables 1 and 2 and as in its text."""
     by_name: dict[str, ModelConfig] = {}
     gpt3 = published.configuration("fig_interleaved")  # 175 billion there, 174.6 in Table 2
     rows = [*published.rows("table_weak_scaling"), *({**gpt3, "parameters_B": n} for n in (175, 174.6))]

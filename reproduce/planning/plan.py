@@ -13,7 +13,7 @@ from reproduce.experiment import published
 from reproduce.planning.advice import advice
 from reproduce.planning.amounts import sequences
 from reproduce.planning.cells import OFFLOADS, PAPERS_TECHNIQUES, SET_FIELDS, TECHNIQUES, Techniques, data_parallel_kind
-from reproduce.planning.models import find, models, table_1_row
+from reproduce.planning.models import find, named, table_1_row
 from reproduce.planning.search import (
     HEADROOM,
     Search,
@@ -245,6 +245,6 @@ def _printed(model: ModelConfig) -> Iterator[tuple[str, Mapping[str, Any], dict[
         yield "Table 1", row, {name: row[name] for name in ("p", "t", "v", "data_parallel")}
     t = published.constants()["gpus_per_node"]  # Table 2 prints M = t*p; t is the node's, as the text has it
     for row in published.rows("table_zero3"):
-        if row["scheme"] == "PTD-P" and models()[f"{row['parameters_B']:g}b"] == model:
+        if row["scheme"] == "PTD-P" and named(f"{row['parameters_B']:g}b") == model:
             p = row["model_parallel_size"] // t
             yield "Table 2", row, {"p": p, "t": t, "data_parallel": data_parallel_kind(p)}

@@ -10,7 +10,7 @@ from ptdp_core import formulas
 from ptdp_core.config import ModelConfig
 from ptdp_core.fields import choices
 from ptdp_core.layout import chunk_parameters, layer_parameters
-from reproduce.planning.models import models
+from reproduce.planning.models import named
 from results import ROOT
 
 PUBLISHED = json.loads((ROOT / "reproduce" / "papers" / "sc21" / "published.json").read_text())["artifacts"]
@@ -47,7 +47,7 @@ def test_equation_2_counts_the_parameters_of_a_written_out_model():
     ],
 )
 def test_parameters_of_later_models_are_those_of_their_published_weights(name, published):
-    assert formulas.parameters(models()[name]) == published
+    assert formulas.parameters(named(name)) == published
 
 
 def test_gpt_2_has_its_published_parameters_and_equation_2_no_final_layer_norm():
@@ -81,7 +81,7 @@ def test_parameters_are_those_that_the_layout_lists(model):
 
 def test_flops_of_a_llama_are_the_sum_of_its_products():
     """Llama 3 8B: 32 heads of 128, 8 of them for keys and values, an MLP of three matrices 4096 x 14336."""
-    model, B, s = models()["llama-3-8b"], 16, 8192
+    model, B, s = named("llama-3-8b"), 16, 8192
     queries_and_output, keys_and_values = 2 * 4096 * 4096, 2 * 4096 * 1024
     per_token = 2 * (queries_and_output + keys_and_values + 3 * 4096 * 14336) + 2 * (2 * s * 4096)
     logits = 2 * 4096 * 128256

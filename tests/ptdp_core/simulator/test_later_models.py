@@ -15,11 +15,11 @@ from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.memory import deferred_bytes, layer_bytes
 from ptdp_core.simulator.peak_memory import peak_memory
 from ptdp_core.simulator.step import embedding_reduction
-from reproduce.planning.models import models
+from reproduce.planning.models import named
 from tests.ptdp_core.blocks import apart, layer
 
 SELENE = load_cluster("selene")
-LLAMA, GPT3 = models()["llama-3-8b"], ModelConfig(96, 12288, 96)
+LLAMA, GPT3 = named("llama-3-8b"), ModelConfig(96, 12288, 96)
 FLASH = {"attention": "sdpa"}
 
 
@@ -116,7 +116,7 @@ def test_a_layer_has_six_parameters_and_two_all_reduces_each_way():
 @settings(deadline=None, max_examples=25)
 def test_phases_add_up_and_bounds_hold(name, p, t, recompute, attention, fused):
     parallel = ParallelConfig(p=p, t=t, d=2, B=16, recompute=recompute, attention=attention, fused=fused)
-    config = TrainingConfig(models()[name], parallel)
+    config = TrainingConfig(named(name), parallel)
     estimate = simulate(config, SELENE)
     assert sum(estimate.phase_times[phase] for phase in PHASES) == pytest.approx(estimate.iteration_time)
     assert least_time(config, CostModel(SELENE)) <= estimate.iteration_time
