@@ -54,8 +54,8 @@ from results.records import Metric, PointResult
 from results.records.errors import UnavailableError
 
 NANOGPT, HUGGING_FACE = "nanoGPT's model", "Hugging Face GPT-2"
-# A comparison goes on for so many rounds, or until its samples add up to so many seconds: all take ten minutes on two
-# quiet cores, and fewer than 15 rounds moved medians by up to 30%.
+# A comparison goes on for so many rounds, or until its samples add up to so many seconds; fewer than 15 rounds moved
+# medians by up to 30%.
 ROUNDS, LIMIT_S = 40, 22.0
 QUICK_ROUNDS = 8  # times the samples of other benchmarks: a quick step takes milliseconds
 LARGE = ModelConfig(layers=2, hidden=256, heads=4, seq=512, vocab=50257)

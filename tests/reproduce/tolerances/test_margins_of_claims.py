@@ -91,7 +91,7 @@ def problems(artifact):
 
 # Of these no claim is decided by a margin alone: what the last two say also set the simulator's numbers.
 WITHOUT = {"fig_scaling", "fig_schedules", "fig_microbatch_single_gpu", "table_zero3"}
-SLOW = {"paper_claims", "zerobubble/table_4"}
+SLOW = {"fig_schedule_zoo", "paper_claims", "zerobubble/table_4"}
 
 
 @pytest.mark.parametrize(
