@@ -3,12 +3,11 @@
 import argparse
 import errno
 import os
-import re
 import shlex
 import sys
 import textwrap
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -31,7 +30,12 @@ NUMBERS: Mapping[Any, str] = {float: "a number, such as 2.5", int: "a whole numb
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that reports a wrong command line in one line, with the word that was probably meant."""
+    """A parser that reports a wrong command line in one line, with the word that was probably meant.
+
+    `fields` are those that a command takes as key=value, or with `--set`.
+    """
+
+    fields: Collection[str] = ()
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse as argparse does, but report an unknown option here, where the known options can be compared."""
@@ -44,23 +48,20 @@ class Parser(argparse.ArgumentParser):
     def _options_like(self, word: str) -> str:
         """The option or the field that was probably meant, the command that has it, or all that there are.
 
-        For a word without '=' it is the command of two words, if any. What `--set NAME=VALUE` takes stands in its help.
+        For a word without '=' it is the command of two words, if any.
         """
         name, options = word.partition("=")[0].lstrip("-"), self.options
-        takes = {str(action.metavar).rpartition(" ")[2]: str(action.help) for action in self._actions}
-        if not word.startswith("-") and (name == word or "NAME=VALUE" not in takes):
+        if not word.startswith("-") and (name == word or "--set" not in options):
             pairs = [name.split() for name in COMMANDS if " " in name]
             return did_you_mean(word, [second for first, second in pairs if first in self.prog.split()])
         if near := did_you_mean(name, [option.lstrip("-") for option in options]):  # dashes make short ones alike
             return near.replace("'", "'--", 1)
-        from reproduce.experiment.parameters import KEYS  # imported here, as only errors need it
-
-        keys = KEYS if "key=value" in takes else re.findall(r"\w+", takes.get("NAME=VALUE", ""))
-        field = next((key for key in keys if key.startswith(name.replace("-", "_"))), "")
+        key = name.replace("-", "_")
+        field = key if key in self.fields else next((each for each in self.fields if each.startswith(key)), "")
         having = [other for other in COMMANDS if not field and f"--{name}" in parser_of(other).options]
         if len(having) == 1:
             return f"; it is an option of {program()} {having[0]}"
-        if "key=value" in takes:
+        if self.fields and "--set" not in options:
             return f"; keys of a point have no dashes: {field or name}=...; options are {', '.join(options)}"
         return f"; a field is --set {field}=..." if field else f"; there are {', '.join(options)}"
 
@@ -124,6 +125,7 @@ def parser_of(name: str) -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    parser.fields = getattr(module, "FIELDS", ())
     add_usual(parser)
     add_schema(parser, name)
     module.add_arguments(parser)

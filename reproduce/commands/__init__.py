@@ -1,10 +1,11 @@
-"""The subcommands of `reproduce`, each a module with `add_arguments(parser)`, `run(parsed)` and perhaps `HELP`.
+"""The subcommands of `reproduce`, each a module with `add_arguments(parser)`, `run(parsed)`, perhaps `HELP`, `FIELDS`.
 
-A command of two words, such as `gate exact`, is in a module `..._gate_exact`. `HELP` is printed after the
-options. `run` returns an exit code of `results.records.errors`; besides what was parsed it finds `parsed.program`, how
-this program was started, `parsed.command`, the whole command line as records keep it, and `parsed.quiet`. Importing a
-module is quick: whatever takes long to import is imported in `run`. `run.py` is the command without a name: `reproduce
-ID [ID ...]`. `options.py` has what several commands share, `schema_option.py` what `--schema` prints of each.
+A command of two words, such as `gate exact`, is in a module `..._gate_exact`. `HELP` is printed after the options;
+`FIELDS` are those that the command takes as key=value, or with `--set`. `run` returns an exit code of
+`results.records.errors`; besides what was parsed it finds `parsed.program`, how this program was started,
+`parsed.command`, the whole command line as records keep it, and `parsed.quiet`. Importing a module is quick: whatever
+takes long to import is imported in `run`. `run.py` is the command without a name: `reproduce ID [ID ...]`. `options.py`
+has what several commands share, `schema_option.py` what `--schema` prints of each.
 """
 
 from importlib import import_module

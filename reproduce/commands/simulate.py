@@ -17,7 +17,7 @@ from reproduce.annex import part
 from reproduce.commands import options
 from reproduce.experiment import margins
 from reproduce.experiment.metrics import MetricDef, listed
-from reproduce.experiment.parameters import REQUIRED
+from reproduce.experiment.parameters import KEYS, REQUIRED
 from reproduce.output.columns import Column, Table, chosen, key
 from reproduce.output.tables import print_table
 from reproduce.output.terminal import console, shown_path, wrapped
@@ -44,6 +44,7 @@ PROGRAM = (
     f"{'program':28} The training program, by default --program's: {', '.join(program_names())}; of a release as "
     "'megatron-bridge@26.04'."
 )
+FIELDS = KEYS
 HELP = f"""POINTS.json is a list of objects. Keys, with their defaults; {", ".join(REQUIRED)} are required:
 
 {field_help(ModelConfig, ParallelConfig)}

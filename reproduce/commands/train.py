@@ -5,11 +5,13 @@ import os
 import sys
 from argparse import ArgumentParser, Namespace
 
+from ptdp_core.engine import settings_file
 from ptdp_core.launch import command_line
 from ptdp_core.launch.outcome import Trained
 from reproduce.commands.options import add_json
 from results.records.errors import UsageError
 
+FIELDS = settings_file.FIELDS
 HELP = f"""{command_line.__doc__}
 fields for --set, or a file's sections:
 

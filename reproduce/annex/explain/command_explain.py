@@ -12,10 +12,12 @@ from reproduce.annex.explain.explanation import MOST_PLAYERS, Explanation, Gap, 
 from reproduce.annex.explain.throughput_lines import LOGS, Measurement, read_lines
 from reproduce.commands import options
 from reproduce.commands.simulate import read_point
+from reproduce.experiment.parameters import KEYS
 from results import opening
 from results.records.errors import DONE, UsageError
 
 SHOWN = 10
+FIELDS = KEYS
 HELP = f"""POINT.json is a list of one object, as `reproduce simulate` reads; its keys may stand in its place. What was
 measured are seconds of an iteration, or a log of
 {LOGS} (docs/explain.md).

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 WIDTH = 120
 _MODELS = textwrap.fill(", ".join(main_names()), 100, break_on_hyphens=False)
 _TECHNIQUES = textwrap.fill("; ".join(f"{name}: {what}" for name, what in TECHNIQUES.items()), 100)
+FIELDS = SET_FIELDS
 HELP = f"""The model is one of the paper's, by its parameter count, or a later one:
 {_MODELS}
 also by its name on Hugging Face's hub, or the path of a config.json;
