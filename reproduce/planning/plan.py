@@ -125,7 +125,7 @@ def request(asked: Mapping[str, Any]) -> tuple[str, TrainingJob]:
 
 def _check_ranges(values: Mapping[str, Any]) -> None:
     for field, value in values.items():
-        if value is not None and not 1 <= value <= LIMITS[field]:
+        if isinstance(value, int | float) and not 1 <= value <= LIMITS[field]:
             raise UsageError(f"{field}={value} is out of range; needs 1 to {LIMITS[field]}")
 
 
@@ -136,9 +136,10 @@ def _model(asked: Mapping[str, Any]) -> tuple[str, ModelConfig]:
             if given_sizes := [field for field in REQUIRED_SIZES if field in given]:
                 raise UsageError(f"model={name!r} with {', '.join(given_sizes)}; needs one or the other")
             found = find(name)
-            if given.get("seq", found.model.seq) <= found.model.window:  # it cuts nothing of sequences this short
-                given["window"] = 0
-            return found.name, replace(found.model, **given)
+            model = replace(found.model, **given)
+            if "window" not in given and model.seq <= model.window:  # it cuts nothing of sequences this short
+                model = replace(model, window=0)
+            return found.name, model
         if missing := [field for field in REQUIRED_SIZES if field not in given]:
             raise UsageError(f"{', '.join(missing)} missing; needs a model by name, or layers, hidden and heads")
         return "own", ModelConfig(**given)
