@@ -18,9 +18,9 @@ COUNTED = ("ptdp_core/", "reproduce/planning/")
 
 PROBE = """
 import collections, json, sys
-from pathlib import Path
 from ptdp_core.config import ModelConfig
 from ptdp_core.simulator import load_cluster
+from reproduce.annex.exact import watched
 from reproduce.planning.search import TrainingJob, search
 DENSE = ModelConfig(8, 2048, 16, seq=1024)
 MIXTURE = ModelConfig(8, 2048, 16, kv_heads=8, seq=8192, experts=4, experts_per_token=2, bias=False)
@@ -31,19 +31,14 @@ JOBS = {
 }
 counted, found = tuple(json.loads(sys.argv[1])), {}
 for name, job in JOBS.items():
-    codes = collections.defaultdict(int)
+    calls = collections.defaultdict(collections.Counter)
     def count(frame, event, argument):
-        if event == "call":
-            codes[frame.f_code] += 1
-    sys.setprofile(count)
-    result = search(job, load_cluster("selene"))
-    sys.setprofile(None)
-    calls = collections.defaultdict(dict)
-    for code, count in codes.items():
-        if code.co_filename.startswith(counted) and not code.co_name.startswith("<"):
-            of_module = calls[Path(code.co_filename).stem]
-            function = code.co_qualname.replace(".<locals>", "")
-            of_module[function] = of_module.get(function, 0) + count
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(counted) and not code.co_name.startswith("<"):
+            module, _, function = watched.name(frame).partition(".")
+            calls[module][function] += 1
+    with watched.calling(count):
+        result = search(job, load_cluster("selene"))
     looked = {what: getattr(result, what) for what in ("legal", "too_large", "too_long", "discarded")}
     found[name] = looked | {"simulated": len(result.ranked)}, calls
 print(json.dumps(found))
