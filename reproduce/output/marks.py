@@ -80,11 +80,19 @@ def own_rows(
             yield told | base | {"unit": main.unit, "origin": OWN_ORIGIN, "status": mark.status}
 
 
-def of_series(marks: Iterable[Mark], series: str, number: str = "value") -> list[Mark]:
-    """The points of a series that have a number, along the x axis."""
-    return sorted(
-        (mark for mark in marks if mark.series == series and getattr(mark, number) is not None), key=lambda mark: mark.x
-    )
+def in_panels(marks: Iterable[Mark], between: str) -> dict[str, list[Mark]]:
+    """The points by what their series' names end with, 'b' of 'a on b' with ' on ' between; the names are 'a' then."""
+    panels: dict[str, list[Mark]] = {}
+    for mark in marks:
+        series, _, panel = mark.series.rpartition(between)
+        panels.setdefault(panel, []).append(replace(mark, series=series))
+    return panels
+
+
+def of_series(marks: Iterable[Mark], series: str) -> list[Mark]:
+    """The points of a series that have a value, along the x axis."""
+    there = (mark for mark in marks if mark.series == series and mark.value is not None)
+    return sorted(there, key=lambda mark: mark.x)
 
 
 def at_each_x(marks: Iterable[Mark]) -> list[Mark]:

@@ -1,6 +1,6 @@
 """Line charts of the same series on several clusters, a panel for each."""
 
-from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from reproduce.experiment.artifact import Artifact
@@ -14,7 +14,7 @@ from reproduce.output.figures import (
     series_styles,
     spread_of,
 )
-from reproduce.output.marks import chart_data, numbers
+from reproduce.output.marks import chart_data, in_panels, numbers
 from reproduce.output.origins import interval_label
 from results.records import Record
 
@@ -26,17 +26,15 @@ CLUSTERS = {"H100": "h100", "GB200": "gb200"}  # as series name them, and as fil
 
 def draw(artifact: Artifact, record: Record) -> "Figure":
     """Beside each other the series of each cluster, 'SERIES on CLUSTER', each panel with its own y axis from zero."""
-    whole = chart_data(artifact, {"": record})
-    data = [replace(mark, series=mark.series.rpartition(" on ")[0]) for mark in whole]
+    on_clusters = in_panels(chart_data(artifact, {"": record}), " on ")
+    data = list(chain(*on_clusters.values()))
     styles = series_styles(artifact, data)
     keys = legend_keys(data, interval_label(artifact, [record]), alone=True)
     spread = spread_of(styles)
     figure = theme.new_figure(theme.PAGE)
     handles: dict[str, Any] = {}
-    panels = figure.subplots(1, len(CLUSTERS))
-    for axes, letter, cluster in zip(panels, "ab", CLUSTERS, strict=True):
-        on_it = zip(data, whole, strict=True)
-        rows = [mark for mark, named in on_it if named.series.endswith(f" on {cluster}")]
+    panels = figure.subplots(1, len(on_clusters), squeeze=False)[0]
+    for axes, letter, (cluster, rows) in zip(panels, "ab", on_clusters.items(), strict=False):
         others = draw_others(axes, rows, styles, keys, spread=spread)
         # one of the clusters may have no margins
         handles |= series_lines(axes, rows, styles, spread) | {key: marks for key, marks in others.items() if marks}

@@ -1,6 +1,5 @@
 """Figure 10: throughput per GPU of PTD-P and ZeRO-3 against the number of GPUs; the points of Table 2."""
 
-from dataclasses import replace
 from itertools import chain, pairwise
 from math import fsum
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,7 @@ from reproduce.output.figures import (
     series_lines,
     series_styles,
 )
-from reproduce.output.marks import chart_data, numbers
+from reproduce.output.marks import chart_data, in_panels, numbers
 from reproduce.output.origins import interval_label
 from reproduce.papers.sc21 import table_zero3
 from reproduce.papers.sc21.table_zero3 import MODELS, PTDP, ZERO3, along, key_of
@@ -43,23 +42,20 @@ def draw(artifact: Artifact, record: Record) -> "Figure":
     if record.scale != PAPER:
         return line_plot(artifact, record)
     data = chart_data(artifact, {"": record})
-    of_model = {model: [mark for mark in data if mark.series.endswith(f", {model}")] for model in MODELS}
-    of_model = {
-        model: [replace(mark, series=mark.series.removesuffix(f", {model}")) for mark in rows]
-        for model, rows in of_model.items()
-    }
+    of_model = in_panels(data, ", ")
     styles = series_styles(artifact, sorted(chain(*of_model.values()), key=lambda mark: mark.series))
     keys = legend_keys(data, interval_label(artifact, [record]), alone=True)
     figure = theme.new_figure(theme.PAGE)
     handles: dict[str, Any] = {}
-    for axes, letter, model in zip(figure.subplots(1, len(MODELS), sharey=True), "ab", MODELS, strict=True):
-        rows = of_model[model]
+    panels = figure.subplots(1, len(of_model), sharey=True, squeeze=False)[0]
+    for axes, letter, (model, rows) in zip(panels, "ab", of_model.items(), strict=False):
         handles |= series_lines(axes, rows, styles, "bars") | draw_others(axes, rows, styles, keys)
         label_axes(axes, artifact, rows)
+        axes.label_outer()
         theme.name_panel(axes, letter, f"{model} parameters")
     top = 1.2 * max(numbers(data, "value", "paper"))
-    axes.set(ylim=(0, top), ylabel="")
-    for panel, rows in zip(figure.axes, of_model.values(), strict=True):
+    panels[0].set_ylim(0, top)
+    for panel, rows in zip(panels, of_model.values(), strict=True):
         for mark in rows:
             if mark.high is not None and mark.high > top:
                 text = f"to {mark.high:.0f}"

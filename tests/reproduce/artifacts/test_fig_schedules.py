@@ -1,5 +1,7 @@
 """The figure beyond the paper: its points, what its notes say, its files, and how it is told from the paper's."""
 
+from dataclasses import replace
+
 import pytest
 
 from ptdp_core.config import TrainingConfig
@@ -62,6 +64,18 @@ def test_the_figure_has_every_ratio_to_1f1b_and_says_which_are_sure(finished):
     factor = margins.read("selene").ratio.factor
     (band,) = below.patches
     assert (band.get_y(), band.get_y() + band.get_height()) == pytest.approx((1 / factor, factor))
+
+
+def test_where_1f1b_has_no_result_there_is_no_ratio(finished):
+    """As of a run that was interrupted, or whose point failed: the other sizes are drawn, and every throughput."""
+    missing = next(point for point in finished.record.points if point.series == "1F1B")
+    points = [point for point in finished.record.points if point is not missing]
+    with theme.style():
+        above, below = ARTIFACT.draw(ARTIFACT, replace(finished.record, points=tuple(points))).axes
+    B = missing.parameters["B"]
+    drawn = {axes: {line.get_label(): set(line.get_xdata()) for line in axes.lines} for axes in (above, below)}
+    assert {name for name, sizes in drawn[above].items() if B in sizes} == {"GPipe", "Interleaved 1F1B", "ZB-H1"}
+    assert set().union(*drawn[below].values()) == set(drawn[above]["ZB-H1"]) - {B}
 
 
 def test_notes_say_gain_and_memory_and_what_does_not_fit(finished):

@@ -18,6 +18,7 @@ from fontTools.ttLib import TTFont
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
+from reproduce.experiment import catalog
 from reproduce.experiment.judging import accuracy
 from reproduce.experiment.metrics import METRICS
 from reproduce.experiment.quantities import XAxis
@@ -199,6 +200,17 @@ def test_what_crosses_are_stands_left_of_them_where_there_is_room(figure_12):
     cross = lines(figure)["Non-interleaved (out of memory)"].get_window_extent()
     assert text.get_window_extent().x1 < cross.x0
     assert text.get_window_extent().x0 > figure.axes[0].get_window_extent().x0
+
+
+@pytest.mark.parametrize("id", ["fig_context_vs_sequence", "fig_zero3"])
+def test_what_an_interrupted_run_has_is_drawn_without_the_panels_that_it_has_no_points_of(id):
+    record = read_record(ROOT / "results" / "reference" / id / "simulated" / "record.json")
+    figure = drawn_from(replace(record, points=record.points[:1], state="partial"), catalog.load(id))
+    ours = [line for axes in figure.axes for line in axes.lines if "(" not in line.get_label()]
+    assert [line.get_xdata().tolist() for line in ours] == [
+        [record.points[0].parameters[catalog.load(id).x_axis.parameter]]
+    ]
+    assert figure.axes[0].get_ylabel()
 
 
 def test_looks_of_a_series(figure_12):

@@ -104,7 +104,9 @@ def draw(artifact: Artifact, record: "Record") -> "Figure":
     figure = theme.new_figure(height=3.5)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(1, 0.8))
     handles: dict[str, Any] = draw_others(above, data, styles, keys)
-    ratios = [replace(mark, value=mark.value and mark.value / flush[mark.x], low=None) for mark in data]
+    ratios = [
+        replace(mark, value=mark.value / flush[mark.x], low=None) for mark in data if mark.value and mark.x in flush
+    ]
     for axes, rows in ((above, data), (below, ratios)):
         for name, line in series_lines(axes, rows, styles).items():
             line.set(**breadth(rows, name))
