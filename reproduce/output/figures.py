@@ -133,10 +133,11 @@ def overlay(
             line.set(**breadth(data, name))
     ours = [mark for mark in data if mark.result in records]
     marks = draw_others(axes, ours, styles, keys, apart, spread_of(styles))
+    only_own = styles.keys() - {mark.series for mark in ours}
     label_axes(axes, artifact, data)
     handles: dict[str, Any] = {
         short[name]: (lines.get(name) if alone else None)
-        or Line2D([], [], **{**look, **({} if any(mark.series == name for mark in ours) else OWN)})
+        or Line2D([], [], **{**look, **(OWN if name in only_own else {})})
         for name, look in styles.items()
         if name in short
     }
@@ -147,18 +148,23 @@ def overlay(
     else:
         theme.add_origin(figure, overlay_lines(artifact, records, list(own)), overlay_caption(artifact, records, own))
     if alone and len(styles) == 1:
-        for mark in data:
-            if mark.value is None or mark.paper is None:
-                continue
-            if abs(off := mark.value / mark.paper - 1) > artifact.tolerance:
-                place = (mark.x, (mark.value + mark.paper) / 2)
-                axes.annotate(f"{off:+.0%}", place, (6, 0), textcoords="offset points", va="center")
+        _write_differences(axes, artifact, data)
     if beside:
         name_crosses(axes)
     if labelled:
         write_ends(axes, data, {name: look["color"] for name, look in styles.items()}, apart)
     fit_labels(figure)
     return figure
+
+
+def _write_differences(axes: "Axes", artifact: Artifact, data: Sequence[Mark]) -> None:
+    """Write beside each point that is farther from the paper's than the artifact's tolerance how far off it is."""
+    for mark in data:
+        if mark.value is None or mark.paper is None:
+            continue
+        if abs(off := mark.value / mark.paper - 1) > artifact.tolerance:
+            place = (mark.x, (mark.value + mark.paper) / 2)
+            axes.annotate(f"{off:+.0%}", place, (6, 0), textcoords="offset points", va="center")
 
 
 def shortened(names: Sequence[str]) -> list[str]:
@@ -215,13 +221,16 @@ def room_left_of_crosses(data: Sequence[Mark]) -> bool:
 
 def name_crosses(axes: "Axes") -> None:
     """Write what the crosses above the axes are, left of the first."""
-    lines: list[Any] = list(axes.lines)  # whose data have a type too broad for `min`
-    crosses = [line for line in lines if str(line.get_label()).endswith(f"({theme.OOM})")]
-    first = min(crosses, key=lambda line: min(line.get_xdata()))
+    first = min(_crosses(axes), key=lambda line: min(line.get_xdata()))
     axes.annotate(
         theme.OOM, (min(first.get_xdata()), first.get_ydata()[0]), (-5, 0), xycoords=first.get_transform(),
         textcoords="offset points", ha="right", va="center", color=first.get_color(), annotation_clip=False,
     )  # fmt: skip
+
+
+def _crosses(axes: "Axes") -> list[Any]:
+    """The lines of crosses above the axes."""
+    return [line for line in axes.lines if str(line.get_label()).endswith(f"({theme.OOM})")]
 
 
 def series_styles(artifact: Artifact, data: Sequence[Mark]) -> dict[str, dict[str, Any]]:
@@ -362,16 +371,12 @@ def _marks(
     ):
         there = at_each_x(mark for mark in rows if getattr(mark, key) is not None)
         if key in keys and there:
-            places = [mark.x for mark in there]
-            yield (
-                key,
-                axes.plot(places, numbers(there, key), label=f"{name} ({key})".strip(), clip_on=False, **marks)[0],
-            )
+            named = {"label": f"{name} ({key})".strip(), "clip_on": False, **marks}
+            yield key, axes.plot([mark.x for mark in there], numbers(there, key), **named)[0]
     out = at_each_x(mark for mark in rows if mark.status == "oom")
     if out:
-        crosses = sum(str(line.get_label()).endswith(f"({theme.OOM})") for line in axes.lines)  # of other series
         above = {"transform": axes.get_xaxis_transform(), "clip_on": False, "color": look["color"]}
-        heights = [1.03 + 0.05 * crosses] * len(out)
+        heights = [1.03 + 0.05 * len(_crosses(axes))] * len(out)  # over those of other series
         label = f"{name} ({theme.OOM})".strip()
         yield theme.OOM, axes.plot([mark.x for mark in out], heights, label=label, **above, **theme.OUT_OF_MEMORY)[0]
 
