@@ -136,11 +136,12 @@ def run(parsed: Namespace) -> int:
     headroom = HEADROOM if parsed.headroom is None else parsed.headroom / 100
     if several:
         cluster, techniques = may_use(cluster, job.model, parsed.allow, parsed.forbid)
+        job = as_trained(job, cluster)
         with _status(parsed.quiet) as on_step:
             found = gpu_counts.on_each(job, cluster, numbers, techniques, headroom, run, on_step)
         _print_counts(parsed, gpu_counts.document(name, job, cluster, found, limits), found, cluster, limits)
         if not any(each.best for each in found):
-            largest = as_trained(replace(job, n=numbers[-1]), cluster)
+            largest = replace(job, n=numbers[-1])
             raise nothing(largest, cluster, techniques, search(largest, cluster, 1, techniques))
         return DONE
     if parsed.plot:

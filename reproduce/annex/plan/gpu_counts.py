@@ -1,7 +1,7 @@
 """How many GPUs? The best configuration on each of several numbers of GPUs, and the smallest that meets a limit."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from reproduce.output.columns import Table, keyed
 from reproduce.planning import run_cost
 from reproduce.planning.amounts import amount
 from reproduce.planning.cells import Techniques
-from reproduce.planning.plan import LIMITS, as_trained
+from reproduce.planning.plan import LIMITS
 from reproduce.planning.plan_text import sizes
 from reproduce.planning.run_cost import TrainingRun
 from reproduce.planning.search import HEADROOM, search
@@ -19,6 +19,7 @@ from reproduce.planning.space import TrainingJob, grids
 from results.records.errors import UsageError
 
 ANY = "8..8192"  # what is tried for a limit, if no numbers are given
+LIMITED = {"run_time": "{:.0f} days", "cost": "{:,.0f} USD"}  # what a limit is of, and how it is told
 UNITS = {"h": 1 / 24, "d": 1.0, "w": 7.0}  # days
 COLUMNS = (
     *keyed("GPUs", "best configuration"),
@@ -72,26 +73,30 @@ class Limits:
         days = amount(deadline[:-1]) * UNITS[deadline[-1]] if deadline else None
         return cls(days, amount(budget) if budget else None)
 
-    def met(self, answer: dict[str, Any]) -> bool:
-        """Whether a run's document is inside of them."""
-        in_time = self.days is None or answer["run_time"] <= self.days
-        return in_time and (self.budget is None or answer["cost"] <= self.budget)
+    def exceeded(self, answer: Mapping[str, Any]) -> list[str]:
+        """The names of a run's numbers, as in its document, that are outside of them."""
+        limits = {"run_time": self.days, "cost": self.budget}
+        return [name for name, limit in limits.items() if limit is not None and answer[name] > limit]
 
-    def judged(self, answer: dict[str, Any]) -> str:
+    def met(self, answer: Mapping[str, Any]) -> bool:
+        """Whether a run's document is inside of them."""
+        return not self.exceeded(answer)
+
+    def judged(self, answer: Mapping[str, Any]) -> str:
         """The same in words, with whether it is so in all of the intervals: 'yes, perhaps not (up to 148 days)'."""
-        met, intervals, ends = self.met(answer), answer["intervals"], []
-        for name, limit, shown in (("run_time", self.days, "{:.0f} days"), ("cost", self.budget, "{:,.0f} USD")):
-            if limit is not None and name in intervals and (met or answer[name] > limit):
-                end = intervals[name]["high" if met else "low"]
-                ends.append(((end <= limit) == met, shown.format(end)))
-        others = " and ".join(end for same, end in ends if not same)
-        if met and others:
-            return f"yes, perhaps not (up to {others})"
-        if met:
-            return "yes, in all its interval" if ends else "yes"
-        # Every limit that is exceeded would have to be met.
-        perhaps = ends and not any(same for same, _ in ends)
-        return f"no, perhaps yes (from {others})" if perhaps else "no"
+        low, high = (
+            {name: answer["intervals"].get(name, {}).get(end, answer[name]) for name in LIMITED}
+            for end in ("low", "high")
+        )
+
+        def told(names: Iterable[str], ends: Mapping[str, Any]) -> str:
+            return " and ".join(LIMITED[name].format(ends[name]) for name in names)
+
+        if over := self.exceeded(answer):
+            return f"no, perhaps yes (from {told(over, low)})" if self.met(low) else "no"
+        if over := self.exceeded(high):
+            return f"yes, perhaps not (up to {told(over, high)})"
+        return "yes, in all its interval" if answer["intervals"] else "yes"
 
 
 @dataclass(frozen=True)
@@ -116,7 +121,7 @@ def on_each(
     """The best of all configurations on each number of GPUs, by a search of its own."""
     found = []
     for number in numbers:
-        asked = as_trained(replace(job, n=number), cluster)
+        asked = replace(job, n=number)
         ranked = search(asked, cluster, 1, techniques, headroom=headroom, on_step=on_step).ranked
         if ranked:
             answer = run_cost.document(ranked[0], cluster, run) if run else None
