@@ -93,6 +93,17 @@ class PaperPlan:
     throughput_per_gpu: float
 
 
+class NothingFitsError(NothingSelectedError):
+    """Of all legal layouts the smallest needs `least` bytes of a GPU, which has `room`; `fix` is what to try."""
+
+    def __init__(self, smallest: str, gpus: int, least: int, cluster: Cluster, fix: str) -> None:
+        self.least, self.room, self.fix = least, cluster.usable_memory, fix
+        super().__init__(
+            f"nothing fits: of all legal configurations on {gpus} GPUs, {smallest} takes least memory, "
+            f"{least / 1e9:.1f} GB; {cluster.name} has {self.room / 1e9:.1f} GB to fill; {fix}"
+        )
+
+
 def request(asked: Mapping[str, Any]) -> tuple[str, TrainingJob]:
     """The model's name and the job asked for: by `model`, `gpus`, `batch`, `top` and the fields of an own model.
 
@@ -224,10 +235,7 @@ def nothing(job: TrainingJob, cluster: Cluster, techniques: Techniques, result: 
         moved = found[0].fields.get("offload", "").split(",")
         allow = ",".join(name for name, what in OFFLOADS.items() if what in moved)
         fix += f", or what is not searched: {found[0].words}" + (f" (--allow {allow})" if allow else "")
-    return NothingSelectedError(
-        f"nothing fits: of all legal configurations on {job.n} GPUs, {named} takes least memory, {need / 1e9:.1f} GB; "
-        f"{cluster.name} has {cluster.usable_memory / 1e9:.1f} GB to fill; {fix}"
-    )
+    return NothingFitsError(named, job.n, need, cluster, fix)
 
 
 def paper_plan(job: TrainingJob, cluster: Cluster) -> PaperPlan | None:

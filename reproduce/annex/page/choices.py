@@ -1,6 +1,5 @@
 """What a reader may choose in What if: what is legal, what would fit, and what is best, each told in a sentence."""
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,11 +8,12 @@ from ptdp_core.simulator.programs import USUAL, load_program
 from reproduce.annex.page import answers, form, words
 from reproduce.experiment.metrics import listed
 from reproduce.planning import plan_text
-from reproduce.planning.plan import MODEL_FIELDS, make_plan, request
+from reproduce.planning.plan import MODEL_FIELDS, NothingFitsError, make_plan, request
 from reproduce.planning.untried import DISPATCH
 from reproduce.running.simulated import open_cluster
 from results.records.errors import ReproduceError, UsageError
 
+GB = 1e9
 SHOWN_PLANS = 7
 # A technique as a chip: what it is called, the field that it sets, its value when it is on and when it is off.
 CHIPS: tuple[tuple[str, str, Any, Any], ...] = (
@@ -32,8 +32,6 @@ GROUPS = {  # of best layouts: what each is called, and what is in it
     "slower": ("Surely slower", BEYOND),
     "2021": ("As in 2021", "the paper’s own means and its takeaways"),
 }
-# What the planner says where nothing fits: the GPUs, the least that a layout needs, and what a GPU has.
-NOTHING = re.compile(r"of all .* on ([\d,]+) GPUs, .* takes least memory, ([\d.]+) GB; \S+ has ([\d.]+) GB to fill")
 MANY = (2, 3, 4, 5, 6, 8, 12)  # chunks on a GPU
 DOUBLED = tuple(2**k for k in range(1, 9))
 
@@ -172,9 +170,11 @@ def best(configuration: Mapping[str, Any], cluster: str, gpus: int | None = None
     loaded, reference = open_cluster(cluster, program)
     try:
         result = make_plan(name, job, loaded, reference.name, SHOWN_PLANS, forbid=DISPATCH)
+    except NothingFitsError as error:
+        needs = f"needs less than {error.least / GB:.1f} GB of a GPU, which has {error.room / GB:.1f}"
+        raise UsageError(form.in_words(f"nothing fits: on {job.n} GPUs no layout {needs}; {error.fix}")) from None
     except ReproduceError as error:
-        said = NOTHING.sub(r"on \1 GPUs no layout needs less than \2 GB of a GPU, which has \3", str(error))
-        raise UsageError(form.in_words(said)) from None
+        raise UsageError(form.in_words(str(error))) from None
     shown = answers.evaluated(configuration, cluster)
     interval = (shown["intervals"] or {}).get("iteration_time")
     of_2021 = [result.papers_best, result.takeaways.chosen]

@@ -28,18 +28,19 @@ def modelled(configuration: Mapping[str, Any], name: str, cluster: str, gpus: in
     fields = {field: model[field] for field in MODEL_FIELDS if model.get(field) is not None}
     machine = answers.opened(cluster)
     _, job = request({**fields, "gpus": n, "batch": batch})
-    chosen = takeaways(job, machine).chosen
-    least = None if chosen else least_memory(job, machine)
-    if chosen is None and least is None:
+    if chosen := takeaways(job, machine).chosen:
+        config, how = chosen.config, "by the paper’s takeaways"
+    elif least := least_memory(job, machine):
+        config, how = least[1], "with the least memory"
+    else:
         raise UsageError(f"{n:,} GPUs have no legal layout of this model; needs another number; try a power of two")
-    found = (chosen.config if chosen else least[1]).to_plain()  # type: ignore[index]
+    found = config.to_plain()
     for changes in TODAY:
         if not answers.illegal(found | changes):
             found |= changes
     program = answers.said(configuration).get("program")
     if program and not answers.illegal(found | {"program": program}):
         found["program"] = program
-    how = "by the paper’s takeaways" if chosen else "with the least memory"
     tokens = f"{batch * model['seq'] / 1e6:.2g} million tokens"
     return {"configuration": found, "said": f"Taken for this model: a layout {how}, a batch of {tokens}."}
 
