@@ -191,7 +191,8 @@ class Cell:
         if inside * t % (self.shared.get("e", 1) * (self.shared.get("etp") or t)):
             inside = 1  # experts' shards would be on more nodes
         if "fsdp" not in possible:  # the baseline of Section 5.2, by itself
-            alone = t * self.shared.get("c", 1) == 1 and not self.job.model.experts + self.job.model.mtp_layers
+            beside = self.job.model.experts + self.job.model.mtp_layers + self.shared.get("lora_rank", 0)
+            alone = t * self.shared.get("c", 1) == 1 and not beside
             possible = set(possible) - {"hsdp", *(() if alone else ("zero3",))}
         return shardings(p, d * self.shared.get("c", 1), inside, possible)
 

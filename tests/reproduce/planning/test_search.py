@@ -198,6 +198,14 @@ def test_pruning_changes_nothing_of_what_every_layout_has(field):
     assert getattr(takeaways(job, h100).chosen.config.parallel, field[0]) == field[1]
 
 
+def test_adapters_are_not_searched_with_the_zero3_of_the_papers_program_which_has_none():
+    job, techniques = TrainingJob(ModelConfig(4, 1024, 8), 4, 8, (("lora_rank", 8),)), (*SOME, "zero3")
+    found = search(job, CLUSTER, 1, techniques, prune=False).ranked
+    assert "zero3" not in {estimate.config.parallel.data_parallel for estimate in found}
+    plain = search(replace(job, fields=()), CLUSTER, 1, techniques, prune=False).ranked
+    assert "zero3" in {estimate.config.parallel.data_parallel for estimate in plain}
+
+
 @pytest.mark.parametrize("head", [0.0, 0.4, 1.2, 2.5])
 @pytest.mark.parametrize(("layers", "p"), [(8, 2), (9, 3), (10, 4), (7, 4)])
 def test_no_stages_balance_the_output_better(layers, p, head):
