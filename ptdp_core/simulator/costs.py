@@ -15,21 +15,11 @@ from ptdp_core.errors import ConfigurationError
 from ptdp_core.layers.blocks import LayerRun, ends, layer_of
 from ptdp_core.layers.parts import Block, Collective, Gemm, Work
 from ptdp_core.layers.techniques import RECIPES, RECOMPUTATION_BACKWARD, RECOMPUTATION_FORWARD, adapted, modules_of
-from ptdp_core.layout import (
-    Boundary,
-    recomputation_gathers,
-    stage_kinds,
-    table_elements,
-)
+from ptdp_core.layout import Boundary, recomputation_gathers, stage_kinds, table_elements
 from ptdp_core.schedules import definition
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.kernels import FP16_BYTES, Gpu, narrow_kernels
-from ptdp_core.simulator.memory import (
-    FP32_GRADIENT_BYTES,
-    LayerBytes,
-    layer_bytes,
-    moved_bytes,
-)
+from ptdp_core.simulator.memory import FP32_GRADIENT_BYTES, LayerBytes, layer_bytes, moved_bytes
 from ptdp_core.simulator.network import Group, leaves_node, tensor_group
 from ptdp_core.simulator.software import Software
 from ptdp_core.simulator.stage_times import Stages, StageTimes, hidden_in_pair
@@ -124,9 +114,9 @@ class CostModel(Gpu):
         of them without that.
         """
         software, parallel = self.software, config.parallel
-        beside, in_pieces = software.overlapped_all_reduce, software.overlapped_tensor_parallel
         t, cut = parallel.t, parallel.sequence_parallel
-        if t == 1 or not (beside or (in_pieces and cut)):
+        beside, in_pieces = software.overlapped_all_reduce, software.overlapped_tensor_parallel and cut
+        if t == 1 or not (beside or in_pieces):
             return 0.0, 0.0
         size = self.cluster.element_bytes * config.local_model.seq * parallel.b * config.model.hidden
         recipe = RECIPES.get(parallel.fp8_recipe)
@@ -142,7 +132,7 @@ class CostModel(Gpu):
             weights = [product for work in column for product in _gemms(work)]
             inputs = [(tokens, n_in, n_out, 1) for n_out, n_in, tokens, _ in weights] if cut else []
             backward = shorter([*weights, *inputs])
-        if in_pieces and cut:
+        if in_pieces:
             share = (t - 1) / t * (1 - self.taken)
             joined = [part for part in layer.parts if part.f or part.g]
             back = [part for part in joined if part.g or not beside]
