@@ -1,8 +1,8 @@
 """One executor for every pipeline schedule (Section 2.2): it walks this rank's instructions of a lowered program.
 
-A forward pass stashes its input (a leaf of the autograd graph) and the graph's output edge, or the loss; the output
-tensor itself is dropped once it is sent. The backward pass starts there with the gradient received from the next stage,
-or with the loss's. Nothing else is kept, so memory follows from the schedule's order of passes.
+A forward pass stashes its input (a leaf of the autograd graph) and the graph's output edge; the output tensor itself is
+dropped once it is sent. The backward pass starts from that edge with the gradient received from the next stage, or with
+the loss's. Nothing else is kept, so memory follows from the schedule's order of passes.
 
 A split backward pass (I and W) needs stages that can defer their weight gradients (`SplitStage`). I is the backward
 pass without these gradients, W computes them. A fused F and B take turns: stages hand over where they exchange tokens.
@@ -91,7 +91,7 @@ class Executor:
                 "gradients (SplitStage); try schedule='1f1b'"
             )
         self._deferred: set[tuple[int, int]] = set()  # (stage, microbatch) whose I has run, and whose W has not
-        self._stash: dict[tuple[int, int], tuple[torch.Tensor | None, GradientEdge | torch.Tensor]] = {}
+        self._stash: dict[tuple[int, int], tuple[torch.Tensor | None, GradientEdge]] = {}
         self._outgoing: dict[Message, torch.Tensor] = {}
         self._kept: dict[Action, torch.Tensor] = {}  # outputs that the next stage uses on this rank, by `Action.output`
         p2p.connect(program)
@@ -156,7 +156,8 @@ class Executor:
         """Run F and B of one microbatch on a rank that has the whole model; return the mean loss, as `run` does."""
         (stage,) = self.stages
         loss = stage(None, *feed)
-        loss.backward(self._first_gradient(loss_scale / self.schedule.m))
+        # An edge: from a tensor PyTorch hides the backward pass from modes that count its functions.
+        torch.autograd.backward(get_gradient_edge(loss), self._first_gradient(loss_scale / self.schedule.m))
         return loss.detach()
 
     def _input(self, action: Action) -> torch.Tensor | None:
@@ -184,22 +185,20 @@ class Executor:
             x.requires_grad_()  # the backward pass sends the gradient of this leaf to the stage before
         feed = batch(action.microbatch) if self.vocabulary is None and (stage == 0 or last) else ()
         y = self.stages[self.placement.chunk_of(stage)](x, *feed)
-        is_loss = last and self.vocabulary is None
-        self._stash[stage, action.microbatch] = (x, y if is_loss else get_gradient_edge(y))
+        self._stash[stage, action.microbatch] = (x, get_gradient_edge(y))
         run.peak_stash = max(run.peak_stash, len(self._stash) + len(self._deferred))
-        if is_loss:
-            run.losses[action.microbatch] = y.detach()
-        elif last:
-            assert self.vocabulary is not None
-            self.vocabulary.start_output(action.microbatch, y.detach())
-        else:
+        if not last:
             self._send(action, y.detach())
+        elif self.vocabulary is None:
+            run.losses[action.microbatch] = y.detach()
+        else:
+            self.vocabulary.start_output(action.microbatch, y.detach())
 
     def _backward(self, action: Action, grad: torch.Tensor | None) -> None:
         """Run B or I from the gradient of the output or of the loss, and send the input's gradient."""
-        x, output = self._stash.pop((action.stage, action.microbatch))
+        x, output_edge = self._stash.pop((action.stage, action.microbatch))
         with self._split(action) if action.kind == "I" else nullcontext():
-            torch.autograd.backward(output, grad)
+            torch.autograd.backward(output_edge, grad)
         if x is not None:
             assert x.grad is not None
             if self.vocabulary is not None and action.stage == 0:
