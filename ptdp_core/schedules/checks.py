@@ -1,7 +1,7 @@
 """Checks of a schedule: whether it is complete, its messages meet in order, and it can run; its stash, a summary."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import accumulate, chain, zip_longest
 from typing import NamedTuple
@@ -168,32 +168,20 @@ def stash_fronts(schedule: Schedule, chunks: Sequence[Sequence[int]] = ()) -> li
     """
     ranks = []
     for rank, actions in enumerate(schedule.ranks):
-        if chunks and len(set(chunks[rank])) > 1:
-            ranks.append(_moments(actions, dict(zip(schedule.placement.stages[rank], chunks[rank], strict=True))))
-            continue
-        kinds = [action[0] for action in actions]
-        stashed, deferred = (accumulate(map(steps.__getitem__, kinds)) for steps in (_STASHED, _DEFERRED))
-        most_stashed: dict[int, int] = {}  # by how many are deferred
-        for count, later in set(zip(stashed, deferred, strict=True)):
-            most_stashed[later] = max(most_stashed.get(later, 0), count)
+        stages = schedule.placement.stages[rank]
+        layers = dict(zip(stages, chunks[rank], strict=True)) if chunks else dict.fromkeys(stages, 1)
+        numbers = sorted(set(layers.values()), reverse=True)
+        counts = [
+            accumulate([steps[kind] if layers[stage] == number else 0 for kind, stage, _ in actions])
+            for number in numbers
+            for steps in (_STASHED, _DEFERRED)
+        ]
         front: list[Moment] = []
-        for later, count in sorted(most_stashed.items(), reverse=True):
-            if not front or count > front[-1][0]:
-                front.append((count, later))
-        ranks.append(front[::-1])
+        for moment in sorted(set(zip(*counts, strict=True)), reverse=True):
+            if len(numbers) > 1 or not front or moment[1] > front[-1][1]:
+                front.append(moment)
+        ranks.append(front)
     return ranks
-
-
-def _moments(actions: Iterable[Action], layers: Mapping[int, int]) -> list[Moment]:
-    """The moments of a rank whose stages have so many `layers`: see `stash_fronts`."""
-    numbers = sorted(set(layers.values()), reverse=True)
-    places = {stage: 2 * numbers.index(number) for stage, number in layers.items()}
-    held, moments = [0] * (2 * len(numbers)), set()
-    for kind, stage, _ in actions:
-        held[places[stage]] += _STASHED[kind]
-        held[places[stage] + 1] += _DEFERRED[kind]
-        moments.add(tuple(held))
-    return sorted(moments)
 
 
 class Summary(NamedTuple):
