@@ -5,15 +5,16 @@ that differ in schedule and sharding alone, time and memory are bounded at once,
 """
 
 from functools import lru_cache
+from operator import add
 
 from ptdp_core.config import TrainingConfig
-from ptdp_core.layout import Boundary, rank_sizes
+from ptdp_core.layout import Boundary, rank_kinds, rank_sizes
 from ptdp_core.schedules import MESSAGES_AT_ONCE, definition, wave
 from ptdp_core.simulator.costs import NOT_IN_PASSES, CostModel, fields_but, kept
 from ptdp_core.simulator.executor import PICOSECONDS
 from ptdp_core.simulator.memory import rank_memory
 from ptdp_core.simulator.stage_times import Stages
-from ptdp_core.simulator.step import after_the_flush, of_rank
+from ptdp_core.simulator.step import of_rank
 
 # The executor rounds every duration to whole picoseconds; none is shorter than a microsecond.
 _ROUNDING = 1e-6
@@ -57,11 +58,11 @@ def least_time(config: TrainingConfig, model: CostModel) -> float:
     rank may end last then, and the one that reduces least is taken.
     """
     placement, stages, sizes = config.parallel.placement, model.stages(config), rank_sizes(config)
-    ends = (placement.first, placement.last) if placement.first != placement.last else (placement.first,)
-    (reduction, *_), *_ = once = [of_rank(model, config, stages, rank, sizes[rank]) for rank in ends]
-    if definition(config.parallel.schedule).splits:
-        reduction = min(after_the_flush(model, config, stages)[0])
-    step = max(step + gather for _, step, gather in once)
+    splits = definition(config.parallel.schedule).splits
+    ranks = rank_kinds(config).ranks if splits else dict.fromkeys((placement.first, placement.last))
+    once = [of_rank(model, config, stages, rank, sizes[rank]) for rank in ranks]
+    reductions, steps, gathers = zip(*once, strict=True)
+    reduction, step = min(reductions) if splits else reductions[0], max(map(add, steps, gathers))
     flush = _least_flush(model, config)
     return (flush + reduction + step + model.cluster.iteration_host_time) * (1 - _ROUNDING)
 
