@@ -4,8 +4,9 @@ A column of x or of values may have its name in the figure's own table, too: the
 """
 
 import csv
+from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from reproduce.experiment.artifact import Artifact
 from reproduce.output.marks import Mark
@@ -14,12 +15,10 @@ from results import opening
 from results.records import Record
 from results.records.errors import UsageError, did_you_mean
 
-if TYPE_CHECKING:
-    from pandas import DataFrame, Series
-
 REQUIRED, OPTIONAL = ("series", "x", "value"), ("low", "high")
 SHOWN = 60  # letters of a cell in an error
 ANOTHER_UNIT = 1e4  # values so many times larger or smaller than the figure's are in another unit
+EXACT = 2**53  # below it whole numbers are shown as such
 
 
 def read_points(path: Path, artifact: Artifact, record: Record) -> list[Mark]:
@@ -27,102 +26,107 @@ def read_points(path: Path, artifact: Artifact, record: Record) -> list[Mark]:
 
     On an axis of names x is one that the record has. Raises `UsageError`, with the line, for a file that holds none.
     """
-    import pandas
+    header, *rows = _table(path)
+    names = _columns(header[1], path, artifact)
+    if not rows:
+        raise UsageError(f"{path} has no rows; needs one for each point")
+    marks = {}
+    for line, cells in rows:
+        if len(cells) > len(names):
+            raise UsageError(f"{path}: line {line} has more cells than the {len(names)} columns")
+        given = {name: cell for name, cell in zip(names, cells, strict=False) if cell}
+        try:
+            marks[line] = _mark(given, artifact, record)
+        except UsageError as error:
+            raise UsageError(f"{path}: line {line}: {error}") from None
+    _check_unit(marks, path, artifact, record)
+    return list(marks.values())
 
+
+def _columns(header: list[str], path: Path, artifact: Artifact) -> list[str]:
+    """What each column holds, of `REQUIRED` and `OPTIONAL`. Raises `UsageError` for others, and for one that lacks."""
     assert artifact.x_axis is not None
-    main, known = artifact.main, (*REQUIRED, *OPTIONAL)
-    names = dict.fromkeys((artifact.x_axis.parameter, column(artifact.x_axis.parameter), artifact.x_axis.label), "x")
-    names |= dict.fromkeys((main.name, main.heading, main.axis), "value")
-    table = _table(path)
-    table = table.rename(columns={name: to for name, to in names.items() if to not in table})
-    if lacking := [name for name in REQUIRED if name not in table]:
+    axis, main, known = artifact.x_axis, artifact.main, (*REQUIRED, *OPTIONAL)
+    others = dict.fromkeys((axis.parameter, column(axis.parameter), axis.label), "x")
+    others |= dict.fromkeys((main.name, main.heading, main.axis), "value")
+    names = [to if (to := others.get(name, name)) not in header else name for name in header]
+    if lacking := [name for name in REQUIRED if name not in names]:
         raise UsageError(
             f"{path} has no column {lacking[0]!r}; needs {', '.join(REQUIRED)}, and may have {', '.join(OPTIONAL)}"
         )
-    if unknown := [name for name in table if name not in known]:
+    if unknown := [name for name in names if name not in known]:
         near = did_you_mean(unknown[0][:SHOWN], known)
         raise UsageError(f"{path}: unknown column {unknown[0][:SHOWN]!r}{near}; there are {', '.join(known)}")
-    if table.empty:
-        raise UsageError(f"{path} has no rows; needs one for each point")
-    numbers = {name: _numbers(table[name], path) for name in ("value", *OPTIONAL) if name in table}
+    if twice := [name for name in known if names.count(name) > 1]:
+        raise UsageError(f"{path} has {names.count(twice[0])} columns {twice[0]!r}; needs one")
+    return names
+
+
+def _mark(given: dict[str, str], artifact: Artifact, record: Record) -> Mark:
+    """The point of a row's cells, by column. Raises `UsageError`."""
+    assert artifact.x_axis is not None
+    value, low, high = (_number(name, given.get(name)) for name in ("value", *OPTIONAL))
+    text, at = given.get("x"), None
     if artifact.x_axis.scale == "category":
-        at = _named(table.x, path, artifact.x_axis.parameter, record)
-    else:
-        at = _numbers(table.x, path, positive=artifact.x_axis.scale == "log2").convert_dtypes()
-    if at.isna().any() or numbers["value"].isna().any():
-        row = int((at.isna() | numbers["value"].isna()).idxmax())
-        raise UsageError(f"{path}: line {row + 2}: x or value is missing; needs both")
-    for name, wrong in (("low", numbers.get("low", numbers["value"]) > numbers["value"]),
-                        ("high", numbers.get("high", numbers["value"]) < numbers["value"])):  # fmt: skip
-        if wrong.any():
-            row = int(wrong.idxmax())
-            raise UsageError(
-                f"{path}: line {row + 2}: {name}={numbers[name][row]:g} beside value={numbers['value'][row]:g}; "
-                "needs low <= value <= high"
-            )
-    _check_unit(numbers["value"], path, artifact, record)
-    shown = [[None if pandas.isna(number) else float(number) for number in column] for column in numbers.values()]
-    told = table.series.fillna(""), table.x.astype(str), at
-    return [
-        Mark(series, None, **dict(zip(numbers, row, strict=True)), label=label, at=place)
-        for series, label, place, *row in zip(*told, *shown, strict=True)
-    ]
+        at = _named(text, artifact.x_axis.parameter, record)
+    elif (number := _number("x", text, positive=artifact.x_axis.scale == "log2")) is not None:
+        at = int(number) if abs(number) < EXACT and number.is_integer() else number
+    if at is None or value is None:
+        raise UsageError("x or value is missing; needs both")
+    for name, end, wrong in (("low", low, low is not None and low > value),
+                             ("high", high, high is not None and high < value)):  # fmt: skip
+        if wrong:
+            raise UsageError(f"{name}={end:g} beside value={value:g}; needs low <= value <= high")
+    return Mark(given.get("series", ""), None, value, low, high, label=str(text), at=at)
 
 
-def _check_unit(values: "Series", path: Path, artifact: Artifact, record: Record) -> None:
-    """Raise `UsageError` for values that are in another unit than the figure's axis."""
+def _check_unit(marks: dict[int, Mark], path: Path, artifact: Artifact, record: Record) -> None:
+    """Raise `UsageError` for points, by their lines, that are in another unit than the figure's axis."""
     drawn = [metric.value for point in record.points if (metric := point.metrics.get(artifact.main.name))]
     usual = max((abs(value) for value in drawn if value), default=0.0) / artifact.main.factor
-    row = int(values.abs().idxmax())
-    largest = abs(values[row])
-    if usual and largest and not usual / ANOTHER_UNIT < largest < usual * ANOTHER_UNIT:
+    line, value = max(((line, mark.value or 0.0) for line, mark in marks.items()), key=lambda each: abs(each[1]))
+    if usual and value and not usual / ANOTHER_UNIT < abs(value) < usual * ANOTHER_UNIT:
         unit = artifact.main.axis or artifact.main.heading
         raise UsageError(
-            f"{path}: line {row + 2}: value={values[row]:g} where the figure has at most {usual:.4g}; needs its axis's "
-            f"unit, {unit!r}; try {values[row] / artifact.main.factor:g}"
+            f"{path}: line {line}: value={value:g} where the figure has at most {usual:.4g}; needs its axis's "
+            f"unit, {unit!r}; try {value / artifact.main.factor:g}"
         )
 
 
-def _table(path: Path) -> "DataFrame":
-    """All cells of a file as texts, missing where there is nothing."""
-    import pandas
-
+def _table(path: Path) -> list[tuple[int, list[str]]]:
+    """The cells of each line that has any, by the line's number; the first are the columns' names."""
     try:
         lines = opening.read_text(path, encoding="utf-8-sig").splitlines(keepends=True)
-        reader = csv.DictReader(lines, skipinitialspace=True)
-        rows = [[cell.strip() if isinstance(cell, str) else cell for cell in row.values()] for row in reader]
-        names = [name.strip() for name in reader.fieldnames or ()]
+        reader = csv.reader(lines, skipinitialspace=True)
+        found = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"{path} is no CSV file: {error}; needs {', '.join(REQUIRED)}") from None
-    for number, row in enumerate(rows, 2):
-        if len(row) > len(names):
-            raise UsageError(f"{path}: line {number} has more cells than the {len(names)} columns")
-    return pandas.DataFrame([[cell or None for cell in row] for row in rows], columns=names, dtype=object)
+    return found or [(1, [])]
 
 
-def _named(texts: "Series", path: Path, parameter: str, record: Record) -> "Series":
-    """The values of a record's parameter that the texts name, by itself or by a point's label."""
+def _named(text: str | None, parameter: str, record: Record) -> Any:
+    """The value of a record's parameter that a text names, by itself or by a point's label; None for no text."""
+    if text is None:
+        return None
     by_label = {point.label: point.parameters[parameter] for point in record.points if parameter in point.parameters}
     known = by_label | {str(value): value for value in by_label.values()}
-    wrong = texts.notna() & ~texts.isin(known)
-    if wrong.any():
-        row = int(wrong.idxmax())
-        shown = texts[row][:SHOWN]
-        near = f"{did_you_mean(shown, list(known))}; there are {', '.join(by_label)}"
-        raise UsageError(f"{path}: line {row + 2}: x={shown!r} is not on the axis{near}")
-    return texts.map(known)
+    if text not in known:
+        near = f"{did_you_mean(text[:SHOWN], list(known))}; there are {', '.join(by_label)}"
+        raise UsageError(f"x={text[:SHOWN]!r} is not on the axis{near}")
+    return known[text]
 
 
-def _numbers(texts: "Series", path: Path, positive: bool = False) -> "Series":
-    """The texts of a column as finite numbers, missing where it has none."""
-    import pandas
-
-    numbers = pandas.to_numeric(texts, errors="coerce").replace([float("inf"), -float("inf")], float("nan"))
-    wrong = numbers.isna() & texts.notna() | (positive & (numbers <= 0))
-    if wrong.any():
-        row = int(wrong.idxmax())
-        shown, needed = texts[row][:SHOWN], "a positive number" if positive else "a number"
-        raise UsageError(f"{path}: line {row + 2}: {texts.name}={shown!r} is no number to draw; needs {needed}")
-    return numbers.astype(float)
+def _number(name: str, text: str | None, positive: bool = False) -> float | None:
+    """A column's text as a finite number; None where there is none."""
+    if text is None:
+        return None
+    try:
+        number = float(text if text.isascii() and "_" not in text else "")
+    except ValueError:
+        number = float("nan")
+    if not isfinite(number) or (positive and number <= 0):
+        needed = "a positive number" if positive else "a number"
+        raise UsageError(f"{name}={text[:SHOWN]!r} is no number to draw; needs {needed}")
+    return number
