@@ -186,7 +186,7 @@ def step_collectives(config: TrainingConfig) -> tuple[tuple[Collective, ...], ..
     use (`RankSizes.partial`). With adapters (LoRA) these alone have gradients.
     """
     parallel, tied = config.parallel, set(config.tied_ranks or ())
-    reducing = tied if len(tied) > 1 and not parallel.lora_rank else set()
+    reducing = tied if len(tied) > 1 else set()
     embedding = Collective(ALL_REDUCE, "embedding", table_elements(config), GRADIENT)
 
     def data_parallel(elements: int, group: str, replicas: int) -> tuple[Collective, ...]:
@@ -203,14 +203,14 @@ def step_collectives(config: TrainingConfig) -> tuple[tuple[Collective, ...], ..
     for pp, sizes in zip(kinds.ranks, kinds.sizes, strict=True):
         parameters, of_experts = trained(config, sizes.parameters, sizes.experts)
         summed = (sizes.whole if parallel.sequence_parallel else sizes.partial) if parallel.t > 1 else 0
-        by_kind.append(
-            (
-                *data_parallel(round(parameters - of_experts), "dp", parallel.weight_replicas),
-                *data_parallel(round(of_experts), "edp", parallel.expert_replicas),
-                *((Collective(ALL_REDUCE, "tp", summed, GRADIENT),) if summed and not parallel.lora_rank else ()),
-                *((embedding,) if pp in reducing else ()),
-            )
+        calls = (
+            *data_parallel(round(parameters - of_experts), "dp", parallel.weight_replicas),
+            *data_parallel(round(of_experts), "edp", parallel.expert_replicas),
         )
+        if not parallel.lora_rank:  # norms and embedding are frozen
+            calls += (Collective(ALL_REDUCE, "tp", summed, GRADIENT),) if summed else ()
+            calls += (embedding,) if pp in reducing else ()
+        by_kind.append(calls)
     return tuple(by_kind[kind] for kind in kinds.of)
 
 
