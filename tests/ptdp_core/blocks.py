@@ -6,6 +6,8 @@ from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.layers.attention import ALONE, Context
 from ptdp_core.layers.blocks import LayerRun, block
 from ptdp_core.layers.parts import Block, Part, Work, total
+from ptdp_core.layout import chunk_layers
+from ptdp_core.schedules import build
 
 # What the models of today have in place of the paper's GPT.
 LATER = {"activation": "swiglu", "norm": "rmsnorm", "positions": "rotary", "tied_embeddings": False, "bias": False}
@@ -54,3 +56,19 @@ def apart(of: Block) -> Work:
 def column_weights(of: Block) -> list[tuple[int, int, int, int]]:
     """The products for the weights of the linears whose outputs tensor ranks share out."""
     return [gemm for each in of.parts if each.is_column_parallel for gemm in each.weights.gemms]
+
+
+def most_held(
+    config: TrainingConfig, rank: int, stashed: Callable[[int], int], deferred: Callable[[int], int] = lambda layers: 0
+) -> int:
+    """The most that a rank stashes and defers at once, counted pass by pass, each of a chunk of so many layers."""
+    parallel = config.parallel
+    schedule = build(parallel.schedule, parallel.p, parallel.m, parallel.v)
+    chunks = chunk_layers(config.model.layers, schedule.placement, rank, parallel.pipeline_layout)
+    held, most = 0, 0
+    for kind, stage, _ in schedule.ranks[rank]:
+        layers = len(chunks[schedule.placement.chunk_of(stage)])
+        keeps, defers = stashed(layers), deferred(layers)
+        held += {"F": keeps, "B": -keeps, "I": defers - keeps, "W": -defers}[kind]
+        most = max(most, held)
+    return most

@@ -5,29 +5,15 @@ from dataclasses import replace
 import pytest
 
 from ptdp_core.launch.local import launch
-from ptdp_core.layout import chunk_layers
-from ptdp_core.schedules import build
 from ptdp_core.simulator import load_cluster
 from ptdp_core.simulator.memory import layer_bytes, stash_bytes
 from ptdp_core.simulator.peak_memory import rank_memories, rank_stash_fronts
+from tests.ptdp_core.blocks import most_held
 from tests.ptdp_core.engine import jobs
 
 P, V = 3, 2  # the middle rank has stages 1 and 4, and neither embedding nor output layer
 DENSE = replace(load_cluster("selene"), allocator_efficiency=1.0)
 ONE_EACH = {"p": P, "v": V, "B": 9, "layers": 6, "pipeline_layout": "Et|t|t|t|t|tL"}
-
-
-def layers_held(settings, rank):
-    """The most layers whose activations a rank holds at once, counted pass by pass."""
-    parallel = settings.parallel
-    schedule = build(parallel.schedule, parallel.p, parallel.m, parallel.v)
-    chunks = chunk_layers(settings.model.layers, schedule.placement, rank, parallel.pipeline_layout)
-    held, most = 0, 0
-    for kind, stage, _ in schedule.ranks[rank]:
-        layers = len(chunks[schedule.placement.chunk_of(stage)])
-        held += layers if kind == "F" else -layers
-        most = max(most, held)
-    return most
 
 
 @pytest.mark.parametrize("schedule", ["interleaved", "breadth-first"])
@@ -36,10 +22,10 @@ def test_each_chunk_keeps_as_many_layers_as_it_has(schedule):
     cases = [ONE_EACH | {"schedule": schedule, "recompute": "none", "b": 1}]
     cases += [cases[0] | {"layers": text.count("t"), "pipeline_layout": text} for text in layouts]
     measured = [peaks[1] for peaks in zip(*launch(jobs.most_kept, P, (cases,), timeout=120), strict=True)]
-    counted = [layers_held(jobs.settings_of(case), 1) for case in cases]
+    configs = [jobs.settings_of(case).training for case in cases]
+    counted = [most_held(config, 1, stashed=lambda layers: layers) for config in configs]
     of_layer = measured[0] // counted[0]
     assert measured == [of_layer * layers for layers in counted]
-    configs = [jobs.settings_of(case).training for case in cases]
     simulated = [rank_memories(config, DENSE, rank_stash_fronts(config), DENSE.software)[1] for config in configs]
     of_table = stash_bytes(configs[0], DENSE, 1, layer_bytes(configs[0]))
     assert [memory["stashed_activations"] for memory in simulated] == [of_table * layers for layers in counted]

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
-from ptdp_core.layout import chunk_layers
 from ptdp_core.pipeline_layout import layout_of
-from ptdp_core.schedules import build, definition, names
+from ptdp_core.schedules import definition, names
 from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.memory import deferred_bytes, layer_bytes, stash_bytes
 from ptdp_core.simulator.peak_memory import peak_memory, rank_memories, rank_stash_fronts
+from tests.ptdp_core.blocks import most_held
 
 SELENE = load_cluster("selene")
 FREED = replace(SELENE.software, freed_outputs=True)  # what is stashed is then all that a moment adds
@@ -27,17 +27,13 @@ def uneven(name, p, m, sizes):
 
 def most_bytes(config, rank):
     """The most bytes that a rank stashes and defers at once, pass by pass."""
-    parallel, layer = config.parallel, layer_bytes(config)
-    schedule = build(parallel.schedule, parallel.p, parallel.m, parallel.v)
-    chunks = chunk_layers(config.model.layers, schedule.placement, rank, parallel.pipeline_layout)
-    held, most = 0, 0
-    for kind, stage, _ in schedule.ranks[rank]:
-        layers = len(chunks[schedule.placement.chunk_of(stage)])
-        stashed = stash_bytes(config, SELENE, layers, layer)
-        deferred = deferred_bytes(config, SELENE, layers, rank == schedule.placement.last, layer)
-        held += {"F": stashed, "B": -stashed, "I": deferred - stashed, "W": -deferred}[kind]
-        most = max(most, held)
-    return most
+    layer, computes_loss = layer_bytes(config), rank == config.parallel.placement.last
+    return most_held(
+        config,
+        rank,
+        lambda layers: stash_bytes(config, SELENE, layers, layer),
+        lambda layers: deferred_bytes(config, SELENE, layers, computes_loss, layer),
+    )
 
 
 @pytest.mark.parametrize("name", CHUNKED)
