@@ -251,7 +251,7 @@ class Artifact:
 
 
 def _told(judge: Judge) -> dict[str, Any]:
-    """What stands of a judge beside its module, in the table of its name. Raises ValueError where it has none."""
+    """The row of the judge's name in the TOML file beside its module. Raises ValueError if the file has none."""
     module = sys.modules[judge.__module__]
     path = Path(str(module.__file__)).with_suffix(".toml")
     tables = _tables(path)

@@ -327,7 +327,7 @@ def legend_columns(labels: Sequence[str], width: float = COLUMN, below: Sequence
 
 
 def _in_parts(parts: Sequence[Sequence[str]], letter: float, width: float) -> list[list[str]]:
-    """The columns of two parts below each other, of which each begins a row: as many columns as fit."""
+    """Two parts, each from a row of its own, one below the other, in as many columns as fit."""
     for most in range(MOST_COLUMNS, 0, -1):
         above, under = (_columns(part, ceil(len(part) / most)) for part in parts)
         pairs = zip_longest(above, under)

@@ -48,9 +48,11 @@ MEMORY = {
 }
 TECHNIQUE = "schedule, recomputed, ..."
 RANKING = (
-    *keyed("rank", "which", *SIZES, TECHNIQUE),
+    *keyed("rank", "which", *SIZES),
     *keyed("iteration", unit="s", form=".3f"),
-    *keyed("MFU", "slower by", unit="%", form=".1f", factor=0.01),
+    *keyed("MFU", unit="%", form=".1f", factor=0.01),
+    *keyed(TECHNIQUE),
+    *keyed("slower by", unit="%", form=".1f", factor=0.01),
     *keyed("stages"),
     *keyed("interval", unit="s"),
     *keyed("tokens/s", unit="per GPU", form=".0f"),
@@ -347,7 +349,7 @@ def not_modelled(plan: TrainingPlan) -> list[str]:
 
 
 def may_not_fit(plan: TrainingPlan) -> list[str]:
-    """That rank 1 may not fit, if the margin of memory has room for it."""
+    """A line if, within the margin of memory, rank 1 may not fit; else none."""
     doubt = margins.doubt_of_memory(plan.best, plan.cluster)
     return [f"whether rank 1 fits is {doubt}"] if doubt else []
 

@@ -245,7 +245,10 @@ def records(folder: Path) -> list[Path]:
 
 
 def _said(results: Path, log: Path) -> str:
-    """Why a point could not be measured, or the time of the only one; without records the last line that it printed."""
+    """Why a point could not be measured, or the time of the only one; without records the last line that it printed.
+
+    Of a list with headings, such as `reproduce doctor` prints, it is the last heading.
+    """
     points = [p for path in records(results) for p in read_record(path).points if p.series != "canary"]
     if reasons := [f"{point.key}: {point.reason}" for point in points if point.reason]:
         return reasons[0]
@@ -254,7 +257,8 @@ def _said(results: Path, log: Path) -> str:
         said = f"{time.value:.3f} s" + (f", MFU {mfu.value:.1%}" if mfu and mfu.value else "")
         return said + (f", {ratio.value:.2f} of ours ({in_pairs(quartiles(ratio))})" if ratio and ratio.value else "")
     lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-    return lines[-1].strip() if lines else "it printed nothing"
+    headings = [line for line in lines if not line[0].isspace()] or lines
+    return headings[-1].strip() if headings else "it printed nothing"
 
 
 def quartiles(ratio: Metric) -> tuple[float, float] | None:

@@ -35,7 +35,7 @@ def outwards(frame: FrameType | None) -> Iterator[FrameType]:
 
 @contextmanager
 def calling(heard: Callable[[FrameType, str, Any], None]) -> Iterator[None]:
-    """Let `heard` have every call and return of this thread, with its event."""
+    """Call `heard` at every call and return of this thread, as `sys.setprofile` does."""
     sys.setprofile(heard)
     try:
         yield

@@ -1,4 +1,4 @@
-"""What is taken in place of what is not said or not legal: a layout for another model, and values for refused ones."""
+"""Legal values in place of missing or refused ones: a layout for another model, and a value for each refused field."""
 
 from collections.abc import Mapping
 from dataclasses import asdict

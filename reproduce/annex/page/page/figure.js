@@ -5,7 +5,7 @@ import { button, byId, choices, copy, download, el, fill as put, link, more, svg
 import { picker } from "./machine.js";
 import { change, cluster, current, update } from "./page.js";
 import { ask } from "./python.js";
-import { capital, circle, exports, figures, fitted, path, rect } from "./svg.js";
+import { capital, circle, exports, fitted, path, rect } from "./svg.js";
 
 /** @type {any} */
 let shown; // an answer
@@ -118,7 +118,7 @@ function marks({ points, quantities: [{ name }], fidelity, x, elsewhere }) {
   if (!x) return el("li", el("span.full", "A table: it has no axis to draw along."));
   const sure = points.find(({ intervals }) => intervals[name]);
   const [low, high] = (sure?.intervals[name] ?? []).map((end) =>
-    figures(Math.abs(100 * (end / Number(sure?.metrics[name]) - 1))),
+    Math.abs(100 * (end / Number(sure?.metrics[name]) - 1)).toFixed(1),
   );
   const how = fidelity === "derived" ? "By a formula" : "Simulated here";
   const ring = elsewhere

@@ -44,13 +44,15 @@ def test_steps_run_in_order_and_what_has_passed_is_not_run_again(tmp_path):
         SessionStep("lacking", "a step that cannot be", ("a-program-that-is-nowhere",)),
         python("unable", "import sys; print('bf16 on a GPU of 7.5'); sys.exit(3)"),
         python("bare", "", needs=("a_wheel_that_is_nowhere",)),
+        python("listing", r"print('measured: works\n  ok torch\n           its build')"),
     ]
     outcomes = gpu_session.run(steps, tmp_path / "session", told.append)
-    statuses = ["passed", "failed", "too long", "skipped", "skipped", "skipped"]
+    statuses = ["passed", "failed", "too long", "skipped", "skipped", "skipped", "passed"]
     assert [row.status for row in outcomes.values()] == statuses
     assert outcomes["unable"].said == "bf16 on a GPU of 7.5"
     assert outcomes["bare"].said == "needs a_wheel_that_is_nowhere"
     assert outcomes["bad"].said == "no such thing"
+    assert outcomes["listing"].said == "measured: works"
     assert outcomes["lacking"].said == "needs a-program-that-is-nowhere"
     assert "no such thing" in (tmp_path / "session" / "bad.log").read_text()
     cured.touch()

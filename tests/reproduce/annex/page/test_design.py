@@ -148,6 +148,10 @@ def test_06_series_are_named_at_their_lines(visit):
             assert near <= 24, (width, kind)
 
 
+def test_a_band_s_ends_have_one_decimal_as_the_margins_have(visit):
+    shows(visit(anchor="#view=figure"), "#view-figure li", "6.7% below to 7.2% above")
+
+
 @pytest.mark.parametrize("width", [320, *WIDTHS])
 def test_07_letters_of_charts_have_one_size_and_none_is_cut(visit, width):
     page = visit(width, "#view=figure")

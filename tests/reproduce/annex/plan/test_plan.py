@@ -12,6 +12,8 @@ from ptdp_core.formulas import model_flops_per_iteration
 from ptdp_core.simulator import cluster_path, load_cluster
 from reproduce.cli import main
 from reproduce.experiment import published
+from reproduce.output.tables import print_table
+from reproduce.output.terminal import console
 from reproduce.planning import models, plan, plan_text
 from reproduce.planning.cells import PAPERS_TECHNIQUES, configurations
 from reproduce.planning.plan_text import PARAMETERS
@@ -221,6 +223,15 @@ def test_the_ranking_has_the_columns_chosen(ask, tmp_path):
     assert re.search(r"^ *\(s\) +p  schedule, recomputed, \.\.\. *$", out, re.MULTILINE)
     assert "slower by (%)" not in out
     assert "activations" in out  # the table of memory is whole
+
+
+def test_a_terminal_of_80_columns_has_the_time_of_every_rank(capsys):
+    name, job = plan.request({"layers": 24, "hidden": 2304, "heads": 24, "gpus": 32, "batch": 512})
+    made = plan.make_plan(name, job, load_cluster(), "selene", 3)
+    print_table(console(80), plan_text.ranking(made))
+    out = capsys.readouterr().out
+    assert "best by the paper's means" in out  # as wide as the second column is
+    assert all(f"{estimate.iteration_time:.3f}" in out for estimate in made.search.ranked[:3])
 
 
 def test_a_column_that_is_none_is_said_before_the_search(ask, monkeypatch, tmp_path):
