@@ -42,8 +42,8 @@ def find(name: str) -> tuple[Benchmark, str]:
         hint = did_you_mean(name, tuple(BENCHMARKS))
         raise UsageError(f"unknown benchmark {name!r}{hint} (reproduce bench list shows all)")
     if point and point not in (known := getattr(load(BENCHMARKS[name]), "NAMES", ())):
-        more = f"{did_you_mean(point, known)}; there are {', '.join(known)}" if known else f"; it runs whole; try {name}"
-        raise UsageError(f"unknown point {point!r} of the benchmark {name}{more}")
+        there = f"{did_you_mean(point, known)}; there are {', '.join(known)}"
+        raise UsageError(f"unknown point {point!r} of {name}{there if known else f'; it runs whole; try {name}'}")
     return BENCHMARKS[name], point
 
 

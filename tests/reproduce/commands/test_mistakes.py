@@ -15,6 +15,7 @@ RECORD = Path("fig_interleaved") / "simulated" / "record.json"
 @pytest.mark.parametrize("mistake", mistakes(Path(__file__).with_name("mistakes.txt")))
 def test_a_mistake_is_one_line(mistake, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("results.records.storage.DEFAULT_RESULTS", tmp_path / "runs")  # ours may have any record
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
