@@ -9,15 +9,14 @@ from typing import Any
 
 from ptdp_core.config import TrainingConfig
 from ptdp_core.errors import ConfigurationError
-from ptdp_core.simulator import Cluster, cluster_path
-from ptdp_core.simulator.cluster import read_parameters
+from ptdp_core.simulator import Cluster, cluster_path, load_cluster
+from ptdp_core.simulator.cluster import read_parameters, with_program
 from ptdp_core.simulator.programs import load_program
 from reproduce.annex.page import form, words
 from reproduce.experiment.metrics import METRICS, listed
 from reproduce.planning.amounts import amount
 from reproduce.planning.run_cost import TrainingRun
 from reproduce.planning.what_if import evaluate
-from reproduce.running.simulated import open_cluster
 
 USEFUL = ("forward", "backward", "embedding_and_logits")  # phases that training cannot do without
 COMPARED = ("iteration_time", "model_flops_utilization", "peak_memory", "tokens_per_s", "idle_fraction")
@@ -35,10 +34,10 @@ SWEPT = 14  # configurations of a sweep at most
 STEADY = 5e-4  # a change by less is told as none
 
 
-@lru_cache(maxsize=64)
 def opened(cluster: str, program: str | None = None) -> Cluster:
     """A shipped cluster, or that of a file, whose name is its content's digest, with a program on it."""
-    return open_cluster(cluster, program)[0]
+    loaded = load_cluster(cluster)
+    return with_program(loaded, program) if program else loaded
 
 
 def evaluated(configuration: Mapping[str, Any], cluster: str, tokens: str = "", price: str = "") -> dict[str, Any]:

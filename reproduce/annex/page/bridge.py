@@ -91,7 +91,6 @@ def prepare() -> None:
     limits.limits(usual, ELSEWHERE)
     _evaluated.cache_clear()
     answers.kept.cache_clear()
-    answers.opened.cache_clear()
     gc.collect()
     gc.freeze()  # these objects live as long as the page: later collections need not look through them
     gc.set_threshold(100_000)  # a timeline is a million small tuples without a cycle

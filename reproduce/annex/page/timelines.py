@@ -12,7 +12,6 @@ from ptdp_core.schedules.files import check
 from ptdp_core.simulator import Estimate, simulate
 from reproduce.annex.page import answers
 from reproduce.experiment.parameters import check_keys
-from reproduce.running.simulated import open_cluster
 
 MOST_DRAWN = 500_000  # passes of a timeline
 PASSES = {"F": "forward", "B": "backward", "I": "input-gradient", "W": "weight-gradient"}
@@ -142,7 +141,7 @@ def _simulated(configuration: Mapping[str, Any], cluster: str) -> Kept:
 
 @lru_cache(maxsize=2)  # two schedules that stand side by side
 def _kept(config: TrainingConfig, cluster: str, program: str | None) -> Kept:
-    estimate = simulate(config, open_cluster(cluster, program)[0], timeline=True)
+    estimate = simulate(config, answers.opened(cluster, program), timeline=True)
     places = ((rank, i, event.action) for rank, row in enumerate(estimate.timeline) for i, event in enumerate(row))
     return Kept(estimate, {action.output: (rank, i) for rank, i, action in places if action})
 
