@@ -52,7 +52,7 @@ def print_description(artifact: Artifact, program: str) -> None:
     for scale in artifact.scales:
         points = artifact.points(scale)
         series = [name for name in dict.fromkeys(point.series for point in points) if name]
-        print(f"points     {len(points)} at scale {scale}" + (f": {'; '.join(series)}" if series else ""))
+        _wrap(f"points     {len(points)} at scale {scale}" + (f": {'; '.join(series)}" if series else ""), "", " " * 11)
         if scale != artifact.scales[0]:
             _wrap(artifact.at(scale).description, " " * 11)
     print(f"metric     {artifact.main.heading}")

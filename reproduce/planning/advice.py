@@ -31,7 +31,7 @@ class Advice:
     @property
     def words(self) -> str:
         """Such as 'sharded_optimizer=true: 42.0 GB, +0.4% time'."""
-        changes = ", ".join(f"{name}={_shown(value)}" for name, value in self.fields.items())
+        changes = ", ".join(f"{name}={as_typed(value)}" for name, value in self.fields.items())
         return f"{changes}: {self.estimate.peak_memory / 1e9:.1f} GB, {self.slower_by:+.1%} time"
 
     def document(self) -> dict[str, Any]:
@@ -50,7 +50,8 @@ def to_try(found: Sequence[Advice]) -> str:
     return f"try {', or '.join(each.words for each in found)}" if found else NO_ADVICE
 
 
-def _shown(value: object) -> str:
+def as_typed(value: object) -> str:
+    """A field's value as a command line has it: true, not True."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -10,7 +10,7 @@ from ptdp_core.errors import ConfigurationError
 from ptdp_core.simulator import Cluster, Estimate, simulate
 from ptdp_core.simulator.programs import load_program
 from reproduce.experiment import published
-from reproduce.planning.advice import advice
+from reproduce.planning.advice import advice, as_typed
 from reproduce.planning.amounts import sequences
 from reproduce.planning.cells import OFFLOADS, PAPERS_TECHNIQUES, SET_FIELDS, TECHNIQUES, Techniques, data_parallel_kind
 from reproduce.planning.models import find, named, table_1_row
@@ -225,7 +225,7 @@ def nothing(job: TrainingJob, cluster: Cluster, techniques: Techniques, result: 
     chosen = {name: getattr(config.parallel, name) for name in ("p", "t", "d", "v", "b", "schedule", "recompute")}
     also = {name: getattr(config.parallel, name) for name in ("c", "e", "etp", "data_parallel", "sharded_optimizer")}
     chosen |= {name: value for name, value in also.items() if value != usual[name]}
-    named = ", ".join(f"{name}={value}" for name, value in chosen.items())
+    named = ", ".join(f"{name}={as_typed(value)}" for name, value in chosen.items())
     fix = (
         f"try gpus={near}, the nearest number on which it does"
         if near

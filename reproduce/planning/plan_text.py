@@ -16,6 +16,7 @@ from reproduce.experiment.quantities import ITERATION
 from reproduce.experiment.results import argmax
 from reproduce.output.columns import Table, chosen, keyed
 from reproduce.planning import elasticities, run_cost, untried
+from reproduce.planning.advice import as_typed
 from reproduce.planning.cells import FIELDS
 from reproduce.planning.plan import TrainingPlan
 from reproduce.planning.search import NEAR_TIE, order
@@ -100,7 +101,7 @@ def title(plan: TrainingPlan) -> str:
 
 def same(plan: TrainingPlan) -> list[str]:
     """What every layout has, as 'lora_rank=16'."""
-    return [f"{name}={value}" for name, value in plan.job.fields]
+    return [f"{name}={as_typed(value)}" for name, value in plan.job.fields]
 
 
 def ranking(plan: TrainingPlan, columns: Sequence[str] = ()) -> Table:
@@ -262,9 +263,9 @@ def sizes(parallel: ParallelConfig) -> str:
     return ", ".join(f"{name}={getattr(parallel, name)}" for name in SIZES) + f" ({told})"
 
 
-def _said(value: object) -> object:
+def _said(value: object) -> str:
     """A field's value in a sentence; no layout means even stages."""
-    return "even" if value == "" else value
+    return "even" if value == "" else as_typed(value)
 
 
 def _comparison(plan: TrainingPlan, name: str, estimate: Estimate) -> list[str]:

@@ -22,6 +22,7 @@ from ptdp_core.simulator.network import NETWORK, NVLINK
 from ptdp_core.simulator.programs import load_program, program_names
 from reproduce.annex.explain.throughput_lines import Measurement
 from reproduce.experiment import margins
+from reproduce.planning.advice import as_typed
 from reproduce.planning.lengths import applied
 
 MOST_PLAYERS = 12  # differences whose 2^n coalitions are all simulated
@@ -278,7 +279,7 @@ def _switches(of: _Measured) -> Iterator[Cause]:
     for name, value in vars(of.cluster.software).items():
         software = replace(of.cluster.software, **{name: not value})
         seconds = simulate(of.config, of.cluster, software).iteration_time
-        yield of.cause(name, f"{name}={str(not value).lower()}", seconds, 1.0)
+        yield of.cause(name, f"{name}={as_typed(not value)}", seconds, 1.0)
     # `gemm_unaligned` is the rate of CUDA cores, which are all that fp32 has without TF32.
     numbers: dict[str, Any] = {"peak_flops": of.cluster.peak_flops * of.cluster.gemm_unaligned, "element_bytes": 4}
     seconds = simulate(of.config, replace(of.cluster, **numbers)).iteration_time
@@ -289,7 +290,7 @@ def _fields(of: _Measured) -> Iterator[Cause]:
     """The configuration with one field another: switches and choices, sizes halved and doubled."""
     plain = asdict(of.config.model) | asdict(of.config.parallel)
     for changed in _other_values(plain):
-        words = ", ".join(f"{name}={value}" for name, value in changed.items())
+        words = ", ".join(f"{name}={as_typed(value)}" for name, value in changed.items())
         try:
             seconds = simulate(TrainingConfig.from_plain(plain | changed), of.cluster).iteration_time
         except ConfigurationError:

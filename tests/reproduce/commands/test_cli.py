@@ -73,6 +73,7 @@ def test_describe(said, id, as_json):
     assert artifact.label in text
     assert all(claim.id in text for claim in artifact.claims)
     assert f"run it: reproduce {id}" in text
+    assert all(len(line) <= 100 for line in text.splitlines() if line.startswith("points "))
     claims = as_json("describe", id)["claims"]
     assert len(claims) == len(artifact.claims)
     for claim in claims:

@@ -56,6 +56,11 @@ def test_a_field_that_is_another_explains_all_of_its_gap():
     assert (cause.seconds, cause.explained) == (measured, 1)
 
 
+def test_a_switch_is_written_as_simulate_takes_it(file, said):
+    slower = simulate(config_of(POINT | {"fused": False}), load_cluster("selene")).iteration_time
+    assert ": fused=false ->" in said("explain", file, "--seconds", f"{slower:.3f}")
+
+
 def test_as_fast_as_simulated_is_inside_the_interval():
     config, cluster = config_of(POINT), load_cluster("selene")
     simulated = simulate(config, cluster).iteration_time

@@ -234,6 +234,13 @@ def test_a_terminal_of_80_columns_has_the_time_of_every_rank(capsys):
     assert all(f"{estimate.iteration_time:.3f}" in out for estimate in made.search.ranked[:3])
 
 
+def test_values_are_said_as_simulate_takes_them(ask):
+    code, out = ask(*SMALL)
+    assert code == 0
+    assert "=false instead of true" in " ".join(out.split())
+    assert not re.search(r"\b(True|False)\b", out)
+
+
 def test_a_column_that_is_none_is_said_before_the_search(ask, monkeypatch, tmp_path):
     monkeypatch.setattr(plan, "make_plan", None)  # a search would fail
     code, error = ask(*SMALL, "--columns", "rank,time")
