@@ -98,12 +98,11 @@ def overlay(
     """
     from matplotlib.lines import Line2D
 
-    drawn = [*records, *own]
     if len(records) > len(LINES):
         raise ValueError(f"{len(records)} results in one figure; needs at most {len(LINES)}")
     data = chart_data(artifact, records, own)
-    alone = len(drawn) == 1
-    first = next(iter(records.values()))
+    alone = len(records) + len(own) == 1
+    main, first = next(iter(records.items()))
     styles = series_styles(artifact, data)
     interval = interval_label(artifact, records.values())
     keys = legend_keys(data, interval, alone)
@@ -118,31 +117,26 @@ def overlay(
     axes = figure.subplots()
     apart = SIDE_BY_SIDE if PREDICTED in keys else 0.0
     axes.margins(x=0.1 if apart else 0.05)
-    lines: dict[str, Line2D] = {}
-    of_own: dict[str, tuple[Line2D, ...]] = {}  # the legend's
-    for result in reversed(drawn):  # the first result last, above the others
-        extra = OWN if result in own else {} if alone else {"linestyle": results[result]}
-        looks = {name: {**look, **extra} for name, look in styles.items()}
-        is_band = result in records and records[result].fidelity == "simulated"
-        spread = "caps" if result in own else spread_of(styles) if is_band else "bars"
-        lines = series_lines(axes, [mark for mark in data if mark.result == result], looks, spread, apart)
-        if result in own:
-            of_own[result] = tuple(lines.values())[:2]
+    lines: dict[str, dict[str, Line2D]] = {}
+    for result in reversed([*records, *own]):  # the first result last, above the others
+        marks = [mark for mark in data if mark.result == result]
+        lines[result] = _result_lines(axes, marks, records.get(result), styles, results.get(result), apart)
     if alone and not apart:
-        for name, line in lines.items():
+        for name, line in lines[main].items():
             line.set(**breadth(data, name))
     ours = [mark for mark in data if mark.result in records]
-    marks = draw_others(axes, ours, styles, keys, apart, spread_of(styles))
+    compared = draw_others(axes, ours, styles, keys, apart, spread_of(styles))
     only_own = styles.keys() - {mark.series for mark in ours}
     label_axes(axes, artifact, data)
     handles: dict[str, Any] = {
-        short[name]: (lines.get(name) if alone else None)
+        short[name]: (lines[main].get(name) if alone else None)
         or Line2D([], [], **{**look, **(OWN if name in only_own else {})})
         for name, look in styles.items()
         if name in short
     }
     handles |= {result: Line2D([], [], color=KEY, linestyle=line) for result, line in results.items()}
-    add_legend(figure, handles | of_own | marks, columns)
+    handles |= {result: tuple(lines[result].values())[:2] for result in own}
+    add_legend(figure, handles | compared, columns)
     if alone:
         theme.add_origin(figure, origin_lines(artifact, first))
     else:
@@ -155,6 +149,22 @@ def overlay(
         write_ends(axes, data, {name: look["color"] for name, look in styles.items()}, apart)
     fit_labels(figure)
     return figure
+
+
+def _result_lines(
+    axes: "Axes",
+    marks: Sequence[Mark],
+    record: Record | None,
+    styles: Mapping[str, Mapping[str, Any]],
+    linestyle: Any,
+    apart: float,
+) -> "dict[str, Line2D]":
+    """Draw a result, in a `linestyle` unless None, or without a record points of one's own; the line of each series."""
+    if record is None:
+        return series_lines(axes, marks, {name: {**look, **OWN} for name, look in styles.items()}, "caps", apart)
+    extra = {} if linestyle is None else {"linestyle": linestyle}
+    looks = {name: {**look, **extra} for name, look in styles.items()}
+    return series_lines(axes, marks, looks, spread_of(styles) if record.fidelity == "simulated" else "bars", apart)
 
 
 def _write_differences(axes: "Axes", artifact: Artifact, data: Sequence[Mark]) -> None:
