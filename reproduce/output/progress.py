@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from reproduce.output.terminal import moving_console
 from results.visible import visible
 
 LONG_S = 10.0  # of a run, from which on the time left is worth saying
@@ -63,12 +64,11 @@ def progress(
     if quiet:
         yield lambda label: None
     elif sys.stderr.isatty():
-        from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
         at = TextColumn("{task.fields[at]}")
         columns = (TextColumn(name), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), at)
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        with Progress(*columns, console=moving_console(), transient=True) as bar:
             task = bar.add_task(name, total=total, at=str(left))
 
             def show(label: str) -> None:

@@ -44,6 +44,13 @@ def console(width: int = WIDTH) -> "Console":
     return Terminal(width=None if sys.stdout.isatty() else width, markup=False, emoji=False, highlight=False)
 
 
+def moving_console() -> "Console":
+    """The terminal of stderr for what moves, such as a bar: its control characters are not spelled out."""
+    from rich.console import Console
+
+    return Console(file=getattr(sys.stderr, "rich_proxied_file", sys.stderr))
+
+
 def shown_path(path: Path) -> str:
     """`path` relative to the current folder if it lies below it, else as it is."""
     path = path.absolute()

@@ -196,9 +196,9 @@ def _status(quiet: bool) -> Iterator[Callable[[int], None]]:
     if quiet or not sys.stderr.isatty():
         yield lambda done: None
         return
-    from rich.console import Console
+    from reproduce.output.terminal import moving_console
 
-    with Console(stderr=True).status("plan") as status:
+    with moving_console().status("plan") as status:
         yield lambda done: status.update(f"plan: {done} configurations simulated")
 
 

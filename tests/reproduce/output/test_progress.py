@@ -1,8 +1,13 @@
 """The time left: from what points are expected to take, and what the finished ones took."""
 
+import sys
+from io import StringIO
+
 import pytest
 
+from reproduce.annex.plan import command_plan
 from reproduce.output import progress
+from results.visible import VisibleStream
 
 
 @pytest.fixture
@@ -53,3 +58,24 @@ def test_one_line_for_points_that_take_no_time(capsys):
     with progress.progress("fig", 2, [0.0, 0.0]) as on_point:
         on_point("B=4")
     assert capsys.readouterr().err.splitlines() == ["fig: 2 points"]
+
+
+def test_a_bar_and_a_spinner_move_on_a_terminal_instead_of_spelling_out_how(monkeypatch):
+    """Both take stderr's place while they move, so that rich found the stream that makes control characters visible."""
+
+    class Terminal(StringIO):
+        def isatty(self):
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", VisibleStream(terminal))
+    with progress.progress("fig", 2) as on_point:
+        on_point("B=4")
+        on_point("B=8")
+    with command_plan._status(quiet=False) as on_step:
+        on_step(7)
+    text = terminal.getvalue()
+    assert "2/2" in text
+    assert "7 configurations" in text
+    assert r"\x1b[2K" not in text
