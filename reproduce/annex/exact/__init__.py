@@ -14,8 +14,10 @@
 - `counts.py`, `step_profile.py`: operators, bytes, waits and calls of a training step, by the function that asks
 - `watched.py`: what Python calls and executes, by the names of functions
 - `resources.py`, `usage.py`: files, process groups and threads of a training run, by the function that uses them
+- `probes.py`: processes of their own, which say what they do
 - `mutations.py`: regressions that the checks must name
-- `entries.py`: the data, sections of entries with quantities by kind
+- `entries.py`: the data, sections of entries with quantities by kind; and what is simulated and trained, the rows of
+  `simulated.toml` and `engine.toml`
 - `reference.py`: the committed values, `results/reference/exact/<section>.json`
 - `differences.py`, `wording.py`: what changed, grouped so that one cause is one difference
 

@@ -5,14 +5,11 @@ figures are laid out, drawn and saved and fonts reduced, what is imported, and h
 One artifact is run twice, in which judging and writing are counted, too: an unchanged run does none of it.
 """
 
-import json
-import subprocess
-import sys
 import tempfile
 from typing import Any
 
-from reproduce.annex.exact.entries import PROBLEM, Entry, Section
-from reproduce.annex.exact.startup import OURS, PACKAGES
+from reproduce.annex.exact import probes
+from reproduce.annex.exact.entries import Entry, Section
 from results import ROOT
 
 RUN_TWICE = "fig_interleaved"
@@ -34,8 +31,10 @@ RUNS = (
     ("results.records.storage", "atomic_write_bytes", "files written"),
 )
 
-PROBE = """
-import collections, importlib, json, os, sys
+PROBE = (
+    probes.FORKING
+    + """
+import collections, importlib
 from pathlib import Path
 asked = json.loads(sys.argv[1])
 from reproduce.cli import main
@@ -68,17 +67,6 @@ def runs():
         counts.clear()
         code = main(asked["command"])
         yield dict(counts), code
-def in_fork(function, *arguments):
-    reader, writer = os.pipe()
-    if not os.fork():
-        sys.stdout = sys.stderr = open(os.devnull, "w")
-        os.write(writer, json.dumps(function(*arguments)).encode())
-        os._exit(0)
-    os.close(writer)
-    with open(reader) as file:
-        written = file.read()
-    os.wait()
-    return json.loads(written)
 artifacts = {}
 for artifact in sorted(map(catalog.load, catalog.ids()), key=lambda artifact: artifact.draw is not None):
     path = Path(asked["reference"]) / artifact.id / artifact.fidelities[0] / "record.json"
@@ -89,6 +77,7 @@ for artifact in sorted(map(catalog.load, catalog.ids()), key=lambda artifact: ar
         artifacts[artifact.id] = [*made, size + path.stat().st_size]
 print(json.dumps([artifacts, in_fork(lambda: list(runs()))]))
 """
+)
 
 
 def collect() -> Section:
@@ -100,13 +89,11 @@ def collect() -> Section:
             "reference": str(ROOT / "results" / "reference"),
             "command": [RUN_TWICE, "-q", "--results", results],
         }
-        process = subprocess.run(
-            [sys.executable, "-c", PROBE, json.dumps(asked)], cwd=ROOT, capture_output=True, text=True, check=False
-        )
-    if process.returncode:
-        lines = process.stderr.strip().splitlines() or ["it says nothing"]
-        return {"artifacts": Entry({"order": {PROBLEM: f"files of artifacts: {lines[-1]}"}})}
-    artifacts, (first, again) = json.loads(process.stdout)
+        return probes.ask("files of artifacts", PROBE, asked, _section)
+
+
+def _section(printed: Any) -> Section:
+    artifacts, (first, again) = printed
     section = {id: _of_files(*artifacts[id]) for id in sorted(artifacts)}
     for name, (done, code) in (("first", first), ("unchanged", again)):
         quantities = {"parameters": {"exit code": code}, "calls": _done(done)}
@@ -116,10 +103,8 @@ def collect() -> Section:
 
 def _of_files(done: dict[str, int], modules: list[str], size: int) -> Entry:
     """What the files of an artifact took: calls, imports, and the units of their size."""
-    packages = ", ".join(f"1 {name}" for name in PACKAGES if name in modules)
-    ours = ", ".join(f"1 {name}" for name in modules if name.split(".")[0] in OURS)
     quantities: dict[str, Any] = {
-        "imports": {"packages": packages, "modules": ours},
+        "imports": {"packages": probes.packages(modules), "modules": probes.ours(modules)},
         "memory": {"record and tables in units of 16 KiB, rounded up": -(-size // UNIT)},
         "calls": _done(done),
     }

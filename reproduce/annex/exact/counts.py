@@ -12,48 +12,21 @@ from typing import Any
 
 from ptdp_core.launch.local import launch
 from reproduce.annex.exact import engine, growth
-from reproduce.annex.exact.engine import Case
-from reproduce.annex.exact.entries import Entry, Quantities, Section
+from reproduce.annex.exact.entries import Case, Entry, Quantities, Section
 
 AUTO = "auto on a GPU"
 CAPABILITIES = ((7, 0), (8, 0), (8, 9), (9, 0), (10, 0), (12, 0))  # V100, A100, L40, H100, B200, GeForce RTX 5090
 STEPS = 3  # counted steps of each case
 
-# Few cases that combine much: each precision, dropout, recomputation, both kinds of attention, both sharded optimizers,
-# overlapped reduction, a split backward pass, and t, v, d, b > 1: with b = 1 some transposed tensors are contiguous. A
-# Llama has sequence parallelism and selective recomputation. Every overlap is on in some case, and off in another.
-CASES: dict[int, tuple[Case, ...]] = {
-    4: (
-        {"p": 2, "t": 2, "v": 2, "b": 2, "B": 8, "dtype": "bf16", "dropout": 0.1, "exchange": "overlapped"},
-        {"t": 2, "d": 2, "b": 2, "B": 8, "data_parallel": "torch", "bucket_mib": 0.002, "recompute": "none"}
-        | {"dtype": "bf16", "attention": "sdpa"},
-        {"p": 2, "d": 2, "B": 4, "sharded_optimizer": True, "dtype": "fp16", "loss_scale": "dynamic"}
-        | {"dropout": 0.1},
-        {"p": 2, "d": 2, "B": 4, "schedule": "zb-h1", "recompute": "none"},
-        {"d": 4, "B": 8, "data_parallel": "zero3", "dtype": "bf16"},
-        {"model": "llama", "p": 2, "t": 2, "b": 2, "B": 4, "sequence_parallel": True, "recompute": "selective"}
-        | {"dtype": "bf16", "overlapped_all_reduce": True},
-        {"t": 2, "d": 2, "B": 4, "data_parallel": "torch", "bucket_mib": 0.002, "sharded_optimizer": True}
-        | {"distribute_checkpointed_activations": True, "dtype": "bf16", "overlapped_all_reduce": True}
-        | {"overlapped_gather": True, "fused_accumulation": True},
-        {"p": 2, "t": 2, "B": 4, "dtype": "bf16", "dropout": 0.1, "evaluated": True},
-        {"d": 4, "B": 4, "data_parallel": "zero3", "evaluated": True},
-        {"model": "llama", "p": 2, "v": 2, "d": 2, "B": 4, "schedule": "v-half+vocab-1", "exchange": "overlapped"}
-        | {"evaluated": True},
-        {"model": "experts", "t": 2, "d": 2, "e": 2, "B": 4, "capacity_factor": 1.0},
-        # vocab-2 corrects in a thread of its own: what is under way when a rank waits is not the same twice.
-        *(case for case in engine.AXES if "vocab-2" not in case.get("schedule", "")),
-    ),
-}
+# vocab-2 corrects in a thread of its own: what is under way when a rank waits is not the same twice.
+CASES = (*engine.TABLES["counts"], *(case for case in engine.AXES if "vocab-2" not in case.get("schedule", "")))
 
 
 def collect() -> Section:
     """Count all cases, and what is 'auto' on a GPU. Raises `UnavailableError` without torch."""
-    section: dict[str, Entry] = {}
-    for count, cases in CASES.items():
-        section |= engine.run(count, cases, count_in_rank)
+    section = engine.run(CASES, count_in_rank)
     choices, growths = launch(_alone, 1)[0]
-    return {AUTO: Entry({"parameters": choices}), "executor": Entry({"growth": growths})} | section
+    return {AUTO: Entry({"parameters": choices}), "executor": Entry({"growth": growths}), **section}
 
 
 def incomparable(reference: Mapping[str, Quantities]) -> str:

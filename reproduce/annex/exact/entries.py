@@ -1,7 +1,13 @@
-"""The data of the exact checks: sections of entries (a point, a schedule, a case), each with quantities by kind."""
+"""The data of the exact checks: sections of entries (a point, a schedule, a case), each with quantities by kind.
 
+What is simulated and trained are rows of tables, `simulated.toml` and `engine.toml`.
+"""
+
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from ptdp_core.config import ParallelConfig
 from results import ROOT
@@ -82,3 +88,17 @@ def schedule_of(parallel: ParallelConfig) -> str:
 def shards_of(parallel: ParallelConfig) -> int:
     """The number of parts into which scatter/gather cuts a boundary tensor, were it on (Section 4.1)."""
     return parallel.t if parallel.p > 1 else 1
+
+
+Case = dict[str, Any]  # a row: fields of a configuration
+
+
+def tables(name: str) -> dict[str, Any]:
+    """The tables of a section's cases."""
+    return tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def model_of(models: Mapping[str, Case], name: str) -> Case:
+    """The fields of a model; those that it has not itself are those of the model that it is `like`."""
+    of_other = model_of(models, like) if (like := models[name].get("like")) else {}
+    return of_other | {key: value for key, value in models[name].items() if key != "like"}

@@ -5,12 +5,10 @@ search runs in a process of its own, in Python alone, so that nothing depends on
 the simulator's inner loops were compiled.
 """
 
-import json
-import os
-import subprocess
-import sys
+from typing import Any
 
-from reproduce.annex.exact.entries import PROBLEM, Entry, Section
+from reproduce.annex.exact import probes
+from reproduce.annex.exact.entries import Entry, Section
 from results import ROOT
 
 # Counted are the calls of functions below these folders.
@@ -47,17 +45,10 @@ print(json.dumps(found))
 
 def collect() -> Section:
     """Search for each job, and return what was looked at."""
-    process = subprocess.run(
-        [sys.executable, "-c", PROBE, json.dumps([f"{ROOT / folder}/" for folder in COUNTED])],
-        cwd=ROOT,
-        env={**os.environ, "PTDP_NATIVE": "0"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if process.returncode:
-        lines = process.stderr.strip().splitlines() or ["it says nothing"]
-        return {"search": Entry({"order": {PROBLEM: f"search: {lines[-1]}"}})}
+    return probes.ask("search", PROBE, [f"{ROOT / folder}/" for folder in COUNTED], _section, PTDP_NATIVE="0")
+
+
+def _section(printed: Any) -> Section:
     return {
         name: Entry(
             {
@@ -68,5 +59,5 @@ def collect() -> Section:
                 },
             }
         )
-        for name, (looked, calls) in json.loads(process.stdout).items()
+        for name, (looked, calls) in printed.items()
     }

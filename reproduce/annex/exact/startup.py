@@ -7,29 +7,20 @@ in a fork of one process, and only what it imports is listed, packages by the mo
 the imports of the plugin of pytest.
 """
 
-import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
 from typing import Any
 
-from reproduce.annex.exact import watched
-from reproduce.annex.exact.entries import PROBLEM, Entry, Quantities, Section, Value
+from reproduce.annex.exact import probes, watched
+from reproduce.annex.exact.entries import Entry, Quantities, Section, Value
 from results import ROOT
 
 LIGHT = ("list", "--help", "describe fig_interleaved")
 COMMANDS = (*LIGHT, "fig_interleaved")
 PLUGIN = "pytest without --gate"
 BUSY = 50_000  # lines, which take some ten milliseconds; functions of the light commands execute far fewer
-
-OURS = ("results", "kernels", "ptdp_core", "benchmarks", "reproduce", "ptdp")
-# The project's dependencies. What they import themselves is not listed, as it depends on their versions.
-PACKAGES = (
-    *("torch", "triton", "numpy", "pandas", "scipy", "matplotlib", "seaborn"),
-    *("jinja2", "jsonschema", "fastjsonschema", "rich"),
-)
 
 PROBE = """
 import collections, contextlib, json, runpy, sys, time
@@ -61,8 +52,9 @@ print(json.dumps([code, sorted(set(sys.modules) - before), events, lines]), file
 """
 
 # Prints for every command what its help imports besides `before`: modules of ours, and packages by who imports them.
-HELP_PROBE = """
-import json, os, sys
+HELP_PROBE = (
+    probes.FORKING
+    + """
 asked = json.loads(sys.argv[1])
 sys.argv = ["reproduce"]
 from reproduce.cli import main
@@ -83,18 +75,9 @@ def help_of(command):
         code = exit.code or 0
     return code, sorted(set(sys.modules) - before), packages
 sys.meta_path.insert(0, Imports)
-helps = {}
-for command in COMMANDS:
-    reader, writer = os.pipe()
-    if not os.fork():
-        sys.stdout = open(os.devnull, "w")
-        os.write(writer, json.dumps(help_of(command)).encode())
-        os._exit(0)
-    os.close(writer)
-    helps[command] = json.load(open(reader))
-    os.wait()
-print(json.dumps(helps))
+print(json.dumps({command: in_fork(help_of, command) for command in COMMANDS}))
 """
+)
 
 # What pytest does with our plugin in every project where it is installed; pytest itself need not be.
 PLUGIN_PROBE = """
@@ -119,34 +102,28 @@ def collect() -> Section:
     with tempfile.TemporaryDirectory(prefix="ptdp-") as cache:
         environment = {**os.environ, "MPLCONFIGDIR": cache}
         subprocess.run([sys.executable, "-c", "import matplotlib.font_manager"], env=environment, check=False)
-        entries = {f"reproduce {command}": _entry(command, environment) for command in COMMANDS}
-    return {**entries, PLUGIN: _plugin(), **_helps()}
+        section = {name: entry for command in COMMANDS for name, entry in _command(command, cache).items()}
+    return {**section, **probes.ask(PLUGIN, PLUGIN_PROBE, None, _plugin), **_helps()}
 
 
-def _plugin() -> Entry:
+def _plugin(modules: list[str]) -> Section:
     """What the plugin of pytest imports where the gate is not asked for."""
-    process = subprocess.run(
-        [sys.executable, "-c", PLUGIN_PROBE], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    if process.returncode:
-        return _failed(PLUGIN, process.stderr)
-    modules = json.loads(process.stdout)
-    foreign = ", ".join(f"1 {name}" for name in PACKAGES if name in modules)
-    return Entry({"imports": {"packages of pytest_gate": foreign, "modules of pytest_gate": _ours(modules)}})
+    imports = {
+        "packages of pytest_gate": probes.packages(modules),
+        "modules of pytest_gate": probes.ours(modules),
+    }
+    return {PLUGIN: Entry({"imports": imports})}
 
 
 def _helps() -> Section:
     """What the help of each command imports."""
-    asked = {"ours": [f"{package}." for package in OURS], "packages": PACKAGES}
-    process = subprocess.run(
-        [sys.executable, "-c", HELP_PROBE, json.dumps(asked)], cwd=ROOT, capture_output=True, text=True, check=False
+    asked = {"ours": [f"{package}." for package in probes.OURS], "packages": probes.PACKAGES}
+    return probes.ask(
+        "reproduce COMMAND --help",
+        HELP_PROBE,
+        asked,
+        lambda helps: {f"reproduce {command} --help": Entry(_imports(*of)) for command, of in helps.items()},
     )
-    if process.returncode:
-        return {"reproduce COMMAND --help": _failed("reproduce COMMAND --help", process.stderr)}
-    return {
-        f"reproduce {command} --help": Entry(_imports(*of_command))
-        for command, of_command in json.loads(process.stdout).items()
-    }
 
 
 def _imports(code: int, modules: list[str], packages: dict[str, str]) -> Quantities:
@@ -154,47 +131,26 @@ def _imports(code: int, modules: list[str], packages: dict[str, str]) -> Quantit
     by_importer: dict[str, Value] = {}
     for package, importer in sorted(packages.items()):
         by_importer[importer] = ", ".join(filter(None, [str(by_importer.get(importer, "")), f"1 {package}"]))
-    return {"parameters": {"exit code": code}, "imports": {"modules": _ours(modules), **by_importer}}
+    return {"parameters": {"exit code": code}, "imports": {"modules": probes.ours(modules), **by_importer}}
 
 
-def _ours(modules: list[str]) -> str:
-    """The modules of the project among these, as a text that counts each."""
-    return ", ".join(f"1 {name}" for name in modules if name.split(".")[0] in OURS)
-
-
-def _failed(command: str, errors: str) -> Entry:
-    """The entry of a command that fails, with the last line that it prints as the reason."""
-    lines = errors.strip().splitlines() or ["it says nothing"]
-    return Entry({"order": {PROBLEM: f"{command}: {lines[-1]}"}})
-
-
-def _entry(command: str, environment: Mapping[str, str]) -> Entry:
+def _command(command: str, cache: str) -> Section:
     with tempfile.TemporaryDirectory(prefix="ptdp-") as results:
         arguments = command.split() if command in LIGHT else [command, "--results", results]
-        folders = [f"{ROOT / package}/" for package in OURS]
+        folders = [f"{ROOT / package}/" for package in probes.OURS]
         asked = {"arguments": arguments, "trace": command in LIGHT, "ours": folders, "watched": watched.__file__}
-        process = subprocess.run(
-            [sys.executable, "-c", PROBE, json.dumps(asked)],
-            cwd=ROOT,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    if process.returncode:
-        return _failed(f"reproduce {command}", process.stderr)
-    return Entry(_quantities(*json.loads(process.stdout)))
+        name = f"reproduce {command}"
+        return probes.ask(name, PROBE, asked, lambda done: {name: Entry(_quantities(*done))}, MPLCONFIGDIR=cache)
 
 
 def _quantities(code: int, modules: list[str], events: dict[str, int], lines: dict[str, Any]) -> Quantities:
     """Put what `PROBE` prints into quantities: the exit code, imported modules and packages, and what was done."""
-    foreign = [name for name in PACKAGES if name in modules]
     busy = [f"1 function of more than {BUSY} lines ({name})" for name, count in sorted(lines.items()) if count > BUSY]
     return {
         "parameters": {"exit code": code},
         "imports": {
-            "packages": ", ".join(f"1 {name}" for name in foreign),
-            "modules": _ours(modules),
+            "packages": probes.packages(modules),
+            "modules": probes.ours(modules),
             "what it does": ", ".join([*(f"{count} {name}" for name, count in sorted(events.items())), *busy]),
         },
     }

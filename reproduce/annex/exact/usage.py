@@ -34,7 +34,7 @@ from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.settings import EngineSettings, RunSettings, Settings
 from ptdp_core.launch import local
 from ptdp_core.launch.rank_run import train
-from reproduce.annex.exact.step_profile import as_text, function_name
+from reproduce.annex.exact.step_profile import by_function, function_name
 from reproduce.annex.exact.watched import outwards
 
 TOKENS = "run.tokens"
@@ -72,7 +72,7 @@ class Used:
         counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for name, what, amount in self._all:
             counts[name][what] += amount
-        return {name: as_text(of_function) for name, of_function in counts.items()}
+        return by_function(counts)
 
 
 def callers(frame: FrameType | None) -> str:

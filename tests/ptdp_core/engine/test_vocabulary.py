@@ -78,7 +78,7 @@ def run(job, case, folder, *args):
 def test_ranks_exchange_what_the_layout_says(method):
     """Calls and bytes of a rank for each microbatch, as it gives them: of a gathered tensor its own part."""
     of_case = {"p": 2, "B": 3, "recompute": "none", "schedule": f"1f1b+{method}"}
-    (entry,) = engine.run(2, (of_case,), engine.count_in_rank).values()
+    (entry,) = engine.run((of_case,), engine.count_in_rank).values()
     counted, settings = entry.quantities["communication"], engine.settings(of_case)
     names = {"E": "embedding", "F": "output", "S": "scores", "T": "output_gradient", "B": "embedding_gradient"}
     for kind, call in vocabulary_exchanges(settings.training).items():

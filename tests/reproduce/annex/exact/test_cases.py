@@ -24,7 +24,7 @@ EXEMPT = {
 def values():
     """All values that the cases of any section have of each field."""
     found = defaultdict(set)
-    trained = [engine.settings(case) for of in (engine, counts) for cases in of.CASES.values() for case in cases]
+    trained = [engine.settings(case) for of in (engine, counts) for case in of.CASES]
     parts = [part for case in trained for part in (case.model, case.parallel, case.engine)]
     parts += [part for case in simulated.configurations().values() for part in (case.model, case.parallel)]
     for part in parts:
@@ -37,14 +37,14 @@ def values():
 def test_every_field_of_a_configuration_changes_a_case(part):
     found = values()
     same = [item.name for item in fields(part) if len(found[item.name]) < 2 and item.name not in EXEMPT]
-    assert not same, f"no exact case has another {same[0]}: add one to AXES of engine.py or simulated.py"
+    assert not same, f"no exact case has another {same[0]}: add one to engine.toml or simulated.toml"
     for item in fields(part):
         lacking = [c for c in item.metadata["choices"] if c not in found[item.name] and c not in EXEMPT]
         assert item.name in EXEMPT or not lacking, f"no case of reproduce/annex/exact has {item.name}={lacking[0]!r}"
 
 
 def test_every_way_to_share_the_vocabulary_is_a_case():
-    trained = {engine.settings(case).parallel.vocabulary for cases in engine.CASES.values() for case in cases}
+    trained = {engine.settings(case).parallel.vocabulary for case in engine.CASES}
     simulated_ways = {case.parallel.vocabulary for case in simulated.configurations().values()}
     assert trained == simulated_ways == {"", *METHODS}
 

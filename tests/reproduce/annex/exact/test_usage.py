@@ -13,7 +13,7 @@ import pytest
 from ptdp_core.engine import data, files
 from ptdp_core.engine.checkpoint import folder
 from ptdp_core.launch.local import RankError
-from reproduce.annex.exact import comparison, counts, resources, usage
+from reproduce.annex.exact import comparison, counts, engine, resources, usage
 from results.records.errors import UnavailableError
 
 
@@ -82,8 +82,9 @@ def test_nothing_is_counted_any_more_afterwards(tmp_path):
 
 def test_ranks_that_use_the_same_are_one_text():
     alike, differing = {"a.f": "1 files opened"}, {"a.f": "1 files opened", "a.g": "2 files opened"}
-    assert resources._by_rank([{"run": alike}, {"run": alike}]) == {"run": alike}
-    assert resources._by_rank([{"run": alike}, {"run": differing}])["run"]["a.g"] == ["", "2 files opened"]
+    same, other = ({"resources": used} for used in (alike, differing))
+    assert engine.transposed([same, same]) == same
+    assert engine.transposed([same, other])["resources"]["a.g"] == ["", "2 files opened"]
 
 
 def test_a_rank_that_fails_says_so_in_one_line(monkeypatch):
