@@ -111,6 +111,24 @@ def as_json(said):
     return run
 
 
+@pytest.fixture
+def points_file(tmp_path):
+    """Write points to a file for `simulate` and others; its path."""
+
+    def write(*points):
+        path = tmp_path / "points.json"
+        path.write_text(json.dumps(points))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def simulated_points(as_json, points_file):
+    """What `simulate` answers to these points; it ends with this code."""
+    return lambda points, *options, code=0: as_json("simulate", points_file(*points), *options, code=code)["points"]
+
+
 def result_of(point, metrics, status, reason):
     """The result of a point, with the paper's values."""
     return PointResult(

@@ -44,7 +44,7 @@ def toy(monkeypatch, tmp_path):
         cache.cache_clear()
 
 
-def test_a_toy_metric_is_in_record_and_table_with_an_interval(toy, tmp_path, capsys):
+def test_a_toy_metric_is_in_record_and_table_with_an_interval(toy, tmp_path):
     assert main(["fig_interleaved", "--results", str(tmp_path)]) == DONE
     folder = tmp_path / "fig_interleaved" / "simulated"
     point = read_record(folder / "record.json").points[0]
@@ -56,16 +56,14 @@ def test_a_toy_metric_is_in_record_and_table_with_an_interval(toy, tmp_path, cap
     assert toy.name in {row["metric"] for row in rows}
 
 
-def test_a_toy_metric_is_in_every_answer(toy, tmp_path, capsys, as_json):
-    points = tmp_path / "points.json"
-    points.write_text(json.dumps([GPT3, {**GPT3, "heads": 7}]))
-    main(["simulate", str(points), "--json"])
-    ok, invalid = json.loads(capsys.readouterr().out)["points"]
+def test_a_toy_metric_is_in_every_answer(toy, tmp_path, points_file, said, as_json):
+    points = points_file(GPT3, {**GPT3, "heads": 7})
+    ok, invalid = as_json("simulate", points, code=4)["points"]
     assert ok[toy.name] == pytest.approx(ok["iteration_time"] * 96 / (12 * 2048))
     assert invalid[toy.name] is None
     assert ok["intervals"][toy.name]["low"] < ok[toy.name]
-    main(["simulate", str(points), "--columns", "GPU time per token"])
-    assert f"{ok[toy.name] / 1e-6:.2f}" in capsys.readouterr().out
+    printed = said("simulate", points, "--columns", "GPU time per token", code=4)
+    assert f"{ok[toy.name] / 1e-6:.2f}" in printed
     model = ["--layers", "4", "--hidden", "512", "--heads", "8", "--gpus", "2", "--batch", "4"]
     assert as_json("plan", *model, "--results", tmp_path)["configurations"][0][toy.name] > 0
     assert {"heading": "GPU time per token (us)", "name": toy.name}.items() <= bridge.start()["metrics"][-1].items()

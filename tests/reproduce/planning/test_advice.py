@@ -1,7 +1,5 @@
 """What is said to someone whose configuration does not fit: each change is tried, and no cheaper one is missed."""
 
-import json
-
 import pytest
 
 from ptdp_core.errors import ConfigurationError
@@ -88,19 +86,15 @@ def test_several_numbers_of_gpus_on_which_nothing_fits_have_the_advice_of_the_la
     assert said.startswith("reproduce: nothing fits: of all legal configurations on 4 GPUs")
 
 
-def test_what_fits_is_too_close_to_say_as_what_does_not(as_json, tmp_path):
+def test_what_fits_is_too_close_to_say_as_what_does_not(simulated_points):
     """The margin of memory goes both ways: 1.19 times more than 75.6 of 80.5 GB would not fit."""
-    file = tmp_path / "points.json"
     point = {"model": "qwen2.5-32b", "B": 8, "data_parallel": "zero3", "recompute": "full", "attention": "sdpa"}
-    file.write_text(json.dumps([point | {"d": d, "B": d} for d in (8, 16)]))
-    near, far = as_json("simulate", file, "--cluster", "h100")["points"]
+    near, far = simulated_points([point | {"d": d, "B": d} for d in (8, 16)], "--cluster", "h100")
     assert near["status"] == far["status"] == "ok"
     assert near["reason"].endswith("; too close to say: memory may be 1.19 times more")
     assert "too close" not in far["reason"]
 
 
-def test_the_schema_has_it(tmp_path, as_json):
-    file = tmp_path / "points.json"
-    file.write_text(json.dumps([LLAMA]))
-    (point,) = as_json("simulate", file, "--cluster", "h100")["points"]
+def test_the_schema_has_it(simulated_points):
+    (point,) = simulated_points([LLAMA], "--cluster", "h100")
     assert point["advice"]

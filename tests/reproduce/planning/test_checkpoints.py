@@ -1,22 +1,19 @@
 """Sizes of checkpoints by format and layout: what people were told, and that all shares together are the whole."""
 
-import json
-
 import pytest
 
 from ptdp_core.formulas import parameters
-from reproduce.cli import main
 from reproduce.planning.checkpoints import document
 from reproduce.planning.models import named
 from reproduce.planning.what_if import configuration
 
 
 def test_six_minutes_for_a_checkpoint_of_8_billion_are_its_96_gb_at_a_quarter_of_a_gb_a_second(
-    tmp_path, capsys, as_json
+    points_file, said, as_json
 ):
-    file = tmp_path / "points.json"
-    file.write_text(json.dumps([{"model": "llama-3-8b", "d": 8, "B": 8, "data_parallel": "zero3"}, {"b": 0}]))
-    first, invalid = as_json("simulate", file, "--cluster", "h100", "--checkpoint-rate", "0.27", code=4)["points"]
+    file = points_file({"model": "llama-3-8b", "d": 8, "B": 8, "data_parallel": "zero3"}, {"b": 0})
+    command = ("simulate", file, "--cluster", "h100", "--checkpoint-rate", "0.27")
+    first, invalid = as_json(*command, code=4)["points"]
     assert (
         first["checkpoint"]["bytes"]["states"]
         == 12 * parameters(named("llama-3-8b"))
@@ -25,16 +22,9 @@ def test_six_minutes_for_a_checkpoint_of_8_billion_are_its_96_gb_at_a_quarter_of
     assert first["checkpoint"]["seconds"]["states"] == pytest.approx(357, abs=1)
     assert first["checkpoint"]["bytes"]["states_and_weights"] == 14 * parameters(named("llama-3-8b"))
     assert "checkpoint" not in invalid
-    assert main(["simulate", str(file), "--cluster", "h100", "--checkpoint-rate", "0.27"]) == 4
-    said = " ".join(capsys.readouterr().out.split())
-    assert "checkpoint of 96.4 GB, 357 s at 0.27 GB/s: 12 bytes a parameter" in said
-    assert "saved in the background they take 96.4 GB of a node's memory" in said
-
-
-@pytest.mark.parametrize("rate", ["0", "-1", "fast", "nan"])
-def test_a_rate_that_is_none_is_one_line(rate, tmp_path, capsys):
-    assert main(["simulate", str(tmp_path / "x.json"), f"--checkpoint-rate={rate}"]) == 2
-    assert f"argument --checkpoint-rate: '{rate}' is out of range; needs a number above 0" in capsys.readouterr().err
+    printed = " ".join(said(*command, code=4).split())
+    assert "checkpoint of 96.4 GB, 357 s at 0.27 GB/s: 12 bytes a parameter" in printed
+    assert "saved in the background they take 96.4 GB of a node's memory" in printed
 
 
 @pytest.mark.parametrize(

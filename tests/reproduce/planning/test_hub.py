@@ -9,7 +9,6 @@ import reproduce
 from ptdp_core.config import ModelConfig
 from ptdp_core.formulas import active_parameters, parameters
 from ptdp_core.simulator import cluster_path
-from reproduce.cli import main
 from reproduce.planning import hub, models
 from reproduce.planning.models import find, named
 from reproduce.planning.what_if import evaluate
@@ -194,10 +193,9 @@ def test_layers_with_experts_are_those_of_the_configuration(keys, dense, pattern
     assert (model.dense_layers, model.layer_pattern) == (dense, pattern)
 
 
-def test_a_model_that_is_mostly_unknown_is_refused_with_its_share(config_json, capsys):
+def test_a_model_that_is_mostly_unknown_is_refused_with_its_share(config_json, refused):
     path = config_json(LLAMA | {"hidden_size_per_layer_input": 256, "vocab_size_per_layer_input": 262144})
-    assert main(["plan", "--model", path, "--gpus", "8", "--batch", "64"]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    line = refused("plan", "--model", path, "--gpus", "8", "--batch", "64")
     assert "model_type='llama': 76% of it is unknown here, embeddings of each layer (left out, +76.1%" in line
     assert "needs at most 33%" in line
 
@@ -242,14 +240,11 @@ def test_mistral_gpt_oss_and_gemma_3_are_described_by_their_config_json(config_j
     assert missing == ()
 
 
-def test_it_is_said_wherever_the_model_is_used(tmp_path, config_json, capsys, as_json):
+def test_it_is_said_wherever_the_model_is_used(tmp_path, config_json, points_file, refused, as_json):
     path = config_json(LLAMA | {"model_type": "mistral", "sliding_window": 4096, "attention_bias": True})
     point = {"model": path, "seq": 16384, "t": 2, "d": 4, "B": 4, "attention": "sdpa"}
-    file = tmp_path / "point.json"
-    file.write_text(json.dumps([point]))
     said = "attention_bias=True (left out)"
-    assert main(["explain", str(file), "--seconds", "3"]) == 0
-    assert said in capsys.readouterr().err
+    assert said in refused("explain", points_file(point), "--seconds", "3", code=0)
     job = ("--gpus", "8", "--batch", "8", "--results", str(tmp_path))
     for seq in ("16384", "4096"):  # which the window does not cut
         assert said in as_json("plan", "--model", path, "--seq", seq, *job)["model"]["not_modelled"]
@@ -272,7 +267,7 @@ def test_a_config_json_is_read_as_the_weights_beside_it_are(config_json):
         assert parameters(found.model) == parameters(model)
 
 
-def test_a_config_json_is_a_model(tmp_path, capsys):
+def test_a_config_json_is_a_model(tmp_path, said):
     folder = tmp_path / "My-Model"
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(LLAMA | {"max_position_embeddings": 131072}))
@@ -280,8 +275,7 @@ def test_a_config_json_is_a_model(tmp_path, capsys):
         found = find(name)
         assert (found.name, found.model.mlp_width, found.model.seq) == ("my-model", 2816, 8192)
     job = ("--gpus", "8", "--batch", "64", "--results", str(tmp_path))
-    assert main(["plan", "--model", str(folder / "config.json"), "--seq", "2048", *job]) == 0
-    assert "MY-MODEL (8 layers" in capsys.readouterr().out
+    assert "MY-MODEL (8 layers" in said("plan", "--model", folder / "config.json", "--seq", "2048", *job)
 
 
 @pytest.mark.parametrize(
@@ -294,13 +288,10 @@ def test_a_config_json_is_a_model(tmp_path, capsys):
         (json.dumps({**LLAMA, "block_configs": [{}] * 8}), "38% of it is unknown here, block_configs, by layer"),
     ],
 )
-def test_a_config_json_that_is_none_is_one_line(text, message, tmp_path, capsys):
+def test_a_config_json_that_is_none_is_one_line(text, message, tmp_path, refused):
     path = tmp_path / "config.json"
     path.write_text(text)
-    assert main(["plan", "--model", str(path), "--gpus", "8", "--batch", "64"]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert len(error.splitlines()) == 1
+    assert message in refused("plan", "--model", path, "--gpus", "8", "--batch", "64")
 
 
 def test_a_file_that_is_not_there_and_a_name_that_is_near():

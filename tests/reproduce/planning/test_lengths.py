@@ -1,12 +1,10 @@
 """Samples of mixed lengths: packed without loss, with their own attention, and as slow as the slowest replica."""
 
-import json
 from random import Random
 
 import pytest
 
 from ptdp_core.formulas import attention_core_flops
-from reproduce.cli import main
 from reproduce.planning.lengths import packed, read
 from reproduce.planning.what_if import described, evaluate
 
@@ -44,16 +42,13 @@ def test_the_slowest_of_more_replicas_has_more_attention():
     assert alike[0] == alike[1]
 
 
-def test_supervised_fine_tuning_is_priced_by_the_lengths_of_its_samples(tmp_path, capsys):
+def test_supervised_fine_tuning_is_priced_by_the_lengths_of_its_samples(tmp_path, simulated_points):
     """NVIDIA-NeMo/RL#966: 512 samples packed to 32,768 tokens took 35 s; whole sequences are simulated as 102 s."""
     point = {"model": "qwen3-30b-a3b", "seq": 32768, "t": 2, "d": 16, "e": 8, "etp": 1, "B": 512, "attention": "sdpa"}
     point |= {"sequence_parallel": True, "sharded_optimizer": True}
-    (tmp_path / "points.json").write_text(json.dumps([point]))
     (tmp_path / "lengths.txt").write_text("# tokens, samples\n1000 300\n4000, 100\n\n30000 5\n12000\n")
     whole = evaluate(point, 1, "h200")["iteration_time"]
-    command = ["simulate", str(tmp_path / "points.json"), "--cluster", "h200", "--json"]
-    assert main([*command, "--lengths", str(tmp_path / "lengths.txt")]) == 0
-    (mixed,) = json.loads(capsys.readouterr().out)["points"]
+    (mixed,) = simulated_points([point], "--cluster", "h200", "--lengths", tmp_path / "lengths.txt")
     assert whole == pytest.approx(102, rel=0.1)
     assert 0.02 * whole < mixed["iteration_time"] < 0.1 * whole
 

@@ -1,6 +1,5 @@
 """A whole run, and what limits it: the arithmetic from the iteration, the options, and their errors."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -159,36 +158,32 @@ def test_amounts_are_read_as_people_write_them():
         sequences("3.2M", 2048)
 
 
-def test_a_point_has_its_run_and_its_elasticities_in_text_and_json(tmp_path, capsys, as_json):
-    points = tmp_path / "points.json"
-    points.write_text(json.dumps([GPT, {**GPT, "B": "128K"}, {**GPT, "heads": 7}]))
-    options = ("--tokens", "300B", "--price", "2.5", "--sensitivity")
-    one, same, invalid = as_json("simulate", points, *options, code=4)["points"]
+def test_a_point_has_its_run_and_its_elasticities_in_text_and_json(points_file, said, as_json):
+    points = points_file(GPT, {**GPT, "B": "128K"}, {**GPT, "heads": 7})
+    command = ("simulate", points, "--tokens", "300B", "--price", "2.5", "--sensitivity")
+    one, same, invalid = as_json(*command, code=4)["points"]
     assert one["run"] == same["run"]
     assert one["run"]["cost"] == pytest.approx(one["run"]["gpu_time"] / 3600 * 2.5)
     assert one["run"]["run_time"] * 86400 == pytest.approx(3e11 / one["tokens_per_s"])
     assert one["elasticities"][0]["faster_by"] > 0
     assert "run" not in invalid
-    main(["simulate", str(points), *options])
-    printed = capsys.readouterr().out
+    printed = said(*command, code=4)
     for text in ("GPU hours", "energy", "300 billion tokens", "what limits it", "NVLink x2", "++++"):
         assert text in printed
 
 
 @pytest.mark.slow
-def test_the_chart_of_what_limits_it_has_a_bar_for_each_change(tmp_path, monkeypatch):
-    points, file = tmp_path / "points.json", tmp_path / "gains.svg"
-    points.write_text(json.dumps([GPT]))
+def test_the_chart_of_what_limits_it_has_a_bar_for_each_change(points_file, tmp_path, monkeypatch):
     drawn = []
     monkeypatch.setattr(estimate_figure.theme, "figure_bytes", lambda figure, *_: drawn.append(figure) or b"")
-    assert main(["simulate", str(points), "--sensitivity", "--plot", str(file)]) == 0
+    assert main(["simulate", str(points_file(GPT)), "--sensitivity", "--plot", str(tmp_path / "gains.svg")]) == 0
     (axes,) = drawn[0].axes
     estimate = simulate(TrainingConfig(ModelConfig(24, 2304, 24), ParallelConfig(p=2, t=2, d=2, B=64)), load_cluster())
     rows = elasticities.elasticities(estimate, load_cluster())
     assert [bar.get_width() for bar in axes.patches] == [pytest.approx(100 * row["faster_by"]) for row in rows]
 
 
-def test_a_plan_has_its_run_in_text_json_and_record(tmp_path, capsys, as_json):
+def test_a_plan_has_its_run_in_text_json_and_record(tmp_path, said, as_json):
     run = ("--tokens", "1B", "--price", "2", "--mtbf", "1000", "--checkpoint-seconds", "5", "--restart-seconds", "60")
     options = (*run, "--sensitivity", "--results", str(tmp_path))
     document = as_json(*PLAN, *options)
@@ -198,19 +193,18 @@ def test_a_plan_has_its_run_in_text_json_and_record(tmp_path, capsys, as_json):
     first = read_record(next(tmp_path.glob("plan/*/record.json"))).points[0]
     assert first.metrics["cost"].value == pytest.approx(document["run"]["cost"])
     assert (first.metrics["run_time"].unit, first.metrics["run_time"].origin) == ("d", "derived")
-    main([*PLAN, *options])
-    printed = " ".join(capsys.readouterr().out.split())
+    printed = " ".join(said(*PLAN, *options).split())
     assert "The whole run by rank, derived" in printed
     assert "What limits rank 1" in printed
     assert "rank 2: " in printed
 
 
-def test_the_proof_of_the_search_is_in_words_and_in_json(tmp_path, capsys, as_json):
+def test_the_proof_of_the_search_is_in_words_and_in_json(tmp_path, said, as_json):
     job = ("plan", "--layers", "24", "--hidden", "2304", "--heads", "24", "--gpus", "32", "--batch", "512")
-    document = as_json(*job, "--results", tmp_path)
+    job += ("--results", tmp_path)
+    document = as_json(*job)
     counts, bound = document["counts"], document["discarded_above_s"]
     assert counts["discarded_by_bound"] > 0
-    main([*job, "--results", str(tmp_path)])
-    printed = " ".join(capsys.readouterr().out.split())
+    printed = " ".join(said(*job).split())
     assert f"of {counts['legal']:,} legal layouts" in printed
     assert f"{counts['discarded_by_bound']:,} cannot be faster than {bound:.3f} s" in printed
