@@ -33,9 +33,28 @@ from reproduce.running import runner
 from results.records import errors, read_record
 
 ROOT = Path(__file__).parents[1]
+REFERENCE = ROOT / "results" / "reference"
 NUMBER = re.compile(r" *\d+(\.\d+)?")
 BEGINS_OR_ENDS = re.compile(r"_rank_\d+$")  # of executed passes, in records of version 1
 BLOCKS = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
+
+
+def read(name):
+    """The text of a file of the project."""
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def answer_to(paper):
+    """How the reference results answer a paper."""
+    records = [
+        read_record(path) for id in catalog.ids(paper) for path in sorted((REFERENCE / id).glob("*/record.json"))
+    ]
+    return answer(claims_of(records), paper=paper)
+
+
+def gpu_runs():
+    """The first run of a GPU session, and the later ones."""
+    return (json.loads(read(f"results/reference/gpu/{name}.json")) for name in ("first_run", "later_runs"))
 
 
 def masked(text):
@@ -45,13 +64,9 @@ def masked(text):
 
 def test_the_readme_answers_as_the_reference_results_do():
     """Results made again may change the answer: then the README says the new one."""
-    reference = ROOT / "results" / "reference"
-    records = [
-        read_record(path) for id in catalog.ids("sc21") for path in sorted((reference / id).glob("*/record.json"))
-    ]
-    whole = answer(claims_of(records), paper="sc21")
+    whole = answer_to("sc21")
     assert whole.unjudged == 0
-    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    readme = " ".join(read("README.md").split())
     assert whole.headline in readme
     held, not_held = len(whole.of("holds")), len(whole.of("contradicted"))
     assert f"{held} of the paper's {len(whole.claims)} sentences hold, {not_held} do not" in readme
@@ -63,17 +78,14 @@ def test_the_readme_answers_as_the_reference_results_do():
         assert f"`{judged.artifact.id}.{judged.claim.id}`" in readme
 
 
-REFERENCE = ROOT / "results" / "reference"
 PAPERS = {"PTD-P": "sc21", "Reducing": "korthikanti", "Zero": "zerobubble", "MegaScale": "megascale", "Llama": "llama3"}
 
 
 def test_the_readme_counts_the_verdicts_of_each_paper():
-    table = re.findall(r"^\| \*?(\S+?)\*? .*?\|((?: \d+ \|){6})$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    table = re.findall(r"^\| \*?(\S+?)\*? .*?\|((?: \d+ \|){6})$", read("README.md"), re.MULTILINE)
     assert [name for name, _ in table] == list(PAPERS)
     for name, cells in table:
-        ids = catalog.ids(PAPERS[name])
-        records = [read_record(path) for id in ids for path in sorted((REFERENCE / id).glob("*/record.json"))]
-        counts = answer(claims_of(records), paper=PAPERS[name]).counts
+        counts = answer_to(PAPERS[name]).counts
         order = ("holds", "contradicted", "inconclusive", "paper inconsistent", "not testable here")
         assert [int(cell) for cell in cells.split(" |")[:-1]] == [
             sum(counts.values()),
@@ -82,7 +94,7 @@ def test_the_readme_counts_the_verdicts_of_each_paper():
 
 
 def test_the_readme_says_how_far_to_trust_it_as_its_sources_do():
-    readme, blind = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/blind.md"))
+    readme, blind = read("README.md"), read("docs/blind.md")
     rows = [row.split(" | ") for row in re.findall(r"^\| (.*) \|$", readme, re.MULTILINE)]
     off = {what: error for what, _, error, *_ in (row for row in rows if len(row) == 4)}
 
@@ -96,7 +108,7 @@ def test_the_readme_says_how_far_to_trust_it_as_its_sources_do():
 
     n, mean, worst = score("accuracy")
     assert begins(f"{n} published") == f"{mean:.1%} (worst {abs(worst):.1%})"
-    page = (ROOT / "docs" / "accuracy.md").read_text()
+    page = read("docs/accuracy.md")
     (whole, without) = re.findall(r"^\| (?:every configuration|Tables 1).* \| (.*?%) \| - \|", page, re.MULTILINE)[::-1]
     assert begins("the same, each") == f"{whole}; {without} for the 95 without ZeRO-3"
     n, mean_blind, _ = score("blind_score")
@@ -112,7 +124,7 @@ def test_the_readme_says_how_far_to_trust_it_as_its_sources_do():
     assert f"(experts {experts})" in begins("401 public")
     said = f"were predicted blind to {mean_shipped:.1%}, later to {dense}, those of experts to {experts}, our own"
     assert said in " ".join(readme.split())
-    first, later = (json.loads((REFERENCE / f"gpu/{name}.json").read_text()) for name in ("first_run", "later_runs"))
+    first, later = gpu_runs()
     predicted = [
         case["predicted"]["engine"]["seconds"] / case["median"] - 1
         for case in first["cases"].values()
@@ -132,7 +144,7 @@ def test_the_readme_says_how_far_to_trust_it_as_its_sources_do():
     ]
     errors = [abs(emulated / simulated - 1) for emulated, simulated in times]
     assert begins(f"{len(times)} points run") == f"{statistics.mean(errors):.1%} (worst {max(errors):.1%})"
-    gpus = (ROOT / "docs" / "gpus.md").read_text(encoding="utf-8")
+    gpus = read("docs/gpus.md")
     steps = re.findall(r"^\| (?:a step|GPT|the same, b).*$", readme, re.MULTILINE)
     assert len(steps) == 4
     assert all(f"{line}\n" in gpus for line in steps)
@@ -143,12 +155,9 @@ def test_the_readme_says_how_far_to_trust_it_as_its_sources_do():
 
 
 def test_the_pages_say_how_many_packages_the_first_figure_needs():
-    needs = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+    needs = tomllib.loads(read("pyproject.toml"))["project"]["dependencies"]
     number = {7: "seven", 8: "eight", 9: "nine"}[len(needs)]
-    said = [
-        re.findall(r"(?:needs|need:) (\w+) packages", (ROOT / page).read_text(encoding="utf-8"))
-        for page in ("README.md", "docs/start.md")
-    ]
+    said = [re.findall(r"(?:needs|need:) (\w+) packages", read(page)) for page in ("README.md", "docs/start.md")]
     assert said == [[number], [number]]
 
 
@@ -170,7 +179,7 @@ def test_the_commands_of_a_page_are_understood(path):
 
 def test_one_step_prints_what_its_page_shows(tmp_path):
     """The page's blocks are one program, a script, since its ranks import it."""
-    blocks = BLOCKS.findall((ROOT / "docs" / "one_step.md").read_text(encoding="utf-8"))
+    blocks = BLOCKS.findall(read("docs/one_step.md"))
     script = tmp_path / "one_step.py"
     script.write_text("\n\n".join(code for code, _ in blocks), encoding="utf-8")
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -180,7 +189,7 @@ def test_one_step_prints_what_its_page_shows(tmp_path):
 
 @pytest.mark.parametrize("page", [pytest.param("python.md", marks=pytest.mark.slow), "figures.md"])
 def test_the_blocks_of_a_page_print_what_it_shows(page, tmp_path, monkeypatch, capsys):
-    blocks = BLOCKS.findall((ROOT / "docs" / page).read_text(encoding="utf-8"))
+    blocks = BLOCKS.findall(read(f"docs/{page}"))
     assert blocks
     monkeypatch.chdir(tmp_path)
     names = {}
@@ -191,7 +200,7 @@ def test_the_blocks_of_a_page_print_what_it_shows(page, tmp_path, monkeypatch, c
 
 
 def test_the_page_on_ones_own_figure_draws_the_points_that_it_shows(tmp_path, monkeypatch):
-    page = (ROOT / "docs" / "figures.md").read_text(encoding="utf-8")
+    page = read("docs/figures.md")
     commands = re.findall(r"^    reproduce (.*)$", page, re.MULTILINE)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.csv").write_text(
@@ -206,7 +215,7 @@ def test_the_page_on_ones_own_figure_draws_the_points_that_it_shows(tmp_path, mo
 def test_three_artifacts_are_set_in_the_latex_document_of_the_page(tmp_path, monkeypatch):
     if not shutil.which("pdflatex"):
         pytest.skip("needs pdflatex (Debian: texlive-latex-recommended)")
-    page = (ROOT / "docs" / "figures.md").read_text(encoding="utf-8")
+    page = read("docs/figures.md")
     monkeypatch.chdir(tmp_path)
     commands = re.findall(r"^    reproduce (.*--results runs)$", page, re.MULTILINE)
     assert [main([*shlex.split(command), "-q"]) for command in commands] == [0, 0, 0]
@@ -239,7 +248,7 @@ def test_the_appendix_of_an_evaluation_has_every_place_of_the_paper_and_two_page
 
 
 def test_the_page_on_experts_asks_what_is_answered(tmp_path):
-    page = (ROOT / "docs" / "experts.md").read_text(encoding="utf-8")
+    page = read("docs/experts.md")
     plan, train = re.findall(r"^    reproduce (.*)$", page, re.MULTILINE)
     assert main([*shlex.split(plan), "--results", str(tmp_path), "-q"]) == 0
     assert main([*shlex.split(train), "--set", "steps=1", "--set", "layers=2"]) == 0
@@ -251,7 +260,7 @@ SHELL = re.compile(r"```sh\n(.*?)```\n\n```text\n(.*?)```", re.DOTALL)
 def test_the_table_of_a_block_is_the_block():
     """A layer of GPT-3 on one of eight GPUs, part by part, in MiB."""
     config = TrainingConfig(ModelConfig(96, 12288, 96), ParallelConfig(t=8, recompute="none"))
-    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    page = read("docs/architecture.md")
     for part in layer_of(config).parts:
         batched = ((gemm[:3], f", {gemm[3]}" if gemm[3] > 1 else "") for gemm in part.forward.gemms)
         products = ", ".join(" x ".join(map(str, sizes)) + heads for sizes, heads in batched)
@@ -269,7 +278,7 @@ WITHOUT_RESULTS = ("simulate", "explain", "doctor")  # commands that write no fi
 
 def shell_blocks(page, folder, capsys):
     """Run the shell blocks of a page in a folder: of each, the lines that are shown and those that are printed."""
-    for commands, shown in SHELL.findall((ROOT / "docs" / page).read_text(encoding="utf-8")):
+    for commands, shown in SHELL.findall(read(f"docs/{page}")):
         for line in SHELL_LINE.findall(commands):
             words = shlex.split(line)[1:]
             if line.startswith("echo "):
@@ -311,7 +320,7 @@ NEAR = 0.1  # of a number on a page
 
 def asked():
     """The questions of public threads: what was asked, the command, and what its answer quotes."""
-    _, _, section = (ROOT / "docs" / "questions.md").read_text(encoding="utf-8").partition("## Asked in public")
+    _, _, section = read("docs/questions.md").partition("## Asked in public")
     return [
         (question, command, re.findall(r"`([^`]+)`", answer)) for question, command, answer in ASKED.findall(section)
     ]
@@ -351,14 +360,14 @@ SLOW_CALLS = ("reproduce train", "reproduce explain trace", "reproduce accuracy 
 
 def rows_for_programs():
     """Of every row of agents.md: the question, the commands, and how many it says there are."""
-    page = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8")
+    page = read("docs/agents.md")
     rows = re.findall(r"^\| ([^|]+\?) \| (\d) \| ([^|]+) \|", page, re.MULTILINE)
     return [(question, re.findall(r"`(reproduce [^`]+)`", commands), int(calls)) for question, calls, commands in rows]
 
 
 def answered(questions, folder, capsys):
     """Run the commands of agents.md in a folder with its inputs: each prints one JSON document, and is done."""
-    page = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8")
+    page = read("docs/agents.md")
     for line in re.findall(r"^echo .*$", page, re.MULTILINE):
         text, file = shlex.split(line)[1::2]
         (folder / file).write_text(text, encoding="utf-8")
@@ -396,7 +405,7 @@ def test_the_page_for_programs_is_answered(tmp_path, monkeypatch, capsys):
 
 
 def test_the_list_for_language_models_has_every_page_once():
-    text = (ROOT / "docs" / "llms.txt").read_text(encoding="utf-8")
+    text = read("docs/llms.txt")
     linked = re.findall(r"\]\((\S+)\)", text)
     assert sorted(linked) == sorted(path.name for path in (ROOT / "docs").glob("*.md") if path.name != "index.md")
     assert text.startswith("# ptdp\n\n> ")
@@ -404,7 +413,7 @@ def test_the_list_for_language_models_has_every_page_once():
 
 def test_the_skill_for_agents_has_the_commands_of_the_list_and_both_those_of_the_pages():
     """Each is run where it stands on a page."""
-    texts = [(ROOT / name).read_text(encoding="utf-8") for name in ("docs/llms.txt", "skills/ptdp/SKILL.md")]
+    texts = [read(name) for name in ("docs/llms.txt", "skills/ptdp/SKILL.md")]
     listed, skill = ([line for line in text.splitlines() if re.match(r"- .*\? `reproduce", line)] for text in texts)
     assert listed == skill
     run = {command for _, commands, _ in rows_for_programs() for command in commands}
@@ -434,7 +443,7 @@ def test_every_file_that_a_page_or_a_docstring_names_is_there():
 
 def example(language, containing):
     """The block of `adding.md` in a language that contains a text."""
-    page = (ROOT / "docs" / "adding.md").read_text(encoding="utf-8")
+    page = read("docs/adding.md")
     blocks = re.findall(rf"^( *)```{language}\n(.*?)^ *```", page, re.DOTALL | re.MULTILINE)
     (block,) = [textwrap.dedent(text) for _, text in blocks if containing in text]
     return block
@@ -451,7 +460,7 @@ def test_the_artifact_of_the_guide_is_simulated_and_judged(tmp_path):
 def test_the_schedule_of_the_guide_is_complete_and_has_the_bubble_that_it_says():
     names = {}
     text = example("python", "Definition(")
-    assert text == (ROOT / "ptdp_core" / "schedules" / "zoo" / "eager_1f1b.py").read_text(encoding="utf-8")
+    assert text == read("ptdp_core/schedules/zoo/eager_1f1b.py")
     exec(compile(text, "adding.md", "exec"), names)
     definition = names["SCHEDULE"]
     p, m = 4, 8
@@ -469,32 +478,31 @@ def test_the_cluster_of_the_guide_is_read(tmp_path):
 
 
 def test_every_metric_of_the_committed_results_is_in_the_glossary():
-    page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    page = read("docs/metrics.md")
     described = set(re.findall(r"`([a-z0-9_]+)`", page))
-    files = (ROOT / "results" / "reference").glob("*/*/record.json")
-    records = [json.loads(path.read_text(encoding="utf-8")) for path in files]
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in REFERENCE.glob("*/*/record.json")]
     metrics = {name for record in records for point in record["points"] for name in point["metrics"]}
     assert metrics
     assert {name.removeprefix(PREFIX) for name in metrics if not BEGINS_OR_ENDS.search(name)} <= described
 
 
 def test_the_exit_codes_are_in_the_guide():
-    page = (ROOT / "docs" / "faq.md").read_text(encoding="utf-8")
+    page = read("docs/faq.md")
     rows = re.findall(r"^\| (\d+) \| (.*) \|$", page, re.MULTILINE)
     assert {int(code): meaning for code, meaning in rows} == errors.MEANINGS
 
 
 def test_the_site_has_every_page():
-    listed = set(re.findall(r": ([a-z_-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE))
-    generated = set(re.findall(r'write\("([a-z]+\.md)"', (ROOT / "docs" / "generate.py").read_text(encoding="utf-8")))
+    listed = set(re.findall(r": ([a-z_-]+\.md)$", read("mkdocs.yml"), re.MULTILINE))
+    generated = set(re.findall(r'write\("([a-z]+\.md)"', read("docs/generate.py")))
     assert listed == {path.name for path in (ROOT / "docs").glob("*.md")} | generated
 
 
 def test_each_guide_has_a_picture_and_leads_to_the_next():
-    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("  - Guides:\n")[2].partition("\n  - ")[0]
+    nav = read("mkdocs.yml").partition("  - Guides:\n")[2].partition("\n  - ")[0]
     guides = re.findall(r": (\w+\.md)", nav)
     for guide, following in zip(guides, [*guides[1:], "ci.md"], strict=True):
-        page = (ROOT / "docs" / guide).read_text(encoding="utf-8")
+        page = read(f"docs/{guide}")
         pictures = re.findall(r"!\[[^]]+\]\((pictures/\w+\.png)\)", page)
         assert pictures, guide
         assert all((ROOT / "docs" / picture).stat().st_size < 60_000 for picture in pictures)
@@ -523,9 +531,7 @@ def test_the_links_of_the_pages_lead_to_files_and_headings():
 
 
 def test_forty_commands_of_the_pages_are_run_by_the_tests_above():
-    shell = [
-        page for name in ("tutorial", "questions") for page in SHELL.findall((ROOT / f"docs/{name}.md").read_text())
-    ]
+    shell = [page for name in ("tutorial", "questions") for page in SHELL.findall(read(f"docs/{name}.md"))]
     run = {line for commands, _ in shell for line in SHELL_LINE.findall(commands) if line.startswith("reproduce ")}
     run |= {command for _, commands, _ in rows_for_programs() for command in commands}
     run |= {command for _, command, quoted in asked() if quoted}
@@ -533,14 +539,14 @@ def test_forty_commands_of_the_pages_are_run_by_the_tests_above():
 
 
 def test_neither_the_side_bar_nor_a_part_of_it_has_more_than_eight_entries():
-    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    nav = read("mkdocs.yml").partition("\nnav:\n")[2]
     parts = re.split(r"^  - ", nav, flags=re.MULTILINE)[1:]
     assert len(parts) <= 8
     assert all(part.count("\n      - ") <= 8 for part in parts)
 
 
 def test_the_readme_begins_with_two_commands_a_link_and_a_picture_and_pictures_are_small():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    readme = read("README.md")
     assert len(readme.splitlines()) <= 120
     first, _, _ = readme.partition("</picture>")
     assert len(first.splitlines()) < 24
@@ -568,11 +574,8 @@ STEPS = {
 
 
 def test_the_table_of_gpu_runs_is_what_was_measured():
-    folder = ROOT / "results/reference/gpu"
-    first, later = (
-        json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in ("first_run", "later_runs")
-    )
-    runs, page = [first, *later["runs"]], (ROOT / "docs/gpus.md").read_text(encoding="utf-8")
+    first, later = gpu_runs()
+    runs, page = [first, *later["runs"]], read("docs/gpus.md")
     rows = dict(re.findall(r"^\| ([^|]+) \| (.*) \|$", page, re.MULTILINE))
     errors = []
     for name, key in STEPS.items():
@@ -594,14 +597,14 @@ def test_what_is_expected_of_a_gpu_is_what_is_sealed():
     sealed = {point.key: point.metrics["time"].value for point in read_record(SEALED).points}
     mfu = {case.name: model_flops_per_iteration(case.model, case.layout.B) / sealed[case.name] for case in CASES}
     mfu = {name: flops / 989.4e12 for name, flops in mfu.items()}
-    peers = json.loads((ROOT / "results/reference/gpu/first_run.json").read_text(encoding="utf-8"))["peers"]
+    peers = next(gpu_runs())["peers"]
     plain, llama = (peers[name]["mfu_of_989_4"] for name in ("plain-compiled", "hf-llama-compiled"))
     expected = [
         *(f"{mfu['gpt-sdpa']:.1%}, short", f"{mfu['gpt-sdpa'] / plain:.2f}, short", f"{mfu['llama-4k'] / llama:.2f}"),
         *(f"{mfu['gpt-b1']:.1%}", f"{mfu['small']:.1%} to 43.8%", f"{mfu['moe']:.1%}"),
         *(f"{sealed['gpt-sdpa'] / sealed['gpt-fp8']:.2f}", "unknown"),
     ]
-    page = (ROOT / "docs/gpus.md").read_text(encoding="utf-8").split("## Expected beside peers")[1].split("\n## ")[0]
+    page = read("docs/gpus.md").split("## Expected beside peers")[1].split("\n## ")[0]
     rows = [row.split(" | ") for row in re.findall(r"^\| (?!on one|-).*$", page, re.MULTILINE)]
     assert [row[2] for row in rows] == expected
     for _, aim, said, _ in rows[:-1]:

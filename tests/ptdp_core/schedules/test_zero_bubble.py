@@ -1,6 +1,5 @@
 """Split backward passes: ZB-H1 against the formulas of Qi et al. and torch's own order, and the checks on I and W."""
 
-from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -20,16 +19,13 @@ from ptdp_core.schedules import (
     peak_stash,
     stash_fronts,
 )
+from tests.ptdp_core.schedules.cases import texts, with_row
 
 SIZES = [(p, m) for p in (1, 2, 3, 4, 8) for m in (1, 2, 3, 5, 8, 16, 19)]
 # t_f, t_b and t_w, with t_w at most t_f and at most t_b - t_w
 TIMES = [
     (1, 2, 1), (1, 3, 1), (3, 4, 2), (5, 4, 1), (2, 2, 0), (Fraction(2, 3), Fraction(7, 5), Fraction(1, 2)),
 ]  # fmt: skip
-
-
-def texts(schedule):
-    return [" ".join(map(str, actions)) for actions in schedule.ranks]
 
 
 def makespan(rows):
@@ -39,10 +35,6 @@ def makespan(rows):
 def zb_h1_bubble(p, m, t_f, t_b, t_w):
     formula = definition("zb-h1").bubble
     return formula(p, m, 1, t_f, t_b, t_w)
-
-
-def with_row(schedule, rank, row):
-    return replace(schedule, ranks=(*schedule.ranks[:rank], row, *schedule.ranks[rank + 1 :]))
 
 
 def test_order():

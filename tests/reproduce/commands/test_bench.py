@@ -87,18 +87,16 @@ def test_a_run_that_measured_nothing_or_failed_is_no_success(points, code, said,
 
 def test_an_interrupted_run_keeps_what_is_done_and_says_the_rest(refused, tmp_path, fake):
     fake(KeyboardInterrupt)
-    assert "reproduce bench run memory layer" in refused(
-        "bench", "run", "memory", "layer", "--device", "cpu", "--results", tmp_path, code=errors.INTERRUPTED
-    )
+    words = ("bench", "run", "memory", "layer", "--device", "cpu", "--results", tmp_path)
+    assert "reproduce bench run memory layer" in refused(*words, code=errors.INTERRUPTED)
     assert not list(tmp_path.rglob("record.json"))
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(refused, tmp_path, fake):
     fake(point("a"))
     (tmp_path / "file").write_text("")
-    assert "cannot write" in refused(
-        "bench", "run", "memory", "--device", "cpu", "--results", tmp_path / "file", code=errors.UNAVAILABLE
-    )
+    words = ("bench", "run", "memory", "--device", "cpu", "--results", tmp_path / "file")
+    assert "cannot write" in refused(*words, code=errors.UNAVAILABLE)
 
 
 def test_a_machine_that_was_not_quiet_is_noted(monkeypatch, tmp_path, fake, capsys):

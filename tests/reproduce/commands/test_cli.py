@@ -39,12 +39,8 @@ def test_list(said):
 
 def test_commands_do_not_get_more():
     """A new one joins one that is there, or replaces it: `docs/adding.md` says where the next ones belong."""
-    modules = {path.stem for path in (ROOT / "reproduce" / "commands").glob("*.py")} - {
-        "__init__",
-        "options",
-        "run",
-        "schema_option",
-    }
+    no_commands = {"__init__", "options", "run", "schema_option"}
+    modules = {path.stem for path in (ROOT / "reproduce" / "commands").glob("*.py")} - no_commands
     annexed = (ROOT / "reproduce" / "annex").glob("*/command_*.py")
     homes = {name.replace(" ", "_"): home for name, home in IN_ANNEX.items()}
     assert {path.stem.removeprefix("command_"): path.parent.name for path in annexed} == homes
@@ -92,12 +88,12 @@ def test_every_artifact_is_in_order():
 
 def test_a_run_says_ours_paper_verdicts_files_and_what_next(said, capsys, tmp_path):
     assert main(["fig_interleaved", "--results", str(tmp_path)]) == 0
-    captured = capsys.readouterr()
+    out, err = capsys.readouterr()
     for text in ("simulated on selene", "ratio", "own numbers disagree", "difference from the paper over 10 points"):
-        assert text in captured.out
-    assert f"files: {tmp_path}/fig_interleaved/simulated/" in captured.out
-    assert "next: reproduce " in captured.out
-    assert captured.err == "fig_interleaved: 10 points\n"
+        assert text in out
+    assert f"files: {tmp_path}/fig_interleaved/simulated/" in out
+    assert "next: reproduce " in out
+    assert err == "fig_interleaved: 10 points\n"
     assert "0 points computed, 10 reused" in said("fig_interleaved", "--results", tmp_path)
 
 
@@ -289,12 +285,8 @@ def test_a_reader_that_stops_is_no_error(arguments, tmp_path):
 
 
 def test_a_full_standard_output():
-    done = subprocess.run(
-        ["bash", "-c", f"{sys.executable} -m reproduce list --json > /dev/full"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
+    command = ["bash", "-c", f"{sys.executable} -m reproduce list --json > /dev/full"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == errors.UNAVAILABLE
     assert lines(done.stderr) == ["reproduce: cannot write standard output: no space left on device"]
 
@@ -308,8 +300,10 @@ def foreign(tmp_path):
     return tmp_path
 
 
-def started(*command, foreign):
-    environment = {**os.environ, "PYTHONPATH": str(foreign)}
+def started(*command, foreign, ours=False):
+    """The end of a program where other packages have our names; with `ours` behind them on the path."""
+    path = os.pathsep.join([str(foreign), *([str(ROOT)] if ours else [])])
+    environment = {**os.environ, "PYTHONPATH": path}
     return subprocess.run(command, cwd=foreign, env=environment, capture_output=True, text=True)
 
 
@@ -317,10 +311,7 @@ def started(*command, foreign):
 def test_our_packages_win_over_others_of_the_same_name(command, foreign):
     if command[0] == str(SCRIPT) and not SCRIPT.exists():
         pytest.skip("the project is not installed")
-    path = f"{foreign}{os.pathsep}{ROOT}" if "-m" in command else foreign
-    done = started(*command, "list", foreign=path) if "-m" not in command else subprocess.run(
-        [*command, "list"], cwd=foreign, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
-    )  # fmt: skip
+    done = started(*command, "list", foreign=foreign, ours="-m" in command)
     assert done.returncode == 0, done.stderr
     assert "fig_interleaved" in done.stdout
 
@@ -328,11 +319,9 @@ def test_our_packages_win_over_others_of_the_same_name(command, foreign):
 @pytest.mark.parametrize("name", ["kernels", "benchmarks"])
 def test_a_package_that_was_there_before_us_is_an_error(name, foreign):
     (foreign / name / "__init__.py").write_text("")
-    code = (
-        f"import {name}, sys; sys.path.insert(0, {str(ROOT)!r})\n"
-        "from reproduce.cli import main; sys.exit(main(['list']))"
-    )
-    done = started(sys.executable, "-c", code, foreign=foreign)
+    first = f"import {name}, sys; sys.path.insert(0, {str(ROOT)!r})"
+    then = "from reproduce.cli import main; sys.exit(main(['list']))"
+    done = started(sys.executable, "-c", f"{first}; {then}", foreign=foreign)
     assert done.returncode == errors.UNAVAILABLE
     assert str(foreign / name) in done.stderr
     assert "Traceback" not in done.stderr

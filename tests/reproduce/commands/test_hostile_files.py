@@ -97,25 +97,28 @@ def test_what_is_no_file_to_read_is_refused(reader, harm, folder, refused):
     assert re.search(r"no regular file|s a directory|has more than \d+ MiB", line), line
 
 
-@pytest.mark.parametrize("values", ["/dev/zero", "pipe", "link.csv", "../outside.csv", "/etc/hostname"])
-def test_a_papers_values_are_a_file_of_its_folder(values, folder, refused):
+@pytest.fixture
+def own(folder):
+    """The empty folder of a paper of one's own."""
     own = folder / "papers" / "mine"
     own.mkdir(parents=True)
-    (folder / "papers" / "outside.csv").write_text("n,time\n1,2\n")
-    (own / "link.csv").symlink_to(folder / "papers" / "outside.csv")
+    papers._read_all.cache_clear()
+    return own
+
+
+@pytest.mark.parametrize("values", ["/dev/zero", "pipe", "link.csv", "../outside.csv", "/etc/hostname"])
+def test_a_papers_values_are_a_file_of_its_folder(values, own, refused):
+    (own.parent / "outside.csv").write_text("n,time\n1,2\n")
+    (own / "link.csv").symlink_to(own.parent / "outside.csv")
     os.mkfifo(own / "pipe")
     (own / "paper.toml").write_text(PAPER.format(values=json.dumps(values)))
-    papers._read_all.cache_clear()
     line = refused("mine/table_1")
     assert "lies outside of" in line or "is no regular file" in line
 
 
 @pytest.mark.parametrize("harm", ["pipe", "endless"])
-def test_a_papers_own_files_are_regular(harm, folder, refused):
-    own = folder / "papers" / "mine"
-    own.mkdir(parents=True)
+def test_a_papers_own_files_are_regular(harm, own, refused):
     harmful(own / "paper.toml", harm)
-    papers._read_all.cache_clear()
     assert "paper.toml" in refused("list")
 
 
@@ -127,12 +130,6 @@ def test_a_small_trace_does_not_become_a_large_one(folder, refused):
 def test_lists_within_lists_have_an_end(folder, refused):
     (folder / "points.json").write_text("[" * 100_000)
     assert "cannot be read as JSON" in refused("simulate", "points.json")
-
-
-@pytest.mark.parametrize("content", ["m,n,k,us\n" + "8,8,1e-320,1\n" * 3, "m,n,k,us\n" + "8,8,8,1e-320\n" * 3])
-def test_a_product_out_of_range(content, folder, refused):
-    (folder / "g.csv").write_text(content)
-    assert "line 2" in refused("calibrate", "--out", "my.toml", "--gemm", "g.csv")
 
 
 def nccl(rows, time=""):

@@ -13,6 +13,7 @@ from reproduce.experiment import catalog
 from results import ROOT
 from results.records import errors
 
+GPT = {"layers": 24, "hidden": 2304, "heads": 24, "B": 1}
 MEASURED = ("fig_interleaved", "--fidelity", "measured")
 
 
@@ -47,10 +48,9 @@ def test_labels_beside_ids_on_a_command_line(capsys):
     assert capsys.readouterr().out.startswith("fig_interleaved: would evaluate 10 points")
 
 
-def test_a_number_of_a_cluster_that_is_not_plausible_is_a_line_before_the_results(tmp_path, capsys):
-    cluster, points = tmp_path / "mine.toml", tmp_path / "points.json"
+def test_a_number_of_a_cluster_that_is_not_plausible_is_a_line_before_the_results(tmp_path, points_file, capsys):
+    cluster, points = tmp_path / "mine.toml", points_file(GPT)
     cluster.write_text('base = "h100"\nmemory_bytes = 1e9\n')
-    points.write_text('[{"layers": 24, "hidden": 2304, "heads": 24, "B": 1}]')
     assert main(["simulate", str(points), "--cluster", str(cluster), "--json"]) == 0
     captured = capsys.readouterr()
     (point,) = json.loads(captured.out)["points"]
@@ -59,37 +59,8 @@ def test_a_number_of_a_cluster_that_is_not_plausible_is_a_line_before_the_result
     assert line.startswith(f"reproduce: warning: cluster file {cluster}: memory_bytes=1e+09 lies outside its plausible")
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"cp": 2}, "unknown key 'cp'; context parallelism is the letter c here; try c"),
-        ({"ep": 8}, "unknown key 'ep'; expert parallelism is the letter e here"),
-        ({"dp": 2}, "unknown key 'dp'; the paper's letter is d; try d"),
-        ({"sequence_paralel": True}, "unknown key 'sequence_paralel'; did you mean 'sequence_parallel'?"),
-        ({"gpus": 8}, "unknown key 'gpus'; GPUs are p*t*c*d; try d"),
-        ({"fp8": True}, "unknown key 'fp8'; runs are in 16 bits, or have an fp8_recipe; try fp8_recipe"),
-        (
-            {"data_parallel": "FSDP"},
-            "data_parallel='FSDP' is unknown; needs one of local, torch, zero2, zero3; try data_parallel='zero3'",
-        ),
-        ({"recompute": True}, "recompute=True is not a name; needs full or selective or none or auto, or leave it out"),
-        ({"cluster": "A100"}, "cluster='A100' is unknown; needs one of"),
-        ({"nonsense": 1}, "unknown key 'nonsense'; known: layers, hidden"),
-        ({"layers": "24"}, "layers='24' is a number in quotes; needs layers >= 1; try layers=24"),
-        ({"layers": "many"}, "layers='many' is not a positive whole number; needs layers >= 1; try layers=1"),
-        ({"model": "llama-3-999b"}, "unknown model 'llama-3-999b'; needs a name that "),
-    ],
-)
-def test_what_is_said_of_a_point_that_cannot_be(changes, reason, tmp_path, as_json):
-    path = tmp_path / "points.json"
-    path.write_text(json.dumps([{"layers": 24, "hidden": 2304, "heads": 24, "B": 1} | changes]))
-    (point,) = as_json("simulate", path, code=errors.POINTS_FAILED)["points"]
-    assert point["reason"].startswith(reason)
-
-
-def test_a_letter_that_the_figure_s_font_lacks_is_one_line(tmp_path, refused):
-    points = tmp_path / "points.json"
-    points.write_text('[{"label": "\N{ROCKET}", "layers": 24, "hidden": 2304, "heads": 24, "B": 1}]')
+def test_a_letter_that_the_figure_s_font_lacks_is_one_line(tmp_path, points_file, refused):
+    points = points_file({**GPT, "label": "\N{ROCKET}"})
     line = refused("simulate", points, "--json", "--plot", tmp_path / "points.png", code=0)
     assert line.startswith("reproduce: warning: Glyph 128640")
     assert (tmp_path / "points.png").exists()
@@ -126,10 +97,8 @@ def test_commands_of_two_words():
 
 def test_half_of_a_backward_pass_is_for_the_weights_unless_told_otherwise(as_json):
     """So that no time of a backward pass is refused because of a default."""
-    tables = []
-    for weight in ([], ["--t-weight", "1/2"]):
-        tables.append(as_json("schedule", "--t-backward", "1", *weight)["schedules"])
-    assert tables[0] == tables[1]
+    half, usual = (as_json("schedule", "--t-backward", "1", *words) for words in (["--t-weight", "1/2"], []))
+    assert half["schedules"] == usual["schedules"]
 
 
 @pytest.mark.parametrize("on_the_path", [True, False])

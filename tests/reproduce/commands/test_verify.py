@@ -1,7 +1,7 @@
 """`reproduce verify`: verdicts, reuse of results, JSON; and the claims of the paper as a whole."""
 
-import json
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -18,16 +18,17 @@ from tests.points import made
 LONG = "When " + "many words follow each other " * 20 + "the end."
 
 
-def run_json(capsys, *arguments):
-    code = main(["verify", *arguments, "--json"])
-    return code, json.loads(capsys.readouterr().out)
+@pytest.fixture
+def verified(as_json, tmp_path):
+    """What `verify` prints with --json, with results in a folder of the test's."""
+    return partial(as_json, "verify", "--results", tmp_path)
 
 
 @pytest.mark.usefixtures("load_small")
 class TestCommand:
-    def test_prints_every_claim_as_json(self, tmp_path, capsys):
-        code, document = run_json(capsys, "fig_squares", "--results", str(tmp_path))
-        assert code == document["exit_code"] == errors.DONE
+    def test_prints_every_claim_as_json(self, verified):
+        document = verified("fig_squares")
+        assert document["exit_code"] == errors.DONE
         (claim,) = document["claims"]
         assert claim == {
             "artifact": "fig_squares",
@@ -49,35 +50,34 @@ class TestCommand:
         ]
         assert document["coverage"] is None  # of the whole paper only
 
-    def test_strict_exits_with_5(self, tmp_path, capsys):
-        assert run_json(capsys, "fig_squares", "--strict", "--results", str(tmp_path))[0] == errors.CONTRADICTED
+    def test_strict_exits_with_5(self, verified):
+        verified("fig_squares", "--strict", code=errors.CONTRADICTED)
 
-    def test_writes_nothing(self, tmp_path, capsys):
-        run_json(capsys, "fig_squares", "--results", str(tmp_path))
+    def test_writes_nothing(self, tmp_path, verified):
+        verified("fig_squares")
         assert list(tmp_path.iterdir()) == []
 
-    def test_reuses_what_an_earlier_run_finished(self, tmp_path, capsys, counter):
-        main(["fig_squares", "--results", str(tmp_path)])
-        capsys.readouterr()
+    def test_reuses_what_an_earlier_run_finished(self, tmp_path, said, verified, counter):
+        said("fig_squares", "--results", tmp_path)
         counter.calls.clear()
-        _, document = run_json(capsys, "fig_squares", "--results", str(tmp_path))
+        document = verified("fig_squares")
         assert (document["artifacts"][0]["reused"], counter.calls) == (5, [])
         assert document["claims"][0]["explanation"] == "x=5 gives 25.0"
-        _, document = run_json(capsys, "fig_squares", "--fresh", "--results", str(tmp_path))
+        document = verified("fig_squares", "--fresh")
         assert (document["artifacts"][0]["reused"], len(counter.calls)) == (0, 5)
 
-    def test_a_failed_point_exits_with_4_and_makes_its_claims_inconclusive(self, tmp_path, capsys, counter):
+    def test_a_failed_point_exits_with_4_and_makes_its_claims_inconclusive(self, verified, counter):
         counter.fail_at = {5: RuntimeError("broken")}
-        code, document = run_json(capsys, "fig_squares", "--strict", "--results", str(tmp_path))
-        assert (code, document["artifacts"][0]["failed"]) == (errors.POINTS_FAILED, 1)
+        document = verified("fig_squares", "--strict", code=errors.POINTS_FAILED)
+        assert document["artifacts"][0]["failed"] == 1
         assert document["counts"]["inconclusive"] == 1
 
-    def test_an_invalid_point_counts_as_failed(self, tmp_path, capsys, counter):
+    def test_an_invalid_point_counts_as_failed(self, verified, counter):
         counter.fail_at = {5: ValueError("no such configuration")}
-        code, document = run_json(capsys, "fig_squares", "--results", str(tmp_path))
-        assert (code, document["artifacts"][0]["failed"]) == (errors.POINTS_FAILED, 1)
+        document = verified("fig_squares", code=errors.POINTS_FAILED)
+        assert document["artifacts"][0]["failed"] == 1
 
-    def test_an_invalid_record_exits_with_8(self, tmp_path, capsys):
+    def test_an_invalid_record_exits_with_8(self, tmp_path):
         record = tmp_path / "fig_squares" / "derived" / "record.json"
         record.parent.mkdir(parents=True)
         record.write_text("{}")
@@ -90,41 +90,38 @@ class TestCommand:
         assert '"Never."' in out
         assert out.strip().endswith("0 of 1 sentence hold; 1 does not.")
 
-    def test_shows_only_claims_with_the_verdict_asked_for(self, tmp_path, capsys):
-        asked = ("fig_squares", "--results", str(tmp_path), "--verdict")
-        _, document = run_json(capsys, *asked, "contradicted")
+    def test_shows_only_claims_with_the_verdict_asked_for(self, tmp_path, verified, capsys):
+        document = verified("fig_squares", "--verdict", "contradicted")
         assert [claim["id"] for claim in document["claims"]] == ["never"]
+        asked = ("fig_squares", "--results", str(tmp_path), "--verdict")
         assert main(["verify", *asked, "too near to call"]) == errors.NOTHING_SELECTED
         assert main(["verify", *asked, "holds"]) == errors.NOTHING_SELECTED
         assert "no claim has the verdict 'holds'. 0 of 1 sentence hold; 1 does not." in capsys.readouterr().err
 
 
-def test_verdicts_are_held_against_those_committed(said, capsys, tmp_path, monkeypatch):
-    ask = ("fig_bubble", "--expected", "--results", str(tmp_path))
-    code, document = run_json(capsys, *ask)
-    assert (code, document["unexpected"]) == (errors.DONE, [])
+def test_verdicts_are_held_against_those_committed(said, verified, tmp_path, monkeypatch):
+    assert verified("fig_bubble", "--expected")["unexpected"] == []
     monkeypatch.setattr(verify, "REFERENCE", tmp_path)
-    code, document = run_json(capsys, *ask)
-    assert code == document["exit_code"] == errors.REGRESSED
+    document = verified("fig_bubble", "--expected", code=errors.REGRESSED)
+    assert document["exit_code"] == errors.REGRESSED
     assert document["unexpected"][0].endswith("; not among the committed ones")
-    assert document["unexpected"][0] in said("verify", *ask, code=errors.REGRESSED)
+    printed = said("verify", "fig_bubble", "--expected", "--results", tmp_path, code=errors.REGRESSED)
+    assert document["unexpected"][0] in printed
 
 
-def test_terminal_shortens_sentences_and_json_does_not(tmp_path, capsys, small, monkeypatch):
+def test_terminal_shortens_sentences_and_json_does_not(tmp_path, said, verified, small, monkeypatch):
     long = replace(small, claims=(replace(small.claims[0], sentence=LONG),))
     monkeypatch.setattr("reproduce.experiment.catalog.load", lambda id, commands=(): long)
-    main(["verify", "fig_squares", "--results", str(tmp_path)])
-    out = capsys.readouterr().out
+    out = said("verify", "fig_squares", "--results", tmp_path)
     assert "the end." not in out
     assert "..." in out
     assert max(map(len, out.splitlines())) <= verify.WIDTH
-    _, document = run_json(capsys, "fig_squares", "--results", str(tmp_path))
-    assert document["claims"][0]["sentence"] == LONG
+    assert verified("fig_squares")["claims"][0]["sentence"] == LONG
 
 
-def test_an_artifact_named_twice_is_checked_once(capsys, tmp_path):
-    _, document = run_json(capsys, "fig_gpipe_timeline", "fig_gpipe_timeline", "--results", str(tmp_path))
-    assert [artifact["id"] for artifact in document["artifacts"]] == ["fig_gpipe_timeline"]
+def test_an_artifact_named_twice_is_checked_once(verified):
+    artifacts = verified("fig_gpipe_timeline", "fig_gpipe_timeline")["artifacts"]
+    assert [artifact["id"] for artifact in artifacts] == ["fig_gpipe_timeline"]
 
 
 # ------------------------------------------------------------------------------------- the claims of the whole paper

@@ -3,55 +3,33 @@
 import json
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from reproduce import cli
 from reproduce.annex.gate import command_gate as gate
 from reproduce.annex.gate import run
 from reproduce.annex.gate.guard import Reading
+from reproduce.annex.gate.trees import HEAD
 from results.records import read_record
 from tests.marks import by_default
-from tests.reproduce.annex.gate.conftest import PYPROJECT, git
+from tests.reproduce.annex.gate.conftest import PYPROJECT, MadeUpLauncher, git
 
 SUITE = ("pipeline_step", "simulator")
 
 
-class Fake:
-    """Launcher of a machine where head is slower by `factor`."""
+class Machine(MadeUpLauncher):
+    """Where head is slower by `factor`."""
 
     factor = 1.0
-    lacks: dict[str, str] = {}  # noqa: RUF012 - set by tests
 
-    def __init__(self, trees, workloads, slowdown):
-        self.workloads = workloads
-        self.slowdown = slowdown
-        self.rng = np.random.default_rng(0)
-
-    def lacking(self):
-        return self.lacks
-
-    def start(self, names):
-        pass
-
-    def run(self, side, name):
-        slow = (1 + self.slowdown) * self.factor if side == "head" else 1.0
-        return 0.01 * slow * float(np.exp(self.rng.normal(0, 0.01)))
-
-    def stop(self):
-        pass
+    def slower(self, side):
+        return (1 + self.slowdown) * self.factor if side == HEAD else 1.0
 
 
 @pytest.fixture(autouse=True)
-def machine(monkeypatch, repository, tmp_path):
-    """The small repository is the project, and nothing takes time."""
-    machine_class = type("Machine", (Fake,), {})
-    monkeypatch.setattr(run, "ProcessLauncher", machine_class)
-    monkeypatch.setattr(run, "canary", lambda: Reading(0.01, 1.0))
+def machine(monkeypatch, pretend, tmp_path):
     monkeypatch.setattr("results.records.storage.DEFAULT_RESULTS", tmp_path / "results")
-    run_check = gate.run
-    monkeypatch.setattr(gate, "run", lambda parsed: run_check(parsed, repository))
-    return machine_class
+    return pretend(gate, Machine)
 
 
 def reproduce(*arguments):

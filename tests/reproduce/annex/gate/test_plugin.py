@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from results import ROOT
-from tests.reproduce.annex.gate.conftest import git
+from tests.reproduce.annex.gate.conftest import begin, commit_all, git
 
 PACKAGE = "def total(n):\n    return sum(map(square, range(n)))\n\n\ndef square(i):\n    return i * i\n"
 TESTS = """\
@@ -46,10 +46,7 @@ def suite(tmp_path):
     (root / "pkg.py").write_text(PACKAGE)
     (root / "test_speed.py").write_text(TESTS)
     (root / "conftest.py").touch()
-    git(root, "init", "--quiet", "--template=")
-    git(root, "add", "--all")
-    git(root, "commit", "--quiet", "--message", "first")
-    git(root, "tag", "first")
+    begin(root)
     return root
 
 
@@ -81,8 +78,7 @@ def test_more_work_fails_its_test_and_no_other(suite, tmp_path):
 @pytest.mark.parametrize(("package", "counts"), [(HELPER, "true"), (READS, "false")], ids=["calls", "counts = false"])
 def test_more_calls_or_what_nobody_wants_counted_fails_no_test(suite, package, counts):
     (suite / "pyproject.toml").write_text(f"[tool.ptdp.gate]\ncounts = {counts}\n")
-    git(suite, "add", "--all")
-    git(suite, "commit", "--quiet", "--message", "base")
+    commit_all(suite, "base")
     (suite / "pkg.py").write_text(package)
     git(suite, "commit", "--quiet", "--all", "--message", "more")
     done = pytest_in(suite, *GATE, "--base", "HEAD~1")
@@ -108,8 +104,7 @@ def test_a_project_may_have_our_names_options_of_other_plugins_and_tests_that_ar
     (suite / "pyproject.toml").write_text("[tool.pytest.ini_options]\naddopts = '-n 2'\n")
     later = "\n\n@pytest.mark.skip\ndef test_later(benchmark):\n    pass\n"
     (suite / "test_speed.py").write_text(TESTS.replace("\n\ndef test_pedantic", f"{later}\n\ndef test_pedantic"))
-    git(suite, "add", "--all")
-    git(suite, "commit", "--quiet", "--message", "base")
+    commit_all(suite, "base")
     git(suite, "commit", "--quiet", "--allow-empty", "--message", "head")
     done = pytest_in(suite, *GATE, "--base", "HEAD~1", xdist=True)
     assert done.returncode in (7, 9), done.stdout + done.stderr

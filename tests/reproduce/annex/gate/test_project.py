@@ -15,7 +15,7 @@ from reproduce.annex.gate.trees import BASE, HEAD, Tree
 from results import ROOT
 from results.records import provenance
 from results.records.errors import UnavailableError, UsageError
-from tests.reproduce.annex.gate.conftest import git
+from tests.reproduce.annex.gate.conftest import begin, commit_all, git
 
 PACKAGE = "def total(n):\n    return sum(square(i) for i in range(n))\n\n\ndef square(i):\n    return i * i\n"
 BENCH = """\
@@ -72,10 +72,7 @@ def foreign(tmp_path):
     (root / "bench.py").write_text(BENCH)
     table = 'made = "bench:made"\nitself = "bench:itself"\nrandom_result = "bench:random_result"\n'
     (root / "pyproject.toml").write_text(f"[tool.ptdp.gate.workloads]\n{table}cli = {{command = 'python -c pass'}}\n")
-    git(root, "init", "--quiet", "--template=")
-    git(root, "add", "--all")
-    git(root, "commit", "--quiet", "--message", "first")
-    git(root, "tag", "first")
+    begin(root)
     return root
 
 
@@ -103,26 +100,23 @@ def test_this_project_is_a_client_of_the_same_interface():
     assert (own.exact, own.sources) == ("reproduce gate exact", provenance.SOURCES)
 
 
+ONE = "[tool.ptdp.gate.workloads]\na = 'b:c'\n"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("", "has no .tool.ptdp.gate.workloads"),
         ("[tool.ptdp.gate]\nworkload = {}\n", "has no .tool.ptdp.gate.workloads"),
-        ("[tool.ptdp.gate]\npackage = []\n[tool.ptdp.gate.workloads]\na = 'b:c'\n", "did you mean 'packages'"),
+        ("[tool.ptdp.gate]\npackage = []\n" + ONE, "did you mean 'packages'"),
         ("[tool.ptdp.gate.workloads]\na = 'bench'\n", "needs module:name"),
         ("[tool.ptdp.gate.workloads]\na = 3\n", 'needs "module:function", or'),
         ("[tool.ptdp.gate.workloads]\na = {shell = 'x'}\n", 'needs "module:function", or'),
-        ("[tool.ptdp.gate]\npackages = 'numpy'\n[tool.ptdp.gate.workloads]\na = 'b:c'\n", "needs a list of modules"),
-        (
-            "[tool.ptdp.gate]\ncounts = 1\n[tool.ptdp.gate.workloads]\na = 'b:c'\n",
-            "needs true, false, or .allocations.",
-        ),
-        (
-            "[tool.ptdp.gate]\ncounts = 'memory'\n[tool.ptdp.gate.workloads]\na = 'b:c'\n",
-            "needs true, false, or .alloca",
-        ),
-        ("[tool.ptdp.gate]\nsuite = ['b']\n[tool.ptdp.gate.workloads]\na = 'b:c'\n", "suite: 'b' is no workload"),
-        ("[tool.ptdp.gate]\nexact = 1\n[tool.ptdp.gate.workloads]\na = 'b:c'\n", "needs a text, a module to run"),
+        ("[tool.ptdp.gate]\npackages = 'numpy'\n" + ONE, "needs a list of modules"),
+        ("[tool.ptdp.gate]\ncounts = 1\n" + ONE, "needs true, false, or .allocations."),
+        ("[tool.ptdp.gate]\ncounts = 'memory'\n" + ONE, "needs true, false, or .alloca"),
+        ("[tool.ptdp.gate]\nsuite = ['b']\n" + ONE, "suite: 'b' is no workload"),
+        ("[tool.ptdp.gate]\nexact = 1\n" + ONE, "needs a text, a module to run"),
         ("[tool.ptdp.gate]\nworkloads = 'none.py'\n", "workloads='none.py' cannot be run: FileNotFoundError"),
         ("[tool.ptdp.gate.workloads]\na = {function = 'b:c', sizes = [2, 1]}\n", "needs two whole numbers"),
         ("[tool.ptdp.gate.workloads]\na = {function = 'b:c', sizes = [0, 1]}\n", "needs two whole numbers from 1 on"),
@@ -287,8 +281,7 @@ def test_what_does_not_run_says_why(foreign, tmp_path, monkeypatch, workload, sa
     (foreign / "slow").mkdir()
     (foreign / "slow/test_a.py").touch()
     (foreign / "slow/conftest.py").write_text("import of_nobody\n")
-    git(foreign, "add", "--all")
-    git(foreign, "commit", "--quiet", "--message", "bad")
+    commit_all(foreign, "bad")
     built = sides(foreign, tmp_path)
     with pytest.raises(UnavailableError, match=said):
         ProcessLauncher({HEAD: built[HEAD]}, {"a": workload}).lacking()
@@ -372,8 +365,7 @@ def test_the_page_for_other_projects_runs_as_it_stands(tmp_path):
     toy = tmp_path / "toy"
     assert git(toy, "status", "--short") == ""
     (toy / "test_toy.py").write_text("from toy import total\n\n\ndef test_total(benchmark):\n    benchmark(total, 9)\n")
-    git(toy, "add", "--all")
-    git(toy, "commit", "--quiet", "--message", "third")
+    commit_all(toy, "third")
     commands = [line for line in tests.splitlines() if line]
     assert [line.split()[0] for line in commands] == ["pytest", "reproduce"]
     for line in commands:

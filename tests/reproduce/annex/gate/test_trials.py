@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from reproduce import cli
@@ -14,40 +13,22 @@ from reproduce.annex.gate.project import read
 from reproduce.annex.gate.trees import HEAD
 from results.records import read_record
 from results.records.errors import DONE, INCONCLUSIVE, INTERNAL
+from tests.reproduce.annex.gate.conftest import MadeUpLauncher
 
 
-class Fake:
-    """A launcher that measures a head of `trees` as slow as its code says."""
+class Machine(MadeUpLauncher):
+    """Where head is as slow as its code says."""
 
     slow = 1.2
 
-    def __init__(self, trees, workloads, slowdown):
-        self.workloads = workloads
-        source = (trees[HEAD].folder / "ptdp_core/simulator/simulate.py").read_text()
-        self.factor = self.slow if source.count("memory = fullest_memory(") == 2 else 1.0
-        self.rng = np.random.default_rng(0)
-
-    def lacking(self):
-        return {}
-
-    def start(self, names):
-        pass
-
-    def run(self, side, name):
-        return 0.01 * (self.factor if side == HEAD else 1.0) * float(np.exp(self.rng.normal(0, 0.01)))
-
-    def stop(self):
-        pass
+    def slower(self, side):
+        source = (self.trees[HEAD].folder / "ptdp_core/simulator/simulate.py").read_text()
+        return self.slow if side == HEAD and source.count("memory = fullest_memory(") == 2 else 1.0
 
 
 @pytest.fixture
-def launcher(monkeypatch, repository):
-    fake = type("Machine", (Fake,), {})
-    monkeypatch.setattr(run, "ProcessLauncher", fake)
-    monkeypatch.setattr(run, "canary", lambda: Reading(0.01, 1.0))
-    original = gate_trials.run
-    monkeypatch.setattr(gate_trials, "run", lambda parsed: original(parsed, repository))
-    return fake
+def launcher(pretend):
+    return pretend(gate_trials, Machine)
 
 
 def try_it(tmp_path, *arguments):
