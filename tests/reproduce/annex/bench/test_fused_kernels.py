@@ -25,12 +25,8 @@ def record():
 
 
 def test_the_record_has_every_operator_in_every_implementation(record):
-    assert (record.kind, record.id, record.fidelity, record.scale) == (
-        "benchmark",
-        "fused_kernels",
-        "measured",
-        "quick",
-    )
+    what = (record.kind, record.id, record.fidelity, record.scale)
+    assert what == ("benchmark", "fused_kernels", "measured", "quick")
     operators = {case.operator for case in cases(Shape("tiny", 8, 256, 2), CPU, torch.float32)} - {"layer_norm"}
     assert operators >= {"causal_softmax", "masked_softmax", "attention_dropout", "bias_gelu", "bias_dropout_add"}
     wanted = {f"{operator}/175B/{name}" for operator in operators for name in ("reference", "compiled", "triton")}
@@ -55,9 +51,8 @@ def test_times_keep_their_samples_and_the_rest_follows_from_them(record):
         speedup = baseline[f"{step}_time"].value / metrics[f"{step}_time"].value
         assert metrics[f"{step}_speedup"].value == pytest.approx(speedup)
         assert baseline[f"{step}_speedup"].value == 1.0
-        reached = (
-            metrics[f"{step}_bytes"].value / metrics[f"{step}_time"].value / metrics[f"{step}_share_of_copy"].value
-        )
+        moved, time, share = (metrics[f"{step}_{what}"].value for what in ("bytes", "time", "share_of_copy"))
+        reached = moved / time / share
         assert min(points["copy"].metrics["bandwidth"].samples) <= reached * (1 + 1e-9)
         assert reached <= max(points["copy"].metrics["bandwidth"].samples) * (1 + 1e-9)
 
@@ -74,10 +69,7 @@ def test_bytes_at_the_paper_s_size():
     shape = shapes(2048)[0]
     assert shape.scores == (1, 12, 2048, 2048)
     assert largest_tensor(shape, torch.float16) == 4 * 12 * 2048**2 * 2
-    moved = {}
-    tiny = Shape("tiny", 8, 256, 2)
-    for case in cases(tiny, CPU, torch.float32):
-        moved[case.operator] = dict(case.bytes_moved)
+    moved = {case.operator: dict(case.bytes_moved) for case in cases(Shape("tiny", 8, 256, 2), CPU, torch.float32)}
     triangle, square = 2 * 8 * 9 // 2 * 4, 2 * 64 * 4
     assert moved["causal_softmax"] == {"forward": triangle + square, "backward": 2 * triangle + square}
     assert moved["masked_softmax"] == {"forward": 2 * square + 64, "backward": 3 * square}
@@ -102,9 +94,8 @@ def test_a_series_that_runs_out_of_memory_does_not_end_the_others():
     def greedy(x):
         raise torch.OutOfMemoryError("no")
 
-    case = type(case)(
-        case.operator, case.shape, {}, case.inputs, {"reference": case.calls["reference"], "x": greedy}, {}
-    )
+    calls = {"reference": case.calls["reference"], "x": greedy}
+    case = type(case)(case.operator, case.shape, {}, case.inputs, calls, {})
     copy = fused_kernels.Copy(Step.of(lambda: None), 1)
     points = fused_kernels.measure_case(case, wall_timer(), 1, copy, [], {})
     assert [(point.series, point.status) for point in points] == [("reference", "ok"), ("x", "oom")]

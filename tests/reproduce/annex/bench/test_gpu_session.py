@@ -18,7 +18,6 @@ from reproduce.annex.bench.benchmark_run import find
 from reproduce.annex.bench.gpu_cases import CASES, GPUS_CASES, PEERS
 from reproduce.annex.bench.gpu_session import SAVING_S, SessionStep
 from reproduce.annex.bench.gpu_step import unsupported
-from reproduce.cli import main
 from reproduce.commands import COMMANDS
 from reproduce.experiment import catalog
 from results import ROOT
@@ -194,6 +193,13 @@ def session(folder, seconds):
     return folder.with_suffix(".zip")
 
 
+@pytest.fixture
+def files(tmp_path):
+    """What the archive of a session with one case holds, by name."""
+    with zipfile.ZipFile(session(tmp_path / "gpu", {"small": 1.0})) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
 def test_an_archive_becomes_records_and_scores(tmp_path, said):
     predicted = {p.key: float(p.metrics["time"].value or 0) for p in read_record(gpu_archive.SEALED).points}
     archive = session(tmp_path / "gpu", {"small": predicted["small"] / 1.1, "gpt-b1": predicted["gpt-b1"] / 0.7})
@@ -237,9 +243,7 @@ def test_a_peer_takes_turns_with_the_engine(name):
     assert len(pairs) == 3
 
 
-def test_a_toys_time_is_not_scored(tmp_path):
-    with zipfile.ZipFile(session(tmp_path / "gpu", {"small": 1.0})) as archive:
-        files = {name: archive.read(name) for name in archive.namelist()}
+def test_a_toys_time_is_not_scored(files, tmp_path):
     toy = [record | {"scale": "quick"} for record in json.loads(files["records.json"])]
     (tmp_path / "toy.zip").write_bytes(packed(files | {"records.json": json.dumps(toy).encode()}))
     imported = gpu_archive.read(tmp_path / "toy.zip", tmp_path)
@@ -282,25 +286,17 @@ def harmed(files, harm):
     ["a path", "a bomb", "nested", "no steps", "odd seconds", "an id that is a path", "no record",
      "records that are none", "cut off", "a smaller size than it has", "no archive"],
 )  # fmt: skip
-def test_a_hostile_archive_is_refused_in_a_line(harm, tmp_path, capsys):
-    with zipfile.ZipFile(session(tmp_path / "gpu", {"small": 1.0})) as archive:
-        files = {name: archive.read(name) for name in archive.namelist()}
+def test_a_hostile_archive_is_refused_in_a_line(harm, files, tmp_path, refused):
     (tmp_path / "bad.zip").write_bytes(harmed(files, harm))
-    there = tmp_path / "there"
-    assert main(["bench", "gpu", "--import", str(tmp_path / "bad.zip"), "--results", str(there)]) == INVALID_RESULTS
-    written = capsys.readouterr()
-    assert written.err.count("\n") == 1
-    assert not there.exists()
+    refused("bench", "gpu", "--import", tmp_path / "bad.zip", "--results", tmp_path / "there", code=INVALID_RESULTS)
+    assert not (tmp_path / "there").exists()
 
 
-def test_an_archive_of_another_commit_says_so(tmp_path, said):
-    with zipfile.ZipFile(session(tmp_path / "gpu", {"small": 1.0})) as archive:
-        files = {name: archive.read(name) for name in archive.namelist()}
+def test_an_archive_of_another_commit_says_so(files, tmp_path, said):
     files["session.json"] = json.dumps(json.loads(files["session.json"]) | {"sources": "others"}).encode()
     (tmp_path / "other.zip").write_bytes(packed(files))
-    assert "note: of other sources than these: of commit " in said(
-        "bench", "gpu", "--import", tmp_path / "other.zip", "--results", tmp_path / "there"
-    )
+    printed = said("bench", "gpu", "--import", tmp_path / "other.zip", "--results", tmp_path / "there")
+    assert "note: of other sources than these: of commit " in printed
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """Cluster files from others' tables: numbers recovered from tables that a known cluster made, and bad tables."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -8,9 +7,7 @@ import pytest
 from ptdp_core.simulator import load_cluster
 from ptdp_core.simulator.kernels import KernelModel
 from ptdp_core.simulator.network import Group, NetworkModel
-from reproduce import cli
 from reproduce.annex.calibrate.measured_tables import PRODUCTS
-from results.records.errors import DONE
 from results.records.validation import check_document
 
 SHAPES = [(m, n, k) for m in (512, 2048, 8192) for n in (1024, 4096, 16384) for k in (1024, 8192)]
@@ -51,23 +48,32 @@ def nccl_output(path, ranks, latency, bandwidth, name="all_reduce"):
     return path
 
 
-def test_a_test_that_is_not_one_of_ours_is_refused_by_its_name(tmp_path, capsys):
+@pytest.fixture
+def made(tmp_path, said):
+    """The cluster that `calibrate` makes of these tables and h100."""
+
+    def calibrated(*given, network=False):
+        said("calibrate", "--out", tmp_path / "mine.toml", "--base", "h100", *given)
+        return load_cluster(f"{'h100+' if network else ''}{tmp_path / 'mine.toml'}")
+
+    return calibrated
+
+
+def test_a_test_that_is_not_one_of_ours_is_refused_by_its_name(tmp_path, made, refused):
     """An all-to-all has an all-gather's ratio of bandwidths; releases that say which test it is tell them apart."""
     files = [nccl_output(tmp_path / name, 8, 40e-6, 350e9, name) for name in ("all_gather", "reduce_scatter")]
-    given = ["calibrate", "--base", "h100", "--collectives", *map(str, files), "--out", str(tmp_path / "my.toml")]
     files[0].write_text(f"# Collective test starting: all_gather_perf\n{files[0].read_text()}")
-    assert cli.main([*given]) == 0
+    made("--collectives", *files)
     files[0].write_text(files[0].read_text().replace("all_gather_perf", "alltoall_perf"))
-    assert cli.main([*given, "--force"]) == 2
-    assert "is of alltoall_perf; needs an all-reduce, all-gather or reduce-scatter" in capsys.readouterr().err
+    line = refused("calibrate", "--base", "h100", "--collectives", *files, "--out", tmp_path / "another.toml")
+    assert "is of alltoall_perf; needs an all-reduce, all-gather or reduce-scatter" in line
 
 
-def test_numbers_are_recovered_from_the_tables_of_a_known_cluster(tmp_path, capsys):
+def test_numbers_are_recovered_from_the_tables_of_a_known_cluster(tmp_path, as_json):
     out = tmp_path / "mine.toml"
-    given = ["--gemm", str(gemm_table(tmp_path / "g.csv")), "--attention", str(attention_table(tmp_path / "a.csv"))]
-    given += ["--collectives", str(nccl_output(tmp_path / "n.txt", 8, 40e-6, 350e9))]
-    assert cli.main(["calibrate", "--out", str(out), "--base", "h100", "--json", *given]) == DONE
-    document = json.loads(capsys.readouterr().out)
+    given = ["--gemm", gemm_table(tmp_path / "g.csv"), "--attention", attention_table(tmp_path / "a.csv")]
+    given += ["--collectives", nccl_output(tmp_path / "n.txt", 8, 40e-6, 350e9)]
+    document = as_json("calibrate", "--out", out, "--base", "h100", *given)
     check_document(document, "calibrate-tables-1", "calibrate-tables")
     assert max(document["errors"].values()) < 0.01
     made = load_cluster(str(out))
@@ -78,18 +84,15 @@ def test_numbers_are_recovered_from_the_tables_of_a_known_cluster(tmp_path, caps
     assert made.nvlink_bandwidth_4 == TRUE.nvlink_bandwidth_4  # what no table says is the base's
 
 
-def test_a_gather_and_a_scatter_take_the_place_of_an_all_reduce(tmp_path):
-    out = tmp_path / "mine.toml"
+def test_a_gather_and_a_scatter_take_the_place_of_an_all_reduce(tmp_path, made):
     gather = nccl_output(tmp_path / "gather", 4, 30e-6, 300e9, "all_gather")
     scatter = nccl_output(tmp_path / "scatter", 4, 20e-6, 600e9, "reduce_scatter")
-    given = ["--base", "h100", "--collectives", str(gather), "--collectives", str(scatter)]
-    assert cli.main(["calibrate", "--out", str(out), *given]) == DONE
-    made = load_cluster(str(out))
+    cluster = made("--collectives", gather, "--collectives", scatter)
     size = 2**28  # bytes that both move, and an all-reduce twice
     both = 50e-6 + 3 / 4 * size / 300e9 + 3 / 4 * size / 600e9
-    alone = made.nvlink_latency_4 + 2 * 3 / 4 * size / made.nvlink_bandwidth_4
+    alone = cluster.nvlink_latency_4 + 2 * 3 / 4 * size / cluster.nvlink_bandwidth_4
     assert alone == pytest.approx(both, rel=1e-3)
-    assert made.nvlink_latency_4 == pytest.approx(50e-6, rel=0.01)
+    assert cluster.nvlink_latency_4 == pytest.approx(50e-6, rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -111,9 +114,8 @@ def test_collectives_that_do_not_make_an_all_reduce_are_refused(names, message, 
 def test_bandwidths_that_no_number_of_gpus_has_are_refused(bus, tmp_path, refused):
     lines = [f" {size} {size // 4} float sum -1 10.0 100.0 {bus} 0 10.0 100.0 {bus} 0" for size in (1024, 2048, 4096)]
     (tmp_path / "odd").write_text("\n".join(lines))
-    assert "bus over algorithm bandwidth is" in refused(
-        "calibrate", "--out", tmp_path / "m.toml", f"--collectives={tmp_path / 'odd'}"
-    )
+    line = refused("calibrate", "--out", tmp_path / "m.toml", f"--collectives={tmp_path / 'odd'}")
+    assert "bus over algorithm bandwidth is" in line
 
 
 def test_tables_and_measuring_do_not_mix(tmp_path, refused):
@@ -141,23 +143,18 @@ def test_collectives_over_several_nodes_make_a_network_file(tmp_path, said):
 
 
 @pytest.mark.parametrize(("bus", "adapter"), [(320e9, 40.0), (480e9, 46.0), (800e9, 53.3)])
-def test_over_two_nodes_what_an_adapter_sends_is_between_a_tree_s_and_a_ring_s(bus, adapter, tmp_path):
+def test_over_two_nodes_what_an_adapter_sends_is_between_a_tree_s_and_a_ring_s(bus, adapter, tmp_path, made):
     """NCCL's tree sends each byte once over two nodes, a ring 15/8 of it: h100's 46 GB/s where both allow that."""
-    out = tmp_path / "fabric.toml"
-    given = ["--base", "h100", "--collectives", str(nccl_output(tmp_path / "n.txt", 16, 100e-6, bus))]
-    assert cli.main(["calibrate", "--out", str(out), *given]) == DONE
-    made = load_cluster(f"h100+{out}")
-    assert made.tensor_hca_bandwidth == made.hca_bandwidth == pytest.approx(adapter * 1e9, rel=0.01)
-    assert made.allreduce_hca_bandwidth == pytest.approx(bus / 8, rel=1e-3)
+    cluster = made("--collectives", nccl_output(tmp_path / "n.txt", 16, 100e-6, bus), network=True)
+    assert cluster.tensor_hca_bandwidth == cluster.hca_bandwidth == pytest.approx(adapter * 1e9, rel=0.01)
+    assert cluster.allreduce_hca_bandwidth == pytest.approx(bus / 8, rel=1e-3)
 
 
-def test_both_inside_a_node_and_between_nodes_make_a_cluster(tmp_path):
-    out = tmp_path / "mine.toml"
+def test_both_inside_a_node_and_between_nodes_make_a_cluster(tmp_path, made):
     files = [nccl_output(tmp_path / "a", 8, 40e-6, 350e9), nccl_output(tmp_path / "b", 32, 160e-6, 320e9)]
-    assert cli.main(["calibrate", "--out", str(out), "--base", "h100", "--collectives", *map(str, files)]) == DONE
-    made = load_cluster(str(out))
-    assert made.nvlink_bandwidth_8 == pytest.approx(350e9, rel=1e-3)
-    assert made.tensor_hca_bandwidth == pytest.approx(40e9, rel=1e-3)
+    cluster = made("--collectives", *files)
+    assert cluster.nvlink_bandwidth_8 == pytest.approx(350e9, rel=1e-3)
+    assert cluster.tensor_hca_bandwidth == pytest.approx(40e9, rel=1e-3)
 
 
 @pytest.mark.parametrize(
