@@ -443,6 +443,6 @@ def build_chunks(build: Build, placement: StagePlacement, rank: int) -> list[Chu
             build.model, layers, build.tp.size, **ends, own_table=shared is None, tables=not build.shares_vocabulary
         )
         build.make.begin_chunk(len(chunks), parameters)
-        received, sent = placement.is_received(stage), placement.is_sent(stage)
+        received, sent = placement.received[stage], placement.sent[stage]
         chunks.append(Chunk(build, layers, **ends, received=received, sent=sent, word=shared))
     return chunks

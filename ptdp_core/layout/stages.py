@@ -172,7 +172,7 @@ def _rank_kinds(
     for pp, stages in enumerate(placement.stages):
         chunks = tuple([len(held[stage]) for stage in stages])
         together = tuple(map(sum, zip(*[counts[stage] for stage in stages], strict=True)))
-        kind = (chunks, together, placement.sends(pp), pp == placement.first, pp == placement.last)
+        kind = (chunks, together, placement.sends[pp], pp == placement.first, pp == placement.last)
         if kind not in kinds:
             kinds[kind] = len(kinds)
             ranks.append(pp)

@@ -37,10 +37,10 @@ def check_complete(schedule: Schedule) -> None:
                     f"{where}, is not of this schedule; needs F, B, I or W of stages 0..{stages - 1}, microbatches "
                     f"0..{m - 1}; try removing it"
                 )
-            if placement.rank_of(stage) != rank:
+            if placement.ranks[stage] != rank:
                 raise ValueError(
                     f"{where}, is on a wrong rank; needs the rank that holds the stage; "
-                    f"try rank {placement.rank_of(stage)}"
+                    f"try rank {placement.ranks[stage]}"
                 )
             if action in finished or (kind == "I" and action.output in finished):
                 raise ValueError(f"{where}, runs twice; needs every action once; try removing one")
@@ -65,7 +65,7 @@ def check_complete(schedule: Schedule) -> None:
     missing = next((action for action in chain(whole, weight_gradients, shared) if action not in finished), None)
     if missing:
         raise ValueError(
-            f"action={missing} is missing from rank {placement.rank_of(missing.stage)}; needs every action once; "
+            f"action={missing} is missing from rank {placement.ranks[missing.stage]}; needs every action once; "
             "try adding it"
         )
 
@@ -209,5 +209,5 @@ def summary(schedule: Schedule, t_f: Time = 1, t_b: Time = 2, t_w: Time = 1) -> 
         bubble=Fraction(max(row[-1].end for row in rows) - ideal) / ideal,
         own_bubble=Fraction(max(row[-1].end - row[0].start for row in rows) - ideal) / ideal,
         peak_stash=Fraction(max(peak_stash(schedule)), schedule.v),
-        messages=sum(map(schedule.placement.sends, range(schedule.p))),
+        messages=sum(schedule.placement.sends),
     )

@@ -4,19 +4,40 @@ A model split into p*v stages runs on p pipeline ranks, each of which holds v of
 2.2.2). Stage g passes its output on to stage g + 1; where both are on one rank, nothing is sent.
 """
 
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache, partial
 from itertools import accumulate
+from typing import Any
+
+
+settled: Any = partial(field, init=False, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
 class StagePlacement:
     """A placement: `stages[r]` are the stages that pipeline rank r holds, ascending: its model chunks 0, 1, ..., v-1.
 
+    What follows from it is computed once:
+
+    - `p`, `v`: pipeline ranks, and model chunks of each
+    - `ranks`: the rank of each stage, in the order of the model; `first` embeds, `last` computes the loss
+    - `boundaries`: the ranks on both sides of each boundary between stages g and g+1, p*v - 1 pairs
+    - `received`, `sent`: of each stage, whether its input comes from another rank, and whether its output goes to one
+    - `sends`: for each rank, the messages that it sends for a microbatch: activations and gradients, to other ranks
+
     Raises `ValueError` unless every stage is on exactly one rank and all ranks have equally many.
     """
 
     stages: tuple[tuple[int, ...], ...]
+    p: int = settled()
+    v: int = settled()
+    ranks: tuple[int, ...] = settled()
+    first: int = settled()
+    last: int = settled()
+    boundaries: tuple[tuple[int, int], ...] = settled()
+    received: tuple[bool, ...] = settled()
+    sent: tuple[bool, ...] = settled()
+    sends: tuple[int, ...] = settled()
 
     def __post_init__(self) -> None:
         chunks = sorted({len(stages) for stages in self.stages})
@@ -37,64 +58,23 @@ class StagePlacement:
                 f"stage={wrong} is on no rank, or one before it on two; needs stages 0 to {len(placed) - 1}, each on "
                 "one rank; try looped(p, v)"
             )
-
-    @property
-    def p(self) -> int:
-        """Pipeline ranks."""
-        return len(self.stages)
-
-    @property
-    def v(self) -> int:
-        """Model chunks of a rank."""
-        return len(self.stages[0])
-
-    @cached_property
-    def ranks(self) -> tuple[int, ...]:
-        """The rank of each stage, in the order of the model."""
-        ranks = {stage: rank for rank, stages in enumerate(self.stages) for stage in stages}
-        return tuple(ranks[stage] for stage in range(self.p * self.v))
-
-    def rank_of(self, stage: int) -> int:
-        """The pipeline rank that holds a stage."""
-        return self.ranks[stage]
+        rank_of = {stage: rank for rank, stages in enumerate(self.stages) for stage in stages}
+        ranks = tuple([rank_of[stage] for stage in range(len(placed))])
+        boundaries = tuple(zip(ranks, ranks[1:], strict=False))
+        crossed = [before != after for before, after in boundaries]
+        received, sent = (False, *crossed), (*crossed, False)
+        sends = tuple([sum([received[stage] + sent[stage] for stage in stages]) for stages in self.stages])
+        vars(self).update(p=len(self.stages), v=chunks[0], ranks=ranks, first=ranks[0], last=ranks[-1])
+        vars(self).update(boundaries=boundaries, received=received, sent=sent, sends=sends)
 
     def chunk_of(self, stage: int) -> int:
         """Which of its rank's v model chunks a stage is."""
         return self.stages[self.ranks[stage]].index(stage)
 
-    @property
-    def first(self) -> int:
-        """The rank of the first stage, which embeds."""
-        return self.ranks[0]
-
-    @property
-    def last(self) -> int:
-        """The rank of the last stage, which computes the loss."""
-        return self.ranks[-1]
-
-    @cached_property
-    def boundaries(self) -> tuple[tuple[int, int], ...]:
-        """The ranks on both sides of each boundary between stages g and g+1: p*v - 1 pairs."""
-        return tuple(zip(self.ranks, self.ranks[1:], strict=False))
-
-    def is_received(self, stage: int) -> bool:
-        """Whether a stage's input comes from another rank."""
-        return stage > 0 and self.ranks[stage - 1] != self.ranks[stage]
-
-    def is_sent(self, stage: int) -> bool:
-        """Whether a stage's output goes to another rank."""
-        return stage < len(self.ranks) - 1 and self.ranks[stage + 1] != self.ranks[stage]
-
     @cached_property
     def crossings(self) -> tuple[int, ...]:
         """For each stage, how many of the boundaries before it are between two ranks."""
-        return tuple(accumulate((self.is_received(stage) for stage in range(len(self.ranks))), initial=0))[1:]
-
-    def sends(self, rank: int) -> int:
-        """The number of messages that a rank sends for each microbatch: activations and gradients, to other ranks."""
-        return sum(
-            [self.is_sent(boundary) for stage in self.stages[rank] for boundary in (stage - 1, stage) if boundary >= 0]
-        )
+        return tuple(accumulate(self.received))
 
 
 @lru_cache(maxsize=256)

@@ -136,7 +136,8 @@ def _receives(name: str, p: int, m: int, v: int, rank: int) -> tuple[int, int]:
     if schedule.exchanges == "derived":
         return 0, 0
     activations, gradients = (
-        m * sum(map(crosses, placement.stages[rank])) for crosses in (placement.is_received, placement.is_sent)
+        m * sum([crosses[stage] for stage in placement.stages[rank]])
+        for crosses in (placement.received, placement.sent)
     )
     paired = min(activations, gradients) if MESSAGES_AT_ONCE[schedule.exchanges] > 2 else 0
     if schedule.stash is not None:  # as many pairs of an F and a B as follow the warm-up

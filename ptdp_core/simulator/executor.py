@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate, count
+from itertools import accumulate, compress, count
 from typing import NamedTuple, TypeVar
 
 from ptdp_core.schedules import KINDS, Action, Fused, Schedule, blocking_groups
@@ -126,7 +126,8 @@ def compile_blocking(schedule: Schedule) -> Events:
 
     Where all ranks share the vocabulary, each of their collectives is a rank of its own with one step, which waits for
     the passes that give it something, and for which those that need it wait."""
-    stages, m = schedule.stages, schedule.m
+    placement, m = schedule.placement, schedule.m
+    stages = len(placement.ranks)
     groups = list(blocking_groups(schedule, _numbering(schedule)))
     if schedule.vocabulary is not None:
         groups = [apart(rank_groups, schedule.vocabulary) for rank_groups in groups]
@@ -143,7 +144,7 @@ def compile_blocking(schedule: Schedule) -> Events:
     partners, links = _partners(exchanges, sent_at, received_at, stages)
     if schedule.vocabulary is not None:
         links += [(2 * stages + number,) for number in range(len(SHARED))]
-        join(groups, partners, schedule.vocabulary, schedule.p, m, len(links) - len(SHARED))
+        join(groups, partners, schedule.vocabulary, placement.p, m, len(links) - len(SHARED))
     order, arrived = _in_order(groups, partners)
     width = max(2, *map(len, partners))
     # The (kind, stage) of the passes behind each exchange; see `FUSED_KINDS`.
@@ -166,7 +167,7 @@ def compile_blocking(schedule: Schedule) -> Events:
         links=links,
         passes=passes,
         # The step of an exchange is the one that its rank has done when it arrives at the next.
-        ranks=[array("i", arrived[end - len(row) : end]) for end, row in zip(ends, groups, strict=True)][: schedule.p],
+        ranks=[array("i", arrived[end - len(row) : end]) for end, row in zip(ends, groups, strict=True)][: placement.p],
         stages=stages,
     )
 
@@ -218,19 +219,20 @@ def _numbered(keys: Iterable[K], first: K) -> tuple[list[int], list[K]]:
 
 def _numbering(schedule: Schedule) -> Callable[[Sequence[Action]], tuple[list[int | None], list[int | None]]]:
     """The numbers of the messages that passes make and wait for; see `compile_blocking`."""
-    stages, m, placement = schedule.stages, schedule.m, schedule.placement
+    m, placement = schedule.m, schedule.placement
+    stages = len(placement.ranks)
     # By kind of pass and stage, the number of the first microbatch's message.
     outputs: dict[str, list[int | None]] = {kind: [None] * stages for kind in (*KINDS, *VOCABULARY_KINDS)}
     inputs: dict[str, list[int | None]] = {kind: [None] * stages for kind in (*KINDS, *VOCABULARY_KINDS)}
-    for stage in filter(placement.is_sent, range(stages)):
+    for stage in compress(range(stages), placement.sent):
         outputs["F"][stage] = inputs["F"][stage + 1] = stage * m
         for kind in "BI":
             outputs[kind][stage + 1] = inputs[kind][stage] = (stages + stage) * m
 
-    def numbers(first: Mapping[str, Sequence[int | None]], actions: Sequence[Action]) -> list[int | None]:
-        return [None if (start := first[kind][stage]) is None else start + i for kind, stage, i in actions]
-
-    return lambda actions: (numbers(outputs, actions), numbers(inputs, actions))
+    return lambda actions: (
+        [None if (start := outputs[kind][stage]) is None else start + i for kind, stage, i in actions],
+        [None if (start := inputs[kind][stage]) is None else start + i for kind, stage, i in actions],
+    )
 
 
 def _in_order(ranks: Sequence[Sequence[object]], partners: Sequence[Iterable[int]]) -> tuple[list[int], list[int]]:

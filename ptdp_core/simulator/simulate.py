@@ -215,7 +215,7 @@ def _traffic(config: TrainingConfig, model: CostModel) -> dict[str, int]:
         once = once_by_rank[pp]
         regathered = fsum(call.sent(t) for length in sizes.chunks for call in recomputation_gathers(config, length))
         in_layers = sum(count * each for count, each in zip(layers, of_layers, strict=True))
-        messages = m * placement.sends(pp)
+        messages = m * placement.sends[pp]
         rank = {
             "pipeline": cluster.element_bytes * messages * boundary.message_elements + shared,
             "tensor": cluster.element_bytes * (m * (in_layers + regathered) + messages * per_message)

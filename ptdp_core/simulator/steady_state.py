@@ -157,23 +157,18 @@ def _table_fronts(name: str, p: int, m: int, v: int, chunks: tuple[tuple[int, ..
 def _executed_in_python(name: str, p: int, m: int, v: int, costs: Costs) -> Executed:
     compiled = compiled_schedule(name, p, m, v)
     done, durations = execute_blocking(compiled.events, costs)
-
-    def exchanging(kinds: Counter[int]) -> int:
-        return sum([durations[kind] * number for kind, number in kinds.items()])
-
+    steps = compiled.kinds, [stretch.kinds for stretch in compiled.stretches]  # of the batch, and of a period
+    communication, repeated = (
+        tuple([sum([durations[kind] * number for kind, number in kinds.items()]) for kinds in by_rank])
+        for by_rank in steps
+    )
+    batch, period = ((0, 0), (0, 0)) if not costs.hidden else [_hidden(compiled.events, each, costs) for each in steps]
     return Executed(
         tuple([done[steps[-1]] for steps in compiled.events.ranks]),
-        tuple(map(exchanging, compiled.kinds)),
-        tuple(exchanging(stretch.kinds) for stretch in compiled.stretches) or (0,) * p,
+        communication,
+        repeated or (0,) * p,
         _steady_shift(compiled, done),
-        (
-            (
-                _hidden(compiled.events, compiled.kinds, costs),
-                _hidden(compiled.events, [stretch.kinds for stretch in compiled.stretches], costs),
-            )
-            if costs.hidden
-            else ((0, 0), (0, 0))
-        ),
+        (batch, period),
     )
 
 
@@ -240,28 +235,22 @@ def _stretches(events: Events, m: int, q: int) -> tuple[Stretch, ...]:
     periods = [_period([passes[events.kind[step]] for step in steps], m, q) for steps in events.ranks]
     if 0 in periods:
         return ()
-    later = [-1] * len(events.kind)  # by step its counterpart, if there is one
+    kind = events.kind
+    later = [-1] * len(kind)  # by step the one a period later on its rank, if there is one
     for steps, period in zip(events.ranks, periods, strict=True):
         for step, counterpart in zip(steps, steps[period:], strict=False):
             later[step] = counterpart
-    kind, partners = events.kind, events.partners
+    repeats = [other >= 0 and kind[step] == kind[other] for step, other in enumerate(later)]
+    for column in events.partners:
+        repeats = [same and later[column[step]] == column[later[step]] for step, same in enumerate(repeats)]
     stretches = []
     for steps, period in zip(events.ranks, periods, strict=True):
-
-        def repeats(i: int, steps: "array[int]" = steps) -> bool:
-            """Whether the step one period after a rank's i-th is its counterpart."""
-            step = steps[i]
-            other = later[step]
-            if other < 0 or kind[step] != kind[other]:
-                return False
-            return all(later[column[step]] == column[other] for column in partners)
-
         first = after = len(steps) // 2 - period // 2
-        if not repeats(first):
+        if not repeats[steps[first]]:
             return ()
-        while first > 0 and repeats(first - 1):
+        while first > 0 and repeats[steps[first - 1]]:
             first -= 1
-        while repeats(after):
+        while repeats[steps[after]]:
             after += 1
         kinds = Counter(map(kind.__getitem__, steps[first : first + period]))
         stretches.append(Stretch(steps, first, after - 1 + period, period, kinds))

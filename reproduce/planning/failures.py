@@ -102,7 +102,7 @@ def straggler_slowdowns(estimate: Estimate, cluster: Cluster, slower: float) -> 
     costs = pipeline_costs(model, estimate.config, model.stages(estimate.config))
 
     def flush_time(slow_rank: int | None) -> int:
-        held = {stage for stage in range(len(costs.forward)) if parallel.placement.rank_of(stage) == slow_rank}
+        held = {stage for stage in range(len(costs.forward)) if parallel.placement.ranks[stage] == slow_rank}
         times = (
             [round(time * factor) if stage in held else time for stage, time in enumerate(of_stages)]
             for of_stages in (costs.forward, costs.backward, costs.weight_gradient)

@@ -91,8 +91,8 @@ class VirtualRank:
             groups.ep,
             self.pace,
             self.turns,
-            received=self.placement.is_received(index),
-            sent=self.placement.is_sent(index),
+            received=self.placement.received[index],
+            sent=self.placement.sent[index],
             is_last=index == len(plan.stages) - 1,
         )
 

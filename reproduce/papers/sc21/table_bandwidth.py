@@ -45,7 +45,7 @@ def _pipeline(estimate: Estimate) -> tuple[int, float, float]:
     stages = parallel.p * parallel.v
 
     def half(stage: int) -> bool:
-        return 2 * parallel.placement.rank_of(stage) < parallel.p
+        return 2 * parallel.placement.ranks[stage] < parallel.p
 
     cuts = [stage for stage in range(stages - 1) if half(stage) != half(stage + 1)]
     transfers = [

@@ -86,7 +86,7 @@ def test_stages_live_on_rank_stage_mod_p():
     schedule = build("interleaved", 4, 8, 3)
     placement = schedule.placement
     assert schedule.stages == 12
-    assert [(placement.rank_of(g), placement.chunk_of(g)) for g in (0, 3, 4, 11)] == [(0, 0), (3, 0), (0, 1), (3, 2)]
+    assert [(placement.ranks[g], placement.chunk_of(g)) for g in (0, 3, 4, 11)] == [(0, 0), (3, 0), (0, 1), (3, 2)]
     assert (placement.first, placement.last) == (0, 3)
 
 
@@ -95,8 +95,8 @@ def test_a_wave_goes_down_the_ranks_and_up_again():
     assert placement.stages == ((0, 5, 6), (1, 4, 7), (2, 3, 8))
     assert placement.boundaries == ((0, 1), (1, 2), (2, 2), (2, 1), (1, 0), (0, 0), (0, 1), (1, 2))
     # Rank 1 exchanges over all of its six boundaries, activations and gradients; rank 0 over three of five.
-    assert [placement.sends(rank) for rank in range(3)] == [3, 6, 3]
-    assert [looped(3, 2).sends(rank) for rank in range(3)] == [3, 4, 3]
+    assert placement.sends == (3, 6, 3)
+    assert looped(3, 2).sends == (3, 4, 3)
 
 
 # --- bubble and memory, the paper's formulas --------------------------------------------------------------
