@@ -351,6 +351,22 @@ class ParallelConfig:
         """Ranks that hold the same part of the same experts: d*c*t/(e*etp)."""
         return self.weight_replicas * self.t // self.expert_parts
 
+    @cached_property
+    def groups(self) -> dict[str, tuple[int, int]]:
+        """Of each group that a `Collective` names how many ranks it has, and how far apart these are.
+
+        Ranks count tensor rank fastest, then context, data and pipeline rank (`layout.grid`).
+        """
+        etp, parts = self.expert_tensor_ranks, self.expert_parts
+        return {
+            "tp": (self.t, 1),
+            "cp": (self.c, self.t),
+            "dp": (self.weight_replicas, self.t),
+            "pp": (self.p, self.n // self.p),
+            "ep": (self.e, etp),
+            "edp": (self.expert_replicas, parts),
+        }
+
     @property
     def shards(self) -> tuple[int, int]:
         """With ZeRO-3, GPUs that share a copy of the states, and the number of copies."""

@@ -39,7 +39,7 @@ class Collective(NamedTuple):
 
     operation: str
     group: str
-    elements: int
+    elements: float
     element: str = ACTIVATION
 
     def sent(self, ranks: int) -> float:

@@ -178,7 +178,8 @@ def adapted(block: Block, rank: int) -> Block:
 def trained_elements(part: Part, rank: int) -> int:
     """Parameters of the adapter beside a part; 0 for one that is no linear of all tokens."""
     matrices = [item for item in part.parameters if item.is_matrix and not item.stacked]
-    return sum([rank * sum(item.shape) for item in matrices]) if part.forward.gemms else 0
+    products = part.forward.gemms or part.forward.narrow_gemms
+    return sum([rank * sum(item.shape) for item in matrices]) if products else 0
 
 
 def unfused(block: Block) -> Block:

@@ -30,6 +30,8 @@ from ptdp_core.layout.communication import (
     boundary_transfers,
     gather_transfers,
     layer_passes,
+    over_parts,
+    over_replicas,
     recomputation_gathers,
     recomputed_passes,
     stage_passes,

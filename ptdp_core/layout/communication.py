@@ -30,7 +30,7 @@ from ptdp_core.layers.parts import (
 )
 from ptdp_core.layers.techniques import modules_of, trained_elements
 from ptdp_core.layout.grid import RankGrid
-from ptdp_core.layout.stages import rank_kinds, stage_kinds, table_elements
+from ptdp_core.layout.stages import RankSizes, rank_kinds, stage_kinds, table_elements
 
 
 def all_reduces(parameters: Iterable[Parameter]) -> tuple[int, int]:
@@ -173,44 +173,56 @@ def trained(config: TrainingConfig, parameters: float, of_experts: float) -> tup
     return parameters * sum([trained_elements(part, config.parallel.lora_rank) for part in parts]) / whole, 0.0
 
 
+def over_replicas(config: TrainingConfig, parameters: float, of_experts: float) -> list[Collective]:
+    """The collectives of an iteration over the ranks that hold the same of so many parameters, some of experts.
+
+    With a sharded optimizer each gets a part of the reduced gradients, and gathers the updated weights; with ZeRO-2 it
+    keeps that part only, and reduces the gradients of every microbatch, or of `reduce_every`. ZeRO-3 does so layer by
+    layer.
+    """
+    parallel, calls = config.parallel, list[Collective]()
+    if parallel.data_parallel == "zero3":
+        return calls
+    for elements, group in ((parameters - of_experts, "dp"), (of_experts, "edp")):
+        if parallel.groups[group][0] == 1 or not elements:
+            continue
+        if parallel.sharded_optimizer:
+            calls += [Collective(REDUCE_SCATTER, group, elements, GRADIENT)] * parallel.reductions
+            calls.append(Collective(ALL_GATHER, group, elements, WEIGHT))
+        else:
+            calls.append(Collective(ALL_REDUCE, group, elements, GRADIENT))
+    return calls
+
+
+def over_parts(config: TrainingConfig, pp: int, sizes: RankSizes) -> list[Collective]:
+    """The collectives of an iteration that sum gradients of which a pipeline rank's GPUs have parts.
+
+    With sequence parallelism a tensor rank has the gradients of whole parameters (of layer norms, biases, positions)
+    from its part of the sequence only; also otherwise those of what only parts of its work use (`RankSizes.partial`).
+    The two ranks of a tied embedding sum those of both uses. With adapters (LoRA) all of these are frozen.
+    """
+    parallel, tied = config.parallel, config.tied_ranks or ()
+    calls = list[Collective]()
+    shared = sizes.whole if parallel.sequence_parallel else sizes.partial
+    if shared and parallel.t > 1 and not parallel.lora_rank:
+        calls.append(Collective(ALL_REDUCE, "tp", shared, GRADIENT))
+    if pp in tied and len(set(tied)) > 1 and not parallel.lora_rank:
+        calls.append(Collective(ALL_REDUCE, "embedding", table_elements(config), GRADIENT))
+    return calls
+
+
 def step_collectives(config: TrainingConfig) -> tuple[tuple[Collective, ...], ...]:
     """The collectives that each pipeline rank's GPUs run once an iteration, for gradients and the tied embedding.
 
     Gradients are reduced over d replicas, with context parallelism over d*c ranks, each of which has them from its part
-    of the sequences. With a sharded optimizer each gets a part of the reduced gradients, and gathers the updated
-    weights; with ZeRO-2 it keeps that part only, and reduces the gradients of every microbatch, or of
-    `reduce_every`. Experts' gradients are
-    reduced over the ranks that hold the same ones. With sequence
-    parallelism a tensor rank has the gradients of whole parameters (of layer norms, biases, positions) from its part of
-    the sequence only, and the tensor-parallel group sums them; also otherwise those of what only parts of its work
-    use (`RankSizes.partial`). With adapters (LoRA) these alone have gradients.
+    of the sequences, and experts' over the ranks that hold the same ones. With adapters (LoRA) these alone have
+    gradients.
     """
-    parallel, tied = config.parallel, set(config.tied_ranks or ())
-    reducing = tied if len(tied) > 1 else set()
-    embedding = Collective(ALL_REDUCE, "embedding", table_elements(config), GRADIENT)
-
-    def data_parallel(elements: int, group: str, replicas: int) -> tuple[Collective, ...]:
-        if replicas == 1 or not elements or parallel.data_parallel == "zero3":  # which does so layer by layer
-            return ()
-        if parallel.sharded_optimizer:
-            return (
-                *(Collective(REDUCE_SCATTER, group, elements, GRADIENT),) * parallel.reductions,
-                Collective(ALL_GATHER, group, elements, WEIGHT),
-            )
-        return (Collective(ALL_REDUCE, group, elements, GRADIENT),)
-
     kinds, by_kind = rank_kinds(config), []
     for pp, sizes in zip(kinds.ranks, kinds.sizes, strict=True):
-        parameters, of_experts = trained(config, sizes.parameters, sizes.experts)
-        summed = (sizes.whole if parallel.sequence_parallel else sizes.partial) if parallel.t > 1 else 0
-        calls = (
-            *data_parallel(round(parameters - of_experts), "dp", parallel.weight_replicas),
-            *data_parallel(round(of_experts), "edp", parallel.expert_replicas),
-        )
-        if not parallel.lora_rank:  # norms and embedding are frozen
-            calls += (Collective(ALL_REDUCE, "tp", summed, GRADIENT),) if summed else ()
-            calls += (embedding,) if pp in reducing else ()
-        by_kind.append(calls)
+        calls = over_replicas(config, *trained(config, sizes.parameters, sizes.experts))
+        whole = [call._replace(elements=round(call.elements)) for call in calls]  # adapters are a share
+        by_kind.append((*whole, *over_parts(config, pp, sizes)))
     return tuple(by_kind[kind] for kind in kinds.of)
 
 

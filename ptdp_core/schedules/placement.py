@@ -6,9 +6,8 @@ A model split into p*v stages runs on p pipeline ranks, each of which holds v of
 
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
-
 
 settled: Any = partial(field, init=False, repr=False, compare=False)
 
@@ -60,7 +59,7 @@ class StagePlacement:
             )
         rank_of = {stage: rank for rank, stages in enumerate(self.stages) for stage in stages}
         ranks = tuple([rank_of[stage] for stage in range(len(placed))])
-        boundaries = tuple(zip(ranks, ranks[1:], strict=False))
+        boundaries = tuple(pairwise(ranks))
         crossed = [before != after for before, after in boundaries]
         received, sent = (False, *crossed), (*crossed, False)
         sends = tuple([sum([received[stage] + sent[stage] for stage in stages]) for stages in self.stages])

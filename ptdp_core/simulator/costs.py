@@ -20,7 +20,7 @@ from ptdp_core.schedules import definition
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.kernels import FP16_BYTES, Gpu, narrow_kernels
 from ptdp_core.simulator.memory import FP32_GRADIENT_BYTES, LayerBytes, layer_bytes, moved_bytes
-from ptdp_core.simulator.network import Group, leaves_node, tensor_group
+from ptdp_core.simulator.network import Group, leaves_node
 from ptdp_core.simulator.software import Software
 from ptdp_core.simulator.stage_times import Stages, StageTimes, hidden_in_pair
 from ptdp_core.simulator.vocabulary import blocks_of
@@ -243,7 +243,7 @@ class CostModel(Gpu):
     def _layer(self, config: TrainingConfig, kind: LayerKind) -> StageTimes:
         """The times of a stage of one layer, without what is restored for its recomputation."""
         parallel, layer = config.parallel, layer_of(config, kind)
-        group = tensor_group(parallel.t, self.cluster.gpus_per_node)
+        group = self.group(parallel, "tp")
         in_forward, hidden = self._hidden(config, layer, group)
         matrices, tensors = [item for item in layer.parameters if item.is_matrix], len(layer.parameters)
         held = sum([item.held(parallel.t, parallel.expert_parts) for item in matrices])
@@ -297,7 +297,7 @@ class CostModel(Gpu):
         """
         if config.parallel.vocabulary:
             return tuple(self._shared_ends(config))
-        group, table = tensor_group(config.parallel.t, self.cluster.gpus_per_node), table_elements(config)
+        group, table = self.group(config.parallel, "tp"), table_elements(config)
         run, times = LayerRun.of(config.parallel, experts=False), []
         for end in ends(config.local_model, run, self.software.fused_cross_entropy):
             own = adapted(end, config.parallel.lora_rank) if config.parallel.lora_rank else end
@@ -307,7 +307,7 @@ class CostModel(Gpu):
 
     def _shared_ends(self, config: TrainingConfig) -> Iterator[StageTimes]:
         """The times that positions add to the first stage, and the final norm to the last, of a shared vocabulary."""
-        group = tensor_group(1, self.cluster.gpus_per_node)
+        group = self.group(config.parallel, "tp")
         parts = blocks_of(config, self.software.fused_cross_entropy)
         for end in (parts.first, parts.last):
             yield StageTimes(0.0, 0.0, 0.0, 0.0, self.seconds(end.forward, group), self.seconds(end.backward, group))
@@ -332,7 +332,7 @@ class CostModel(Gpu):
         if gather is None:
             return 0.0
         size = self.cluster.element_bytes * gather.elements
-        group = tensor_group(config.parallel.t, self.cluster.gpus_per_node)
+        group = self.group(config.parallel, "tp")
         return self.network.one_way(group, size, 2) + self.kernels.memory_bound(2 * size, 1)
 
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 from functools import lru_cache
 from math import ceil, fsum
 
+from ptdp_core.config import ParallelConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.layers.parts import Work
 from ptdp_core.simulator.cluster import Cluster
-from ptdp_core.simulator.network import Group, NetworkModel
+from ptdp_core.simulator.network import Group, NetworkModel, group_of
 from ptdp_core.simulator.software import Software
 
 FP16_BYTES = 2  # per element in the paper's runs; `Cluster.element_bytes` is that of a cluster's runs
@@ -140,6 +141,11 @@ class Gpu:
         )
         self.kernels = KernelModel(cluster, attention_share=getattr(cluster, earlier) if earlier else 1.0)
         self.network = NetworkModel(cluster)
+
+    def group(self, parallel: ParallelConfig, name: str) -> Group:
+        """Where the GPUs of a group are (`ParallelConfig.groups`)."""
+        size, apart = parallel.groups[name]
+        return group_of(size, self.cluster.gpus_per_node, apart)
 
     def seconds(self, work: Work, group: Group, hidden: float = 0.0) -> float:
         """Seconds of work on a GPU of a tensor-parallel group, less the `hidden` seconds of overlapped collectives.

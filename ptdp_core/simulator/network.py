@@ -28,14 +28,12 @@ class Group:
         return ceil(self.size / self.per_node)
 
 
-def tensor_group(t: int, gpus_per_node: int) -> Group:
-    """The group of t consecutive GPUs."""
-    return Group(t, min(t, gpus_per_node))
+def group_of(size: int, gpus_per_node: int, apart: int = 1) -> Group:
+    """The group of so many GPUs whose ranks are `apart`: neighbours in a tensor-parallel group.
 
-
-def data_group(t: int, d: int, gpus_per_node: int) -> Group:
-    """The group of the d GPUs whose ranks are t apart: replicas of one shard, or those with the experts of e ranks."""
-    return Group(d, min(d, max(1, gpus_per_node // t)))
+    Replicas of one shard are t apart, those of experts as far as their ranks are many.
+    """
+    return Group(size, min(size, max(1, gpus_per_node // apart)))
 
 
 def leaves_node(ranks: int, pp: int, other: int, gpus_per_node: int) -> bool:

@@ -10,6 +10,7 @@ from ptdp_core.layout import (
     ACTIVATION,
     FP32,
     GRADIENT,
+    WEIGHT,
     Boundary,
     layer_passes,
     rank_kinds,
@@ -194,23 +195,23 @@ def _traffic(config: TrainingConfig, model: CostModel) -> dict[str, int]:
     """
     parallel, cluster, gradient_bytes = config.parallel, model.cluster, reduced_bytes(model, config)
     t, m, placement = parallel.t, parallel.m, parallel.placement
-    boundary = Boundary.of(config)
+    boundary, groups = Boundary.of(config), parallel.groups
+    bytes_of = dict.fromkeys((ACTIVATION, WEIGHT), cluster.element_bytes) | {GRADIENT: gradient_bytes, FP32: FP32_BYTES}
 
-    def per_layer(group: str, ranks: int, kind: LayerKind | None = None) -> float:
+    def per_layer(group: str, kind: LayerKind | None = None) -> float:
         """Elements that a rank sends for a layer of a microbatch over one group."""
-        calls = layer_passes(config, group, kind=kind)
-        return fsum(call.sent(ranks) for call in (*chain(*calls), *recomputed_passes(config, group, kind=kind)))
+        calls = (*chain(*layer_passes(config, group, kind=kind)), *recomputed_passes(config, group, kind=kind))
+        return fsum(call.sent(groups[group][0]) for call in calls)
 
-    of_layers = [per_layer("tp", t, kind) for kind in config.model.layer_kinds]
+    of_layers = [per_layer("tp", kind) for kind in config.model.layer_kinds]
     per_message = boundary.gather.sent(t) if boundary.gather else 0.0
     sent = {"pipeline": 0.0, "tensor": 0.0, "data": 0.0, "embedding": 0.0}
     kinds = rank_kinds(config)
     once_by_rank = step_collectives(config)
     shared = 0.0
     if parallel.vocabulary:
-        widths = {ACTIVATION: cluster.element_bytes, FP32: FP32_BYTES}
         calls = vocabulary_exchanges(config).values()
-        shared = m * fsum(widths[call.element] * call.sent(parallel.p) for call in calls)
+        shared = m * fsum(bytes_of[call.element] * call.sent(parallel.p) for call in calls)
     for pp, sizes, layers in zip(kinds.ranks, kinds.sizes, kinds.layers, strict=True):
         once = once_by_rank[pp]
         regathered = fsum(call.sent(t) for length in sizes.chunks for call in recomputation_gathers(config, length))
@@ -222,7 +223,7 @@ def _traffic(config: TrainingConfig, model: CostModel) -> dict[str, int]:
             + gradient_bytes * fsum(call.sent(t) for call in once if call.group == "tp"),
             "data": fsum(
                 (gradient_bytes if call.element == GRADIENT else cluster.element_bytes)
-                * call.sent(parallel.weight_replicas if call.group == "dp" else parallel.expert_replicas)
+                * call.sent(groups[call.group][0])
                 for call in once
                 if call.group in ("dp", "edp")
             ),
@@ -232,13 +233,13 @@ def _traffic(config: TrainingConfig, model: CostModel) -> dict[str, int]:
     if parallel.data_parallel == "zero3":
         sent["data"] += max(communication_bytes(config, model, sizes) for sizes in rank_sizes(config))
     if parallel.c > 1:
-        of_layers = [per_layer("cp", parallel.c, kind) for kind in config.model.layer_kinds]
+        of_layers = [per_layer("cp", kind) for kind in config.model.layer_kinds]
         most = max(sum(count * each for count, each in zip(held, of_layers, strict=True)) for held in kinds.layers)
         sent["context"] = cluster.element_bytes * m * most
     if parallel.e > 1:
         with_experts = [kind.experts for kind in config.model.layer_kinds]
         most_experts = max(sum(compress(held, with_experts)) for held in kinds.layers)
-        sent["experts"] = cluster.element_bytes * m * per_layer("ep", parallel.e) * most_experts
+        sent["experts"] = cluster.element_bytes * m * per_layer("ep") * most_experts
     return {use: round(size) for use, size in sent.items()}
 
 

@@ -8,12 +8,13 @@ from math import fsum
 
 from ptdp_core.config import TrainingConfig
 from ptdp_core.layers.blocks import layer_of
-from ptdp_core.layout import RankSizes, rank_kinds, table_elements, trained
+from ptdp_core.layers.parts import WEIGHT, Collective
+from ptdp_core.layout import RankSizes, over_parts, over_replicas, rank_kinds, trained
 from ptdp_core.schedules import definition
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.kernels import FP16_BYTES
 from ptdp_core.simulator.memory import state_bytes, updated
-from ptdp_core.simulator.network import Group, data_group, tensor_group
+from ptdp_core.simulator.network import Group, group_of
 from ptdp_core.simulator.optimizers import OPTIMIZERS, orthogonalisation
 from ptdp_core.simulator.stage_times import Stages, StageTimes
 
@@ -37,21 +38,15 @@ def of_rank(
     model: CostModel, config: TrainingConfig, stages: Stages, rank: int, sizes: RankSizes
 ) -> tuple[float, float, float]:
     """The seconds in which a pipeline rank's GPUs reduce gradients, step, and gather what other replicas updated."""
-    placement = config.parallel.placement
     parameters, of_experts = trained(config, sizes.parameters, sizes.experts)
     first, last = first_and_last(config, stages, rank)
     reduction = gradient_reduction(model, config, parameters, last, of_experts)
-    if not config.parallel.lora_rank:  # norms and embedding are frozen
-        reduction += sequence_reduction(model, config, sizes.whole)
-        if rank in (placement.first, placement.last) and placement.first != placement.last:
-            reduction += embedding_reduction(model, config)
+    for call in over_parts(config, rank, sizes):
+        # Without sequence parallelism tensor ranks have parts of a few small parameters only, whose sum is left out.
+        if call.group != "tp" or config.parallel.sequence_parallel:
+            reduction += collective_seconds(model, config, call)
     held = config, parameters, of_experts
     return reduction, optimizer_step(model, *held), weight_gather(model, *held, first)
-
-
-def _has_replicas(config: TrainingConfig) -> bool:
-    """Whether other GPUs hold the same weights, or with whole experts on tensor ranks (etp = 1) the same experts."""
-    return config.parallel.weight_replicas > 1 or config.parallel.expert_replicas > 1
 
 
 def first_and_last(config: TrainingConfig, stages: Sequence[StageTimes], rank: int) -> tuple[float, float]:
@@ -65,17 +60,16 @@ def first_and_last(config: TrainingConfig, stages: Sequence[StageTimes], rank: i
     return fsum([stage.forward for stage in held]), 0.0 if splits else fsum([stage.backward for stage in held])
 
 
-def _reduced(
-    model: CostModel, config: TrainingConfig, parameters: float, of_experts: float, element_bytes: int
-) -> float:
-    """Seconds to all-reduce a GPU's gradients over its d*c replicas, and those of experts over theirs."""
+def collective_seconds(model: CostModel, config: TrainingConfig, call: Collective) -> float:
+    """Seconds of one of `layout.step_collectives`: an all-reduce, or one way half of it.
+
+    Those of gradients over replicas, and of a tied embedding's over its two ranks, have an HCA's rate of their own.
+    """
     parallel, node = config.parallel, model.cluster.gpus_per_node
-    group = data_group(parallel.t, parallel.weight_replicas, node)
-    reduce = model.network.all_reduce(group, element_bytes * (parameters - of_experts), gradients=True)
-    if of_experts:
-        same = data_group(parallel.expert_parts, parallel.expert_replicas, node)
-        reduce += model.network.all_reduce(same, element_bytes * of_experts, gradients=True)
-    return reduce
+    tied = call.group == "embedding"
+    group = Group(2, 2 if parallel.n <= node else 1) if tied else model.group(parallel, call.group)
+    width = model.cluster.element_bytes if call.element == WEIGHT else reduced_bytes(model, config)
+    return model.network.all_reduce(group, width * call.elements, gradients=call.group != "tp") * call.rounds / 2
 
 
 def gradient_reduction(
@@ -93,11 +87,8 @@ def gradient_reduction(
     parallel, in_buckets = config.parallel, model.software.overlapped_data_parallel
     if parallel.data_parallel == "zero3":
         return _reduced_over_shards(model, config, parameters, of_experts)
-    if not _has_replicas(config):
-        return 0.0
-    reduce = _reduced(model, config, parameters, of_experts, reduced_bytes(model, config))
-    if parallel.sharded_optimizer:
-        reduce /= 2
+    reductions = {call for call in over_replicas(config, parameters, of_experts) if call.element != WEIGHT}
+    reduce = fsum([collective_seconds(model, config, call) for call in reductions])
     copies = gradient_copies(model, config, parameters)
     if parallel.data_parallel == "local":
         return (_beside(model, config, reduce, parameters, last_backward) if in_buckets else reduce) + copies
@@ -117,7 +108,7 @@ def _reduced_over_shards(model: CostModel, config: TrainingConfig, parameters: f
         (parameters - of_experts, parallel.t, parallel.shards),
         (of_experts, parallel.expert_parts, parallel.expert_shards),
     ):
-        group = data_group(apart * shards, copies, node)
+        group = group_of(copies, node, apart * shards)
         seconds += (
             model.network.all_reduce(group, reduced_bytes(model, config) * held / shards, gradients=True)
             if held
@@ -139,28 +130,12 @@ def _beside(model: CostModel, config: TrainingConfig, seconds: float, parameters
 
 
 def gradient_copies(model: CostModel, config: TrainingConfig, parameters: float) -> float:
-    """Seconds to flatten a GPU's gradients into the all-reduce's buffer and back."""
-    return model.kernels.streamed(GRADIENT_COPY_BYTES * parameters) if _has_replicas(config) else 0.0
+    """Seconds to flatten a GPU's gradients into the all-reduce's buffer and back; none without replicas.
 
-
-def embedding_reduction(model: CostModel, config: TrainingConfig) -> float:
-    """Seconds to sum a tied embedding's gradients over its two pipeline ranks."""
-    parallel = config.parallel
-    if not config.model.tied_embeddings or parallel.vocabulary:
-        return 0.0
-    group = Group(2, 2 if parallel.n <= model.cluster.gpus_per_node else 1)
-    return model.network.all_reduce(group, reduced_bytes(model, config) * table_elements(config), gradients=True)
-
-
-def sequence_reduction(model: CostModel, config: TrainingConfig, elements: float) -> float:
-    """Seconds to sum the gradients of `elements` parameters that each GPU of a tensor-parallel group holds whole.
-
-    Only with sequence parallelism do they differ from GPU to GPU (`layout.step_collectives`).
+    With whole experts on tensor ranks (etp = 1) others may have the same experts, but no other weights.
     """
-    if config.parallel.sequence_shards == 1:
-        return 0.0
-    group = tensor_group(config.parallel.t, model.cluster.gpus_per_node)
-    return model.network.all_reduce(group, reduced_bytes(model, config) * elements)
+    replicas = max(config.parallel.weight_replicas, config.parallel.expert_replicas)
+    return model.kernels.streamed(GRADIENT_COPY_BYTES * parameters) if replicas > 1 else 0.0
 
 
 def weight_gather(
@@ -170,9 +145,8 @@ def weight_gather(
 
     With `overlapped_data_parallel` only what the next iteration's first forward pass does not hide.
     """
-    if not config.parallel.sharded_optimizer or not _has_replicas(config):
-        return 0.0
-    gather = _reduced(model, config, parameters, of_experts, model.cluster.element_bytes) / 2
+    gathers = [call for call in over_replicas(config, parameters, of_experts) if call.element == WEIGHT]
+    gather = fsum([collective_seconds(model, config, call) for call in gathers])
     return (
         _beside(model, config, gather, parameters, first_forward) if model.software.overlapped_data_parallel else gather
     )
@@ -212,8 +186,7 @@ def _orthogonalised(model: CostModel, config: TrainingConfig, parameters: float,
             number = stack[0] // parallel.e if stack else 1
             seconds += number * fsum(model.kernels.gemm(*gemm) for gemm in orthogonalisation(*parts))
             elements += number * parts[0] * parts[1]
-    group = data_group(parallel.t, parallel.weight_replicas, model.cluster.gpus_per_node)
-    gathered = model.network.one_way(group, FP16_BYTES * parameters) if own < parameters else 0.0
+    gathered = model.network.one_way(model.group(parallel, "dp"), FP16_BYTES * parameters) if own < parameters else 0.0
     return seconds * own / elements + gathered
 
 

@@ -4,7 +4,6 @@ from ptdp_core.config import TrainingConfig
 from ptdp_core.layout import FP32, table_elements, vocabulary_exchanges
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.memory import FP32_BYTES
-from ptdp_core.simulator.network import data_group, tensor_group
 from ptdp_core.simulator.vocabulary import blocks_of
 
 
@@ -13,7 +12,7 @@ def pass_seconds(model: CostModel, config: TrainingConfig) -> dict[str, float]:
 
     G has no product, and so adds its dense gradient to the sum; T does inside its product, if the program does.
     """
-    group, table = tensor_group(1, model.cluster.gpus_per_node), table_elements(config)
+    group, table = model.group(config.parallel, "tp"), table_elements(config)
     return {
         kind: model.seconds(model._accumulated(config, work, table, 1) if kind in "TG" else work, group)
         for kind, work in blocks_of(config, model.software.fused_cross_entropy).passes.items()
@@ -27,7 +26,7 @@ def collective_seconds(model: CostModel, config: TrainingConfig) -> dict[str, fl
     all have what S knows. Other messages that are on the way at the same time are not counted.
     """
     parallel = config.parallel
-    group = data_group(parallel.n // parallel.p, parallel.p, model.cluster.gpus_per_node)
+    group = model.group(parallel, "pp")
     seconds = {}
     for kind, call in vocabulary_exchanges(config).items():
         width = FP32_BYTES if call.element == FP32 else model.cluster.element_bytes

@@ -13,7 +13,7 @@ from ptdp_core.layers.parts import Block, Collective, Work
 from ptdp_core.layers.techniques import RECIPES
 from ptdp_core.layout import layer_passes, recomputed_passes
 from ptdp_core.simulator.kernels import Gpu
-from ptdp_core.simulator.network import Group, data_group
+from ptdp_core.simulator.network import Group
 
 # Seconds of a multiprocessor that the choice of a token's experts takes for each score as PyTorch's operators, softmax,
 # top-k and sum, beyond one kernel: 54 ps on the 132 of an H100, with 128 to 512 experts (FlashML-org/FreeToken, pull
@@ -40,7 +40,7 @@ def context_waits(gpu: Gpu, config: TrainingConfig, kind: LayerKind | None = Non
 
 def _context_wait(gpu: Gpu, config: TrainingConfig, calls: Sequence[Collective], attention: Work) -> float:
     c, exchange, cluster = config.parallel.c, config.parallel.context_exchange, gpu.cluster
-    group = data_group(config.parallel.t, c, cluster.gpus_per_node)
+    group = gpu.group(config.parallel, "cp")
     sizes = [cluster.element_bytes * call.elements for call in calls]
     if exchange != "ring":
         seconds = gpu.network.all_to_all if exchange == "all_to_all" else gpu.network.one_way
@@ -59,7 +59,7 @@ def expert_exchange(gpu: Gpu, config: TrainingConfig) -> float:
     parallel = config.parallel
     if parallel.e == 1:
         return 0.0
-    group = data_group(parallel.expert_tensor_ranks, parallel.e, gpu.cluster.gpus_per_node)
+    group = gpu.group(parallel, "ep")
     size = gpu.cluster.element_bytes * LayerRun.of(parallel).load
     sizes = [size * call.elements for call in layer_passes(config, "ep").forward]
     if not gpu.software.deduplicated_dispatch:
@@ -82,7 +82,7 @@ def routing(gpu: Gpu, config: TrainingConfig) -> float:
     chosen = UNFUSED_CHOICE * scores / gpu.cluster.multiprocessors if gpu.software.unfused_router else 0.0
     if parallel.e == 1 or not gpu.software.deduplicated_dispatch:
         return chosen
-    group = data_group(parallel.expert_tensor_ranks, parallel.e, gpu.cluster.gpus_per_node)
+    group = gpu.group(parallel, "ep")
     gathered = parallel.e * scores
     return chosen + gpu.network.one_way(group, gathered) + gpu.kernels.memory_bound(gathered, 1)
 

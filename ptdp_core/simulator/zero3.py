@@ -12,7 +12,7 @@ from ptdp_core.config import TrainingConfig
 from ptdp_core.layout import RankSizes, rank_sizes, stage_kinds, trained
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel
-from ptdp_core.simulator.network import data_group
+from ptdp_core.simulator.network import group_of
 from ptdp_core.simulator.stage_times import Stages, StageTimes
 from ptdp_core.simulator.step import reduced_bytes
 
@@ -34,7 +34,7 @@ def sharded_stages(config: TrainingConfig, model: CostModel) -> Stages:
     sharded: list[StageTimes] = list(stages)
     for held, sizes in zip(parallel.placement.stages, rank_sizes(config), strict=True):
         layers = sum(sum(kinds[stage]) for stage in held)
-        mean = [size / layers for size in (sizes.parameters, sizes.experts)]
+        mean = [size / max(1, layers) for size in (sizes.parameters, sizes.experts)]
         for stage in held:
             forward, backward = _added_by_fsdp(config, model, stages[stage], sum(kinds[stage]), *mean)
             sharded[stage] = stages[stage]._replace(sharding_forward=forward, sharding_backward=backward)
@@ -76,7 +76,7 @@ def _added_by_fsdp(
 
     def one_way(element_bytes: int, parameters: float, of_experts: float) -> float:
         group, same = (
-            data_group(apart, shards, cluster.gpus_per_node)
+            group_of(shards, cluster.gpus_per_node, apart)
             for apart, (shards, _) in ((parallel.t, parallel.shards), (parallel.expert_parts, parallel.expert_shards))
         )
         of_dense = model.network.one_way(group, element_bytes * (parameters - of_experts))

@@ -9,7 +9,6 @@ from ptdp_core.layout import layers_by_kind
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import cost_model
 from ptdp_core.simulator.estimate import Estimate
-from ptdp_core.simulator.network import tensor_group
 from ptdp_core.simulator.waits import context_waits
 
 
@@ -20,7 +19,8 @@ def time_shares(estimate: Estimate, cluster: Cluster) -> dict[str, float]:
     """
     config, phases = estimate.config, estimate.phase_times
     model, parallel = config.model, config.parallel
-    costs, group = cost_model(cluster, parallel.n), tensor_group(parallel.t, cluster.gpus_per_node)
+    costs = cost_model(cluster, parallel.n)
+    group = costs.group(parallel, "tp")
     passed = parallel.m / parallel.p  # how often a GPU passes a microbatch through a layer, mean over pipeline ranks
 
     def communicates(works: Iterable[tuple[float, Work]]) -> float:

@@ -29,7 +29,7 @@ from ptdp_core.layout import (
     step_collectives,
 )
 from ptdp_core.schedules import looped, wave
-from ptdp_core.simulator.network import data_group, leaves_node, tensor_group
+from ptdp_core.simulator.network import group_of, leaves_node
 from tests.ptdp_core.blocks import layer
 
 MODEL = ModelConfig(layers=8, hidden=64, heads=8, seq=32, vocab=1000)
@@ -77,8 +77,8 @@ def test_each_kind_of_group_holds_every_rank_once(p, t, d, c):
 def test_the_network_model_places_groups_as_the_grid_does(p, t, d):
     grid, per_node = RankGrid.sized(p, t, d), 8
     nodes = lambda group: {node_of(rank, per_node) for rank in group}  # noqa: E731
-    assert {len(nodes(group)) for group in grid.groups("tp")} == {tensor_group(t, per_node).nodes}
-    assert {len(nodes(group)) for group in grid.groups("dp")} == {data_group(t, d, per_node).nodes}
+    assert {len(nodes(group)) for group in grid.groups("tp")} == {group_of(t, per_node).nodes}
+    assert {len(nodes(group)) for group in grid.groups("dp")} == {group_of(d, per_node, t).nodes}
     for pp in range(p):
         hops = [(chain[pp], chain[(pp + 1) % p]) for chain in grid.groups("pp")]
         assert any(len(nodes(hop)) == 2 for hop in hops) == leaves_node(t * d, pp, (pp + 1) % p, per_node)

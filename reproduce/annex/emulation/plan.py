@@ -9,21 +9,21 @@ from ptdp_core.layout import (
     chunk_layers,
     layer_passes,
     node_of,
+    over_parts,
     rank_sizes,
     stage_passes,
     table_elements,
 )
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel, cost_model
-from ptdp_core.simulator.network import data_group
 from ptdp_core.simulator.stage_times import StageTimes
 from ptdp_core.simulator.step import (
+    collective_seconds,
     first_and_last,
     gradient_copies,
     gradient_reduction,
     optimizer_step,
     reduced_bytes,
-    sequence_reduction,
 )
 from ptdp_core.simulator.waits import expert_exchange
 
@@ -176,7 +176,7 @@ def _exchange(config: TrainingConfig, model: CostModel) -> AllToAll:
     if not calls:
         return NO_EXPERTS
     repeated = parallel.recompute == "full"
-    if data_group(parallel.expert_tensor_ranks, parallel.e, model.cluster.gpus_per_node).nodes == 1:
+    if model.group(parallel, "ep").nodes == 1:
         return AllToAll(seconds=expert_exchange(model, config) / len(calls), repeated=repeated)
     sent = model.cluster.element_bytes * calls[0].elements
     return AllToAll(elements=shrunk(sent, parallel.e), repeated=repeated)
@@ -186,10 +186,11 @@ def _rank(config: TrainingConfig, model: CostModel, rank: int) -> RankPlan:
     parallel = config.parallel
     sizes = rank_sizes(config)[rank]
     parameters, of_experts = sizes.parameters, sizes.experts
-    group = data_group(parallel.t, parallel.d, model.cluster.gpus_per_node)
+    group = model.group(parallel, "dp")
     _, last_backward = first_and_last(config, model.stages(config), rank)
     copies = gradient_copies(model, config, parameters)
-    summed = sequence_reduction(model, config, sizes.whole)
+    parts = [call for call in over_parts(config, rank, sizes) if call.group == "tp" and parallel.sequence_parallel]
+    summed = sum(collective_seconds(model, config, call) for call in parts)
     exposed = gradient_reduction(model, config, parameters, last_backward, of_experts) - copies
     table = table_elements(config) if rank in (config.tied_ranks or ()) else 0
     dense, expert, tied = (

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from ptdp_core.layout import stage_passes
 from ptdp_core.schedules import MESSAGES_AT_ONCE, definition
 from ptdp_core.simulator.cluster import Cluster
-from ptdp_core.simulator.network import Group, data_group, tensor_group
+from ptdp_core.simulator.network import Group, group_of
 from reproduce.annex.emulation.plan import SHRINK, EmulationPlan
 from reproduce.annex.emulation.rank_report import MeasuredLinks, Timing
 
@@ -50,14 +50,9 @@ def describe(plan: EmulationPlan, cluster: Cluster, measured: Sequence[MeasuredL
 
 
 def _groups(plan: EmulationPlan) -> dict[str, Group]:
-    parallel = plan.config.parallel
-    apart, node = parallel.expert_tensor_ranks, plan.gpus_per_node
-    return {
-        "data": data_group(parallel.t, parallel.d, node),
-        "expert data": data_group(parallel.e * apart, parallel.expert_replicas, node),
-        "tensor": tensor_group(parallel.t, node),
-        "experts": data_group(apart, parallel.e, node),
-    }
+    groups = {"data": "dp", "expert data": "edp", "tensor": "tp", "experts": "ep"}
+    of_run = plan.config.parallel.groups
+    return {use: group_of(of_run[name][0], plan.gpus_per_node, of_run[name][1]) for use, name in groups.items()}
 
 
 def _of(measured: Sequence[MeasuredLinks], use: str) -> list[Timing]:

@@ -10,7 +10,6 @@ from math import fsum
 from ptdp_core.layers.blocks import LayerRun, block, ends
 from ptdp_core.simulator import Cluster, Estimate
 from ptdp_core.simulator.costs import cost_model
-from ptdp_core.simulator.network import tensor_group
 from reproduce.experiment import quantities as q
 from reproduce.experiment.sweep import Point
 from results.records import Metric
@@ -19,7 +18,8 @@ from results.records import Metric
 def kernel_metrics(point: Point, estimate: Estimate, cluster: Cluster) -> Mapping[str, Metric]:
     """Seconds of tensor-parallel collectives in an iteration, and FLOP/s inside the GEMMs of a transformer layer."""
     model, parallel = estimate.config.model, estimate.config.parallel
-    costs, group = cost_model(cluster, parallel.n), tensor_group(parallel.t, cluster.gpus_per_node)
+    costs = cost_model(cluster, parallel.n)
+    group = costs.group(parallel, "tp")
     run = LayerRun(parallel.b, parallel.t, parallel.sequence_parallel)
     layer = block(model, run, model.usual_kind)
     forward, backward = layer.forward, layer.backward

@@ -58,6 +58,13 @@ def test_frozen_norms_and_tied_embeddings_are_not_reduced(sequence_parallel):
     assert groups == [{"dp", "embedding", *(["tp"] if sequence_parallel else [])}, {"dp"}]
 
 
+@pytest.mark.parametrize("recipe", ["tensorwise", "mxfp8"])
+def test_adapters_are_trained_and_reduced_with_fp8_as_without(recipe):
+    usual, narrow = (simulate(configured(d=2, fp8_recipe=each), H100) for each in ("none", recipe))
+    assert narrow.memory_bytes["optimizer"] == usual.memory_bytes["optimizer"] > 0
+    assert narrow.traffic["data"] == usual.traffic["data"] > 0
+
+
 def test_experts_and_the_output_are_frozen_without_adapters():
     model = replace(LLAMA, experts=8, experts_per_token=2, expert_ffn_hidden=14336)
     whole, few = (simulate(configured(model, lora_rank=r, e=2, d=2), H100) for r in (0, 8))

@@ -11,7 +11,7 @@ from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.bounds import least_time
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.memory import exchanged_bytes, layer_bytes
-from ptdp_core.simulator.network import Group, NetworkModel, data_group
+from ptdp_core.simulator.network import Group, NetworkModel, group_of
 from ptdp_core.simulator.waits import context_waits
 from tests.ptdp_core.blocks import KEPT, configuring, layer, llama
 
@@ -53,13 +53,13 @@ def test_written_scores_are_those_of_a_rank_s_chunks(c):
 
 @pytest.mark.parametrize(("t", "c", "nodes"), [(2, 4, 1), (1, 8, 1), (4, 4, 2), (8, 2, 2), (1, 16, 2)])
 def test_the_exchange_stays_in_a_node_as_long_as_t_times_c_gpus_fit_there(t, c, nodes):
-    assert data_group(t, c, H100.gpus_per_node).nodes == nodes
+    assert group_of(c, H100.gpus_per_node, t).nodes == nodes
 
 
 def test_gathered_keys_and_values_take_one_gather_forward_and_a_gather_and_a_scatter_backward():
     config, network = configured(c=4), NetworkModel(H100)
     whole = 2 * MODEL.seq * 2 * MODEL.query_groups * MODEL.head_size  # bytes of all keys and values
-    one = network.one_way(data_group(1, 4, H100.gpus_per_node), whole)
+    one = network.one_way(group_of(4, H100.gpus_per_node, 1), whole)
     assert context_waits(CostModel(H100), config) == pytest.approx((one, 2 * one, 0.0))
     recomputed = configured(c=4, recompute="full")
     assert context_waits(CostModel(H100), recomputed) == context_waits(CostModel(H100), config)

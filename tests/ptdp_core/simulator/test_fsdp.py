@@ -11,14 +11,15 @@ from ptdp_core.simulator.cluster import load_cluster
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.software import Software
 from ptdp_core.simulator.step import gradient_reduction
+from ptdp_core.simulator.zero3 import sharded_stages
 
 H100 = load_cluster("h100")
 FSDP = Software(fp32_gradients=True, fused_cross_entropy=True, fsdp=True)
 
 
 def config(d=8, m=1, **parallel):
-    sizes = {"p": 1, "t": 1, "b": 2, "attention": "sdpa", "recompute": "none"} | parallel
-    return TrainingConfig(ModelConfig(40, 5120, 40), ParallelConfig(d=d, B=2 * d * m, data_parallel="zero3", **sizes))
+    sizes = {"p": 1, "t": 1, "b": 2, "B": 2 * d * m, "attention": "sdpa", "recompute": "none"} | parallel
+    return TrainingConfig(ModelConfig(40, 5120, 40), ParallelConfig(d=d, data_parallel="zero3", **sizes))
 
 
 def communication(config, software):
@@ -66,6 +67,12 @@ def test_hybrid_sharding_gathers_inside_of_nodes_and_reduces_across():
     across = gradient_reduction(CostModel(H100, late), hybrid, rank_elements(hybrid)[0], 0.0)
     assert across > 0
     assert communication(hybrid, late) == pytest.approx(inside + across, rel=1e-9)
+
+
+def test_a_rank_without_a_layer_gathers_nothing():
+    without = config(m=3, p=3, pipeline_layout="E|t*20|t*20L")
+    stages = sharded_stages(without, CostModel(H100, FSDP))
+    assert [stage.sharding_forward > 0 for stage in stages] == [False, True, True]
 
 
 def test_experts_are_sharded_over_those_that_hold_the_same():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ptdp_core.simulator import load_cluster
 from ptdp_core.simulator.kernels import KernelModel
-from ptdp_core.simulator.network import Group, NetworkModel, data_group, leaves_node, tensor_group
+from ptdp_core.simulator.network import Group, NetworkModel, group_of, leaves_node
 
 SELENE = load_cluster("selene")
 # The public timings are of the 40 GB board: the same chip with slower memory.
@@ -135,11 +135,11 @@ def test_rows_that_no_tensor_core_kernel_can_load_are_slow():
 
 
 def test_placement_is_tensor_then_data_then_pipeline():
-    assert tensor_group(8, 8).nodes == 1
-    assert tensor_group(16, 8).nodes == 2
-    assert data_group(t=8, d=4, gpus_per_node=8) == Group(4, 1)
-    assert data_group(t=2, d=32, gpus_per_node=8) == Group(32, 4)
-    assert data_group(t=1, d=4, gpus_per_node=8) == Group(4, 4)
+    assert group_of(8, 8).nodes == 1
+    assert group_of(16, 8).nodes == 2
+    assert group_of(4, 8, 8) == Group(4, 1)
+    assert group_of(32, 8, 2) == Group(32, 4)
+    assert group_of(4, 8, 1) == Group(4, 4)
     # t*d = 2 GPUs a stage: four stages share a node, and every fourth link leaves it
     assert [leaves_node(2, pp, (pp + 1) % 8, 8) for pp in range(8)] == [False, False, False, True] * 2
 

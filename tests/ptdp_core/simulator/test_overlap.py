@@ -9,7 +9,7 @@ from ptdp_core.layout import rank_sizes
 from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.bounds import least_time
 from ptdp_core.simulator.costs import CostModel
-from ptdp_core.simulator.network import data_group, tensor_group
+from ptdp_core.simulator.network import group_of
 from ptdp_core.simulator.stage_times import StageTimes, hidden_in_pair
 from ptdp_core.simulator.step import (
     BUCKET_FOR_EACH_REPLICA,
@@ -102,7 +102,7 @@ def test_of_a_product_and_a_collective_in_pieces_all_but_one_hides(t):
     off, on = (CostModel(overlapping("overlapped_tensor_parallel", on)) for on in (False, True))
     kind, s, h = config.model.usual_kind, config.model.seq, config.model.hidden
     before, after = (model._layer(config, kind) for model in (off, on))
-    one_way = off.network.one_way(tensor_group(t, 8), 2 * s * h)
+    one_way = off.network.one_way(group_of(t, 8), 2 * s * h)
     share = (t - 1) / t * (1 - TAKEN)
     shapes = [(s, 3 * h // t, h), (s, h, h // t), (s, 4 * h // t, h), (s, h, 4 * h // t)]
     hidden = [share * min(one_way, off.kernels.gemm(*shape)) for shape in shapes]
@@ -133,7 +133,7 @@ def test_hybrid_ep_gathers_which_experts_every_rank_s_tokens_have():
     )
     plain, hybrid = (CostModel(overlapping("deduplicated_dispatch", on)) for on in (False, True))
     size = 16 * config.model.seq / 2 * 64  # ranks, tokens of one, experts
-    expected = hybrid.network.one_way(data_group(1, 16, 8), size) + hybrid.kernels.memory_bound(size, 1)
+    expected = hybrid.network.one_way(group_of(16, 8, 1), size) + hybrid.kernels.memory_bound(size, 1)
     assert routing(hybrid, config) == pytest.approx(expected)
     assert routing(plain, config) == 0.0
     # Without one kernel for it, the choice among 64 takes 54 ps a score on the same GPU.

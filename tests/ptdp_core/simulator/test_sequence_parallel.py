@@ -1,19 +1,20 @@
 """Sequence parallelism (Korthikanti et al. 2022): exactly what it changes in time, memory and bytes."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.layers.parts import PER_COLLECTIVE
-from ptdp_core.layout import Boundary, rank_sizes
+from ptdp_core.layout import Boundary, rank_sizes, step_collectives
 from ptdp_core.simulator import Software, load_cluster, simulate
 from ptdp_core.simulator.bounds import least_time
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.memory import layer_bytes, stash_bytes
-from ptdp_core.simulator.network import NetworkModel, tensor_group
+from ptdp_core.simulator.network import NetworkModel, group_of
 from ptdp_core.simulator.peak_memory import peak_memory
-from ptdp_core.simulator.step import embedding_reduction, sequence_reduction
+from ptdp_core.simulator.step import collective_seconds
 from tests.ptdp_core.blocks import apart, column_weights, layer
 
 SELENE = load_cluster("selene")
@@ -52,16 +53,16 @@ def test_stashed_inputs_and_boundary_tensors_are_1_over_t():
 def test_inside_a_node_a_gather_and_a_scatter_take_as_long_as_an_all_reduce():
     network = NetworkModel(SELENE)
     for t in (2, 4, 8):
-        group = tensor_group(t, SELENE.gpus_per_node)
+        group = group_of(t, SELENE.gpus_per_node)
         assert 2 * network.one_way(group, 2 * N) == pytest.approx(network.all_reduce(group, 2 * N))
-    assert network.one_way(tensor_group(1, 8), 2 * N) == 0
+    assert network.one_way(group_of(1, 8), 2 * N) == 0
 
 
 def test_a_layer_saves_1_minus_1_over_t_of_layer_norms_and_dropout_and_gathers_two_inputs_again():
     model = CostModel(DEVICE)
     off, on = (model.stages(configured(on))[1] for on in (False, True))
     layers, saved = 4, (N - N / 8) / RATE
-    gather = model.network.one_way(tensor_group(8, 8), 2 * N)
+    gather = model.network.one_way(group_of(8, 8), 2 * N)
     # Bytes an element: two layer norms 4, two bias + dropout + add 7; backward 10 and 13.
     assert off.forward - on.forward == pytest.approx(layers * 22 * saved)
     assert off.recompute - on.recompute == pytest.approx(layers * 22 * saved)
@@ -72,7 +73,7 @@ def test_a_layer_saves_1_minus_1_over_t_of_layer_norms_and_dropout_and_gathers_t
 def test_the_ends_save_their_layer_norm_positions_and_dropout():
     model = CostModel(DEVICE)
     off, on = (model.stages(configured(on)) for on in (False, True))
-    saved, one_way = (N - N / 8) / RATE, model.network.one_way(tensor_group(8, 8), 2 * N)
+    saved, one_way = (N - N / 8) / RATE, model.network.one_way(group_of(8, 8), 2 * N)
     # The embedding scatters what it all-reduced, and gathers its gradient; the logits gather their input twice more.
     assert off[0].extra_forward - on[0].extra_forward == pytest.approx(11 * saved + one_way)
     assert off[0].extra_backward - on[0].extra_backward == pytest.approx(5 * saved - one_way)
@@ -83,7 +84,7 @@ def test_the_ends_save_their_layer_norm_positions_and_dropout():
 def test_the_gather_of_inputs_and_the_scatter_of_gradients_hide_under_gemms():
     config, overlapped = configured(True), Software(overlapped_all_reduce=True)
     model = CostModel(DEVICE)
-    one_way = model.network.one_way(tensor_group(8, 8), 2 * N)
+    one_way = model.network.one_way(group_of(8, 8), 2 * N)
     weights = column_weights(layer(MODEL, 1, 8))
     inputs = [gemm for gemm in layer(MODEL, 1, 8).backward.gemms if gemm[:2] == (MODEL.seq, MODEL.hidden)]
     assert len(inputs) == len(weights) == 2
@@ -123,10 +124,12 @@ def test_bytes_are_those_of_four_passes_and_of_the_sum_of_gradients(recompute):
 def test_gradients_of_whole_parameters_are_summed_after_the_flush():
     config = configured(True, d=1, B=32)
     estimate, model = simulate(config, SELENE), CostModel(SELENE)
-    sums = [sequence_reduction(model, config, sizes.whole) for sizes in rank_sizes(config)]
-    assert min(sums) > 0
-    embedding = 2 * embedding_reduction(model, config)
-    assert estimate.phase_times["data_parallel"] == pytest.approx((sum(sums) + embedding) / 4)
+    seconds = partial(collective_seconds, model, config)
+    once = [[(call.group, seconds(call)) for call in rank] for rank in step_collectives(config)]
+    assert [[group for group, _ in rank] for rank in once] == [["tp", "embedding"], ["tp"], ["tp"], ["tp", "embedding"]]
+    assert min(seconds for rank in once for _, seconds in rank) > 0
+    total = sum(seconds for rank in once for _, seconds in rank)
+    assert estimate.phase_times["data_parallel"] == pytest.approx(total / 4)
 
 
 def test_without_tensor_parallelism_nothing_changes():

@@ -16,7 +16,7 @@ from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.bounds import least_time
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.memory import layer_bytes
-from ptdp_core.simulator.network import tensor_group
+from ptdp_core.simulator.network import group_of
 from reproduce.planning.models import find, named
 from reproduce.planning.space import TrainingJob, grids
 from reproduce.planning.time_shares import time_shares
@@ -210,6 +210,6 @@ def test_a_scan_is_as_slow_as_its_efficiency_says_and_nothing_else_is():
         works = [part for part in parts if part.name in ("mamba.scan", "mamba.convolution")]
         before, after = (model._layer(config, kind) for model in (whole, slow))
         for passed, own in (("forward", "layers_forward"), ("backward", "layers_backward")):
-            seconds = sum(whole.seconds(getattr(work, passed), tensor_group(1, 8)) for work in works)
+            seconds = sum(whole.seconds(getattr(work, passed), group_of(1, 8)) for work in works)
             assert getattr(after, own) - getattr(before, own) == pytest.approx(3 * seconds)
         assert (after == before) == (kind.mixer != "mamba")
