@@ -8,7 +8,7 @@ from functools import lru_cache
 from operator import add
 
 from ptdp_core.config import TrainingConfig
-from ptdp_core.layout import Boundary, rank_kinds, rank_sizes
+from ptdp_core.layout import rank_kinds, rank_sizes
 from ptdp_core.schedules import MESSAGES_AT_ONCE, definition, wave
 from ptdp_core.simulator.costs import NOT_IN_PASSES, CostModel, fields_but, kept
 from ptdp_core.simulator.executor import PICOSECONDS
@@ -80,12 +80,8 @@ def _least_flush(model: CostModel, config: TrainingConfig) -> float:
     stages = model.stages(config)
     forward, backward = stages.seconds
     forward_before, backward_before = stages.seconds_before
-    crossing = set(model.boundaries_between_nodes(config))
-    single, double = (
-        min((model.message(config, between, k) for between in crossing), default=0.0) + model.cluster.exchange_host_time
-        for k in (1, 2)
-    )
-    gather = model.gather(config, Boundary.of(config).gather)
+    *wire, gather = model.messages(config)
+    single, double = (min(times, default=0.0) + model.cluster.exchange_host_time for times in wire)
     hop = single + gather
     flush = _formula_time(config, stages)
     schedule = definition(parallel.schedule)

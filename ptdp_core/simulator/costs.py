@@ -313,19 +313,22 @@ class CostModel(Gpu):
             yield StageTimes(0.0, 0.0, 0.0, 0.0, self.seconds(end.forward, group), self.seconds(end.backward, group))
 
     @kept(lambda self, config: (config.parallel.n, config.parallel.placement))
-    def boundaries_between_nodes(self, config: TrainingConfig) -> list[bool]:
+    def _leaving(self, config: TrainingConfig) -> list[bool]:
         """For each boundary between two stages, whether its messages leave the node."""
         ranks, pairs = config.parallel.n // config.parallel.p, config.parallel.placement.boundaries
         leaving = {pair: leaves_node(ranks, *pair, self.cluster.gpus_per_node) for pair in set(pairs)}
         return [leaving[pair] for pair in pairs]
 
-    def message(self, config: TrainingConfig, between_nodes: bool, concurrent: int) -> float:
-        """Seconds on the wire of one boundary tensor, while `concurrent` of them go the same way.
+    def messages(self, config: TrainingConfig) -> tuple[list[float], list[float], float]:
+        """Seconds over each boundary of a tensor on the wire, and while two go the same way; and to put one together.
 
         A GPU sends bsh elements, or bsh/t with scatter/gather (Section 4.1) and with sequence parallelism.
         """
-        size = self.cluster.element_bytes * Boundary.of(config).message_elements
-        return self.network.message(size, between_nodes, concurrent)
+        boundary, leaving = Boundary.of(config), self._leaving(config)
+        size = self.cluster.element_bytes * boundary.message_elements
+        wire = [{away: self.network.message(size, away, k) for away in set(leaving)} for k in (1, 2)]
+        alone, shared = ([times[away] for away in leaving] for times in wire)
+        return alone, shared, self.gather(config, boundary.gather)
 
     def gather(self, config: TrainingConfig, gather: Collective | None) -> float:
         """Seconds to put a tensor together of which tensor ranks have parts: an all-gather, if any, and a copy."""

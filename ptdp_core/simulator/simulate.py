@@ -99,20 +99,15 @@ def simulate(
 
 def pipeline_costs(model: CostModel, config: TrainingConfig, stages: Stages) -> Costs:
     """What the passes and messages of the configuration take, in picoseconds."""
-    boundaries, (forward, backward, weight_gradient) = model.boundaries_between_nodes(config), stages.picoseconds
-
-    def wire(concurrent: int) -> list[int]:
-        times = {k: round(model.message(config, k, concurrent) * PICOSECONDS) for k in set(boundaries)}
-        return [times[between] for between in boundaries]
-
+    (forward, backward, weight_gradient), (alone, shared, gather) = stages.picoseconds, model.messages(config)
     of_passes, of_collectives = (
         (pass_seconds(model, config), collective_seconds(model, config)) if config.parallel.vocabulary else ({}, {})
     )
     return Costs(
         forward=forward,
         backward=backward,
-        message=(wire(1), wire(2)),
-        gather=round(model.gather(config, Boundary.of(config).gather) * PICOSECONDS),
+        message=([round(time * PICOSECONDS) for time in alone], [round(time * PICOSECONDS) for time in shared]),
+        gather=round(gather * PICOSECONDS),
         exchange=round(model.cluster.exchange_host_time * PICOSECONDS),
         weight_gradient=weight_gradient,
         hidden=_hidden(config.parallel, stages) if definition(config.parallel.schedule).fuses else {},
@@ -222,8 +217,7 @@ def _traffic(config: TrainingConfig, model: CostModel) -> dict[str, int]:
             "tensor": cluster.element_bytes * (m * (in_layers + regathered) + messages * per_message)
             + gradient_bytes * fsum(call.sent(t) for call in once if call.group == "tp"),
             "data": fsum(
-                (gradient_bytes if call.element == GRADIENT else cluster.element_bytes)
-                * call.sent(groups[call.group][0])
+                bytes_of[call.element] * call.sent(groups[call.group][0])
                 for call in once
                 if call.group in ("dp", "edp")
             ),
