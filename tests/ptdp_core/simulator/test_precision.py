@@ -29,7 +29,7 @@ def test_a_file_may_leave_the_precision_out_or_say_it(tmp_path):
 
 
 def test_messages_and_reductions_grow_with_the_elements():
-    narrow, wide = (CostModel(cluster).message(CONFIG, False, 1) for cluster in (SELENE, WIDE))
+    narrow, wide = (CostModel(cluster).messages(CONFIG)[0][0] for cluster in (SELENE, WIDE))
     assert wide == 2 * narrow
     before, after = simulate(CONFIG, SELENE), simulate(CONFIG, WIDE)
     for use in ("pipeline", "tensor", "data", "embedding"):
