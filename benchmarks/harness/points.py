@@ -74,6 +74,6 @@ def attempted(
     except (OutOfMemoryError, MemoryError):
         status, reason = "oom", "the device has too little memory for this size"
     except (RuntimeError, ValueError) as error:  # a RankError is a RuntimeError
-        status, reason = "failed", scrub((str(error).splitlines() or [type(error).__name__])[0])
+        status, reason = "failed", scrub(next(filter(None, str(error).splitlines()), type(error).__name__))
     parameters = {"device": setup.device, **parameters}
     return PointResult(key, series, label, parameters, status, reason, fingerprint(parameters), metrics)

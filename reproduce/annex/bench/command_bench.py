@@ -5,6 +5,7 @@ import shlex
 import sys
 from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Mapping, Sequence
+from shutil import get_terminal_size
 from textwrap import fill
 from typing import TYPE_CHECKING
 
@@ -122,7 +123,7 @@ def measure(parsed: Namespace) -> int:
         write_record(record, path)
         records.append(record)
         if not parsed.json:
-            text = str(path) if parsed.quiet else f"{table(record)}\nfile: {path}\n"
+            text = str(path) if parsed.quiet else f"{table(record, get_terminal_size().columns)}\nfile: {path}\n"
             print(text, flush=True)
     statuses = [{point.status for point in results_of(record)} for record in records]
     code = errors.POINTS_FAILED if any("failed" in status for status in statuses) else errors.DONE
@@ -190,18 +191,15 @@ def run_session(parsed: Namespace) -> int:
 
 def _print_outcomes(outcomes: "Mapping[str, StepOutcome]") -> None:
     from reproduce.annex.bench import gpu_session
+    from reproduce.annex.bench.table import WIDTH
 
     for name, outcome in outcomes.items():
         if outcome.status != gpu_session.NO_TIME:
-            print(f"{visible(name):26} {outcome.status:8} {outcome.seconds:5.0f} s  {visible(outcome.said)[:100]}")
+            head = f"{visible(name):26} {outcome.status:8} {outcome.seconds:5.0f} s  "
+            print(fill(head + visible(outcome.said)[:100], WIDTH, subsequent_indent=" " * len(head)))
     if left := [visible(name) for name, outcome in outcomes.items() if outcome.status == gpu_session.NO_TIME]:
-        print(
-            fill(
-                f"no time was left for {', '.join(left)}; the same command goes on with them",
-                120,
-                break_on_hyphens=False,
-            )
-        )
+        left_out = f"no time was left for {', '.join(left)}; the same command goes on with them"
+        print(fill(left_out, WIDTH, break_on_hyphens=False))
     statuses = [outcome.status for outcome in outcomes.values()]
     print(", ".join(f"{statuses.count(status)} {status}" for status in gpu_session.STATUSES))
 

@@ -105,6 +105,6 @@ def test_a_machine_that_was_not_quiet_is_noted(monkeypatch, tmp_path, fake, caps
     monkeypatch.setattr(benchmark_run, "canary", lambda device: next(slow_later))
     monkeypatch.setattr(benchmark_run, "_share_of_core", lambda: 0.5)
     main(["bench", "run", "memory", "--device", "cpu", "--results", str(tmp_path)])
-    said = capsys.readouterr().out
+    said = " ".join(capsys.readouterr().out.split())
     assert "not quiet: a process that computes got 50% of a core" in said
     assert "not quiet: the canary took 1.00e+00 s before and 1.50e+00 s after" in said

@@ -1,12 +1,13 @@
 """Every benchmark measures what it says: a few points of each at tiny sizes, and the amounts their rates stand on."""
 
 import pkgutil
+from dataclasses import replace
 from itertools import islice
 
 import pytest
 import torch
 
-from benchmarks.harness.benchmark_list import BENCHMARKS
+from benchmarks.harness.benchmark_list import BENCHMARKS, CANARY
 from benchmarks.harness.device_setup import Setup
 from benchmarks.harness.points import Once, attempted, rate
 from benchmarks.harness.ranks import run_ranks
@@ -15,8 +16,12 @@ from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.formulas import flops_per_iteration, logit_flops
 from reproduce.annex import bench as suite
 from reproduce.annex.bench import benchmark_run, collectives, gemm, layer, memory, p2p, train_step
+from reproduce.annex.bench.gpu_archive import SEALED
+from reproduce.annex.bench.table import table
+from results.records import Metric, read_record
 from results.records.errors import UnavailableError
 from tests.marks import by_default
+from tests.points import made
 
 TINY = Setup("cpu", quick=True, samples=1)
 # How many points of each are taken: all that one start of ranks gives. The slow test takes all.
@@ -164,12 +169,30 @@ def raising(error):
         (UnavailableError("needs two"), "skipped", "needs two"),
         (torch.OutOfMemoryError("big"), "oom", "the device has too little memory for this size"),
         (RuntimeError("broken\nTraceback"), "failed", "broken"),
+        (RuntimeError("\nbroken"), "failed", "broken"),
         (RuntimeError(""), "failed", "RuntimeError"),
     ],
 )
 def test_a_point_that_cannot_be_had_says_why(error, status, reason):
     point = attempted(TINY, "series", "label", {"x": 1}, raising(error))
     assert (point.status, point.reason, dict(point.metrics)) == (status, reason, {})
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_a_table_fits_the_terminal_with_all_its_columns(width):
+    units = {"time": "s", "other_time": "s", "tokens": "tokens/s"}
+    names = BENCHMARKS["train_step"].columns
+    metrics = {name: Metric(0.975, units.get(name, "1"), "measured", (0.975,)) for name in names}
+    longest = max((f"{c.name}/{c.label}" for c in train_step.comparisons()), key=len)
+    points = (made(longest, metrics), *(made(f"{CANARY}/{n}", metrics, series=CANARY) for n in ("before", "after")))
+    about = {"id": "train_step", "fidelity": "measured", "notes": ("a word " * 60,)}
+    record = replace(read_record(SEALED), points=points, **about)
+    lines = table(record, width).splitlines()
+    assert max(map(len, lines)) <= width
+    words = " ".join(lines).split()
+    headings = {word for name in (*names, "fastest", "90% below") for word in name.replace("_", " ").split()}
+    assert headings <= set(words)
+    assert sum("0.975" in line for line in lines) == (1 if width == 200 else 2)
 
 
 def test_ranks_without_gpus_are_skipped(monkeypatch):
