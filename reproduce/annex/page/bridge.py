@@ -274,12 +274,25 @@ def _point(point: PointResult, planned: Point) -> dict[str, Any]:
     }
 
 
-def what_if(configuration: Mapping[str, Any], cluster: str, tokens: str = "", price: str = "") -> dict[str, Any]:
+def what_if(
+    configuration: Mapping[str, Any],
+    cluster: str,
+    tokens: str = "",
+    price: str = "",
+    gpus: int | None = None,
+    batch: int | None = None,
+) -> dict[str, Any]:
     """A configuration simulated: what `reproduce simulate --json` says of it, and `answers.further`.
 
     `tokens` (as '300B') ask for the whole run, too, a `price` of a GPU hour for its cost. What is refused is told by
-    field, with what could be asked in its place (`sensible.instead`).
+    field, with what could be asked in its place (`sensible.instead`). For another number of `gpus`, or another `batch`,
+    it is the configuration with the `changes` that this takes, unless it is `refused` (`choices.chosen`).
     """
+    if gpus is not None or batch is not None:
+        found = choices.chosen(configuration, gpus, batch)
+        if "refused" in found:
+            return found
+        return what_if({**configuration, **found["changes"]}, cluster, tokens, price) | found
     try:
         answer = answers.evaluated(configuration, cluster, tokens, price)
     except UsageError as error:
@@ -306,7 +319,6 @@ ANSWERS: Mapping[str, Callable[..., dict[str, Any]]] = {
     "cluster": cluster,
     "lesson": lessons.lesson,
     "amount": lambda text: {"number": amount(text) if text else None},
-    "chosen": choices.chosen,
     "scheduled": choices.scheduled,
     "programmed": choices.programmed,
     "own": timelines.own,

@@ -48,7 +48,7 @@ def chosen(configuration: Mapping[str, Any], gpus: int | None = None, batch: int
             return {"changes": {"d": replicas}}
         why = f"no multiple of {name}" if gpus % model else f"{gpus // model:,} replicas, which do not share {B:,}"
         return {
-            "wrong": f"{gpus:,} is {why}. Nearest: {model * replicas:,}. Or find the best layout.",
+            "refused": f"{gpus:,} is {why}. Nearest: {model * replicas:,}. Or find the best layout.",
             "nearest": model * replicas,
         }
     unit = filled["d"] * filled["b"]
@@ -57,7 +57,7 @@ def chosen(configuration: Mapping[str, Any], gpus: int | None = None, batch: int
     if batch > 0 and not answers.illegal({**configuration, "B": batch}):
         return {"changes": {"B": batch}}
     nearest = max(step, round(batch / step) * step)
-    return {"wrong": f"{batch:,} is no multiple of {step:,}. Nearest: {nearest:,}.", "nearest": nearest}
+    return {"refused": f"{batch:,} is no multiple of {step:,}. Nearest: {nearest:,}.", "nearest": nearest}
 
 
 def scheduled(configuration: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -19,18 +19,21 @@ export function refresh() {
 
 /** @param {ComparisonAnswer} answer */
 function show({ heading, note, metrics, ends, parts }) {
-  const place = el("div.plot");
   const rows = metrics.map(([name, ...row]) => [capital(name), ...row]);
+  const drawn = (/** @type {number} */ width) =>
+    ends.every(Boolean) ? across(waterfall(["Shown", "Kept"], ends, parts.slice(0, 6)), width) : [];
   put(
     "comparison",
     el("div", el("h2", heading), el("p.note", note)),
-    el("div.pair", place, table("Both side by side", [["", "Shown", "Kept", "Change"], ...rows])),
+    el(
+      "div.pair",
+      fitted(el("div.plot"), drawn),
+      table("Both side by side", [["", "Shown", "Kept", "Change"], ...rows]),
+    ),
     el(
       "p.row.tight",
       button("Go back to the kept one", () => change({ changes: {}, text: "", ...current().against })),
       button("Stop comparing", () => change({ against: {} })),
     ),
   );
-  if (ends.every(Boolean))
-    fitted(place, (width) => across(waterfall(["Shown", "Kept"], ends, parts.slice(0, 6)), width));
 }

@@ -128,8 +128,8 @@ function question(answer, quiz, i) {
     );
   const options = el("div.opts.three", quiz.options.map(option));
   const fieldset = el("fieldset.quiz", el("legend", quiz.question), options, !i && chart, done);
-  if (!i) requestAnimationFrame(() => curve(answer, chart, answered.has(id)));
   if (answered.has(id)) reveal();
+  else if (!i) curve(answer, chart, false);
   return fieldset;
 }
 

@@ -9,7 +9,6 @@ export const refresh = (about) => update("limits", "limits", about, (found) => s
 
 /** @param {{ said: string, parts: Share[] }} found @param {any} about */
 function show({ said: words, parts }, about) {
-  const place = el("div.plot");
   const tried = () => update("changes", "changes", about, ({ changes }) => showChanges(changes));
   put(
     "limited",
@@ -18,21 +17,18 @@ function show({ said: words, parts }, about) {
       "p.note",
       "What an iteration’s time goes to, in %: computing divided by a second simulation with faster memory.",
     ),
-    place,
+    fitted(el("div.plot"), (width) => across(shares(parts), width)),
     el("p#changes", button("Try one change after another", tried, ".btn#limits")),
   );
-  fitted(place, (width) => across(shares(parts), width));
 }
 
 /** @param {Gain[]} found */
 function showChanges(found) {
-  const place = el("div.plot");
   const gained = found.filter(({ fits, faster_by }) => fits && faster_by > 0.002).map(({ change: what }) => what);
+  const rows = gains(found.filter(({ faster_by }) => Math.abs(faster_by) >= 0.001));
   byId("changes").replaceWith(
     el("h3", `What would help: ${gained.slice(0, 2).join(", then ") || "nothing that was tried"}`),
     el("p.note", "Tokens per second gained or lost, in %, when one thing changes. Dashed: it does not fit."),
-    place,
+    fitted(el("div.plot"), (width) => across([...rows.slice(0, 7), ...rows.slice(7).slice(-3)], width)),
   );
-  const rows = gains(found.filter(({ faster_by }) => Math.abs(faster_by) >= 0.001));
-  fitted(place, (width) => across([...rows.slice(0, 7), ...rows.slice(7).slice(-3)], width));
 }

@@ -49,7 +49,8 @@ export function refresh() {
   const { view, text, changes, cluster: name } = current();
   byId("machine-figure").value = name;
   byId("machine-whatif").value = machine();
-  document.getElementById(`${view}-details`)?.append(byId("cluster"));
+  const place = byId(`${view}-details`);
+  if (place !== byId("cluster").parentElement) place?.append(byId("cluster"));
   const count = Object.keys(changes).length;
   tell("cluster", text ? "a file of your own" : count ? `${count} changed` : "as shipped");
   if (byId("cluster").open) void showNumbers();

@@ -23,18 +23,17 @@ export function picture(width, height, label, ...content) {
 /** @type {WeakMap<HTMLElement, ResizeObserver>} */
 const observers = new WeakMap();
 
-/** Draws now, and again whenever the place has another width. @param {HTMLElement} place @param {(width: number) => any} draw */
+/** Draws once the place has a width, before it is seen, and again whenever it has another; returns the place. @param {HTMLElement} place @param {(width: number) => any} draw */
 export function fitted(place, draw) {
   observers.get(place)?.disconnect();
   let drawn = 0;
-  const again = () => {
-    const width = place.clientWidth;
+  const observer = new ResizeObserver(([{ contentRect }]) => {
+    const width = Math.floor(contentRect.width);
     if (width && width !== drawn) place.replaceChildren(...[draw((drawn = width))].flat());
-  };
-  again();
-  const observer = new ResizeObserver(again);
+  });
   observer.observe(place);
   observers.set(place, observer);
+  return place;
 }
 
 /** Round values over a range: 3 to 6 of them. @param {number} low @param {number} high @param {number} [most] */

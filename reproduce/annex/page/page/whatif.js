@@ -32,10 +32,17 @@ import * as sweep from "./sweep.js";
 
 /** @type {any} */
 let said;
+/** @type {object} */
+let shown; // what the answer on the page is of
 let taken = ""; // the configuration of which the note below the choices speaks
+/** @type {{ of: string, answer: WhatIfAnswer } | undefined} */
+let known; // what was answered to a choice, until it is shown
 
-const number = (/** @type {string} */ words, /** @type {string} */ id, /** @type {string} */ what) =>
-  checked([words], el(`input#${id}`, { type: "number", inputmode: "numeric", min: 1, input: () => choose(id, what) }));
+const number = (/** @type {string} */ words, /** @type {string} */ id) =>
+  checked([words], el(`input#${id}`, { type: "number", inputmode: "numeric", min: 1, input: () => choose(id) }));
+
+/** What Python is asked for an answer. */
+const given = () => ({ ...point(), tokens: current().tokens, price: current().price });
 
 export function make() {
   byId("view-whatif").append(
@@ -53,8 +60,8 @@ export function make() {
           "div.fields",
           field("Model", el("select#model", { change: chosenModel }), ".field.full"),
           picker("whatif"),
-          number("GPUs", "gpus", "gpus"),
-          number("Batch, sequences", "batch", "batch"),
+          number("GPUs", "gpus"),
+          number("Batch, sequences", "batch"),
         ),
         el("p.note.error#invalid", { role: "alert", hidden: true }),
         el("p.note#taken", { role: "status" }),
@@ -116,14 +123,16 @@ async function chosenProgram() {
   change({ configuration });
 }
 
-/** Another number of GPUs or sequences: taken if legal, else a sentence at the field. @param {string} id @param {string} what */
-async function choose(id, what) {
+/** Another number of GPUs or sequences: taken with its answer if legal, else a sentence at the field. @param {string} id */
+function choose(id) {
   const value = byId(id).valueAsNumber;
   if (!(value > 0)) return wrong(id, "Needs a number.");
-  const { changes, wrong: why } = await ask("chosen", { configuration: current().configuration, [what]: value });
-  if (value !== byId(id).valueAsNumber) return;
-  wrong(id, why ?? "");
-  if (changes) configure(changes);
+  return update("whatif", "what_if", { ...given(), [id]: value }, ({ changes, refused: why, ...answer }) => {
+    wrong(id, why ?? "");
+    if (!changes) return;
+    known = { of: JSON.stringify({ ...given(), configuration: { ...current().configuration, ...changes } }), answer };
+    configure(changes);
+  });
 }
 
 /** The best layouts; where there are none, this is said in place of what is wrong with the field. */
@@ -140,16 +149,14 @@ export function refresh() {
     byId("program").value = current().configuration.program ?? "";
   }
   best.refresh();
-  const { tokens, price } = current();
-  const given = { ...point(), tokens, price };
   const usual = { configuration: START.configuration, tokens: START.tokens, price: "" };
-  const answer = update(
-    "whatif",
-    "what_if",
-    given,
-    (it) => show(it, given),
-    (why) => lacking(usual, () => complain(why)),
-  );
+  const asked = given();
+  const say = (/** @type {string} */ why) => lacking(usual, () => complain(why));
+  const answer =
+    known?.of === JSON.stringify(asked)
+      ? show(known.answer, asked)
+      : update("whatif", "what_if", asked, (it) => show(it, asked), say);
+  known = undefined;
   comparison.refresh();
   sweep.refresh();
   return answer;
@@ -169,12 +176,13 @@ function lacking(instead, say) {
   });
 }
 
-/** @param {WhatIfAnswer} answer @param {any} given what was asked @param {string} [words] what it is called once it is old */
-function show(answer, given, words = "Last answer") {
-  if (answer.wrong) return lacking({ ...given, ...answer.instead }, () => refuse(answer.wrong ?? {}));
+/** @param {WhatIfAnswer} answer @param {any} asked @param {string} [words] what it is called once it is old */
+function show(answer, asked, words = "Last answer") {
+  if (answer.wrong) return lacking({ ...asked, ...answer.instead }, () => refuse(answer.wrong ?? {}));
   refused("");
-  if (JSON.stringify(given.configuration) !== taken) byId("taken").textContent = "";
-  const { tokens, configuration } = given;
+  const { tokens, price: _, ...about } = asked;
+  const { configuration } = about;
+  if (JSON.stringify(configuration) !== taken) byId("taken").textContent = "";
   answered(words, offered()?.model_words[form.modelOf(configuration)] ?? "", answer, tokens);
   const { sizes, gpus, headline, brief } = answer;
   for (const [id, value] of Object.entries({ gpus, batch: sizes.B })) {
@@ -192,13 +200,17 @@ function show(answer, given, words = "Last answer") {
   const { words: before, value, unit, interval: sure } = headline;
   const sentence = `${before} ${value} ${unit}${sure ? `, 9 of 10 in ${figures(sure.low)} to ${figures(sure.high)}` : ""}.`;
   said = setTimeout(() => (byId("changed").textContent = sentence), 500);
-  const { tokens: _, price: __, ...about } = given;
-  void update("knobs", "knobs", about, ({ steps, chips }) => {
+  shown = asked;
+  requestAnimationFrame(() => setTimeout(() => shown === asked && follow(answer, about))); // once it is on the screen
+}
+
+/** What an answer leads to: the next legal sizes and techniques, then what limits it. @param {WhatIfAnswer} answer @param {object} about */
+const follow = ({ sizes, gpus }, about) =>
+  update("knobs", "knobs", about, ({ steps, chips }) => {
     put("steps", sized(sizes, steps, gpus));
     put("chips", chips.map(chip));
+    void limits.refresh(about);
   });
-  void limits.refresh(about);
-}
 
 /** @param {WhatIfAnswer} answer */
 function told({ status, headline, doubt, facts: rows, notes, phases, memory, iteration_time, capacity, helps = [] }) {
@@ -247,11 +259,8 @@ function priced({ target }) {
 }
 
 /** A drawing below its words. @param {string} words @param {string} note @param {(width: number) => any} drawing */
-function titled(words, note, drawing) {
-  const place = el("div.plot");
-  requestAnimationFrame(() => fitted(place, drawing));
-  return el("div.titled", el("h3", words, el("span.u", ` · ${note}`)), place);
-}
+const titled = (words, note, drawing) =>
+  el("div.titled", el("h3", words, el("span.u", ` · ${note}`)), fitted(el("div.plot"), drawing));
 
 /** The sizes of the layout, with the next legal ones. @param {any} sizes @param {any} next @param {number | null} gpus */
 function sized(sizes, next, gpus) {

@@ -186,15 +186,22 @@ def test_best_layouts_rank_only_what_the_interval_of_the_one_shown_can_tell_apar
 
 
 def test_a_number_of_gpus_that_is_not_legal_names_the_nearest_that_is():
-    configuration = answer("start")["scenarios"][1]["configuration"]
-    assert answer("chosen", configuration=configuration, gpus=500)["nearest"] == 512
-    assert answer("chosen", configuration=configuration, gpus=1024) == {"changes": {"d": 64}}
+    asked = {"configuration": answer("start")["scenarios"][1]["configuration"], "cluster": "h100", "tokens": "15T"}
+    assert answer("what_if", **asked, gpus=500)["nearest"] == 512
     for wrong in ({"gpus": 500}, {"gpus": 7}, {"batch": 1000}, {"batch": 1}):
-        told = answer("chosen", configuration=configuration, **wrong)
+        told = answer("what_if", **asked, **wrong)
         (name,) = wrong
-        again = answer("chosen", configuration=configuration, **{name: told["nearest"]})
-        after = answer("what_if", configuration=configuration | again["changes"], cluster="h100")
-        assert after["status"] in ("ok", "oom"), (wrong, after["reason"])
+        assert set(told) == {"refused", "nearest"}
+        again = answer("what_if", **asked, **{name: told["nearest"]})
+        assert again["status"] in ("ok", "oom"), (wrong, again["reason"])
+
+
+def test_a_choice_is_answered_at_once_as_the_configuration_that_it_makes():
+    asked = {"configuration": answer("start")["scenarios"][1]["configuration"], "cluster": "h100", "tokens": "15T"}
+    for choice, changes in (({"gpus": 1024}, {"d": 64}), ({"batch": 512}, {"B": 512})):
+        configuration = asked["configuration"] | changes
+        after = answer("what_if", **asked | {"configuration": configuration})
+        assert answer("what_if", **asked, **choice) == after | {"changes": changes}
 
 
 def test_what_is_offered_in_the_layout_is_legal_and_what_is_not_says_why():

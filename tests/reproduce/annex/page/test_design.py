@@ -51,9 +51,12 @@ def visit(visit):
 
 
 def settled(page):
-    """Waits until Python has answered all that was asked, and a frame was drawn."""
-    page.evaluate("ptdp.ask('start', {}).then(() => ptdp.ask('start', {})).then(() => true)")
-    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
+    """Waits until Python has answered all that was asked, also after the frame that shows an answer, and it is drawn."""
+    frames = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))"
+    for _ in range(3):
+        page.evaluate(frames)
+        page.evaluate("ptdp.ask('start', {}).then(() => true)")
+    page.evaluate(frames)
 
 
 def shows(page, selector, text):

@@ -52,7 +52,8 @@ def shows(page, selector, text):
 
 
 def answered(page):
-    """Waits until Python has answered what was asked, and what was asked because of that: it answers in turn."""
+    """Waits until Python has answered what was asked, and what was asked because of that, also a frame later."""
+    page.evaluate("ptdp.ask('start', {}).then(() => new Promise(requestAnimationFrame))")
     page.evaluate("ptdp.ask('start', {}).then(() => ptdp.ask('start', {})).then(() => true)")
 
 
