@@ -51,7 +51,7 @@ def visit(visit):
 
 
 def settled(page):
-    """Waits until Python has answered all that was asked, also after the frame that shows an answer, and it is drawn."""
+    """Waits until Python has answered all that was asked, also a frame after an answer, and it is drawn."""
     frames = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))"
     for _ in range(3):
         page.evaluate(frames)
