@@ -19,6 +19,12 @@ endif
 .PHONY: help doctor test tests slow cov gpu lint lint-page exact mutants docs appendix pictures references clean
 .DEFAULT_GOAL := fig_interleaved
 
+# A folder without a rule would be "up to date".
+FOLDERS := $(filter-out docs tests,$(patsubst %/,%,$(wildcard */)))
+.PHONY: $(FOLDERS)
+.DEFAULT $(FOLDERS):
+	@echo "make $@: there is no such target; make help lists them, $(RUN)/reproduce --help the commands" >&2; exit 2
+
 $(SMALL): pyproject.toml setup.py ptdp_core/simulator/native.c
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "ptdp needs Python 3.11 or newer; try make PYTHON=python3.12" >&2; exit 3; }
@@ -31,7 +37,7 @@ $(STAMP): $(SMALL)
 	@touch $@
 
 fig_% table_%: $(SMALL) ## run an artifact, for example `make fig_interleaved`
-	$(RUN)/reproduce $@
+	@$(RUN)/reproduce $@
 
 doctor: $(SMALL) ## what this machine can do, what is missing, how to get it
 	$(RUN)/reproduce doctor

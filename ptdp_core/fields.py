@@ -5,7 +5,6 @@ import sys
 from collections.abc import Hashable
 from dataclasses import MISSING, Field, field, fields
 from functools import lru_cache, partial
-from textwrap import fill
 from typing import Any, cast, get_args
 
 from ptdp_core.errors import ConfigurationError
@@ -75,7 +74,7 @@ def field_help(*parts: type) -> str:
         for name, sentence in descriptions(part).items():
             default = next(item.default for item in fields(part) if item.name == name)
             shown = name if default in ("", MISSING) else f"{name}={json.dumps(default)}"
-            lines.append(fill(f"{shown:28} {sentence}", 110, initial_indent="  ", subsequent_indent=31 * " "))
+            lines.append(f"  {shown}  {sentence}")
     return "\n".join(lines)
 
 

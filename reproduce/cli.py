@@ -9,6 +9,7 @@ import textwrap
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from typing import Any
 
 from ptdp_core import interrupts
@@ -26,6 +27,7 @@ LISTED = "\n".join(
     for title, group in GROUPS.items()
 )
 
+WHOLE_WORDS: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
 NUMBERS: Mapping[Any, str] = {float: "a number, such as 2.5", int: "a whole number, such as 8"}
 
 
@@ -42,28 +44,31 @@ class Parser(argparse.ArgumentParser):
         parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:
             _check_ids(getattr(parsed, "ids", ()))
-            self.error(f"unrecognized arguments: {shlex.join(unknown)}{self._options_like(unknown[0])}")
+            hint, prog = self._options_like(unknown[0])
+            raise UsageError(f"unrecognized arguments: {shlex.join(unknown)}{hint} ({prog} --help shows how)")
         return parsed, unknown
 
-    def _options_like(self, word: str) -> str:
-        """The option or the field that was probably meant, the command that has it, or all that there are.
+    def _options_like(self, word: str) -> tuple[str, str]:
+        """The option or the field that was probably meant, the command that has it, or all that there are; whose help.
 
         For a word without '=' it is the command of two words, if any.
         """
         name, options = word.partition("=")[0].lstrip("-"), self.options
         if not word.startswith("-") and (name == word or "--set" not in options):
             pairs = [name.split() for name in COMMANDS if " " in name]
-            return did_you_mean(word, [second for first, second in pairs if first in self.prog.split()])
+            return did_you_mean(word, [second for first, second in pairs if first in self.prog.split()]), self.prog
         if near := did_you_mean(name, [option.lstrip("-") for option in options]):  # dashes make short ones alike
-            return near.replace("'", "'--", 1)
+            return near.replace("'", "'--", 1), self.prog
         key = name.replace("-", "_")
         field = key if key in self.fields else next((each for each in self.fields if each.startswith(key)), "")
         having = [other for other in COMMANDS if not field and f"--{name}" in parser_of(other).options]
         if len(having) == 1:
-            return f"; it is an option of {program()} {having[0]}"
+            having_it = f"{program()} {having[0]}".strip()
+            return f"; it is an option of {having_it}", having_it
         if self.fields and "--set" not in options:
-            return f"; keys of a point have no dashes: {field or name}=...; options are {', '.join(options)}"
-        return f"; a field is --set {field}=..." if field else f"; there are {', '.join(options)}"
+            keys = f"; keys of a point have no dashes: {field or name}=...; options are {', '.join(options)}"
+            return keys, self.prog
+        return f"; a field is --set {field}=..." if field else f"; there are {', '.join(options)}", self.prog
 
     @property
     def options(self) -> list[str]:
@@ -120,8 +125,8 @@ def parser_of(name: str) -> Parser:
         codes = "\n".join(["exit codes:", *wrapped, ""])
     parser = Parser(
         prog=f"{program()} {name}".strip(),
-        description=COMMANDS.get(name, f"{DESCRIPTION}\n{LISTED}"),
-        epilog=f"{text}{example}{codes}",
+        description=on_a_page(COMMANDS[name]) if name else f"{DESCRIPTION}\n{LISTED}",
+        epilog=on_a_page(f"{text}{example}{codes}"),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -130,6 +135,21 @@ def parser_of(name: str) -> Parser:
     add_schema(parser, name)
     module.add_arguments(parser)
     return parser
+
+
+def on_a_page(text: str, width: int = 80) -> str:
+    """The text no wider than a page: paragraphs are filled, indented lines go on indented more.
+
+    A line that begins with the program is a command, whose parts a backslash joins.
+    """
+    filled: list[str] = []
+    for indented, lines in groupby(text.split("\n"), lambda line: line[:1] in (" ", "")):
+        for line in lines if indented else [" ".join(lines)]:
+            indent = " " * (len(line) - len(line.lstrip()) + 4) if indented else ""
+            command = line.split()[:1] == ["reproduce"]
+            wrapped = textwrap.wrap(line, width - 2 * command, subsequent_indent=indent, **WHOLE_WORDS) or [""]
+            filled += (" \\\n" if command else "\n").join(wrapped).split("\n")
+    return "\n".join(filled)
 
 
 def _dispatch(arguments: Sequence[str]) -> int:

@@ -69,3 +69,11 @@ def test_make_docs_installs_what_it_needs_and_no_torch(clone):
     installed = {path.name for path in packages.iterdir()}
     assert "mkdocs" in installed
     assert not installed & {"torch", "triton", "pytest", "hypothesis"}
+
+
+@pytest.mark.parametrize("word", ["results", "kernels", "nothing"])
+def test_make_of_what_is_no_target_says_where_they_are_listed(word):
+    """Folders are no targets: make would find them up to date and say nothing of use."""
+    done = subprocess.run(("make", word), cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert f"make {word}: there is no such target; make help lists them" in done.stderr

@@ -3,13 +3,14 @@
 import os
 import shlex
 import sys
+import textwrap
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ptdp_core.interrupts import allowed, held
 from ptdp_core.launch import slurm
@@ -22,7 +23,7 @@ from reproduce.experiment.parameters import ranks_of
 from reproduce.experiment.predictions import PREFIX
 from reproduce.output import export
 from reproduce.output.progress import LONG_S, progress, spoken
-from reproduce.output.terminal import console, files_line, shown_path
+from reproduce.output.terminal import console, files_line, shown_path, wrapped
 from reproduce.output.verdicts import SHOWN
 from reproduce.running import runner
 from reproduce.running.evaluator import Plan
@@ -33,6 +34,9 @@ from results import ROOT
 from results.records import VERDICTS, Metric, PointResult, Record, errors, provenance
 from results.records.documents import print_document
 from results.records.errors import InvalidResultsError, NothingSelectedError, UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 WIDTH = 120
 PRINT_SCRIPT = "--print-script"
@@ -162,7 +166,7 @@ def _run_artifacts(
         elif not parsed.json:
             out = console(WIDTH)
             out.print(files_line(done.files), soft_wrap=True)
-            out.print()
+            out.print("\n" * (len(plans) > 1), end="")
     code = next((c for c in (errors.INVALID_RESULTS, errors.POINTS_FAILED, errors.CONTRADICTED) if c in codes), 0)
     if parsed.json:
         print_document("run", 1, {"exit_code": code, "artifacts": [_as_json(done) for done in runs]})
@@ -194,7 +198,7 @@ def _in_turn(plans: Sequence[Plan], parsed: Namespace, brief: bool) -> Iterator[
     for index, plan in enumerate(plans):
         started, later = time.monotonic(), sum(map(sum, expected[index + 1 :]))
         shown = progress(plan.artifact.id, len(plan.points), expected[index], later, parsed.quiet)
-        judged = partial(_print_result, plan, started) if in_full else None
+        judged = partial(_print_result, plan, parsed, started) if in_full else None
         try:
             yield runner.run(plan, parsed.command, parsed.fresh, parsed.debug, shown, export, judged)
         except InvalidResultsError as error:
@@ -343,8 +347,10 @@ def _as_json(done: Run) -> dict[str, Any]:
     }
 
 
-def _print_result(plan: Plan, started: float, record: Record, computed: int) -> None:
-    from reproduce.output.tables import claim_table, failures, origin_of, print_table, result_table
+def _print_result(plan: Plan, parsed: Namespace, started: float, record: Record, computed: int) -> None:
+    """What was found: the table, how many sentences hold, and of each note the beginning; table.md has all of it."""
+    from reproduce.output.answer import answer
+    from reproduce.output.tables import failures, origin_of, print_table, result_table
 
     artifact, out, seconds = plan.artifact, console(WIDTH), time.monotonic() - started
     out.print(f"{artifact.label}: {artifact.title}", style="bold")
@@ -356,9 +362,20 @@ def _print_result(plan: Plan, started: float, record: Record, computed: int) -> 
     for line in failures(record):
         out.print(line)
     if record.claims:
-        print_table(out, claim_table(record), "Claims")
+        usual = not plan.elsewhere and (plan.fidelity, plan.scale) == (artifact.fidelities[0], artifact.scales[0])
+        found = answer({artifact.id: record.claims}, (artifact.id,))
+        said = found.headline if found.claims else f"claims: {verdict_counts([record])}."
+        where = options.command_line(parsed, "verify", artifact.id) if usual else "table.md"
+        wrapped(out, f"{said} Why: {where}")
+        for claim in found.of("contradicted"):
+            _print_beginning(out, f"contradicted: {claim.sentence} {claim.finding}")
     for note in record.notes:
-        out.print(note)
+        _print_beginning(out, note)
+
+
+def _print_beginning(out: "Console", text: str) -> None:
+    """Two lines of a text that table.md has whole."""
+    wrapped(out, textwrap.shorten(text, 2 * min(WIDTH, out.width) - 20, placeholder=" ... (table.md)"))
 
 
 def summary_line(done: Run) -> str:
@@ -366,12 +383,12 @@ def summary_line(done: Run) -> str:
     artifact, record = done.plan.artifact, done.record
     difference = accuracy(artifact, record.points)
     far = f"{difference.mean:.1%} from the paper" if difference else ""
-    return f"{artifact.id:<26}{len(record.points):>4} points  {far:<21}  {verdict_counts([done])}".rstrip()
+    return f"{artifact.id:<26}{len(record.points):>4} points  {far:<21}  {verdict_counts([record])}".rstrip()
 
 
-def verdict_counts(runs: Sequence[Run]) -> str:
-    """'6 holds, 1 too near to call': the claims of runs by verdict."""
-    verdicts = [claim.verdict for done in runs for claim in done.record.claims]
+def verdict_counts(records: Iterable[Record]) -> str:
+    """'6 holds, 1 too near to call': the claims of records by verdict."""
+    verdicts = [claim.verdict for record in records for claim in record.claims]
     return ", ".join(f"{verdicts.count(v)} {SHOWN[v]}" for v in VERDICTS if v in verdicts)
 
 
@@ -385,7 +402,7 @@ def _print_answer(runs: Sequence[Run], parsed: Namespace, paper: str | None) -> 
         print("", *([whole.headline] if parsed.quiet else whole.lines()), sep="\n")
     else:
         where = "on this cluster" if elsewhere else "at this fidelity"
-        print(f"\n{len(runs)} artifacts; claims {where}: {verdict_counts(runs) or 'none'}")
+        print(f"\n{len(runs)} artifacts; claims {where}: {verdict_counts(done.record for done in runs) or 'none'}")
     if failed := sum(len(done.failed) for done in runs):
         print(f"{failed} points failed; {parsed.program} ID prints the reasons")
     if parsed.quiet:
@@ -399,7 +416,7 @@ def _print_end(runs: Sequence[Run], parsed: Namespace) -> None:
     """The claims of several runs, and what to try next: what failed, an artifact without results, or a description."""
     out = console(WIDTH)
     if len(runs) > 1:
-        out.print(f"{len(runs)} artifacts; claims: {verdict_counts(runs) or 'none'}")
+        out.print(f"{len(runs)} artifacts; claims: {verdict_counts(done.record for done in runs) or 'none'}")
     failed = [done.plan for done in runs if any(point.status == "failed" for point in done.record.points)]
     paper = catalog.named_by_files(runs[-1].plan.artifact.paper)
     missing = [id for id in paper if not any((parsed.results / id).glob(f"*/{RECORD}"))]

@@ -5,7 +5,6 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
@@ -22,7 +21,7 @@ from reproduce.output.columns import Column, Table, chosen, key
 from reproduce.output.tables import print_table
 from reproduce.output.terminal import console, shown_path, wrapped
 from reproduce.output.theme import FORMATS
-from reproduce.planning.models import main_names
+from reproduce.planning.models import main_names, with_model_fields
 from reproduce.planning.what_if import configuration, evaluate, unmodelled
 from reproduce.running.simulated import open_cluster
 from results import opening
@@ -35,26 +34,26 @@ if TYPE_CHECKING:
 
 WIDTH = 120
 
-MODEL = f"{'model':28} In place of a model's fields, or beneath them, one by name: {', '.join(main_names())}."
+MODEL = f"In place of a model's fields, or beneath them, one by name: {', '.join(main_names())}."
 SOFTWARE = (
-    f"{'software=[...]':28} What the training program does beyond Megatron-LM of 2021: a list of "
+    "What the training program does beyond Megatron-LM of 2021: a list of "
     f"{', '.join(vars(PAPER))}; by default what the program does."
 )
 PROGRAM = (
-    f"{'program':28} The training program, by default --program's: {', '.join(program_names())}; of a release as "
+    f"The training program, by default --program's: {', '.join(program_names())}; of a release as "
     "'megatron-bridge@26.04'."
 )
 FIELDS = KEYS
 HELP = f"""POINTS.json is a list of objects. Keys, with their defaults; {", ".join(REQUIRED)} are required:
 
 {field_help(ModelConfig, ParallelConfig)}
-  cluster="selene"             A name or a .toml file.
-{fill(PROGRAM, 110, initial_indent="  ", subsequent_indent=31 * " ")}
-{fill(SOFTWARE, 110, initial_indent="  ", subsequent_indent=31 * " ")}
-  lengths                      Of samples, packed into sequences, B of them in a step: [[512, 1000], ...] or a file.
-  label="point N"              What the point is called in the answer.
-  B                            May be tokens, such as "4M" (4 x 1024 x 1024).
-{fill(MODEL, 110, initial_indent="  ", subsequent_indent=31 * " ")}
+  cluster="selene"  A name or a .toml file.
+  program  {PROGRAM}
+  software=[...]  {SOFTWARE}
+  lengths  Of samples, packed into sequences, B of them in a step: [[512, 1000], ...] or a file.
+  label="point N"  What the point is called in the answer.
+  B  May be tokens, such as "4M" (4 x 1024 x 1024).
+  model  {MODEL}
 
 example:
   reproduce simulate model=llama-3-70b p=4 t=8 B=256 seq=8192 cluster=h100
@@ -118,7 +117,7 @@ def run(parsed: Namespace) -> int:
     if parsed.json:
         print_document("simulate", 1, {"origin": "simulated", "points": points})
     else:
-        _print(points, columns, run, parsed.trainer)
+        _print(points, entries, columns, run, parsed.trainer)
         if rate is not None:
             from reproduce.planning import checkpoints
 
@@ -224,41 +223,48 @@ def _idle_parts(point: Mapping[str, Any]) -> str | None:
     return "{:z.1f} {:+z.1f} {:+z.1f}".format(*shares)
 
 
+FIRST = ("iteration_time", "peak_memory", "model_flops_utilization", "tokens_per_s_per_gpu")
 IDLE_PARTS = Column("idle by cause", _idle_parts, "%")
 
 
 def table_columns() -> list[Column]:
-    """The columns of the table: what is listed of every configuration, the time's interval behind it."""
+    """The columns of the table: what is listed of every configuration, first what a narrow terminal should have."""
     # One's own configurations may be small: a digit more of the time.
     otherwise = {
         "iteration_time": Column("iteration", key("iteration_time"), "s", ".3f"),
         "peak_memory": Column("memory", key("peak_memory"), "GB", ".1f", 1e9),
     }
-    time, *further = (otherwise.get(metric.name) or _column(metric) for metric in listed())
+    of_metric = {metric.name: otherwise.get(metric.name) or _column(metric) for metric in listed()}
+    time, *first = (of_metric.pop(name) for name in FIRST)
+    further = [*first, *of_metric.values()]
     label, status, gpus = Column("point", key("label")), Column("status", key("status")), Column("GPUs", key("gpus"))
     return [label, status, gpus, time, Column("interval", _interval, "s"), *further, IDLE_PARTS]
 
 
 def _column(metric: MetricDef) -> Column:
     shown = "" if metric.short else metric.shown
-    return Column(metric.short or metric.label, key(metric.name), shown, f"z.{metric.digits}f", metric.factor)
+    return Column(metric.short or metric.label, key(metric.name), shown, metric.form, metric.factor)
 
 
 def _print(
-    points: Sequence[Mapping[str, Any]], columns: Sequence[Column], run: "TrainingRun | None", program: str | None
+    points: Sequence[Mapping[str, Any]],
+    entries: Sequence[Any],
+    columns: Sequence[Column],
+    run: "TrainingRun | None",
+    program: str | None,
 ) -> None:
     out = console(WIDTH)
     clusters = ", ".join(dict.fromkeys(point["cluster"] for point in points if point["cluster"]))
     title = f"simulated on {clusters}" if clusters else "simulated"
     simulated = any(point["status"] != "invalid" for point in points)  # else the reasons are the answer
-    if simulated:
-        print_table(out, Table(columns, points), title)
-    if simulated and IDLE_PARTS in columns:
+    shown = print_table(out, Table(columns, points), title) if simulated else 0
+    if IDLE_PARTS in columns[:shown]:
         wrapped(out, "idle by cause: fill and drain, stage imbalance, waiting for messages (docs/metrics.md)")
     for cluster in dict.fromkeys(point["cluster"] for point in points if point["cluster"]):
-        of_program = margins.program_line(cluster, program)
-        for line in [of_program] if of_program else margins.lines(margins.read(cluster)):
-            wrapped(out, f"{cluster}: {line}")
+        here = (entry for point, entry in zip(points, entries, strict=True) if point["cluster"] == cluster)
+        kinds = [bool(with_model_fields(entry).get("experts")) for entry in here]
+        line = margins.program_line(cluster, program, kinds) or margins.brief(margins.read(cluster))
+        wrapped(out, f"{cluster}: {line}")
     for point in points:
         if point["reason"]:
             out.print(f"{point['label']}: {point['status']}: {point['reason']}", soft_wrap=True)

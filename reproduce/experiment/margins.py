@@ -7,7 +7,7 @@ claim is `alternatives.py`'s. The model is explained in docs/margins.md.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -262,26 +262,37 @@ def program_named(cluster: "Cluster") -> str | None:
     return cluster.program if cluster.named or not cluster.program else None
 
 
-def program_line(cluster: str, program: str | None) -> str | None:
-    """Which program a cluster's points are simulated as, and where times of its runs lie; None without open rows."""
+def program_line(cluster: str, program: str | None, kinds: Iterable[bool]) -> str | None:
+    """Which program a cluster's points are simulated as, and where times of its runs lie; None without open rows.
+
+    `kinds` says of the models that are asked about whether they have experts: False, True or both.
+    """
     from ptdp_core.simulator import load_cluster
     from ptdp_core.simulator.programs import load_program
 
-    spreads = [
-        (words, of_class(cluster, {"experts": experts}, program))
-        for words, experts in (("open dense runs", False), ("open runs with experts", True))
-    ]
-    said = [
-        f"{spread.n} {words} took {_times(spread.low)} to {_times(spread.high)} time than simulated so"
-        for words, spread in spreads
-        if spread is not None
-    ]
+    said = []
+    for experts in sorted(set(kinds)):
+        if spread := of_class(cluster, {"experts": experts}, program):
+            runs = f"{spread.n} open {'runs with experts' if experts else 'dense runs'}"
+            others = f" (with each {'model' if experts else 'program'} left out {spread.tested:.0%})"
+            times = f"{_times(spread.low)} to {_times(spread.high)} time than simulated so"
+            said.append(f"{spread.coverage:.0%} of {runs} took {times}{'' if program else others}")
     if not said:
         return None
     name = program or load_cluster(cluster).program
-    how = "" if program else f", the program of {cluster}, as none is named (--program): the interval is any program's"
-    of = "of" if program else "of any program's"
-    return f"simulated as {load_program(name).title} ({name}){how}; nine in ten {of} {', and of '.join(said)}"
+    advice = "" if program else f", the program of {cluster}: name your own, --program NAME, for a narrower interval"
+    return f"simulated as {load_program(name).title} ({name}){advice}; {', '.join(said)}"
+
+
+def brief(margins: Margins | None) -> str:
+    """What a terminal says of the intervals of simulated numbers; `lines` has all of it."""
+    if margins is None:
+        return lines(margins)[0]
+    throughput, memory = margins.throughput, f", memory within {margins.memory}" if margins.memory else ""
+    return (
+        f"{throughput.coverage:.0%} of throughputs and times of {margins.programs['scored']} are within {throughput} "
+        f"of the simulated ones{memory}; another program's may be further off (docs/margins.md)"
+    )
 
 
 def lines(margins: Margins | None) -> list[str]:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from ptdp_core.simulator import Cluster, Estimate
 
 
+GROUPED = ("cost", "gpu_time")
+
+
 @dataclass(frozen=True)
 class Quantity:
     """How a metric (in base unit `unit`) is shown: `value / factor` in `shown`, to `digits` decimals.
@@ -35,9 +38,14 @@ class Quantity:
         """The label with its unit, as an axis or a table column says it."""
         return f"{self.label} ({self.shown})" if self.shown else self.label
 
+    @property
+    def form(self) -> str:
+        """The format of a value in the shown unit: never '-0.0'; money and hours of GPUs in groups of three digits."""
+        return f"z{',' * (self.name in GROUPED)}.{self.digits}f"
+
     def show(self, value: float) -> str:
         """`value` (base unit) as text in the shown unit, without the unit."""
-        return f"{value / self.factor:z.{self.digits}f}"
+        return format(value / self.factor, self.form)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -115,8 +115,7 @@ def keyed(*names: str, **of_column: Any) -> list[Column]:
 
 def quantity_column(quantity: Quantity, of: Getter, origin: str = "", what: str = "") -> Column:
     """A column of a quantity, whose values `of` gives in the base unit; called as it is unless by `what`."""
-    form = f"z.{quantity.digits}f"  # z: no '-0.0'
-    return Column(what or quantity.label, of, quantity.shown, form, quantity.factor, origin)
+    return Column(what or quantity.label, of, quantity.shown, quantity.form, quantity.factor, origin)
 
 
 def _is_number(value: Any) -> bool:

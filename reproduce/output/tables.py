@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from io import StringIO
 from operator import attrgetter
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from reproduce.experiment.artifact import Artifact
@@ -19,7 +20,7 @@ from reproduce.experiment.metrics import listed
 from reproduce.experiment.predictions import PREFIX
 from reproduce.output.columns import Column, Getter, Table, chosen, quantity_column
 from reproduce.output.rows import rows
-from reproduce.output.verdicts import SHOWN, VERDICT_LOOKS, told
+from reproduce.output.verdicts import VERDICT_LOOKS, told
 from results.records import PointResult, Record
 from results.records.units import with_unit
 from results.visible import visible
@@ -121,16 +122,6 @@ def outcome(artifact: Artifact, point: PointResult, paper: bool) -> str:
     if expected is None:
         return result
     return f"{point.status}, as in the paper" if point.status == expected else f"{result}; {expected} in the paper"
-
-
-def claim_table(record: Record) -> Table:
-    """One row per claim: its id, the verdict, and why."""
-    shown: dict[str, Getter] = {
-        "claim": attrgetter("id"),
-        "verdict": lambda claim: SHOWN[claim.verdict],
-        "why": attrgetter("explanation"),
-    }
-    return Table([Column(what, of) for what, of in shown.items()], record.claims)
 
 
 def markdown_table(table: Table) -> str:
@@ -255,18 +246,24 @@ def _no_formula(cell: Any) -> Any:
     return f"'{visible(cell)}" if cell.startswith(FORMULA) else visible(cell)
 
 
-def print_table(console: "Console", table: Table, title: str | None = None, file: str = "") -> None:
+def print_table(console: "Console", table: Table, title: str | None = None, file: str = "") -> int:
     """`table` on a terminal: a last column of text wraps; of others, those at the right that do not fit are left out.
 
-    Their headings are told, with the file that has them if there is one.
-    Verdicts are coloured, and the row of 'all' is bold, where the terminal can show it.
+    What these are is told on one line, with the file that has them if there is one.
+    Verdicts are coloured, and the row of 'all' is bold, where the terminal can show it. Returns how many columns fit.
     """
     from rich import box
     from rich.table import Table as Shown
     from rich.text import Text
 
     shown = Shown(
-        title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
     )
     styles = {look.shown: look.style for look in VERDICT_LOOKS.values()}
     fitting, right = _fitting_columns(table, console.width), table.numeric
@@ -277,9 +274,11 @@ def print_table(console: "Console", table: Table, title: str | None = None, file
         style = "bold" if row[0] == "all" else ""
         shown.add_row(*(Text(cell, style=styles.get(cell, style)) for cell in row[:fitting]))
     console.print(shown)
-    if left := [column.heading for column in table.columns[fitting:]]:
-        where = f"in {file}, for" if file else "for"
-        console.print(Text(f"{where} a wider terminal: {', '.join(left)}", style="dim"))
+    if left := [" ".join(column.what.split()) for column in table.columns[fitting:]]:
+        where = f"in {file}" if file else "on a wider terminal"
+        line = f"{len(left)} more column{'s' * (len(left) > 1)} {where}: {', '.join(left)}"
+        console.print(Text(shorten(line, console.width, placeholder=" ..."), style="dim"))
+    return fitting
 
 
 def _fitting_columns(table: Table, width: int) -> int:

@@ -1,6 +1,5 @@
 """What each verdict on a claim means, and how it is shown on a terminal and on the report's page."""
 
-import textwrap
 from typing import NamedTuple
 
 from results.records import ClaimResult
@@ -52,8 +51,7 @@ VERDICT_LOOKS = {
     ),
 }
 SHOWN = {verdict: look.shown for verdict, look in VERDICT_LOOKS.items()}
-_LINES = (f"  {look.shown:<33} {look.meaning}" for look in VERDICT_LOOKS.values())
-VERDICT_MEANINGS = "\n".join(textwrap.fill(line, 120, subsequent_indent=" " * 36) for line in _LINES)
+VERDICT_MEANINGS = "\n".join(f"  {look.shown}: {look.meaning}" for look in VERDICT_LOOKS.values())
 BY = {
     "derived": "derived",
     "counted": "counted",

@@ -52,8 +52,8 @@ RANKING = (
     *keyed("rank", "which", *SIZES),
     *keyed("iteration", unit="s", form=".3f"),
     *keyed("MFU", unit="%", form=".1f", factor=0.01),
-    *keyed(TECHNIQUE),
     *keyed("slower by", unit="%", form=".1f", factor=0.01),
+    *keyed(TECHNIQUE),
     *keyed("stages"),
     *keyed("interval", unit="s"),
     *keyed("tokens/s", unit="per GPU", form=".0f"),
@@ -257,6 +257,15 @@ def comparison_lines(plan: TrainingPlan) -> list[str]:
     return [line for name, estimate in compared(plan).items() for line in _comparison(plan, name, estimate)]
 
 
+def brief_lines(plan: TrainingPlan) -> list[str]:
+    """What a terminal shows of the plan below its ranking; `note_lines` and `comparison_lines` have all of it."""
+    best = plan.best
+    of_paper = [f"{name}: {_distance(plan, estimate)}" for name, estimate in compared(plan).items()]
+    room = f"{best.peak_memory / GB:.1f} of {plan.cluster.usable_memory / GB:.1f} GB on the fullest GPU"
+    without = [] if plan.takeaways.chosen else takeaway_lines(plan)[-1:]
+    return [f"rank 1: {sizes(best.config.parallel)}; {room}", *of_paper, *without, count_line(plan)]
+
+
 def sizes(parallel: ParallelConfig) -> str:
     """The sizes that a plan chooses, as text."""
     told = ", ".join(filter(None, (techniques(parallel), parallel.pipeline_layout)))
@@ -268,10 +277,24 @@ def _said(value: object) -> str:
     return "even" if value == "" else as_typed(value)
 
 
+def _distance(plan: TrainingPlan, estimate: Estimate) -> str:
+    """How far a configuration is from rank 1, whether the simulator is sure, and what makes most of it."""
+    if estimate.config == plan.best.config:
+        return "it is the best"
+    unsure = ", of which the simulator is not sure" if undecided(plan, estimate) else ""
+    return f"{place(plan, estimate)}{unsure}; mostly {_mostly(plan, estimate)}"
+
+
+def _mostly(plan: TrainingPlan, estimate: Estimate) -> str:
+    sign = 1 if estimate.iteration_time >= plan.best.iteration_time else -1
+    differences = time_differences(estimate, plan.best, plan.cluster)
+    return argmax({use: sign * seconds for use, seconds in differences.items()})
+
+
 def _comparison(plan: TrainingPlan, name: str, estimate: Estimate) -> list[str]:
     best = plan.best
     if estimate.config == best.config:
-        return [f"{name}: it is the best"]
+        return [f"{name}: {_distance(plan, estimate)}"]
     here, there = estimate.config.parallel, best.config.parallel
     changes = [
         f"{field}={_said(getattr(here, field))} instead of {_said(getattr(there, field))}"
@@ -279,8 +302,7 @@ def _comparison(plan: TrainingPlan, name: str, estimate: Estimate) -> list[str]:
         if getattr(here, field) != getattr(there, field)
     ]
     more = estimate.iteration_time - best.iteration_time
-    differences = time_differences(estimate, best, plan.cluster)
-    uses = list(differences.items())
+    uses = list(time_differences(estimate, best, plan.cluster).items())
     parts = [f"{use} {seconds:+.3f}" for use, seconds in uses[:SHOWN_USES] if abs(seconds) >= 0.0005]
     rest = more - sum(seconds for _, seconds in uses[: len(parts)])
     parts += [f"all else {rest:+.3f}"] if abs(rest) >= 0.0005 else []
@@ -288,12 +310,9 @@ def _comparison(plan: TrainingPlan, name: str, estimate: Estimate) -> list[str]:
         f"{label} {estimate.traffic[link] / GB:.1f} against {best.traffic[link] / GB:.1f}"
         for link, label in LINKS.items()
     ]
-    unsure = ", of which the simulator is not sure" if undecided(plan, estimate) else ""
-    how = place(plan, estimate)
-    mostly = argmax({use: seconds if more >= 0 else -seconds for use, seconds in differences.items()})
     return [
-        f"{name}: {how}{unsure}: {', '.join(changes)}",
-        f"  time: {more:+.3f} s, of it {', '.join(parts)}; mostly {mostly}",
+        f"{name}: {_distance(plan, estimate)}: {', '.join(changes)}",
+        f"  time: {more:+.3f} s, of it {', '.join(parts)}",
         f"  memory: {estimate.peak_memory / GB:.1f} against {best.peak_memory / GB:.1f} GB; GPUs idle "
         f"{estimate.idle_fraction:.1%} against {best.idle_fraction:.1%} of the time; GB sent by a GPU: "
         + ", ".join(links),
@@ -306,28 +325,40 @@ def untried_line(plan: TrainingPlan) -> str:
 
 
 def note_lines(plan: TrainingPlan) -> list[str]:
-    """What to know when reading the numbers."""
-    known, program = margins.read(plan.cluster_name), margins.program_named(plan.cluster)
-    line = margins.program_line(plan.cluster_name, program)
-    added = [name for name in untried.DISPATCH if name in plan.switched_on]
+    """What to know when reading the numbers: of this plan, then of every one."""
     notes = [
-        *([f"the program is taken to have {' and '.join(added)} (--forbid {','.join(added)})"] if added else []),
-        *not_modelled(plan),
+        *own_notes(plan),
         "a GPU's time and bytes; recomputed is the whole layer (full), its attention core (selective), some of its "
         "modules or nothing; SP: sequence parallelism; sdpa: fused attention; ZeRO-1: a sharded optimizer, -2: "
         "gradients, too, -3: weights, too; model teraFLOP/s count no recomputed pass, and MFU is their share of a "
         f"GPU's {plan.cluster.peak_flops / 1e12:.0f}",
-        *(run_cost.lines(plan.further["run"], plan.run) if plan.run else ()),
-        *risk_lines(plan),
-        *([line] if line else margins.lines(known)),
+        risk_lines(plan)[0],
     ]
-    if not line and known and known.of(ITERATION.name, plan.best.config.to_plain()) is None:
-        what = "experts" if plan.best.config.model.experts else f"context parallelism on {plan.cluster_name}"
-        notes.append(f"the best has no interval: how far runs with {what} are off is not known well enough")
+    known = margins.read(plan.cluster_name)
+    if margins.brief(known) in notes:
+        notes += margins.lines(known)
     if known and known.memory and plan.papers_best and plan.best.config != plan.papers_best.config:
         notes.append(
             "these margins come from runs with the paper's techniques; what came after them has been scored less"
         )
+    return notes
+
+
+def own_notes(plan: TrainingPlan) -> list[str]:
+    """What this plan leaves out or takes for granted, how sure its numbers are, and what a whole run is made of."""
+    known, program = margins.read(plan.cluster_name), margins.program_named(plan.cluster)
+    line = margins.program_line(plan.cluster_name, program, [bool(plan.job.model.experts)])
+    added = [name for name in untried.DISPATCH if name in plan.switched_on]
+    notes = [
+        *([f"the program is taken to have {' and '.join(added)} (--forbid {','.join(added)})"] if added else []),
+        *not_modelled(plan),
+        *(run_cost.lines(plan.further["run"], plan.run) if plan.run else ()),
+        *risk_lines(plan)[1:],
+        line or margins.brief(known),
+    ]
+    if not line and known and known.of(ITERATION.name, plan.best.config.to_plain()) is None:
+        what = "experts" if plan.best.config.model.experts else f"context parallelism on {plan.cluster_name}"
+        notes.append(f"the best has no interval: how far runs with {what} are off is not known well enough")
     notes += may_not_fit(plan)
     if near := sum(undecided(plan, estimate) for estimate in plan.search.ranked[1:]):
         notes.append(
@@ -373,7 +404,8 @@ def risk_lines(plan: TrainingPlan) -> list[str]:
     fastest = min(plan.search.ranked, key=order)
     if slower(fastest, plan.best) < -NEAR_TIE:
         lines.append(
-            f"the fastest is tight, {-slower(fastest, plan.best):.1%} faster than rank 1: "
-            f"{sizes(fastest.config.parallel)}, {fastest.peak_memory / GB:.1f} GB; --headroom 0 ranks it with others"
+            f"the fastest, {-slower(fastest, plan.best):.1%} faster than rank 1, is tight, as it leaves less than "
+            f"{plan.headroom:.0%} of the memory free: {sizes(fastest.config.parallel)}, "
+            f"{fastest.peak_memory / GB:.1f} GB; --headroom 0 ranks it with others"
         )
     return lines

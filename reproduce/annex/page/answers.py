@@ -25,7 +25,7 @@ GB = 1e9
 FACTS = (
     ("iteration_time", "An iteration", "s", 1),
     ("model_flops_utilization", "Of peak (MFU)", "%", 0.01),
-    ("cost", "Cost", "M$", 1e6),
+    ("cost", "Cost", "USD", 1),
     ("energy", "Energy", "GWh", 3.6e12),
     ("tokens_per_s_per_gpu", "Tokens a second", "a GPU", 1),
     ("sequences_per_s", "Sequences", "a second", 1),

@@ -236,7 +236,7 @@ def _table(shown: Artifact, points: Sequence[PointResult], fidelity: str) -> lis
 
     def number(metric: Metric | PaperValue | None, quantity: Any) -> str:
         value = None if metric is None else metric.value
-        return "" if value is None else f"{value / quantity.factor:.{quantity.digits}f}"
+        return "" if value is None else quantity.show(value)
 
     first = shown.main
     ours_headed = [f"{each.heading} [{fidelity}]" for each in shown.quantities]

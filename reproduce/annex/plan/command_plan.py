@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from reproduce.planning.plan import TrainingPlan
 
 WIDTH = 120
-_MODELS = textwrap.fill(", ".join(main_names()), 100, break_on_hyphens=False)
-_TECHNIQUES = textwrap.fill("; ".join(f"{name}: {what}" for name, what in TECHNIQUES.items()), 100)
+_MODELS = ", ".join(main_names())
+_TECHNIQUES = "\n".join(f"  {name}: {what}" for name, what in TECHNIQUES.items())
 FIELDS = SET_FIELDS
 HELP = f"""The model is one of the paper's, by its parameter count, or a later one:
-{_MODELS}
+{_MODELS};
 also by its name on Hugging Face's hub, or the path of a config.json;
 or a GPT of your own: --layers --hidden --heads [--seq --vocab]. For a model of Table 1, --gpus and --batch
 may be left out: then they are the table's, and the paper's own configuration is ranked with the rest.
@@ -36,7 +36,7 @@ may be left out: then they are the table's, and the paper's own configuration is
 First the paper's takeaways: (1) tensor parallelism up to the GPUs of a node, then pipeline
 parallelism; (2) the smallest model-parallel size M = t*p that fits in memory, then data parallelism;
 (3) the best microbatch size. Then the best of all legal configurations with p*t*c*d equal to the GPUs
-given that fit in memory, by simulated time: p, t, d, v, b, what is recomputed, and of
+given that fit in memory, by simulated time: p, t, d, v, b, what is recomputed, and of these:
 {_TECHNIQUES}
 With experts the program is taken to have deduplicated_dispatch and overlapped_exchange, if it is one of today.
 --allow adds FP8 and other switches of the program, --forbid takes away. What cannot be among the best (its
@@ -213,27 +213,18 @@ def _print(plan: "TrainingPlan", folder: Path, columns: Sequence[str], quiet: bo
     out.print(plan_text.title(plan), style="bold")
     ranking = plan_text.ranking(plan, columns)
     title = f"Ranked by time and free memory, simulated on {plan.cluster_name}"
-    if quiet:
-        for table, heading in ((ranking, title), *plan_text.further_tables(plan)):
-            print_table(out, table, heading, "table.md")
-        for line in plan_text.doubts(plan):
-            out.print(_wrapped(line, out.width))
-        return
-    search = [plan_text.count_line(plan)]
-    for heading, lines in (("The paper's heuristics", plan_text.takeaway_lines(plan)), ("The search", search)):
-        out.print(f"\n{heading}")
-        for line in lines:
-            out.print(_wrapped(f"  {line}", out.width))
-    out.print()
     print_table(out, ranking, title, "table.md")
-    out.print(_wrapped(plan_text.untried_line(plan), out.width), style="bold")
-    out.print()
-    print_table(out, plan_text.memory_table(plan), "Memory of the fullest GPU", "table.md")
-    for table, title in plan_text.further_tables(plan):
-        print_table(out, table, title, "table.md")
-    for line in (*plan_text.comparison_lines(plan), "", *plan_text.note_lines(plan)):
+    if not quiet:
+        for line in (*plan_text.brief_lines(plan), plan_text.untried_line(plan)):
+            out.print(_wrapped(line, out.width))
+    for table, heading in plan_text.further_tables(plan):
+        print_table(out, table, heading, "table.md")
+    for line in plan_text.doubts(plan) if quiet else plan_text.own_notes(plan):
         out.print(_wrapped(line, out.width))
+    if quiet:
+        return
     out.print(files_line([folder / name for name in plan_record.FILES]), soft_wrap=True)
+    out.print("table.md has the paper's heuristics step by step, memory by use, and what makes the differences")
 
 
 def _wrapped(line: str, width: int) -> str:

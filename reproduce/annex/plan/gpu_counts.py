@@ -22,15 +22,16 @@ ANY = "8..8192"  # what is tried for a limit, if no numbers are given
 LIMITED = {"run_time": "{:.0f} days", "cost": "{:,.0f} USD"}  # what a limit is of, and how it is told
 UNITS = {"h": 1 / 24, "d": 1.0, "w": 7.0}  # days
 COLUMNS = (
-    *keyed("GPUs", "best configuration"),
-    *keyed("iteration", unit="s", form=".3f"),
+    *keyed("GPUs"),
     *keyed("days", form=".1f"),
     *keyed("cost", unit="USD", form=",.0f"),
     *keyed("meets"),
+    *keyed("iteration", unit="s", form=".3f"),
     *keyed("MFU", unit="%", form=".1f", factor=0.01),
     *keyed("tokens/s", unit="per GPU", form=".0f"),
     *keyed("speed-up", form=".2f"),
     *keyed("memory", unit="GB", form=".1f", factor=1e9),
+    *keyed("best configuration"),
 )
 
 
@@ -168,6 +169,7 @@ def sentence(found: Sequence[OnGpus], limits: Limits) -> str:
         return f"none of these meets {both}; try more GPUs, more money or fewer tokens"
     cost = f", {least.run['cost']:,.0f} USD" if least.run["cost"] is not None else ""
     said = f"{least.gpus} GPUs are the fewest of these that meet {both}: {least.run['run_time']:.1f} days{cost}"
+    said += f", {sizes(least.best.config.parallel)}" if least.best else ""
     inside = [(each.run["cost"], each.gpus) for each in found if each.run and each.run["cost"] and limits.met(each.run)]
     if inside and (cheapest := min(inside))[1] != least.gpus:
         said += f"; {cheapest[1]} cost least, {cheapest[0]:,.0f} USD"

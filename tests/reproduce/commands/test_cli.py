@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from reproduce.cli import main
-from reproduce.commands import COMMANDS, IN_ANNEX, PARTS
+from reproduce.commands import COMMANDS, IN_ANNEX, PARTS, run
 from reproduce.experiment import catalog
 from reproduce.output import export
 from reproduce.running import simulated
@@ -97,6 +97,17 @@ def test_a_run_says_ours_paper_verdicts_files_and_what_next(said, capsys, tmp_pa
     assert "0 points computed, 10 reused" in said("fig_interleaved", "--results", tmp_path)
 
 
+def test_the_main_experiment_fills_no_more_than_a_screen(said, monkeypatch, tmp_path):
+    """The table, how many sentences hold and where to read why, how sure, the files, what next: 26 lines of 80."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(run, "WIDTH", 80)
+    printed = said("fig_interleaved", "--results", "r").splitlines()
+    assert len(printed) <= 26
+    assert all(len(line) <= 80 for line in printed if not line.startswith("files: "))
+    assert [line for line in printed if line.startswith("9 of 12 sentences hold")]
+    assert "Why: reproduce verify fig_interleaved --results r" in " ".join(printed)
+
+
 def test_chosen_columns_are_printed_and_exported_and_the_record_keeps_all(capsys, load_small, tmp_path):
     """A later run without --columns has the whole table again, although no point is computed."""
     folder, command = tmp_path / "fig_squares" / "derived", ["fig_squares", "--results", str(tmp_path)]
@@ -106,7 +117,7 @@ def test_chosen_columns_are_printed_and_exported_and_the_record_keeps_all(capsys
     assert main([*command, "--columns", "ours, x"]) == 0
     assert "0 points computed, 5 reused" in (printed := capsys.readouterr().out)
     assert re.search(r"^ *\[derived\] +x *$", printed, re.MULTILINE)
-    assert "verdict" not in printed.partition("Claims")[0]
+    assert "verdict" not in printed
     assert re.search(r"^\| +ours \(ms\) \[derived\] \| +x \|$", (folder / "table.md").read_text(), re.MULTILINE)
     assert r"\shortstack{ours\\{}(ms)\\{}[derived]} & x \\" in (folder / "table.tex").read_text()
     assert {name: (folder / name).read_bytes() for name in ("table.csv", "record.json")} == {
@@ -167,13 +178,13 @@ def test_help_of_a_command_says_where_the_exit_codes_are(name, capsys):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_of_a_command_has_its_examples_in_one_place_and_fits_120_columns(name, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "120")
+def test_help_of_a_command_has_its_examples_in_one_place_and_fits_80_columns(name, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit):
         main([*name.split(), "--help"])
     printed = lines(capsys.readouterr().out)
     assert sum(line in ("example:", "examples:") for line in printed) == 1
-    assert max(map(len, printed)) <= 120
+    assert max(map(len, printed)) <= 80
 
 
 def test_failed_points(said, load_small, counter, tmp_path):
@@ -332,5 +343,5 @@ def test_the_tables_are_printed_before_the_figure_is_drawn(tmp_path, capsys, mon
     contents = export.contents
     monkeypatch.setattr(export, "contents", lambda *made: seen.append(capsys.readouterr().out) or contents(*made))
     assert main(["table_zero3", "--results", str(tmp_path)]) == errors.DONE
-    assert "Claims" in seen[0]
+    assert "sentences hold" in seen[0]
     assert capsys.readouterr().out.startswith("files: ")

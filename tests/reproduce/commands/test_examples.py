@@ -56,7 +56,7 @@ WITHOUT_RESULTS |= {"explore", "calibrate", "compare", "gate exact"}
 
 def examples(name):
     _, *shown = re.split(r"^examples?:$", parser_of(name).epilog, flags=re.MULTILINE)
-    return re.findall(r"^  reproduce (.*?)(?:   .*)?$", "".join(shown), re.MULTILINE)
+    return re.findall(r"^  reproduce (.*?)(?:   .*)?$", re.sub(r" *\\\n +", " ", "".join(shown)), re.MULTILINE)
 
 
 def test_every_command_shows_an_example():

@@ -194,6 +194,7 @@ def test_a_plan_has_its_run_in_text_json_and_record(tmp_path, said, as_json):
     assert first.metrics["cost"].value == pytest.approx(document["run"]["cost"])
     assert (first.metrics["run_time"].unit, first.metrics["run_time"].origin) == ("d", "derived")
     printed = " ".join(said(*PLAN, *options).split())
+    assert f" {document['run']['cost']:,.0f} " in printed
     assert "The whole run by rank, derived" in printed
     assert "What limits rank 1" in printed
     assert "rank 2: " in printed

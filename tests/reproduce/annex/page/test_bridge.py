@@ -466,8 +466,8 @@ def test_an_answer_says_what_of_a_gpu_s_memory_is_used_and_what_an_iteration_con
     run = answer("what_if", configuration=FIGURE_12, tokens="300B", price="2.5")
     assert (run["headline"]["words"], run["headline"]["unit"]) == ("Training on 300 billion tokens takes", "days")
     assert [fact[0] for fact in run["facts"]] == ["An iteration", "Of peak (MFU)", "Cost", "Energy"]
-    low, high = (run["run"]["intervals"]["cost"][end] / 1e6 for end in ("low", "high"))
-    assert run["facts"][2][3] == f"{low:.3g} to {high:.3g}"
+    low, high = (run["run"]["intervals"]["cost"][end] for end in ("low", "high"))
+    assert run["facts"][2][2:] == ["USD", f"{low:,.0f} to {high:,.0f}"]  # as `simulate` and `plan` write money
     assert answer("what_if", configuration=FIGURE_12 | {"recompute": "none"})["status"] == "oom"
 
 
