@@ -95,7 +95,7 @@ class Record(records.Record):
             elif self._artifact is None or self._artifact.draw is None:
                 raise UsageError(f"{self.id} has no figure; try .frame()")
             elif points is None:
-                figure = self._artifact.draw(self._artifact, self)
+                figure = figures.drawn(self._artifact, self)
             elif self._artifact.draw is figures.line_plot:
                 path = Path(points)
                 own = {path.stem: part("plot", "own_points").read_points(path, self._artifact, self)}

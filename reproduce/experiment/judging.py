@@ -57,6 +57,8 @@ def judgement(claim: Claim, results: Results) -> Judgement:
 
 def _judged(claim: Claim, results: Results) -> Judgement | None:
     """What the claim's judge says; None without a result that it needs."""
+    if results.partial:
+        return None
     try:
         return claim.judge(results)
     except MissingResultError:
@@ -64,6 +66,8 @@ def _judged(claim: Claim, results: Results) -> Judgement | None:
 
 
 def _missing(claim: Claim, results: Results) -> str:
+    if results.partial:
+        return "the run was interrupted"
     try:
         claim.judge(results)
     except MissingResultError as error:

@@ -15,7 +15,7 @@ from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.sweep import PAPER
 from results.records import Metric, Number, PaperValue, PointResult, Record
 
-X = TypeVar("X")
+X, V = TypeVar("X"), TypeVar("V")
 R = TypeVar("R", PointResult, Metric, PaperValue)
 _PAPERS = Metric(None, "1", "paper")
 OF_MEMORY = {metric.name for metric in METRICS.values() if metric.margin == "memory"}  # known of what does not fit, too
@@ -31,7 +31,8 @@ class Results:
 
     `moved` gives the alternatives of such results: what else may be in place of what was read of them, inside the
     simulator's margins. Where the numbers are exact there is none. `unknown` are the metrics whose errors nobody knows;
-    `set_with` the numbers of the cluster that were set with what the paper publishes of these points.
+    `set_with` the numbers of the cluster that were set with what the paper publishes of these points. What is `partial`
+    lacks points, as a run was interrupted: it is shown, but judges nothing.
     """
 
     points: tuple[PointResult, ...]
@@ -40,11 +41,12 @@ class Results:
     moved: "Callable[[Results, Read], Iterable[Alternative]]" = field(default=lambda results, read: (), compare=False)
     unknown: frozenset[str] = frozenset()
     set_with: tuple[str, ...] = ()
+    partial: bool = False
 
     @classmethod
     def of_record(cls, record: Record) -> "Results":
         """The points of a record, without margins."""
-        return cls(record.points, record.fidelity, record.scale)
+        return cls(record.points, record.fidelity, record.scale, partial=record.state == "partial")
 
     def point(self, key: str) -> PointResult:
         """The point of that key. Raises `MissingResultError`."""
@@ -54,12 +56,18 @@ class Results:
         return self.points[place]
 
     def of(self, series: str) -> list[PointResult]:
-        """The points of a series."""
-        return [self.points[place] for place in self.places["series"].get(series, ())]
+        """The points of a series. Raises `MissingResultError` for none."""
+        return self._points("series", series)
 
     def labelled(self, label: str) -> list[PointResult]:
-        """The points of a label."""
-        return [self.points[place] for place in self.places["label"].get(label, ())]
+        """The points of a label. Raises `MissingResultError` for none."""
+        return self._points("label", label)
+
+    def _points(self, kind: str, name: str) -> list[PointResult]:
+        places = self.places[kind].get(name)
+        if places is None:
+            raise MissingResultError(f"no point of {kind} {name!r} was evaluated")
+        return [self.points[place] for place in places]
 
     @cached_property
     def places(self) -> dict[str, dict[str, Any]]:
@@ -90,32 +98,28 @@ class Results:
 
     def by_label(self, metric: str | Quantity) -> dict[str, float]:
         """A metric of every point, by the point's label. Raises `MissingResultError` if one lacks it."""
-        return {point.label: _value(point, metric) for point in self.points}
+        return _some({point.label: _value(point, metric) for point in self.points}, "no point was evaluated")
 
     def series(self, series: str, metric: str | Quantity, by: str) -> dict[Any, float]:
         """A metric along a series, by parameter `by`. Raises `MissingResultError` if a point lacks it."""
-        values = {point.parameters[by]: _value(point, metric) for point in self.of(series)}
-        if not values:
-            raise MissingResultError(f"series {series!r} has no points")
-        return values
+        return {point.parameters[by]: _value(point, metric) for point in self.of(series)}
 
     def paper_series(self, series: str, metric: str | Quantity, by: str) -> dict[Any, float]:
         """The paper's values along a series, by parameter `by`. Raises `MissingResultError` for none."""
         name = _name(metric)
         values = {p.parameters[by]: float(p.paper[name].value) for p in self.of(series) if name in p.paper}
-        if not values:
-            raise MissingResultError(f"the paper gives no {name} for series {series!r}")
-        return values
+        return _some(values, f"the paper gives no {name} for series {series!r}")
 
     def by_batch(self, metric: str | Quantity, by: str) -> dict[int, dict[Any, float]]:
         """A metric by batch size (the series) and by parameter `by`. Raises `MissingResultError`."""
         series = {point.parameters["B"]: point.series for point in self.points}
-        return {B: self.series(name, metric, by) for B, name in series.items()}
+        return _some({B: self.series(name, metric, by) for B, name in series.items()}, "no point was evaluated")
 
     def gains(self, of: str, over: str, metric: str | Quantity, by: str) -> dict[Any, float]:
         """The relative gain in a metric of series `of` over series `over`, by parameter `by` where both have one."""
         ours, base = self.series(of, metric, by), self.series(over, metric, by)
-        return {x: value / base[x] - 1 for x, value in ours.items() if x in base}
+        gains = {x: value / base[x] - 1 for x, value in ours.items() if x in base}
+        return _some(gains, f"{of!r} and {over!r} have no {by} in common")
 
     def shares_of_time(self, metric: str | Quantity, by: str) -> dict[int, dict[Any, float]]:
         """The share of an iteration that a time takes, by batch size and by parameter `by`."""
@@ -232,6 +236,13 @@ def _name(metric: str | Quantity) -> str:
     return metric.name if isinstance(metric, Quantity) else metric
 
 
+def _some(values: dict[X, V], why: str) -> dict[X, V]:
+    """The values, of which there is one at least. Raises `MissingResultError` with the reason for none."""
+    if not values:
+        raise MissingResultError(why)
+    return values
+
+
 def _value(point: PointResult, metric: str | Quantity) -> float:
     name = _name(metric)
     measured = point.metrics.get(name)
@@ -278,8 +289,8 @@ def rises(*lines: Mapping[Any, float]) -> bool:
 
 
 def argmax(values: Mapping[X, float], size: Callable[[float], float] = float) -> X:
-    """The x whose value is the largest; with `size=abs` the one furthest from zero."""
-    return max(values, key=lambda x: size(values[x]))
+    """The x whose value is the largest; with `size=abs` the one furthest from zero. `MissingResultError` for none."""
+    return max(_some(dict(values), "no value was read"), key=lambda x: size(values[x]))
 
 
 def word(text: str) -> str:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.results import MissingResultError
 from reproduce.output import colours, theme
 from reproduce.output.colours import KEY
 from reproduce.output.marks import Mark, at_each_x, chart_data, numbers, of_series, own_rows
@@ -35,6 +36,7 @@ LEAST_GAP = 0.08  # between labelled ticks, of the axis
 CHARACTER = 0.025  # width of a digit beside a tick, of the axis of a figure one column wide
 HIDDEN = 0.02  # a series this close to another one, relative to its largest value, lies under it
 PAPER, PREDICTED = "paper", "predicted"  # numbers of a `Mark`, and what the legend calls them
+MOST_LETTERS = 60  # in a line across a figure one column wide
 SIDE_BY_SIDE = 4.5  # points between series
 MOST_BANDS = 2  # over each other; the intervals of more series are bars, since bands mix to grey
 MOST_LABELS, LONGEST_LABEL = 5, 16  # series, and letters of their names, that are written at the ends of their lines
@@ -51,9 +53,28 @@ def render(
     if artifact.draw is None:
         return {}
     with theme.style(look):
-        figure = artifact.draw(artifact, record)
         title = f"{artifact.label}: {artifact.title}"
+        figure = drawn(artifact, record)
         return theme.figure_files(figure, title, name, look, lambda: csv_text(record))
+
+
+def drawn(artifact: Artifact, record: Record) -> "Figure":
+    """A record's figure; if it lacks points without which there is none, as after an interruption, a line that says so.
+
+    Raises ValueError for an artifact that draws none.
+    """
+    if artifact.draw is None:
+        raise ValueError(f"{artifact.id} has no figure")
+    try:
+        return artifact.draw(artifact, record)
+    except MissingResultError as error:
+        figure = theme.new_figure()
+        axes = figure.subplots()
+        axes.set_axis_off()
+        lines = wrap(f"Nothing to draw: {error.args[0]}.", MOST_LETTERS)
+        axes.text(0.5, 0.5, "\n".join(lines), ha="center", va="center")
+        theme.add_origin(figure, origin_lines(artifact, record))
+        return figure
 
 
 def render_overlay(
@@ -349,9 +370,9 @@ def draw_others(
     apart: float = 0.0,
     spread: str = "bars",
 ) -> dict[str, Any]:
-    """What the series are compared with, and where they have no value: the legend's handle of each of `legend_keys`.
+    """What the series are compared with, and where they have no value: the legend's handle of each of `keys` drawn.
 
-    `apart` and `spread` are as `series_lines` has them.
+    `keys` are those of `legend_keys`, `apart` and `spread` are as `series_lines` has them.
     """
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
@@ -368,7 +389,7 @@ def draw_others(
                 band = Line2D([], [], color=look["color"], linewidth=0.7)
             for key in set(keys) - {PAPER, PREDICTED, theme.OOM}:
                 handles[key].append(band)
-    return {key: tuple(artists[:2]) for key, artists in handles.items()}
+    return {key: tuple(artists[:2]) for key, artists in handles.items() if artists}
 
 
 def _marks(

@@ -6,6 +6,7 @@ from typing import Any
 
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.predictions import PREFIX
+from reproduce.experiment.results import MissingResultError
 from reproduce.output.rows import column, rows
 from results.records import Record
 
@@ -38,11 +39,13 @@ def chart_data(
 ) -> tuple[Mark, ...]:
     """The points of records, by the results' names, with the main quantity; and points of one's `own`.
 
-    Along categories they stand at 0, 1, ..., in the order in which these come.
+    Along categories they stand at 0, 1, ..., in the order in which these come. Raises `MissingResultError` for none.
     """
     assert artifact.x_axis is not None
     marks = [replace(mark, result=name) for name, record in records.items() for mark in _points(artifact, record)]
     marks += [replace(mark, result=name) for name, points in own.items() for mark in points]
+    if not marks:
+        raise MissingResultError("none of the points that it shows was evaluated")
     places = {value: place for place, value in enumerate(dict.fromkeys(mark.at for mark in marks))}
     category = artifact.x_axis.scale == "category"
     return tuple(replace(mark, x=places[mark.at] if category else float(mark.at)) for mark in marks)

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import OURS
 from reproduce.experiment.fidelity import FIDELITIES
-from reproduce.experiment.judging import accuracy
+from reproduce.experiment.judging import accuracy, judgement
 from reproduce.experiment.predictions import time_differences
-from reproduce.experiment.results import MissingResultError, Results, counted
+from reproduce.experiment.results import Results, counted
 from reproduce.experiment.sweep import CPU, LAPTOP
 from reproduce.output.tables import clusters_of, origin_of, paper_sources
 from results.records import Record
@@ -117,11 +117,8 @@ def _on_shared_cores(artifact: Artifact, record: Record) -> list[str]:
         return []
     results, reversed_here = Results.of_record(record), []
     for claim in artifact.claims:
-        try:
-            if LAPTOP in claim.scales and claim.judge(results).verdict == "contradicted":
-                reversed_here.append(claim.id.replace("_", " "))
-        except MissingResultError:
-            continue
+        if LAPTOP in claim.scales and judgement(claim, results).verdict == "contradicted":
+            reversed_here.append(claim.id.replace("_", " "))
     whose = "the" if artifact.place == OURS else "the paper's"
     no_test = f"the ranks share these cores: no test of {whose} claims for GPUs"
     return [f"{no_test},", f"of which come out reversed: {', '.join(reversed_here)}"] if reversed_here else [no_test]

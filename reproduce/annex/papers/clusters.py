@@ -36,8 +36,7 @@ def draw(artifact: Artifact, record: Record) -> "Figure":
     panels = figure.subplots(1, len(on_clusters), squeeze=False)[0]
     for axes, letter, (cluster, rows) in zip(panels, "ab", on_clusters.items(), strict=False):
         others = draw_others(axes, rows, styles, keys, spread=spread)
-        # one of the clusters may have no margins
-        handles |= series_lines(axes, rows, styles, spread) | {key: marks for key, marks in others.items() if marks}
+        handles |= series_lines(axes, rows, styles, spread) | others
         label_axes(axes, artifact, rows)
         axes.set_ylim(0, 1.05 * max(numbers(rows, "value", "high")))
         theme.name_panel(axes, letter, cluster)

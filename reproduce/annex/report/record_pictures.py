@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from reproduce.experiment.artifact import Artifact
 from reproduce.output import theme
+from reproduce.output.figures import drawn
 from results.records import Record
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def picture(artifact: Artifact, record: Record, name: str) -> Picture | None:
     if artifact.draw is None or not any(point.status == "ok" for point in record.points):
         return None
     with theme.style(), matplotlib.rc_context(LETTERS):
-        figure = artifact.draw(artifact, record)
+        figure = drawn(artifact, record)
         values: dict[str, list[str]] = {}
         for number, (axes, line) in enumerate(_marked(figure)):
             line.set_gid(f"values{number}")
@@ -49,8 +50,8 @@ def picture(artifact: Artifact, record: Record, name: str) -> Picture | None:
         parts: list[Any] = [figure, *figure.axes]
         for part in parts:
             part.patch.set_visible(part.get_facecolor() != WHITE)
-        drawn = theme.figure_bytes(figure, "svg", artifact.title)
-    return _inline(drawn, name, alternative(artifact, record, figure), values)
+        svg = theme.figure_bytes(figure, "svg", artifact.title)
+    return _inline(svg, name, alternative(artifact, record, figure), values)
 
 
 def alternative(artifact: Artifact, record: Record, figure: "Figure") -> str:
@@ -73,7 +74,7 @@ def _marked(figure: "Figure") -> "Iterator[tuple[Axes, Line2D]]":
     """The lines whose points have values of their own."""
     for axes in figure.axes:
         for line in axes.lines:
-            named = not str(line.get_label()).startswith("_")
+            named = len(_numbers(line.get_xdata())) and not str(line.get_label()).startswith("_")
             if named and line.get_marker() not in ("None", "", None) and theme.OOM not in str(line.get_label()):
                 yield axes, line
 

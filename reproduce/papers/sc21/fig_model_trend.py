@@ -23,6 +23,7 @@ ID = "fig_model_trend"
 TREND = "trend_parameters"
 MODELS, LINE = "models", "trend line"
 BILLION = 1e9
+FIRST_YEAR = 2018
 LARGEST_GPU_BYTES = 80e9  # "80GB-A100 cards"
 YEAR_S = 365.25 * 86400
 V100_PEAK = 125e12  # NVIDIA's V100 data sheet (SXM2)
@@ -83,20 +84,18 @@ def draw(artifact: Artifact, record: Record) -> "Figure":
     years, sizes = ([point.parameters[name] for point in points] for name in ("year", "billions"))
     look: dict[str, Any] = {"color": colours.ORANGE, "linestyle": "none", "marker": "o", "label": "models (paper)"}
     axes.plot(years, sizes, **look, markersize=5, markerfacecolor="none", markeredgewidth=0.9)
-    line_years = [point.parameters["year"] for point in line]
-    ours = [metric.value / BILLION for p in line if (metric := p.metrics.get(TREND)) and metric.value is not None]
-    papers = [p.paper[TREND].value / BILLION for p in line]
-    axes.plot(line_years, ours, color=colour, label="our fit")
-    axes.plot(line_years, papers, label="trend line (paper)", **theme.hollow(colour, "s"))
+    for values, label, look in (("metrics", "our fit", {}), ("paper", "trend line (paper)", theme.hollow(colour, "s"))):
+        known = [(p.parameters["year"], found[TREND].value) for p in line if (found := getattr(p, values))]
+        axes.plot([x for x, _ in known], [y / BILLION for _, y in known], label=label, **{"color": colour, **look})
     for point, x, y in zip(points, years, sizes, strict=True):
         above = y * BILLION > point.metrics[TREND].value if point.metrics else True
         offset, ha, va = ((-5, 2), "right", "center") if above else ((5, -3), "left", "top")
-        if above and x < line_years[0] + 0.5:  # no room between the marker and the axis
+        if above and x < FIRST_YEAR + 0.5:  # no room between the marker and the axis
             offset, ha, va = (0, 5), "center", "bottom"
         text = point.label.replace(" (", "\n(")
         axes.annotate(text, (x, y), offset, textcoords="offset points", ha=ha, va=va, fontsize=6.5, linespacing=0.95)
     axes.set(yscale="log", xlim=(2017.85, 2021.15), ylim=(0.02, 1000), xlabel="Year", ylabel="Parameters (billion)")
-    axes.set_xticks(line_years, labels=[f"{year:.0f}" for year in line_years])
+    axes.set_xticks(range(FIRST_YEAR, FIRST_YEAR + 4))
     axes.minorticks_off()
     figure.legend(loc="outside upper center", ncols=3, columnspacing=0.9, handletextpad=0.4, handlelength=1.8)
     theme.add_origin(figure, origin_lines(artifact, record))

@@ -43,7 +43,7 @@ def points() -> tuple[Point, ...]:
         )
         for row, printed in zip(paper_models.table_1(), published.rows("table_weak_scaling"), strict=True)
     )
-    return (Point("drawn", DRAWN, "the figure", drawn), *rows)
+    return (Point(DRAWN, DRAWN, "the figure", drawn), *rows)
 
 
 def _sizes(parameters: Mapping[str, Any]) -> tuple[RankGrid, ModelConfig, int, int]:
@@ -75,14 +75,14 @@ def derive(point: Point) -> dict[str, Metric]:
 
 def draw(artifact: Artifact, record: Record) -> "Figure":
     """Above, the layers and which slice of each is whose; below, the ranks on their nodes."""
-    (point,) = (p for p in record.points if p.series == DRAWN)
+    parameters = Results.of_record(record).point(DRAWN).parameters
     figure = theme.new_figure(height=3.9)
     above, below = figure.subplots(2, 1, height_ratios=(1.0, 1.1), gridspec_kw={"hspace": 0.12})
     for axes in (above, below):
         axes.set_axis_off()
         axes.grid(False)
-    _draw_layers(above, point.parameters)
-    _draw_ranks(below, point.parameters)
+    _draw_layers(above, parameters)
+    _draw_ranks(below, parameters)
     theme.add_origin(figure, [f"{record.fidelity}: drawn from ptdp's rank grid and shard map"])
     return figure
 

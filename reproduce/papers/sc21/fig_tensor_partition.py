@@ -88,11 +88,9 @@ def derive(point: Point) -> dict[str, Metric]:
 
 def draw(artifact: Artifact, record: Record) -> "Figure":
     """Both blocks: what enters, the slices of the first and of the last rank, f and g, what leaves."""
-    shards = [point for point in record.points if point.series == SHARDS]
-    parameters = shards[0].parameters
-    model, t = model_of(parameters), parameters["t"]
-    (reduces,) = (p for p in record.points if p.series == LAYER and p.parameters["t"] == t)
-    forward, backward = (reduces.metrics[name].value for name in (FORWARD, BACKWARD))
+    results = Results.of_record(record)
+    model, t = _shown(results)
+    forward, backward = (results.value(f"layer_t{t}", name) for name in (FORWARD, BACKWARD))
     figure = theme.new_figure(height=4.2)
     blocks = (
         ("MLP: A and B", "mlp", "GeLU"),
@@ -105,7 +103,7 @@ def draw(artifact: Artifact, record: Record) -> "Figure":
         draw_block(axes, _weights(model, name), t, between)
     lines = [
         "f: forward identity, backward all-reduce; g: the reverse",
-        f"a layer and microbatch: {forward} all-reduces forward, {backward} backward",
+        f"a layer and microbatch: {forward:g} all-reduces forward, {backward:g} backward",
         f"{record.fidelity}: drawn from ptdp's shard map",
     ]
     theme.add_origin(figure, lines)
@@ -182,7 +180,7 @@ def stage_communication(results: Results) -> Judgement:
 
 def _shown(results: Results) -> tuple[ModelConfig, int]:
     """The model whose slices are shown, and their tensor-parallel size t."""
-    point = results.of(SHARDS)[0]
+    point, *_ = results.of(SHARDS)
     return model_of(point.parameters), point.parameters["t"]
 
 

@@ -15,7 +15,7 @@ from ptdp_core.schedules import Action, TimelineEvent
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.predictions import BUBBLE, BUBBLE_WORST, PREFIX
 from reproduce.experiment.quantities import Quantity
-from reproduce.experiment.results import Results, argmax, counted, where
+from reproduce.experiment.results import MissingResultError, Results, argmax, counted, where
 from reproduce.experiment.sweep import LAPTOP, Point, Sweep
 from reproduce.output import timeline_figure
 from reproduce.output.origins import cluster_title
@@ -99,8 +99,10 @@ def _timeline(point: PointResult, origin: str, shown_origin: str) -> Timeline:
 
 
 def _both(record: Record) -> tuple[list[Timeline], list[Timeline]]:
-    """The timelines of the points that have them, executed and simulated."""
-    drawn = [point for point in record.points if point.timelines]
+    """The timelines of the points that have them, executed and simulated. Raises `MissingResultError` for none."""
+    drawn = [point for point in record.points if point.timelines and point.status == "ok"]
+    if not drawn:
+        raise MissingResultError("no point has a timeline")
     cluster = record.provenance.cluster
     on = f", {cluster_title(cluster.name)} model" if cluster else ""
     executed = [_timeline(point, "emulated", f"emulated: ptdp's engine in real time{on}") for point in drawn]
@@ -108,8 +110,11 @@ def _both(record: Record) -> tuple[list[Timeline], list[Timeline]]:
 
 
 def scheduled(record: Record) -> list[Timeline]:
-    """The figure's schedules, executed in units of t_f, with the begin of a second batch."""
-    shown = (point for point in record.points if point.series == FIGURE)
+    """The figure's schedules, executed in units of t_f, with the begin of a second batch.
+
+    Raises `MissingResultError` if none was evaluated.
+    """
+    shown = Results.of_record(record).of(FIGURE)
     return [from_schedule(*schedule_of(point.parameters), batches=2) for point in shown]
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 CLUSTERS = {"": "A100 (Selene)", "h100": "H100, sequence parallelism"}  # by the parameter of the points
 AROUND, ROW = 1.15, 0.165  # inches: above and below the schedules, and of one
 APART = 0.27  # of a row, between series
+FEWEST = 4  # rows that a figure has room for
 SMALL, LARGE = 24, 48  # sequences in a batch: multiples of p, and at least 2p for DualPipeV
 
 
@@ -70,8 +71,8 @@ def merit(record: "Record") -> str:
 def draw(artifact: Artifact, record: "Record") -> "Figure":
     """A row for each schedule, the least memory first: memory, bubble, and its throughput on each cluster."""
     clusters = list(dict.fromkeys(str(point.parameters.get("cluster", "")) for point in record.points))
-    costs = _costs([point for point in record.points if point.series == record.points[0].series])
-    figure = theme.new_figure(theme.PAGE, AROUND + ROW * len(costs))
+    costs = _costs(record.points)
+    figure = theme.new_figure(theme.PAGE, AROUND + ROW * max(len(costs), FEWEST))
     ratios = (1, 1, *(3 / len(clusters) for _ in clusters))
     memory, bubble, *shown = panels = figure.subplots(1, len(ratios), sharey=True, width_ratios=ratios)
     _counted(memory, bubble, costs)
@@ -113,14 +114,15 @@ def _machine(record: "Record", cluster: str) -> str:
 
 def _costs(points: Sequence[PointResult]) -> dict[str, tuple[float, float, float]]:
     """Memory, bubble, and bubble from the first to the last pass of each schedule, over 1F1B's; the least first."""
-    configs = {point.label: TrainingConfig.from_plain(point.parameters).parallel for point in points}
+    first = {point.label: point for point in reversed(points)}  # of the first series, where that has one
+    configs = {label: TrainingConfig.from_plain(point.parameters).parallel for label, point in first.items()}
     costs = {label: summary(build(config.schedule, config.p, config.m, config.v)) for label, config in configs.items()}
-    flush = costs[definition("1f1b").title]
+    flush = {label: summary(build("1f1b", config.p, config.m)) for label, config in configs.items()}
     over = {
         label: (
-            float(c.peak_stash / flush.peak_stash),
-            float(c.bubble / flush.bubble),
-            float(c.own_bubble / flush.bubble),
+            float(c.peak_stash / flush[label].peak_stash),
+            float(c.bubble / flush[label].bubble),
+            float(c.own_bubble / flush[label].bubble),
         )
         for label, c in costs.items()
     }

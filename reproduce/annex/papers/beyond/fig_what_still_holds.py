@@ -59,7 +59,10 @@ class Lines:
     over: Any = None
 
     def told(self, results: Results, level: float = 1.0) -> dict[str, Any]:
-        """The values of words in braces; that of 'tokens' only where the quotient crosses `level`."""
+        """The values of words in braces; that of 'tokens' only where the quotient crosses `level`.
+
+        Raises `MissingResultError` where no two lines have a point at one place.
+        """
         lines: dict[Any, dict[Any, float]] = {}
         tokens: dict[Any, float] = {}
         for point in results.points:
@@ -68,9 +71,11 @@ class Lines:
                 x = point.parameters[self.along]
                 lines.setdefault(line, {})[x] = results.value(point.key, q.THROUGHPUT)
                 tokens[x] = point.parameters["B"] * point.parameters["seq"] / ranks_of(point.parameters)
-        of = lines.pop(self.of)
-        over = {x: max(line[x] for line in lines.values() if x in line) for x in of}
-        ratios = {x: of[x] / over[x] for x in sorted(of, key=tokens.__getitem__)}
+        of = lines.pop(self.of, {})
+        over = {x: max(others) for x in of if (others := [line[x] for line in lines.values() if x in line])}
+        ratios = {x: of[x] / over[x] for x in sorted(over, key=tokens.__getitem__)}
+        if not ratios:
+            raise MissingResultError(f"no {self.along} has two lines")
         along = [(tokens[x], ratio) for x, ratio in ratios.items()]
         at_least, at_most = min(ratios, key=ratios.__getitem__), max(ratios, key=ratios.__getitem__)
         crossing = _crossing(along, level)
@@ -154,7 +159,7 @@ class Takeaway:
         here = of_era(results, self.artifact, era)
         try:
             told = self.lines.told(here, level)
-        except (MissingResultError, KeyError):
+        except MissingResultError:
             return ""
         if metric:
             known = [point.metrics[metric].value for point in here.points if metric in point.metrics]
