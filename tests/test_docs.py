@@ -13,6 +13,7 @@ import textwrap
 import tomllib
 from collections import Counter
 from fractions import Fraction
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -449,10 +450,14 @@ def example(language, containing):
     return block
 
 
-def test_the_artifact_of_the_guide_is_simulated_and_judged(tmp_path):
-    names = {}
-    exec(compile(example("python", "Artifact("), "adding.md", "exec"), names)
-    record = runner.run(runner.plan(names["ARTIFACT"], tmp_path), ["test"]).record
+def test_the_artifact_of_the_guide_is_simulated_and_judged(tmp_path, monkeypatch):
+    module, table = tmp_path / "fig_of_guide.py", tmp_path / "fig_of_guide.toml"
+    module.write_text(example("python", "told("))
+    table.write_text(example("toml", "[artifact]"))
+    monkeypatch.setattr("reproduce.annex.papers.beyond.__path__", [str(tmp_path)], raising=False)
+    artifact = import_module("reproduce.annex.papers.beyond.fig_of_guide").ARTIFACT
+    record = runner.run(runner.plan(artifact, tmp_path), ["test"]).record
+    assert artifact.id == "fig_of_guide"
     assert [point.status for point in record.points] == ["ok"] * 6
     assert [claim.verdict for claim in record.claims] == ["holds"]
 

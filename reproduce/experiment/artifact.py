@@ -254,7 +254,7 @@ def _told(judge: Judge) -> dict[str, Any]:
     """The row of the judge's name in the TOML file beside its module. Raises ValueError if the file has none."""
     module = sys.modules[judge.__module__]
     path = Path(str(module.__file__)).with_suffix(".toml")
-    tables = _tables(path)
+    tables = tables_beside(path)
     if judge.__name__ not in tables:
         raise ValueError(f"claim {judge.__name__!r} has no table in {path.name}; needs one; try [{judge.__name__}]")
     told: dict[str, Any] = {
@@ -267,7 +267,8 @@ def _told(judge: Judge) -> dict[str, Any]:
 
 
 @cache
-def _tables(path: Path) -> dict[str, Any]:
+def tables_beside(path: Path) -> dict[str, Any]:
+    """The tables of the TOML file beside a module, read once. Raises `PaperError`."""
     return read_toml(path)
 
 

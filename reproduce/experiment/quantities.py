@@ -31,12 +31,7 @@ TOKENS = METRICS["tokens_per_s"]
 ITERATION = METRICS["iteration_time"]
 IDLE = METRICS["idle_fraction"]
 BUBBLE = METRICS["bubble_fraction"]
-BUBBLE_TIME = METRICS["bubble_time"]
-FILL_AND_DRAIN = METRICS["bubble_fill_and_drain_time"]
-STAGE_IMBALANCE = METRICS["bubble_stage_imbalance_time"]
-MESSAGE_WAITING = METRICS["bubble_message_waiting_time"]
 PEAK_MEMORY = METRICS["peak_memory"]
-PIPELINE_TIME = METRICS["pipeline_communication_time"]
 DATA_PARALLEL_TIME = METRICS["data_parallel_time"]
 TENSOR_TIME = METRICS["tensor_communication_time"]
 GEMM_RATE = METRICS["gemm_throughput"]
@@ -45,6 +40,7 @@ GEMM_RATE = METRICS["gemm_throughput"]
 # model's FLOPs: a pass that was not run is no work done.
 USUAL = (THROUGHPUT, ITERATION, IDLE, BUBBLE, PEAK_MEMORY)
 USUAL_BEYOND = (MODEL_THROUGHPUT, MFU, *USUAL[1:])
+CHOICES = {"usual": USUAL, "usual_beyond": USUAL_BEYOND}  # as an artifact's table calls them
 
 # Where every rank is a process on a CPU core and the model is tiny: units that leave digits.
 _ON_CPU = {

@@ -45,8 +45,9 @@ class Results:
 
     @classmethod
     def of_record(cls, record: Record) -> "Results":
-        """The points of a record, without margins."""
-        return cls(record.points, record.fidelity, record.scale, partial=record.state == "partial")
+        """The points of a record, without margins. One that an interrupted run left has no claims yet."""
+        interrupted = record.state == "partial" and not record.claims
+        return cls(record.points, record.fidelity, record.scale, partial=interrupted)
 
     def point(self, key: str) -> PointResult:
         """The point of that key. Raises `MissingResultError`."""

@@ -5,11 +5,10 @@ from typing import Any
 
 from ptdp_core.formulas import bubble_fraction_data_parallel
 from ptdp_core.schedules import bubble_fraction, build
-from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
-from reproduce.experiment.quantities import Quantity, XAxis
 from reproduce.experiment.results import Results, argmax, falls, numbers_of
-from reproduce.experiment.sweep import Point, Sweep, printed_points
+from reproduce.experiment.sweep import Point, printed_points
+from reproduce.experiment.told import told
 from reproduce.output.figures import line_plot
 from results.records import Metric
 
@@ -37,26 +36,7 @@ def derive(point: Point) -> dict[str, Metric]:
     }
 
 
-ARTIFACT = Artifact(
-    id="fig_bubble",
-    label="Figure 6",
-    section="3.3.1",
-    title="Pipeline bubble versus data-parallel size",
-    description=(
-        "Fraction of time spent idling due to the pipeline flush against the data-parallel size d, for n GPUs "
-        "and b' = B/b, without tensor parallelism: (n - d)/b', checked by executing the 1F1B schedule."
-    ),
-    quantities=(
-        Quantity(FORMULA, "pipeline bubble size", "1", "", 1, 3, axis="Pipeline bubble size"),
-        Quantity(EXECUTED, "executed 1F1B", "1", "", 1, 3),
-    ),
-    sweeps={"paper": Sweep(points)},
-    columns={"d": "d", "p": "p", "m": "m"},
-    x_axis=XAxis("d", "Data-parallel size (d)", scale="log2"),
-    tolerance=0.03,
-    derive=derive,
-    draw=line_plot,
-)
+ARTIFACT = told(__name__, points=points, derive=derive, draw=line_plot)
 
 
 @ARTIFACT.judge

@@ -3,10 +3,10 @@
 from functools import partial
 from typing import Any
 
-from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import Results, numbers_of
-from reproduce.experiment.sweep import Point, Sweep
+from reproduce.experiment.sweep import Point
+from reproduce.experiment.told import told
 from reproduce.output.timeline import Timeline, derive, from_schedule, schedule_of
 from reproduce.papers.shared import executed_timelines
 from reproduce.papers.shared.executed_timelines import FIGURE, QUANTITIES
@@ -39,29 +39,19 @@ def timeline(point: PointResult) -> Timeline:
     return from_schedule(*schedule_of(point.parameters))
 
 
-ARTIFACT = Artifact(
-    id="fig_gpipe_timeline",
-    label="Figure 3",
-    section="2.2.1",
-    title="GPipe pipeline schedule with forward and backward passes",
-    description=(
-        "The timeline of the GPipe schedule on 4 devices, drawn from the executed schedule: all forward passes of 8 "
-        "microbatches, then all backward passes, then the flush. The table gives bubble, time, stash and messages for "
-        "it, for other ratios of backward to forward time, and for other sizes; 'paper' are its formulas."
-    ),
-    quantities=QUANTITIES,
+ARTIFACT = told(
+    __name__,
+    points=points,
     sweeps={
-        "paper": Sweep(points),
         "laptop": executed_timelines.sweep(
             "The GPipe schedule on 4 devices, 8 microbatches",
             (
                 (f"gpipe-p{p}-m{m}", series, "gpipe", p, m, 1)
                 for series, p, m in ((FIGURE, P, M), (SIZES, 2, 8), (SIZES, 4, 4), (SIZES, 6, 8))
             ),
-        ),
+        )
     },
-    columns={"p": "p", "m": "m", "t_f": "t_f", "t_b": "t_b"},
-    tolerance=0.0,
+    quantities=QUANTITIES,
     derive=derive,
     emulated=executed_timelines.metrics,
     timelines=executed_timelines.recorded,

@@ -1,41 +1,16 @@
 """Figure 12: throughput per GPU of the interleaved and the non-interleaved schedule, 175B, 96 GPUs."""
 
 from reproduce.experiment import quantities as q
-from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import Results, argmax, falls, listed, numbers_of
-from reproduce.experiment.sweep import Level, Sweep, levels
+from reproduce.experiment.told import told
 from reproduce.output.figures import line_plot
-from reproduce.papers.shared.paper_models import FIGURE_12_ON_A_LAPTOP
 
 DEFAULT, INTERLEAVED = "Non-interleaved", "Interleaved"
 GAIN = 0.10  # "10+%", "as much as 10%"
 
 
-def _schedules(v: int) -> tuple[Level, ...]:
-    """The default schedule, and the interleaved one with v chunks."""
-    return Level(DEFAULT, "non_interleaved", {"v": 1}), Level(INTERLEAVED, "interleaved", {"v": v})
-
-
-ARTIFACT = Artifact(
-    id="fig_interleaved",
-    label="Figure 12",
-    section="5.3.2",
-    title="Interleaved versus non-interleaved schedule, GPT-3 175B on 96 GPUs",
-    description=(
-        "Throughput per GPU against batch size for 1F1B with one model chunk per device (v=1) and for "
-        "interleaved 1F1B with v=4; p=12, t=8, microbatch size 1. FLOP/s by the paper's count (eq. 3)."
-    ),
-    quantities=(q.THROUGHPUT, q.ITERATION, q.IDLE, q.BUBBLE_TIME, q.BUBBLE, q.PIPELINE_TIME, q.PEAK_MEMORY),
-    sweeps={
-        "paper": Sweep.published("fig_interleaved", x="B", series=_schedules(v=4)),
-        "laptop": Sweep(series=_schedules(v=2), x=levels("B", 4, 8, 12, 16), **FIGURE_12_ON_A_LAPTOP),
-        "cpu gpus": Sweep(series=_schedules(v=2), x=levels("B", 4, 8, 16), p=4),
-    },
-    columns={"B": "B", "v": "v"},
-    x_axis=q.XAxis("B", "Batch size (sequences)"),
-    draw=line_plot,
-)
+ARTIFACT = told(__name__, draw=line_plot)
 
 
 def _gains(results: Results) -> dict[int, float]:

@@ -7,11 +7,11 @@ from functools import partial
 from ptdp_core.formulas import bubble_fraction as ideal_bubble
 from ptdp_core.schedules import Action, Schedule, looped
 from ptdp_core.schedules import peak_stash as stashes_of
-from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Results, argmax, listed, numbers_of
-from reproduce.experiment.sweep import LAPTOP, Point, Sweep
+from reproduce.experiment.sweep import LAPTOP, Point
+from reproduce.experiment.told import told
 from reproduce.output.timeline import derive, from_schedule
 from reproduce.papers.shared import executed_timelines
 from reproduce.papers.shared.executed_timelines import FIGURE, QUANTITIES
@@ -60,26 +60,16 @@ def notes(results: Results) -> tuple[str, ...]:
     )
 
 
-ARTIFACT = Artifact(
-    id="fig_interleaved_timeline",
-    label="Figure 4",
-    section="2.2.2",
-    title="Default and interleaved 1F1B pipeline schedules",
-    description=(
-        "The timelines of 1F1B and of the interleaved schedule with 2 model chunks per device, on 4 devices with 8 "
-        "microbatches, drawn from the executed schedules on one time scale: the flush comes sooner below. The table "
-        "compares bubble, time, stash and messages with GPipe and at other sizes; 'paper' are its formulas."
-    ),
-    quantities=(*QUANTITIES, Quantity("neighbour_messages", "between neighbours", "count", "", digits=0)),
+ARTIFACT = told(
+    __name__,
+    points=points,
     sweeps={
-        "paper": Sweep(points),
         "laptop": executed_timelines.sweep(
             "1F1B and the interleaved schedule with 2 model chunks",
             [(_key(*run), FIGURE if run in FIGURES else COMPARISON, *run) for run in (*FIGURES, *EXECUTED)],
-        ),
+        )
     },
-    columns={"schedule": "schedule", "p": "p", "m": "m", "v": "v"},
-    tolerance=0.0,
+    quantities=(*QUANTITIES, Quantity("neighbour_messages", "between neighbours", "count", "", digits=0)),
     derive=derive,
     emulated=executed_timelines.metrics,
     timelines=executed_timelines.recorded,

@@ -4,10 +4,10 @@ from math import fsum
 
 from ptdp_core.formulas import batch_time
 from reproduce.experiment import quantities as q
-from reproduce.experiment.artifact import Artifact, out_of_memory
+from reproduce.experiment.artifact import out_of_memory
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import MissingResultError, Results, argmax, listed_by_batch, rises
-from reproduce.experiment.sweep import Sweep, batches, levels
+from reproduce.experiment.told import told
 from reproduce.output.figures import line_plot
 from reproduce.papers.shared import efficiency
 from reproduce.papers.shared.paper_models import size_claim
@@ -30,37 +30,7 @@ def notes(results: Results) -> tuple[str, ...]:
     return (*failures, f"fastest b, of {sizes}: {best}")
 
 
-ARTIFACT = Artifact(
-    id="fig_microbatch",
-    label="Figure 16",
-    section="5.5",
-    title="Microbatch size, 91 billion parameters on 64 GPUs",
-    description=(
-        "Throughput per GPU against the microbatch size b for two batch sizes; t=8, p=8, 32 layers, hidden size "
-        "15360, 128 heads, non-interleaved 1F1B. FLOP/s by the paper's count (eq. 3)."
-    ),
-    quantities=(*q.USUAL, q.GEMM_RATE),
-    sweeps={
-        "paper": Sweep.published("fig_microbatch", x="b"),
-        "laptop": Sweep(
-            series=batches(32, 64),
-            x=levels("b", 1, 2, 4, 8),
-            gpus_per_node=2,
-            layers=16,
-            hidden=2048,
-            heads=16,
-            p=4,
-            t=2,
-        ),
-        "cpu": Sweep(series=batches(4, 8), x=levels("b", 1, 2, 4), p=2, t=2, layers=4),
-        "gpus": Sweep(series=batches(4, 8), x=levels("b", 1, 2, 4), p=2, t=2),
-    },
-    columns={"b": "b"},
-    x_axis=q.XAxis("b", "Microbatch size", scale="log2"),
-    further=efficiency.kernel_metrics,
-    draw=line_plot,
-    notes=notes,
-)
+ARTIFACT = told(__name__, further=efficiency.kernel_metrics, draw=line_plot, notes=notes)
 
 
 @ARTIFACT.judge

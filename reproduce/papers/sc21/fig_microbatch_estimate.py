@@ -8,10 +8,10 @@ from ptdp_core.formulas import batch_time
 from ptdp_core.simulator import Cluster, Estimate, simulate
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
-from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import Results, argmax, listed, numbers_of
 from reproduce.experiment.sweep import Level, Point, Sweep
+from reproduce.experiment.told import told
 from reproduce.output.figures import line_plot
 from reproduce.papers.sc21.fig_microbatch_single_gpu import MICROBATCHES
 from results.records import Metric
@@ -55,21 +55,8 @@ def figure_7() -> dict[int, float]:
     return {row["b"]: row[q.MODEL_THROUGHPUT.name] * q.TERA for row in published.rows(SINGLE_GPU)}
 
 
-ARTIFACT = Artifact(
-    id="fig_microbatch_estimate",
-    label="Figure 8",
-    section="3.4",
-    title="Normalised throughput estimated by eq. (1) versus microbatch size",
-    description=(
-        "Eq. (1), (b'/b + p - 1)(t_f(b) + t_b(b)), with the times of Figure 7's model on one GPU as simulated, p = 8 "
-        "and b' = B; throughput over that at b = 1. Beside it, the same from the paper's own Figure 7."
-    ),
-    quantities=(
-        q.METRICS[ESTIMATE],
-        q.Quantity(FROM_FIGURE_7, "by eq. 1 from the paper's Figure 7", "1", "", 1, 3),
-        q.Quantity(COMPUTE_ONLY, "computation alone", "1", "", 1, 3),
-        q.METRICS[TIME],
-    ),
+ARTIFACT = told(
+    __name__,
     sweeps={
         # What is simulated is Figure 7's single GPU with B = b; eq. (1) is applied to the pipeline of `pipeline_stages`
         # and the batch of `batch_size`.
@@ -83,16 +70,8 @@ ARTIFACT = Artifact(
             recompute="full",
         )
     },
-    columns={"b": "b"},
-    x_axis=q.XAxis("b", "Microbatch size", scale="log2"),
     further=further,
     draw=line_plot,
-    notes=(
-        "t_f + t_b is Figure 7's whole iteration with B = b, optimizer step included: that is what makes the paper's "
-        "Figure 8 out of its Figure 7. 'Computation alone' leaves out what runs once an iteration, as eq. (1) is "
-        "meant.",
-        "t = 8 of the figure's (p, t) = (8, 8) does not enter: the times are those of the whole model on one GPU.",
-    ),
 )
 
 

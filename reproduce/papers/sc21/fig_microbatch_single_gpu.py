@@ -6,10 +6,10 @@ from ptdp_core.formulas import parameters
 from ptdp_core.simulator import Cluster, Estimate
 from ptdp_core.simulator.memory import layer_bytes
 from reproduce.experiment import quantities as q
-from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import Results, listed, numbers_of
-from reproduce.experiment.sweep import Level, Point, Sweep, levels
+from reproduce.experiment.sweep import Level, Point, Sweep
+from reproduce.experiment.told import told
 from reproduce.output.figures import line_plot
 from reproduce.papers.shared.paper_models import model_of
 from results.records import Metric
@@ -17,9 +17,7 @@ from results.records import Metric
 # Over one time, two counts: eq. (3), as everywhere, and without the recomputed forward pass.
 WITH_RECOMPUTATION, WITHOUT_RECOMPUTATION = q.THROUGHPUT.name, q.MODEL_THROUGHPUT.name
 SIZES = (1, 2, 4, 8, 16)
-RANK = (Level("", "rank", {}),)
 MICROBATCHES = [Level(f"b={b}", f"b{b}", {"b": b, "B": b}) for b in SIZES]  # of the paper: B = b
-ONE_MICROBATCH = levels("b B", *((b, b) for b in SIZES), labels="b={b}")
 BILLION = 1e9
 
 
@@ -61,29 +59,9 @@ def notes(results: Results) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-ARTIFACT = Artifact(
-    id="fig_microbatch_single_gpu",
-    label="Figure 7",
-    section="3.4",
-    title="Per-GPU throughput versus microbatch size, one GPU",
-    description=(
-        "Throughput of a GPT model with a billion parameters (4 layers, hidden size 4096, 128 heads) on one GPU "
-        "against the microbatch size; every iteration is one microbatch, B = b. FLOPs are counted without the "
-        "recomputed forward pass (an assumption, see the notes); the table also has eq. (3)."
-    ),
-    quantities=(
-        q.MODEL_THROUGHPUT,
-        q.THROUGHPUT,
-        q.Quantity("iteration_time", "iteration", "s", "s", 1, 3),
-        q.PEAK_MEMORY,
-    ),
-    sweeps={
-        "paper": Sweep.published("fig_microbatch_single_gpu", x=MICROBATCHES, series=(), recompute="full"),
-        "cpu": Sweep(series=RANK, x=ONE_MICROBATCH, d=1, layers=4),
-        "gpu": Sweep(series=RANK, x=ONE_MICROBATCH, layers=4, hidden=4096, heads=128, seq=2048),
-    },
-    columns={"b": "b"},
-    x_axis=q.XAxis("b", "Microbatch size", scale="log2"),
+ARTIFACT = told(
+    __name__,
+    sweeps={"paper": Sweep.published("fig_microbatch_single_gpu", x=MICROBATCHES, series=(), recompute="full")},
     further=further,
     draw=line_plot,
     notes=notes,

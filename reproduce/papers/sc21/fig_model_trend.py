@@ -9,9 +9,9 @@ from ptdp_core.simulator.memory import FP32_GRADIENT_BYTES, GRADIENT_BYTES, OPTI
 from reproduce.experiment import published
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
-from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Results, numbers_of
-from reproduce.experiment.sweep import Point, Sweep
+from reproduce.experiment.sweep import Point
+from reproduce.experiment.told import told
 from reproduce.output import colours, theme
 from reproduce.output.origins import origin_lines
 from results.records import Metric, Record
@@ -111,23 +111,7 @@ def notes(results: Results) -> tuple[str, ...]:
     )
 
 
-ARTIFACT = Artifact(
-    id="fig_model_trend",
-    label="Figure 1",
-    section="1",
-    title="Trend of sizes of state-of-the-art NLP models with time",
-    description=(
-        "Parameters of six language models (the paper's points) over their date, with our least-squares line in log "
-        "space and the paper's trend line; and what such sizes mean for memory and for time on one GPU."
-    ),
-    quantities=(Quantity(TREND, "parameters by our line", "count", "billion", BILLION, 2),),
-    sweeps={"paper": Sweep(points)},
-    columns={"model": "model", "year": "year", "billions": "parameters of the model\n(billion, paper)"},
-    tolerance=0.25,
-    derive=derive,
-    draw=draw,
-    notes=notes,
-)
+ARTIFACT = told(__name__, points=points, derive=derive, draw=draw, notes=notes)
 
 
 @ARTIFACT.judge

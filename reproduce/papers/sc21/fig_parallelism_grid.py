@@ -9,9 +9,9 @@ from ptdp_core.schedules import looped
 from reproduce.experiment import published
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
-from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Results, numbers_of
-from reproduce.experiment.sweep import Point, Sweep
+from reproduce.experiment.sweep import Point
+from reproduce.experiment.told import told
 from reproduce.output import theme
 from reproduce.output.colours import BLUE, ORANGE, STAGES
 from reproduce.papers.shared import paper_models
@@ -143,30 +143,7 @@ def _draw_ranks(axes: "Axes", parameters: Mapping[str, Any]) -> None:
     axes.set(xlim=(-1.7, per_node + 1.9), ylim=(-nodes + 0.4, 1.0))
 
 
-ARTIFACT = Artifact(
-    id="fig_parallelism_grid",
-    label="Figure 2",
-    section="2",
-    title="Combination of tensor and pipeline model parallelism",
-    description=(
-        "Which layers and which slices of them a GPU holds, and where the ranks of a (p, t, d) grid sit on nodes of 8 "
-        "GPUs, drawn from the rank grid and the shard map that are tested against the engine's and the simulator's; "
-        "the table counts the same for every configuration of Table 1."
-    ),
-    quantities=(
-        Quantity(GPU_COUNT, "GPUs, p*t*d", "count", "", 1, 0),
-        Quantity(NODES, "nodes", "count", "", 1, 0),
-        Quantity(STAGE, "layers per GPU", "count", "", 1, 0),
-        Quantity(TENSOR_NODES, "nodes per tensor group", "count", "", 1, 0),
-        Quantity(DATA_NODES, "nodes per data group", "count", "", 1, 0),
-        Quantity(HOPS_BETWEEN, "pipeline hops between nodes", "1", "%", 0.01, 0),
-    ),
-    sweeps={"paper": Sweep(points)},
-    columns={"layers": "l", "p": "p", "t": "t", "d": "d", "v": "v"},
-    tolerance=0.0,
-    derive=derive,
-    draw=draw,
-)
+ARTIFACT = told(__name__, points=points, derive=derive, draw=draw)
 
 
 @ARTIFACT.judge

@@ -2,39 +2,13 @@
 
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
-from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, consistent_if, holds_if
 from reproduce.experiment.results import Results, argmax, falls, listed, listed_by_batch, numbers_of, rises
-from reproduce.experiment.sweep import Sweep, batches, levels
+from reproduce.experiment.told import told
 from reproduce.output.figures import line_plot
 from reproduce.papers.shared.paper_models import size_claim
 
-ARTIFACT = Artifact(
-    id="fig_pipeline_vs_data",
-    label="Figure 14",
-    section="5.4.2",
-    title="Pipeline versus data parallelism, 5.9 billion parameters on 64 GPUs",
-    description=(
-        "Throughput per GPU of the five ways to split 64 GPUs into pipeline- and data-parallel size (t=1), for two "
-        "batch sizes; 32 layers, hidden size 3840, 32 heads, microbatch size 1. FLOP/s by the paper's count (eq. 3)."
-    ),
-    quantities=(*q.USUAL, q.DATA_PARALLEL_TIME),
-    sweeps={
-        "paper": Sweep.published("fig_pipeline_vs_data", x="p d"),
-        "laptop": Sweep(
-            series=batches(16, 32),
-            x=levels("p d", (2, 4), (4, 2), (8, 1)),
-            gpus_per_node=4,
-            layers=8,
-            hidden=6144,
-            heads=48,
-        ),
-        "cpu gpus": Sweep(series=batches(8, 16), x=levels("p d", (2, 2), (4, 1))),
-    },
-    columns={"p": "p", "d": "d"},
-    x_axis=q.XAxis("p", "(Pipeline-parallel size, data-parallel size)", scale="category"),
-    draw=line_plot,
-)
+ARTIFACT = told(__name__, draw=line_plot)
 
 
 @ARTIFACT.judge

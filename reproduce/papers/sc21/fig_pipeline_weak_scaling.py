@@ -2,48 +2,13 @@
 
 from ptdp_core.formulas import bubble_fraction
 from reproduce.experiment import quantities as q
-from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import Results, argmax, listed
-from reproduce.experiment.sweep import Sweep, batches, levels
+from reproduce.experiment.told import told
 from reproduce.output.figures import line_plot
 from reproduce.papers.shared.paper_models import size_claim
 
-ARTIFACT = Artifact(
-    id="fig_pipeline_weak_scaling",
-    label="Figure 11",
-    section="5.3.1",
-    title="Weak scaling of pipeline parallelism",
-    description=(
-        "Throughput per GPU against the pipeline-parallel size p for two batch sizes; three layers a stage, hidden "
-        "size 20480, 128 heads, t=8, microbatch size 1, 8p GPUs, non-interleaved 1F1B. FLOP/s by the paper's count "
-        "(eq. 3)."
-    ),
-    quantities=(*q.USUAL, q.BUBBLE_TIME, q.FILL_AND_DRAIN, q.STAGE_IMBALANCE, q.MESSAGE_WAITING),
-    sweeps={
-        "paper": Sweep.published(
-            "fig_pipeline_weak_scaling", x=levels("p layers d", *((p, 3 * p, 1) for p in (1, 2, 4, 8)), labels="p={p}")
-        ),
-        "laptop": Sweep(
-            series=batches(8, 32),
-            x=levels("p layers", *((p, 2 * p) for p in (1, 2, 4, 8)), labels="p={p}"),
-            gpus_per_node=2,
-            hidden=6144,
-            heads=48,
-            t=2,
-            d=1,
-        ),
-        "cpu": Sweep(
-            series=batches(4, 16), x=levels("p layers", *((p, 2 * p) for p in (1, 2, 4)), labels="p={p}"), d=1
-        ),
-        "gpus": Sweep(
-            series=batches(4, 16), x=levels("p layers", *((p, 3 * p) for p in (1, 2, 4)), labels="p={p}"), d=1
-        ),
-    },
-    columns={"p": "p", "layers": "l"},
-    x_axis=q.XAxis("p", "Pipeline-parallel size", scale="log2"),
-    draw=line_plot,
-)
+ARTIFACT = told(__name__, draw=line_plot)
 
 
 @ARTIFACT.judge

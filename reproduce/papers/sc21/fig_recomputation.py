@@ -1,46 +1,16 @@
 """Figure 17: sequences per second with and without activation recomputation, 145 billion parameters, 128 GPUs."""
 
 from reproduce.experiment import quantities as q
-from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import MissingResultError, Results, argmax, listed
-from reproduce.experiment.sweep import Level, Sweep, levels
+from reproduce.experiment.told import told
 from reproduce.output.figures import line_plot
 from reproduce.papers.shared.paper_models import size_claim
 
 WITH, WITHOUT = "With recomputation", "Without recomputation"
-SERIES = (Level(WITH, "full", {"recompute": "full"}), Level(WITHOUT, "none", {"recompute": "none"}))
 
 
-ARTIFACT = Artifact(
-    id="fig_recomputation",
-    label="Figure 17",
-    section="5.6",
-    title="Activation recomputation, 145 billion parameters on 128 GPUs",
-    description=(
-        "Sequences per second against the batch size, with full recomputation and without any; t=8, p=16, 80 "
-        "layers, hidden size 12288, 96 heads, microbatch size 1, non-interleaved 1F1B (with B < 16, m < p). Points "
-        "that do not fit in memory are reported with the bytes they need."
-    ),
-    quantities=(q.SEQUENCES, *q.USUAL[1:]),
-    sweeps={
-        "paper": Sweep.published("fig_recomputation", x="B", series=SERIES),
-        "laptop": Sweep(
-            series=SERIES,
-            x=levels("B", 1, 2, 4, 8, 16, 32),
-            gpus_per_node=2,
-            layers=32,
-            hidden=4096,
-            heads=64,
-            p=8,
-        ),
-        "cpu gpus": Sweep(series=SERIES, x=levels("B", 1, 4, 16), p=4),
-        "gpu": Sweep(series=SERIES, x=levels("B b", *((B, B) for B in (1, 4, 16, 64)), labels="B={B}")),
-    },
-    columns={"B": "B"},
-    x_axis=q.XAxis("B", "Batch size (sequences)", scale="log2"),
-    draw=line_plot,
-)
+ARTIFACT = told(__name__, draw=line_plot)
 
 
 def _line(results: Results, series: str, metric: q.Quantity = q.SEQUENCES) -> dict[int, float]:

@@ -12,7 +12,7 @@ from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact, out_of_memory
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import MissingResultError, Results, listed, numbers_of
-from reproduce.experiment.sweep import Level, Sweep, levels
+from reproduce.experiment.told import told
 from reproduce.output.figures import line_plot
 from results.records import Record
 
@@ -21,16 +21,6 @@ if TYPE_CHECKING:
 
 OFF, ON = "Unoptimized", "Scatter/gather optimization"
 DEFAULT_OFF, DEFAULT_ON = "Default schedule, unoptimized", "Default schedule, scatter/gather"
-
-
-def _series(v: int) -> tuple[Level, ...]:
-    """The figure's two series, interleaved with v chunks, and two of the default schedule."""
-    return (
-        Level(OFF, "unoptimized", {"scatter_gather": False, "v": v}),
-        Level(ON, "scatter_gather", {"scatter_gather": True, "v": v}),
-        Level(DEFAULT_OFF, "default_unoptimized", {"scatter_gather": False, "v": 1}),
-        Level(DEFAULT_ON, "default_scatter_gather", {"scatter_gather": True, "v": 1}),
-    )
 
 
 def _gains(results: Results, over: str = OFF, of: str = ON) -> dict[Any, float]:
@@ -57,38 +47,7 @@ def notes(results: Results) -> tuple[str, ...]:
     return (*sentences, *out_of_memory(results))
 
 
-ARTIFACT = Artifact(
-    id="fig_scatter_gather",
-    label="Figure 18",
-    section="5.7",
-    title="Scatter/gather optimization, GPT-3 175B on 96 GPUs",
-    description=(
-        "Throughput per GPU against batch size with and without the scatter/gather optimization; interleaved 1F1B "
-        "with v=4, p=12, t=8, microbatch size 1. FLOP/s by the paper's count (eq. 3)."
-    ),
-    quantities=(*q.USUAL, q.PIPELINE_TIME),
-    sweeps={
-        "paper": Sweep.published("fig_scatter_gather", x="B", series=_series(v=4)),
-        "laptop": Sweep(
-            series=_series(v=2),
-            x=levels("B", 8, 16, 24),
-            gpus=16,
-            gpus_per_node=4,
-            layers=8,
-            hidden=12288,
-            heads=96,
-            p=4,
-            t=4,
-            b=2,
-        ),
-        "cpu": Sweep(series=_series(v=2)[:2], x=levels("B", 2, 4, 8), p=2, t=2, layers=4),
-        "gpus": Sweep(series=_series(v=2)[:2], x=levels("B", 2, 4, 8), p=2, t=2),
-    },
-    columns={"B": "B", "v": "v"},
-    x_axis=q.XAxis("B", "Batch size (sequences)"),
-    draw=draw,
-    notes=notes,
-)
+ARTIFACT = told(__name__, draw=draw, notes=notes)
 
 
 @ARTIFACT.judge

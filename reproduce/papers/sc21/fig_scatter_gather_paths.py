@@ -8,9 +8,9 @@ from ptdp_core.simulator.kernels import FP16_BYTES
 from reproduce.experiment import published
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
-from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Results, numbers_of
-from reproduce.experiment.sweep import Point, Sweep
+from reproduce.experiment.sweep import Point
+from reproduce.experiment.told import told
 from reproduce.output import theme
 from reproduce.output.colours import BLUE, LIGHT_BLUE, NOTE, ORANGE, PALE_BLUE
 from reproduce.papers.shared.diagrams import arrow, box
@@ -131,29 +131,7 @@ def _draw_paths(axes: "Axes", letter: str, point: PointResult) -> None:
     axes.set(xlim=(-1, 111), ylim=(-22, 110))
 
 
-ARTIFACT = Artifact(
-    id="fig_scatter_gather_paths",
-    label="Figure 9",
-    section="4.1",
-    title="Messages between two stages, without and with scatter/gather",
-    description=(
-        "The messages that carry one boundary tensor from the tensor-parallel ranks of a stage to those of the next, "
-        "on another node, from the message plan: bytes on each InfiniBand path and gathered over NVLink. The dark part "
-        "of a GPU's bar is what it sends or receives between the nodes."
-    ),
-    quantities=(
-        Quantity(PATH, "one path", "B", "MB", 1e6, 2),
-        Quantity(PATHS, "paths", "count", "", 1, 0),
-        Quantity(BETWEEN, "between nodes", "B", "MB", 1e6, 1),
-        Quantity(COPIES, "times the tensor", "1", "", 1, 1),
-        Quantity(GATHERED, "gathered by a GPU (NVLink)", "B", "MB", 1e6, 2),
-    ),
-    sweeps={"paper": Sweep(points)},
-    columns={"t": "t", "b": "b"},
-    tolerance=0.0,
-    derive=derive,
-    draw=draw,
-)
+ARTIFACT = told(__name__, points=points, derive=derive, draw=draw)
 
 
 def _judge_path(results: Results, series: str, formula: str) -> Judgement:

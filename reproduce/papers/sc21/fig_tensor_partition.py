@@ -12,9 +12,9 @@ from ptdp_core.simulator.kernels import FP16_BYTES
 from reproduce.experiment import published
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
-from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Results, numbers_of
-from reproduce.experiment.sweep import Point, Sweep
+from reproduce.experiment.sweep import Point
+from reproduce.experiment.told import told
 from reproduce.output import theme
 from reproduce.papers.shared.diagrams import block_height, draw_block
 from reproduce.papers.shared.paper_models import GPT_3, model_of
@@ -110,28 +110,7 @@ def draw(artifact: Artifact, record: Record) -> "Figure":
     return figure
 
 
-ARTIFACT = Artifact(
-    id="fig_tensor_partition",
-    label="Figure 5",
-    section="2.3",
-    title="Blocks of a transformer layer partitioned with tensor model parallelism",
-    description=(
-        "The slices of a GPT-3 layer on tensor-parallel ranks, and where f and g stand, drawn from the shard map that "
-        "is tested against the engine's parameters; and the elements that a GPU sends for tensor parallelism per "
-        "microbatch, forward and backward, with the paper's formula as 'paper'."
-    ),
-    quantities=(
-        Quantity(ELEMENTS, "elements per GPU", "count", "million", 1e6, 3),
-        Quantity(WHOLE, "on all tensor ranks", "count", "million", 1e6, 3),
-        Quantity(FORWARD, "all-reduces forward", "count", "", 1, 0),
-        Quantity(BACKWARD, "backward", "count", "", 1, 0),
-    ),
-    sweeps={"paper": Sweep(points)},
-    columns={"name": "parameter", "t": "t", "split": "split by", "whole": "shape", "own": "on a rank"},
-    tolerance=0.0,
-    derive=derive,
-    draw=draw,
-)
+ARTIFACT = told(__name__, points=points, derive=derive, draw=draw)
 
 
 @ARTIFACT.judge

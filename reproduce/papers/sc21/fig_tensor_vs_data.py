@@ -1,42 +1,14 @@
 """Figure 15: tensor against data parallelism, 5.9 billion parameters on 64 GPUs."""
 
 from reproduce.experiment import quantities as q
-from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import Results, falls, listed_by_batch
-from reproduce.experiment.sweep import Sweep, batches, levels
+from reproduce.experiment.told import told
 from reproduce.output.figures import line_plot
 from reproduce.papers.shared import efficiency
 from reproduce.papers.shared.paper_models import size_claim
 
-ARTIFACT = Artifact(
-    id="fig_tensor_vs_data",
-    label="Figure 15",
-    section="5.4.3",
-    title="Tensor versus data parallelism, 5.9 billion parameters on 64 GPUs",
-    description=(
-        "Throughput per GPU of the five ways to split 64 GPUs into tensor- and data-parallel size (p=1), for three "
-        "batch sizes; 32 layers, hidden size 3840, 32 heads, microbatch size 1. FLOP/s by the paper's count (eq. 3)."
-    ),
-    quantities=(q.THROUGHPUT, q.ITERATION, q.PEAK_MEMORY, q.DATA_PARALLEL_TIME, q.TENSOR_TIME, q.GEMM_RATE),
-    sweeps={
-        "paper": Sweep.published("fig_tensor_vs_data", x="t d"),
-        "laptop": Sweep(
-            series=batches(32, 48, 64),
-            x=levels("t d", (2, 4), (4, 2), (8, 1)),
-            gpus_per_node=4,
-            layers=4,
-            hidden=4096,
-            heads=32,
-        ),
-        "cpu": Sweep(series=batches(2, 4), x=levels("t d", (2, 2), (4, 1)), layers=4),
-        "gpus": Sweep(series=batches(2, 4), x=levels("t d", (2, 2), (4, 1))),
-    },
-    columns={"t": "t", "d": "d"},
-    x_axis=q.XAxis("t", "(Tensor-parallel size, data-parallel size)", scale="category"),
-    further=efficiency.kernel_metrics,
-    draw=line_plot,
-)
+ARTIFACT = told(__name__, further=efficiency.kernel_metrics, draw=line_plot)
 
 
 @ARTIFACT.judge

@@ -3,10 +3,9 @@
 from ptdp_core.formulas import parameters
 from ptdp_core.schedules import bubble_fraction, build
 from reproduce.experiment import quantities as q
-from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, consistent_if, holds_if
 from reproduce.experiment.results import Results, argmax, falls, listed, listed_by_batch, numbers_of, rises
-from reproduce.experiment.sweep import Sweep, batches, levels
+from reproduce.experiment.told import told
 from reproduce.output.figures import line_plot
 from reproduce.papers.sc21.fig_tensor_vs_data import shares_inside_and_across
 from reproduce.papers.shared import efficiency
@@ -15,35 +14,7 @@ from reproduce.papers.shared.paper_models import model_of, size_claim
 SIZE_IN_CAPTION, SIZE_IN_TEXT = "162.2", 161  # billions of parameters, of the same model
 
 
-ARTIFACT = Artifact(
-    id="fig_tensor_vs_pipeline",
-    label="Figure 13",
-    section="5.4.1",
-    title="Tensor versus pipeline parallelism, 162 billion parameters on 64 GPUs",
-    description=(
-        "Throughput per GPU of the five ways to split 64 GPUs into pipeline- and tensor-parallel size, for two "
-        "batch sizes; 32 layers, hidden size 20480, 128 heads, microbatch size 1, non-interleaved 1F1B. FLOP/s by "
-        "the paper's count (eq. 3)."
-    ),
-    quantities=(*q.USUAL, q.TENSOR_TIME, q.GEMM_RATE),
-    sweeps={
-        "paper": Sweep.published("fig_tensor_vs_pipeline", x="p t"),
-        "laptop": Sweep(
-            series=batches(8, 16),
-            x=levels("p t", (1, 8), (2, 4), (4, 2), (8, 1)),
-            gpus_per_node=2,
-            layers=8,
-            hidden=8192,
-            heads=64,
-        ),
-        "cpu": Sweep(series=batches(4, 8), x=levels("p t", (1, 4), (2, 2), (4, 1)), layers=4),
-        "gpus": Sweep(series=batches(4, 8), x=levels("p t", (1, 4), (2, 2), (4, 1))),
-    },
-    columns={"p": "p", "t": "t"},
-    x_axis=q.XAxis("p", "(Pipeline-parallel size, tensor-parallel size)", scale="category"),
-    further=efficiency.kernel_metrics,
-    draw=line_plot,
-)
+ARTIFACT = told(__name__, further=efficiency.kernel_metrics, draw=line_plot)
 
 
 @ARTIFACT.judge

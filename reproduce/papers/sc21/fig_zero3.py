@@ -12,7 +12,8 @@ from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, consistent_if, holds_if
 from reproduce.experiment.results import Results, listed, rises, word
-from reproduce.experiment.sweep import PAPER, Sweep
+from reproduce.experiment.sweep import PAPER
+from reproduce.experiment.told import told
 from reproduce.output import theme
 from reproduce.output.figures import (
     draw_others,
@@ -64,25 +65,13 @@ def draw(artifact: Artifact, record: Record) -> "Figure":
     return figure
 
 
-ARTIFACT = Artifact(
-    id="fig_zero3",
-    label="Figure 10",
-    section="5.2",
-    title="Throughput per GPU of PTD-P and ZeRO-3",
-    description=(
-        "Throughput per GPU against the number of GPUs at a fixed batch size, for GPT-3 175B and the 530 billion "
-        "model: the runs of Table 2. FLOP/s by the paper's count (eq. 3)."
-    ),
+ARTIFACT = told(
+    __name__,
+    points=table_zero3.rows,
+    sweeps={**table_zero3.MEASURED},
     quantities=table_zero3.QUANTITIES,
-    sweeps={"paper": Sweep(table_zero3.rows), **table_zero3.MEASURED},
-    columns={"gpus": "n", "b": "b", "B": "B"},
-    x_axis=q.XAxis("gpus", "Number of GPUs"),
     further=table_zero3.training_time,
     draw=draw,
-    notes=(
-        "In the paper's plot the ticks 768, 1152, 1536 and 1920 sit at 500, 1000, 1500 and 2000, and the 640-GPU "
-        "point is drawn at 560; here points are at the GPU counts of Table 2, which has the paper's values.",
-    ),
 )
 
 

@@ -6,11 +6,10 @@ from ptdp_core.formulas import ring_factor
 from ptdp_core.layout import RankGrid, boundary_transfers, rank_elements
 from ptdp_core.simulator import Cluster, Estimate, read_parameters
 from ptdp_core.simulator.kernels import FP16_BYTES
-from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
-from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import Level, Point, Sweep
+from reproduce.experiment.told import told
 from reproduce.papers.shared import paper_models
 from results.records import Metric, Number
 
@@ -106,25 +105,9 @@ def notes(results: Results) -> tuple[str, ...]:
 
 TRAFFIC = (Level(PIPELINE, "pipeline", {"traffic": PIPELINE}), Level(DATA, "data", {"traffic": DATA}))
 
-ARTIFACT = Artifact(
-    id="table_bandwidth",
-    label="Section 5.9",
-    section="5.9",
-    title="Effective bisection bandwidth of the 1T run on 3072 GPUs",
-    description=(
-        "Bytes that cross a bisection of the cluster in an iteration of Table 1's largest model, divided by the time "
-        "of that kind of communication (definitions in the notes: the paper gives none), for pipeline and data "
-        "parallelism."
-    ),
-    quantities=(
-        Quantity(BANDWIDTH, "effective bisection bandwidth", "B/s", "GB/s", 1e9, 0),
-        Quantity(CROSSINGS, "links across the cut", "count", "", 1, 0),
-        Quantity(BYTES, "bytes across, per iteration", "B", "GB", 1e9, 0),
-        Quantity(SECONDS, "time", "s", "s", 1, 3),
-        Quantity(WHOLE, "mean over the iteration", "B/s", "GB/s", 1e9, 0),
-    ),
+ARTIFACT = told(
+    __name__,
     sweeps={"paper": Sweep(x=TRAFFIC, paper=ID, **paper_models.table_1()[-1].parameters)},
-    columns={"traffic": "traffic"},
     further=further,
     notes=notes,
 )

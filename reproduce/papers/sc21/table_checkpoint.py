@@ -8,11 +8,12 @@ from ptdp_core.formulas import parameters
 from ptdp_core.simulator.memory import OPTIMIZER_BYTES, WEIGHT_BYTES
 from reproduce.annex import part
 from reproduce.experiment import published
-from reproduce.experiment.artifact import Artifact, Take
+from reproduce.experiment.artifact import Take
 from reproduce.experiment.claims import Judgement
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Results, numbers_of
 from reproduce.experiment.sweep import Level, Point, Sweep, level
+from reproduce.experiment.told import told
 from reproduce.papers.shared import paper_models
 from results.records import Metric
 
@@ -91,35 +92,16 @@ def measure(launcher: "Launcher") -> Take:
     return take
 
 
-ARTIFACT = Artifact(
-    id="table_checkpoint",
-    label="Section 5.10",
-    section="5.10",
-    title="Checkpoint size, and load and save times",
-    subject="Checkpoint bandwidth",
-    description=(
-        "Bytes of a checkpoint of Table 1's models, 14 a parameter, and how long it would load at 1 TB/s and save "
-        "at 273 GB/s, the bandwidths that the paper reports."
-    ),
-    quantities=(
-        Quantity(SIZE, "checkpoint", "B", "TB", 1e12, 2),
-        Quantity(LOAD, "load at 1 TB/s", "s", "s", 1, 1),
-        Quantity(LOAD_EACH, "load by every replica", "s", "s", 1, 1),
-        Quantity(SAVE, "save at 273 GB/s", "s", "s", 1, 1),
-    ),
+ARTIFACT = told(
+    __name__,
     sweeps={
         "paper": Sweep(x=paper_models.levels_of_table_1(), paper=ID, **published.configuration(ID)),
         "cpu": measured(LAYOUTS, layers=4, hidden=512, heads=8, vocab=1024),
         "gpu": measured(LAYOUTS[:1], **ON_GPUS),
         "gpus": measured(LAYOUTS, **ON_GPUS),
     },
-    columns={"model": "model", "d": "d"},
     derive=derive,
     measure=measure,
-    notes=(
-        "Times are sizes over the bandwidths that the paper gives for 3072 GPUs on 384 nodes; fewer nodes may not "
-        "reach them. 'Every replica' is d times as much reading, as far as no cache answers it.",
-    ),
 )
 
 

@@ -7,11 +7,12 @@ from ptdp_core.formulas import parameters
 from reproduce.annex import part
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
-from reproduce.experiment.artifact import Artifact, Take
+from reproduce.experiment.artifact import Take
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.parameters import settings_of
 from reproduce.experiment.results import MissingResultError, Results, numbers_of
 from reproduce.experiment.sweep import PAPER, Level, Point, Sweep, level
+from reproduce.experiment.told import told
 from reproduce.papers.shared.paper_models import sizes_of
 from results.records import Metric
 
@@ -128,19 +129,10 @@ def _ratio(value: float) -> Metric:
     return Metric(value, "1", "derived")
 
 
-ARTIFACT = Artifact(
-    id="table_fused_operators",
-    label="Section 5.8",
-    section="5.8",
-    title="Fused operators: throughput with and without",
-    subject="Fused operators, and a training step with and without them",
-    description=(
-        "Throughput per GPU with the operators and the data layout of Section 4.2 unfused and fused, for 175 and "
-        "530 billion parameters. The configurations are assumed: the paper gives none."
-    ),
-    quantities=(q.THROUGHPUT, q.ITERATION, q.PEAK_MEMORY),
+ARTIFACT = told(
+    __name__,
+    points=points,
     sweeps={
-        "paper": Sweep(points),
         "cpu": measured(
             "compiled", layers=2, hidden=512, heads=8, seq=256, vocab=1024, b=2, B=4, recompute="none", dropout=0.1
         ),
@@ -149,16 +141,7 @@ ARTIFACT = Artifact(
             "triton", hidden=2304, heads=24, b=4, B=16, recompute="full", dtype="bf16", loss_scale=1.0, dropout=0.0
         ),
     },
-    columns={"fused": "fused", "p": "p", "t": "t", "B": "B"},
     measure=measure,
-    notes=(
-        "Not stated in the paper: GPUs, batch size, p, t and schedule of these runs. Assumed: one replica (d=1), 1F1B, "
-        "and p=12, t=8, B=60 for 175B (the largest batch of Figure 12, where the paper has the same 135 teraFLOP/s) "
-        "and p=35, t=8, B=280 (m = 8p) for 530B.",
-        "Unfused: bias + GeLU, bias + dropout + add, and scale + mask + softmax as single kernels, the latter in fp32 "
-        "copies of the scores, and the transposes of the [b, s, a, h] layout (Section 4.2), counted in bytes and "
-        "kernels.",
-    ),
 )
 
 

@@ -7,11 +7,10 @@ from typing import Any
 from ptdp_core.formulas import optimal_kept_inputs
 from ptdp_core.simulator import Cluster, Estimate, simulate
 from ptdp_core.simulator.memory import layer_bytes, stash_bytes, working_bytes
-from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
-from reproduce.experiment.quantities import METRICS, Quantity
 from reproduce.experiment.results import Results, argmax, listed
 from reproduce.experiment.sweep import Point, Sweep
+from reproduce.experiment.told import told
 from reproduce.papers.shared import paper_models
 from results.records import Metric
 
@@ -59,38 +58,7 @@ def _with(estimate: Estimate, cluster: Cluster, **changes: Any) -> Estimate:
     return simulate(replace(config, parallel=replace(config.parallel, **changes)), cluster)
 
 
-ARTIFACT = Artifact(
-    id="table_recompute_memory",
-    label="Section 3.5",
-    section="3.5",
-    title="Activation checkpoints: how many, and the memory they take",
-    description=(
-        "For the models and configurations of Table 1: the size of a layer's input and of all its intermediate "
-        "activations, the number of checkpoints c that minimises the section's formula, and the number of layers "
-        "between checkpoints that minimises the simulated memory of the fullest GPU."
-    ),
-    quantities=(
-        Quantity(EVERY, "layers per checkpoint by the formula", "count", "", 1, 0),
-        Quantity(BEST, "by simulation", "count", "", 1, 0),
-        Quantity(CHECKPOINTS, "optimal c", "count", "", 1, 1),
-        Quantity(INPUT, "A_input", "B", "MB", 1e6, 0),
-        Quantity(INTERMEDIATE, "A_intermediate", "B", "MB", 1e6, 0),
-        Quantity(PEAK, "peak, every layer", "B", "GB", 1e9, 1),
-        Quantity(BEST_PEAK, "peak at best", "B", "GB", 1e9, 1),
-        METRICS[WITHOUT],
-    ),
-    sweeps={"paper": Sweep(x=paper_models.levels_of_table_1(recompute="full"))},
-    columns={"model": "model", "b": "b", "p": "p", "t": "t", "v": "v"},
-    further=further,
-    notes=(
-        "The formula has one microbatch: c inputs are kept, l/c layers are being recomputed. In a pipeline the inputs "
-        "are kept for every microbatch in flight, the intermediates only for one, which favours fewer checkpoints; "
-        "that is the simulated optimum. l counts the layers of one model chunk; where the formula's c exceeds l, every "
-        "layer is checkpointed.",
-        "The paper measured A_intermediate; here it is counted: 34 - 24(1 - 1/t) bytes per element of the input and "
-        "5as/(ht) for the scores, in fp16 with one-byte masks.",
-    ),
-)
+ARTIFACT = told(__name__, sweeps={"paper": Sweep(x=paper_models.levels_of_table_1(recompute="full"))}, further=further)
 
 
 def _shown(values: Mapping[str, float]) -> str:

@@ -5,11 +5,10 @@ from collections.abc import Mapping
 from ptdp_core.formulas import parameters, training_time, training_time_approximate
 from ptdp_core.simulator import Cluster, Estimate
 from reproduce.experiment import published
-from reproduce.experiment import quantities as q
-from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, consistent_if, holds_if
 from reproduce.experiment.results import Results, listed, numbers_of
-from reproduce.experiment.sweep import Point, Sweep
+from reproduce.experiment.sweep import Point
+from reproduce.experiment.told import told
 from reproduce.papers.shared import paper_models
 from reproduce.papers.shared.paper_models import model_of
 from results.records import Metric
@@ -71,28 +70,7 @@ def notes(results: Results) -> tuple[str, ...]:
     )
 
 
-ARTIFACT = Artifact(
-    id="table_training_time",
-    label="Section 5.1",
-    section="5.1",
-    title="Training time estimates",
-    description=(
-        "Days to train GPT-3 on 300 billion tokens with 1024 GPUs, and the trillion-parameter model on 450 billion "
-        "with 3072: 8TP/(nX) (eq. 4) and the full FLOP count (eq. 3), each with our simulated throughput X and with "
-        "the paper's."
-    ),
-    quantities=(
-        q.METRICS[OURS],
-        q.METRICS[OURS_EXACT],
-        q.Quantity(THEIRS, "with the paper's X, eq. (4)", "d", "days", 1, 1),
-        q.Quantity(THEIRS_EXACT, "with the paper's X, eq. (3)", "d", "days", 1, 1),
-        q.THROUGHPUT,
-    ),
-    sweeps={"paper": Sweep(points)},
-    columns={"model": "model", "gpus": "n", "B": "B"},
-    further=times,
-    notes=notes,
-)
+ARTIFACT = told(__name__, points=points, further=times, notes=notes)
 
 
 def _printed_days(results: Results, key: str, said: int) -> Judgement:

@@ -8,59 +8,24 @@ from math import fsum
 from ptdp_core.formulas import flops_per_iteration, logit_flops, parameters
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
-from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, consistent_if, holds_if
 from reproduce.experiment.parameters import ranks_of
 from reproduce.experiment.results import Results, listed
-from reproduce.experiment.sweep import Level, Sweep, level
+from reproduce.experiment.sweep import Sweep
+from reproduce.experiment.told import told
 from reproduce.papers.shared import efficiency, paper_models
 from reproduce.papers.shared.paper_models import model_of, rounds_to
 
 SMALLEST, LARGEST = 0, -1
 COMMUNICATION = (q.TENSOR_TIME, "pipeline_communication_time", "data_parallel_time")
 COMPUTE = ("forward_time", "recompute_time", "backward_time", "embedding_and_logits_time")
-COLUMNS = {
-    "model": "parameters", "heads": "a", "hidden": "h", "layers": "l", "t": "t", "p": "p", "d": "d", "gpus": "n",
-    "B": "B", "b": "b", "v": "v",
-}  # fmt: skip
-RANK = (Level("", "rank", {}),)
 PAPER_MODELS = [
     replace(row, parameters={**row.parameters, "gpus": ranks_of(row.parameters)})
     for row in paper_models.levels_of_table_1()
 ]
-CPU_MODELS = (
-    level("1 rank", gpus=1, layers=2, hidden=128, heads=4, B=2),
-    level("2 ranks", gpus=2, t=2, layers=2, hidden=192, heads=6, B=4),
-    level("4 ranks", gpus=4, t=2, p=2, layers=4, hidden=192, heads=6, B=8),
-)
-GPU_MODELS = (
-    level("1 rank", gpus=1, layers=16, hidden=1536, heads=16, B=16),
-    level("2 ranks", gpus=2, t=2, layers=16, hidden=2304, heads=24, B=32),
-    level("4 ranks", gpus=4, t=4, layers=30, hidden=2304, heads=24, B=64),
-)
 
-ARTIFACT = Artifact(
-    id="table_weak_scaling",
-    label="Table 1",
-    section="5.1",
-    title="Weak-scaling throughput for GPT models from 1 billion to 1 trillion parameters",
-    subject="Weak-scaling throughput",
-    description=(
-        "Throughput per GPU, share of the 312 teraFLOP/s peak and aggregate throughput of the ten models, each on "
-        "the GPUs and with the configuration of its run. FLOP/s by the paper's count (eq. 3)."
-    ),
-    quantities=(q.THROUGHPUT, q.SHARE_OF_PEAK, q.AGGREGATE_THROUGHPUT, *q.USUAL[1:], q.TENSOR_TIME, q.GEMM_RATE),
-    sweeps={
-        "paper": Sweep(x=PAPER_MODELS, paper="table_weak_scaling"),
-        "cpu": Sweep(series=RANK, x=CPU_MODELS),
-        "gpus": Sweep(series=RANK, x=GPU_MODELS, b=4, seq=2048),
-    },
-    columns=COLUMNS,
-    further=efficiency.kernel_metrics,
-    notes=(
-        "b, v and the kind of data parallelism are those of the authors' script; the 1.7, 3.6, 7.5 and 18.4 billion "
-        "rows (p=1) overlap the gradient all-reduce with the last backward pass, the others do it after the flush.",
-    ),
+ARTIFACT = told(
+    __name__, sweeps={"paper": Sweep(x=PAPER_MODELS, paper="table_weak_scaling")}, further=efficiency.kernel_metrics
 )
 
 

@@ -11,10 +11,10 @@ from ptdp_core.simulator import Cluster, Estimate
 from ptdp_core.simulator.memory import GRADIENT_BYTES, OPTIMIZER_BYTES, WEIGHT_BYTES
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
-from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import Results, listed, numbers_of
 from reproduce.experiment.sweep import Level, Point, Sweep, level
+from reproduce.experiment.told import told
 from reproduce.papers.shared.paper_models import model_of, sizes_of
 from results.records import Metric
 
@@ -102,25 +102,7 @@ def advantage(results: Results, model: str, doubling: int) -> float:
     return ours[doubling] / theirs[doubling] - 1
 
 
-ARTIFACT = Artifact(
-    id="table_zero3",
-    label="Table 2",
-    section="5.2",
-    title="PTD-P against ZeRO-3 without model parallelism",
-    description=(
-        "Throughput per GPU and days for 300 billion tokens of PTD-P and of ZeRO-3 (no model parallelism) for GPT-3 "
-        "175B and the 530 billion model of Table 1, at a fixed global batch size. FLOP/s by the paper's count (eq. 3)."
-    ),
-    quantities=QUANTITIES,
-    sweeps={"paper": Sweep(points), **MEASURED},
-    columns={"model_parallel": "model-parallel size", "B": "B", "gpus": "n", "b": "b"},
-    further=training_time,
-    notes=(
-        "PTD-P's model-parallel sizes 96 and 280 are taken as t=8 with p=12 and p=35, without interleaving: the paper "
-        "prints only the products. Days are T/(Bs) iterations for 300 billion tokens.",
-        "The last row is not in the paper's table: it is what the asterisk says did not fit, and should be oom.",
-    ),
-)
+ARTIFACT = told(__name__, points=points, sweeps=MEASURED, quantities=QUANTITIES, further=training_time)
 
 
 def _near(results: Results, doubling: int, said: Mapping[str, float], slack: float) -> Judgement:

@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -189,6 +190,68 @@ def test_what_is_broken_in_a_module_is_one_line_and_the_other_papers_go_on(
         assert "internal error" not in printed.err
         assert "mine/table_1" not in printed.out
     assert "fig_interleaved" in said("list", code=USAGE)
+
+
+TABLE = """
+[artifact]
+label = "Figure 2"
+section = "5"
+title = "Two lengths"
+description = "Throughput per GPU against the sequence length."
+quantities = ["throughput_per_gpu", "iteration_time"]
+x_axis = {parameter = "seq", label = "Sequence length"}
+
+[artifact.sweeps.paper]
+published = true
+x = "seq"
+
+[longer]
+tested = "longer"
+rule = "ours"
+"""
+TOLD = """
+from reproduce.experiment.told import told
+from reproduce.output.figures import line_plot
+
+ARTIFACT = told(__name__, draw=line_plot)
+"""
+BROKEN_TABLES = {
+    "an unknown field": (
+        "title",
+        "titel",
+        "unknown field 'titel', did you mean",
+    ),
+    "a missing field": ('title = "Two lengths"\n', "", "lacks title; needs title and description"),
+    "a metric that is none": (
+        "iteration_time",
+        "iteration_tim",
+        "quantity 'iteration_tim', did you mean 'iteration_time'",
+    ),
+    "an unknown part of an axis": ('label = "Seq', 'name = "Seq', "unexpected keyword argument 'name'"),
+    "levels that are none": ('x = "seq"', "x = [1, 2]", "docs/adding.md has an example"),
+    "a sweep that is no table": ("[artifact.sweeps.paper]", "[artifact.sweeps]", "docs/adding.md has an example"),
+}
+
+
+def test_a_figure_told_in_a_table_is_the_one_told_in_its_module(with_module):
+    (with_module / "fig_lengths.toml").write_text(TABLE)
+    (with_module / "fig_lengths.py").write_text(TOLD)
+    told = catalog.load("mine/fig_lengths")
+    names = {}
+    exec(MODULE, names)
+    assert replace(told, paper="sc21", cluster="selene", sweeps={}) == replace(
+        names["ARTIFACT"], claims=[], sweeps={}, paper="sc21", cluster="selene"
+    )
+    assert told.points() == names["ARTIFACT"].points()
+
+
+@pytest.mark.parametrize(("old", "new", "message"), BROKEN_TABLES.values(), ids=BROKEN_TABLES)
+def test_what_is_broken_in_a_table_is_one_line(with_module, old, new, message, refused):
+    (with_module / "fig_lengths.py").write_text(TOLD)
+    (with_module / "fig_lengths.toml").write_text(TABLE.replace(old, new, 1))
+    line = refused("describe", "mine/fig_lengths")
+    assert "fig_lengths.toml, line 2: [artifact]: " in line
+    assert message in line
 
 
 def test_a_model_without_sequence_length_names_where_it_is_missing(with_module, refused):

@@ -28,7 +28,7 @@ def test_a_metric_that_a_point_lacks_is_missing():
 def test_the_papers_series_is_that_series_where_the_paper_has_values():
     read = results(point("k", "a", 1.0, 2.0), point("l", "a", 1.0), point("m", "b", 1.0, 3.0))
     assert read.paper_series("a", "square", "x") == {"k": 2.0}
-    with pytest.raises(MissingResultError, match="the paper gives no square for series 'c'"):
+    with pytest.raises(MissingResultError, match="no point of series 'c' was evaluated"):
         read.paper_series("c", "square", "x")
 
 

@@ -1,4 +1,4 @@
-"""A new artifact beyond the paper needs its module and nothing else: one is put beside the others and used."""
+"""A new artifact beyond the paper needs its table and its module, no more: one is put beside the others and used."""
 
 import json
 
@@ -9,34 +9,50 @@ from reproduce.experiment import catalog, papers
 from reproduce.experiment.claims import OURS
 from results.records.errors import DONE
 
+TABLE = """
+[artifact]
+title = "Sequence length, GPT-3 175B on 96 GPUs"
+description = "Throughput per GPU against the sequence length."
+quantities = ["model_throughput_per_gpu", "usual"]
+columns = {seq = "s"}
+x_axis = {parameter = "seq", label = "Sequence length", scale = "log2"}
+
+[artifact.sweeps.paper]
+batches = [12, 48]
+x = {seq = [512, 1024, 2048]}
+gpus = 96
+layers = 96
+hidden = 12288
+heads = 96
+vocab = 51200
+p = 12
+t = 8
+
+[artifact.sweeps.laptop]
+batches = [4, 8]
+x = {seq = [512, 1024]}
+gpus_per_node = 2
+layers = 8
+hidden = 6144
+heads = 48
+p = 4
+t = 2
+
+[artifact.sweeps."cpu gpus"]
+batches = [4, 8]
+x = {seq = [32, 64]}
+p = 4
+"""
+
 MODULE = """
 from reproduce.experiment import quantities as q
-from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import Results, listed_by_batch, rises
-from reproduce.experiment.sweep import DIRECTION, Sweep, batches, levels
+from reproduce.experiment.sweep import DIRECTION
+from reproduce.experiment.told import told
 from reproduce.output.figures import line_plot
 
-ARTIFACT = Artifact(
-    id="fig_toy",
-    title="Sequence length, GPT-3 175B on 96 GPUs",
-    description="Throughput per GPU against the sequence length.",
-    quantities=(q.MODEL_THROUGHPUT, *q.USUAL),
-    sweeps={
-        "paper": Sweep(
-            series=batches(12, 48), x=levels("seq", 512, 1024, 2048),
-            gpus=96, layers=96, hidden=12288, heads=96, vocab=51200, p=12, t=8,
-        ),
-        "laptop": Sweep(
-            series=batches(4, 8), x=levels("seq", 512, 1024),
-            gpus_per_node=2, layers=8, hidden=6144, heads=48, p=4, t=2,
-        ),
-        "cpu gpus": Sweep(series=batches(4, 8), x=levels("seq", 32, 64), p=4),
-    },
-    columns={"seq": "s"},
-    x_axis=q.XAxis("seq", "Sequence length", scale="log2"),
-    draw=line_plot,
-)
+ARTIFACT = told(__name__, draw=line_plot)
 
 
 @ARTIFACT.claim("longer from each s to the next", scales=DIRECTION)
@@ -68,6 +84,7 @@ def toy(tmp_path, monkeypatch):
     folder = tmp_path / "toys" / "toy"
     folder.mkdir(parents=True)
     (folder / "fig_toy.py").write_text(MODULE)
+    (folder / "fig_toy.toml").write_text(TABLE)
     (folder / "paper.toml").write_text(PAPER)
     monkeypatch.setattr(reproduce.papers, "__path__", [*reproduce.papers.__path__, str(folder.parent)])
     known = papers._folders()

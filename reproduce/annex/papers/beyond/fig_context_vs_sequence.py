@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from reproduce.annex.papers.clusters import CLUSTERS, draw
 from reproduce.experiment import quantities as q
-from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import Results, listed
 from reproduce.experiment.sweep import Level, Sweep, levels
+from reproduce.experiment.told import told
 from reproduce.papers.shared.paper_models import LLAMA
 
 if TYPE_CHECKING:
@@ -42,16 +42,8 @@ def merit(record: "Record") -> str:
     return f"c=8 over t=8: {gains[0]:+.0%} at 8K tokens, {gains[-1]:+.0%} at 128K (H100)"
 
 
-ARTIFACT = Artifact(
-    id="fig_context_vs_sequence",
-    title="Context parallelism against tensor and pipeline parallelism, Llama-3 8B on 64 GPUs",
-    description=(
-        "Throughput per GPU against the length of sequences, four million tokens a batch, when eight GPUs of a "
-        "node share each sequence: its matrices and heads (t, with sequence parallelism), its tokens (c, keys and "
-        "values around a ring), both, or its layers (p, 1F1B); on H100s, 8 a node, and in a GB200 NVL72. FLOP/s of "
-        "the model."
-    ),
-    quantities=(q.MODEL_THROUGHPUT, q.MFU, q.ITERATION, q.PEAK_MEMORY),
+ARTIFACT = told(
+    __name__,
     sweeps={
         "paper": Sweep(
             series=tuple(
@@ -82,16 +74,8 @@ ARTIFACT = Artifact(
             context_exchange="ring",
         )
     },
-    columns={"seq": "s", "t": "t", "c": "c", "p": "p", "B": "B"},
-    x_axis=q.XAxis("seq", "Sequence length s (tokens)", scale="log2"),
     draw=draw,
     merit=merit,
-    notes=(
-        "Not in the paper. Public runs with context parallelism come out 10.8% too fast (docs/blind.md), and no "
-        "interval is known for c > 1. Of GB200 no run was scored: its claims are judged by the widest margin there is. "
-        "With p = 8 one GPU has the logits of whole sequences: 131,072 tokens do not fit an H100 (the last claim was "
-        "worded after seeing that).",
-    ),
 )
 
 

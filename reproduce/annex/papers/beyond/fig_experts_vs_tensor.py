@@ -14,7 +14,8 @@ from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import Results, listed
-from reproduce.experiment.sweep import LAPTOP, Level, Point, Sweep, levels
+from reproduce.experiment.sweep import LAPTOP, Point
+from reproduce.experiment.told import told
 from reproduce.output.figures import line_plot
 from reproduce.papers.shared.paper_models import LLAMA
 
@@ -45,16 +46,6 @@ COMMON: dict[str, Any] = {
 # On a laptop a node's two GPUs are a tensor-parallel pair, or a pair of experts; or experts are over two nodes.
 # DualPipeV runs its pairs of passes one after the other, or together.
 ONE_AFTER_THE_OTHER, TOGETHER = "p = 2, DualPipeV", "p = 2, overlapped DualPipeV"
-SMALL_SERIES = (
-    Level("p = 1", "p1", {"p": 1}),
-    Level("p = 2, 1F1B", "1f1b", {"p": 2}),
-    Level(ONE_AFTER_THE_OTHER, "dualpipev", {"p": 2, "v": 2, "schedule": "dualpipev"}),
-    Level(TOGETHER, "dualpipev_overlap", {"p": 2, "v": 2, "schedule": "dualpipev-overlap"}),
-)
-SMALL: dict[str, Any] = {
-    "gpus_per_node": 2, "layers": 8, "hidden": 4096, "heads": 32, "expert_ffn_hidden": 8192, "experts": 8,
-    "experts_per_token": 2, "B": 64, "recompute": "none",
-}  # fmt: skip
 
 
 def points() -> tuple[Point, ...]:
@@ -104,29 +95,7 @@ def merit(record: "Record") -> str:
     return "fastest on H100: " + ", ".join(f"{model} e={e}" for model, e in best.items())
 
 
-ARTIFACT = Artifact(
-    id="fig_experts_vs_tensor",
-    title="Expert parallelism against tensor parallelism, mixtures of experts on 64 GPUs",
-    description=(
-        "Throughput per GPU against the expert-parallel size e: up to 8 GPUs in place of tensor parallelism "
-        "(t = 8/e), beyond it t = 1, over several nodes of H100s or inside a GB200 NVL72; sequences of 4,096 tokens, "
-        "1,024 a batch, balanced experts. FLOP/s of the model, of the experts that a token goes through."
-    ),
-    quantities=(q.MODEL_THROUGHPUT, q.MFU, q.ITERATION, q.PEAK_MEMORY),
-    sweeps={
-        "paper": Sweep(points),
-        "laptop": Sweep(
-            series=SMALL_SERIES,
-            x=levels("e t", (1, 2), (2, 1), (4, 1), labels="{e}"),
-            **SMALL,
-        ),
-    },
-    columns={"e": "e", "t": "t", "d": "d"},
-    x_axis=q.XAxis("e", "Expert-parallel size e", scale="log2"),
-    draw=draw,
-    merit=merit,
-    notes=notes,
-)
+ARTIFACT = told(__name__, points=points, draw=draw, merit=merit, notes=notes)
 
 
 @ARTIFACT.judge

@@ -13,7 +13,8 @@ from reproduce.annex.papers.megascale import table_2
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.sweep import Point, Sweep
+from reproduce.experiment.sweep import Point
+from reproduce.experiment.told import told
 from reproduce.output import theme
 from reproduce.output.figures import (
     draw_others,
@@ -111,21 +112,4 @@ def draw(artifact: Artifact, record: Record) -> "Figure":
     return figure
 
 
-ARTIFACT = Artifact(
-    id="fig_scaling",
-    title="Throughput per GPU from 32 GPUs in 2021 to 16,384 in 2024",
-    description=(
-        "Model FLOP/s per GPU: Megatron-LM's ten models of 2021 on 32 to 3,072 A100s, a 175B model on 256 to 12,288 in "
-        "2024 with two batch sizes, and Llama 3 405B on 8,192 and 16,384 H100s, as published and as simulated."
-    ),
-    quantities=(q.MODEL_THROUGHPUT, q.MFU, q.ITERATION, q.PEAK_MEMORY),
-    sweeps={"paper": Sweep(points)},
-    columns={"gpus": "n", "t": "t", "p": "p", "B": "B"},
-    x_axis=q.XAxis("gpus", "Number of GPUs", scale="log2"),
-    tolerance=0.10,
-    draw=draw,
-    notes=(
-        "Published throughputs of 2021 count a recomputed forward pass; here they are the model's FLOPs alone. Flags "
-        "of 2024, simulated on a100-80, are not printed: those fixed beforehand. Llama 3's: llama3/table_4.",
-    ),
-)
+ARTIFACT = told(__name__, points=points, draw=draw)

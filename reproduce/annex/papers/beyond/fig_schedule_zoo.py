@@ -17,6 +17,7 @@ from reproduce.experiment.fidelity import PAPERS_CLUSTER
 from reproduce.experiment.predictions import predicted
 from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import Level, Sweep, batches
+from reproduce.experiment.told import told
 from reproduce.output import colours, theme
 from reproduce.output.figures import fit_labels
 from reproduce.output.origins import cluster_title, interval_label
@@ -176,15 +177,8 @@ def _rates(axes: "Axes", points: Sequence[PointResult], titles: Sequence[str]) -
     axes.set(xlim=(0, None), xlabel=q.MODEL_THROUGHPUT.axis)
 
 
-ARTIFACT = Artifact(
-    id="fig_schedule_zoo",
-    title="Pipeline schedules: bubble against memory, and throughput of GPT-3 175B on 96 GPUs",
-    description=(
-        "Activation memory and bubble over 1F1B's, of the executed tables at equal times of F, I and W. Beside them "
-        "the simulated throughput per GPU with p=12, t=8, microbatch size 1: on the A100s of Figure 12, and on H100s "
-        "with sequence parallelism; also without recomputation. FLOP/s of the model, without recomputed passes."
-    ),
-    quantities=(*q.USUAL_BEYOND, q.PIPELINE_TIME),
+ARTIFACT = told(
+    __name__,
     sweeps={
         "paper": Sweep(
             series=(*_series(SMALL, LARGE), *_series(SMALL, LARGE, cluster="h100", sequence_parallel=True)),
@@ -198,16 +192,8 @@ ARTIFACT = Artifact(
             title="4 stages on 8 GPUs",
         ),
     },
-    columns={"schedule": "schedule", "v": "v", "B": "B"},
-    x_axis=q.XAxis("schedule", "Schedule", scale="category"),
     draw=draw,
     merit=merit,
-    notes=(
-        "Not in the paper. Every schedule has the fewest model chunks that it has: one, or two.",
-        "With recomputation an input gradient takes twice as long as F or W. V-Half and V-Min then wait in every "
-        "period, as their authors say (they need W + 2I >= 2F and W + 2F >= 2I); and what split backward passes keep "
-        "until their W is more than the stash of others. Without it, memory decides which schedules can run at all.",
-    ),
 )
 
 

@@ -15,6 +15,7 @@ from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact, out_of_memory
 from reproduce.experiment.results import MissingResultError, Results, listed
 from reproduce.experiment.sweep import Level, Point, Sweep, levels
+from reproduce.experiment.told import told
 from reproduce.output import theme, timeline_figure
 from reproduce.output.colours import UNSURE
 from reproduce.output.figures import (
@@ -158,15 +159,8 @@ def _derived() -> list[Timeline]:
     return [from_schedule(build(name, SHOWN_P, SHOWN_M, v)) for name, v in sizes]
 
 
-ARTIFACT = Artifact(
-    id="fig_schedules",
-    title="Pipeline schedules with zero-bubble ZB-H1, GPT-3 175B on 96 GPUs",
-    description=(
-        "Throughput per GPU against batch size for GPipe, 1F1B, interleaved 1F1B with v=4, and ZB-H1, a schedule with "
-        "split backward passes that is not in the paper; p=12, t=8, microbatch size 1, full recomputation, as in "
-        "Figure 12. FLOP/s by the paper's count (eq. 3)."
-    ),
-    quantities=(*q.USUAL, q.PIPELINE_TIME),
+ARTIFACT = told(
+    __name__,
     sweeps={
         "paper": Sweep(
             series=_schedules(v=4),
@@ -175,8 +169,6 @@ ARTIFACT = Artifact(
         ),
         "laptop": Sweep(series=_schedules(v=2), x=levels("B", 4, 8, 16), **FIGURE_12_ON_A_LAPTOP),
     },
-    columns={"B": "B", "schedule": "schedule"},
-    x_axis=q.XAxis("B", "Batch size (sequences)"),
     timelines=executed,
     draw=draw,
     notes=notes,

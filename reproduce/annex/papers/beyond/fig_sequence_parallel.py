@@ -15,6 +15,7 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import MissingResultError, Results, listed
 from reproduce.experiment.sweep import Level, Point, Sweep, levels
+from reproduce.experiment.told import told
 from reproduce.output import colours, theme
 from reproduce.output.figures import finish, label_axes, series_lines
 from reproduce.output.marks import chart_data
@@ -110,16 +111,8 @@ def merit(record: "Record") -> str:
     return f"sequence parallelism: throughput up to {max(speed):+.0%}, memory down to {min(memory):+.0%}"
 
 
-ARTIFACT = Artifact(
-    id="fig_sequence_parallel",
-    title="Sequence parallelism, GPT-3 175B on 64 GPUs",
-    description=(
-        "Throughput per GPU and memory of the fullest GPU against the tensor-parallel size, with and without sequence "
-        "parallelism (Korthikanti et al. 2022), recomputing whole layers, the attention core, or nothing; p=64/t, "
-        "batch size 64, microbatch size 1, non-interleaved 1F1B. FLOP/s of the model, without recomputed "
-        "passes."
-    ),
-    quantities=(*q.USUAL_BEYOND, TENSOR_TRAFFIC),
+ARTIFACT = told(
+    __name__,
     sweeps={
         "paper": Sweep(
             series=_levels(*RECOMPUTE),
@@ -140,18 +133,9 @@ ARTIFACT = Artifact(
             x_axis=q.XAxis("t", "Tensor-parallel size t (p = 4/t)", scale="log2"),
         ),
     },
-    columns={"recompute": "recompute", "sequence_parallel": "sequence parallel", "t": "t", "p": "p"},
-    x_axis=q.XAxis("t", f"Tensor-parallel size t (p = {GPUS}/t)", scale="log2"),
     further=further,
     draw=draw,
     merit=merit,
-    notes=(
-        "Not in the paper. Nothing that Korthikanti et al. measured with sequence parallelism is used or compared.",
-        "The training program is the paper's otherwise: no collective is hidden under a GEMM, as they hide the gathers "
-        "of inputs in the backward pass.",
-        "The intervals come from runs without sequence parallelism.",
-        "With full recomputation the peak is in the optimizer step, when there are no activations.",
-    ),
 )
 
 

@@ -24,7 +24,8 @@ from reproduce.experiment.papers import read_toml
 from reproduce.experiment.parameters import ranks_of
 from reproduce.experiment.results import MissingResultError, Results, listed
 from reproduce.experiment.set_with import numbers_set_with
-from reproduce.experiment.sweep import Point, Sweep
+from reproduce.experiment.sweep import Point
+from reproduce.experiment.told import told
 from reproduce.output import theme
 from reproduce.output.colours import NOTE, SHADE, VERDICT_CELLS
 from reproduce.papers.shared.diagrams import box
@@ -334,21 +335,7 @@ def draw(artifact: Artifact, record: "Record") -> "Figure":
     return figure
 
 
-ARTIFACT = Artifact(
-    id="fig_what_still_holds",
-    title="What still holds, A100s of 2021 and H100s of today",
-    description=(
-        "The paper's takeaways and headline claims, judged as in their own figures on Selene with the paper's program "
-        "and on H100s with sequence parallelism, fused attention and overlap; and where a verdict changes."
-    ),
-    quantities=(q.THROUGHPUT, q.ITERATION, q.IDLE, q.BUBBLE, q.PEAK_MEMORY, CROSSOVER),
-    sweeps={"paper": Sweep(points)},
-    columns={"p": "p", "t": "t", "d": "d", "B": "B"},
-    further=further,
-    draw=draw,
-    merit=merit,
-    notes=notes,
-)
+ARTIFACT = told(__name__, points=points, further=further, draw=draw, merit=merit, notes=notes)
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,10 @@
 from fractions import Fraction
 
 from ptdp_core.schedules import build, definition, names, summary
-from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
-from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Results
-from reproduce.experiment.sweep import Point, Sweep
+from reproduce.experiment.sweep import Point
+from reproduce.experiment.told import told
 from results.records import Metric, Record
 
 P, M = 12, 24  # Figure 12's pipeline, and the fewest microbatches for which all schedules exist
@@ -62,26 +61,7 @@ def merit(record: Record) -> str:
     return f"bubbles of {len(apart)} schedules within {max(apart):.2f} of the published" if apart else ""
 
 
-ARTIFACT = Artifact(
-    id="table_schedule_zoo",
-    title="Pipeline schedules: bubble, activation memory and messages, relative to 1F1B",
-    description="The executed tables of all schedules, and what their authors publish, at equal times of F, I and W.",
-    quantities=(
-        Quantity("relative_bubble", "bubble over 1F1B's", "1", "", 1, 2),
-        Quantity("published_bubble", "published bubble", "1", "", 1, 2),
-        Quantity("relative_memory", "activation memory over 1F1B's", "1", "", 1, 2),
-        Quantity("published_memory", "published memory", "1", "", 1, 2),
-        Quantity("relative_messages", "messages over 1F1B's", "1", "", 1, 2),
-        Quantity("published_messages", "published messages", "1", "", 1, 2),
-        Quantity("own_bubble_fraction", "bubble without flush", "1", "%", 0.01, 1),
-        Quantity("bubble_fraction", "bubble", "1", "%", 0.01, 1),
-    ),
-    sweeps={"paper": Sweep(points)},
-    columns={"schedule": "schedule", "v": "v"},
-    derive=derive,
-    notes=notes,
-    merit=merit,
-)
+ARTIFACT = told(__name__, points=points, derive=derive, notes=notes, merit=merit)
 
 
 @ARTIFACT.judge

@@ -10,13 +10,11 @@ from ptdp_core.schedules import definition
 from ptdp_core.simulator import Software
 from ptdp_core.simulator.memory import layer_bytes, state_bytes
 from reproduce.annex.papers.korthikanti import table_selective_recompute as runs
-from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.quantities import Quantity
-from reproduce.experiment.sweep import Point, Sweep
+from reproduce.experiment.sweep import Point
+from reproduce.experiment.told import told
 from results.records import Metric
 
 ACTIVATIONS, STATES = "activation_memory", "state_memory"
-GIB = 2**30
 
 
 def points(source: str, techniques: tuple[str, ...]) -> tuple[Point, ...]:
@@ -60,22 +58,4 @@ def derive(point: Point) -> dict[str, Metric]:
     }
 
 
-ARTIFACT = Artifact(
-    id="korthikanti/figure_1",
-    label="Figure 1",
-    section="1",
-    title="Parameters, optimizer and activations in memory, 22 billion to one trillion parameters",
-    description=(
-        "Memory of a GPU for the layers' parameters, gradients and optimizer states, and for activations, by the "
-        "simulator's counts, with nothing recomputed and with selective recomputation and sequence parallelism."
-    ),
-    quantities=(
-        Quantity(ACTIVATIONS, "activations", "B", "GiB", GIB, 2),
-        Quantity(STATES, "parameters and optimizer", "B", "GiB", GIB, 2),
-    ),
-    sweeps={"paper": Sweep(lambda: points("figure_1", (runs.NOTHING, runs.BOTH)))},
-    columns={"model": "model", "technique": "technique"},
-    tolerance=0.05,
-    derive=derive,
-    notes=("The published values are a third party's transcription of the plot.",),
-)
+ARTIFACT = told(__name__, points=lambda: points("figure_1", (runs.NOTHING, runs.BOTH)), derive=derive)

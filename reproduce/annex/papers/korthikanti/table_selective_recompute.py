@@ -14,10 +14,10 @@ from ptdp_core.simulator import Cluster, Estimate, Software, simulate
 from ptdp_core.simulator.memory import layer_bytes
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
-from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import MissingResultError, Results, listed, word
-from reproduce.experiment.sweep import Point, Sweep
+from reproduce.experiment.sweep import Point
+from reproduce.experiment.told import told
 from results.records import Metric, PaperValue, Record
 
 SOFTWARE = Software(overlapped_all_reduce=True, fused_accumulation=True)
@@ -114,41 +114,7 @@ def merit(record: Record) -> str:
     return f"{sum(errors) / len(errors):.1%} from {len(errors)} iterations that Korthikanti et al. measured"
 
 
-ARTIFACT = Artifact(
-    id="table_selective_recompute",
-    label="Table 5",
-    section="6.2",
-    title="Selective recomputation and sequence parallelism, 22 billion to one trillion parameters",
-    description=(
-        "One layer and whole iterations of four GPT models on 8 to 512 GPUs, with nothing, the attention core or whole "
-        "layers recomputed, with and without sequence parallelism: time, FLOP/s over the peak, activations, memory."
-    ),
-    quantities=(
-        q.ITERATION,
-        q.Quantity(FORWARD, "layer forward", "s", "ms", 1e-3, 2),
-        q.Quantity(BACKWARD, "layer backward", "s", "ms", 1e-3, 2),
-        q.Quantity(OVERHEAD, "overhead", "1", "%", 0.01, 1),
-        q.Quantity(MODEL_FLOPS, "MFU", "1", "%", 0.01, 1),
-        q.Quantity(HARDWARE_FLOPS, "HFU", "1", "%", 0.01, 1),
-        q.Quantity(KEPT, "activations of a layer", "B", "MB", 1e6, 0),
-        q.Quantity(SHARE, "share of all", "1", "%", 0.01, 0),
-        q.PEAK_MEMORY,
-    ),
-    sweeps={"paper": Sweep(points)},
-    columns={"recompute": "recompute", "sequence_parallel": "sequence parallel"},
-    software=SOFTWARE,
-    further=further,
-    merit=merit,
-    notes=(
-        "The paper's program overlaps the all-reduces of input gradients with GEMMs and adds weight gradients inside "
-        "the GEMM. Without an iteration time: does not fit.",
-        "Blind: before the rows of selective recomputation with sequence parallelism, and Table 4, were in the project "
-        "(commit 0f8de12), the iterations were predicted as 1.06, 12.94, 36.91 and 71.86 s, off by 3.3% in the mean "
-        "and 6.3% at worst, and a layer's forward pass as 7.91 ms, 7.19 ms with sequence parallelism (7.7 and 7.2).",
-        "A layer's overhead and its share of activations are over those with nothing recomputed and no sequence "
-        "parallelism. MFU counts the model's FLOPs, HFU also those that recomputation repeats.",
-    ),
-)
+ARTIFACT = told(__name__, points=points, software=SOFTWARE, further=further, merit=merit)
 
 
 def config(model: str, technique: str, **changes: Any) -> TrainingConfig:

@@ -9,9 +9,9 @@ from ptdp_core.simulator.costs import cost_model
 from ptdp_core.simulator.waits import context_waits
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
-from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.results import Results
-from reproduce.experiment.sweep import Point, Sweep, printed_points
+from reproduce.experiment.sweep import Point, printed_points
+from reproduce.experiment.told import told
 from results.records import Metric
 
 ID = "llama3/table_4"
@@ -94,27 +94,4 @@ def notes(results: Results) -> tuple[str, ...]:
     return off, chosen
 
 
-ARTIFACT = Artifact(
-    id=ID,
-    label="Table 4",
-    section="3.3.2",
-    title="Llama 3 405B on 8,192 and 16,384 H100s",
-    description=(
-        "Model FLOP/s per GPU, MFU and memory of the three layouts, with the program that the text describes and what "
-        "it leaves open fixed; each other series changes one thing."
-    ),
-    quantities=(
-        q.MODEL_THROUGHPUT,
-        q.MFU,
-        q.ITERATION,
-        q.IDLE,
-        q.PEAK_MEMORY,
-        q.Quantity(BUSY, "MFU while computing", "1", "%", 0.01, 1),
-        q.Quantity(CONTEXT, "gathering keys, values", "1", "%", 0.01, 2),
-    ),
-    sweeps={"paper": Sweep(points)},
-    columns={"gpus": "n", "d": "d", "c": "c", "seq": "s", "B": "B"},
-    tolerance=0.10,
-    further=further,
-    notes=notes,
-)
+ARTIFACT = told(__name__, points=points, further=further, notes=notes)

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from reproduce.experiment import published
-from reproduce.experiment import quantities as q
-from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.sweep import Point, Sweep, printed_points
+from reproduce.experiment.sweep import Point, printed_points
+from reproduce.experiment.told import told
 from results.records import Metric
 
 ID = "llama3/table_4"
@@ -32,20 +31,4 @@ def derive(point: Point) -> dict[str, Metric]:
     }
 
 
-ARTIFACT = Artifact(
-    id="llama3/table_4_columns",
-    label="Table 4",
-    section="3.3.2",
-    title="The columns of Llama 3's layouts from each other",
-    description="MFU from each row's FLOP/s and an H100's peak, GPUs as t x c x p x d, tokens as d x sequences x s.",
-    quantities=(
-        q.MFU,
-        q.Quantity("gpus_used", "GPUs", "count", "", 1, 0),
-        q.Quantity("batch_tokens", "batch", "count", "Mi tokens", 1048576, 2),
-    ),
-    sweeps={"paper": Sweep(points)},
-    columns={"gpus": "n", "d": "d", "c": "c", "seq": "s", "sequences": "sequences a replica"},
-    tolerance=0.02,
-    derive=derive,
-    notes=("d of the last row is 8 as in version 3 of the paper; version 1 prints 4, which makes 8,192 GPUs.",),
-)
+ARTIFACT = told(__name__, points=points, derive=derive)

@@ -3,9 +3,8 @@
 from math import fsum
 
 from reproduce.experiment import published
-from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.quantities import Quantity
-from reproduce.experiment.sweep import Point, Sweep
+from reproduce.experiment.sweep import Point
+from reproduce.experiment.told import told
 from results.records import Metric
 
 ID, SECTION = "llama3/table_5", "llama3/section_3_3_4"
@@ -65,28 +64,4 @@ def derive(point: Point) -> dict[str, Metric]:
     }
 
 
-ARTIFACT = Artifact(
-    id=ID,
-    label="Table 5",
-    section="3.3.4",
-    title="What interrupted Llama 3's training in 54 days on 16,384 GPUs",
-    description=(
-        "The share of 419 unexpected interruptions that follows from each count, beside the printed one; then what the "
-        "text says of their sums, from the counts and from the printed shares."
-    ),
-    quantities=(
-        Quantity(SHARE, "share", "1", "%", 0.01, 1),
-        Quantity(COUNT, "interruptions", "count", "", 1, 0),
-        Quantity(AS_PRINTED, "sum of printed shares", "1", "%", 0.01, 1),
-        Quantity(BETWEEN, "time between", "s", "h", 3600, 2),
-        Quantity(GPU_BETWEEN, "GPU time between", "s", "GPU-h", 3600, 0),
-    ),
-    sweeps={"paper": Sweep(points)},
-    columns={"category": "category", "count": "count"},
-    tolerance=0.01,
-    derive=derive,
-    notes=(
-        "The printed 30.1% of faulty GPUs are not 148 of 419 (35.3%), though 58.7% of all, in the text, is the sum of "
-        "the printed shares: 126 faulty GPUs would give both, and a sum of 397.",
-    ),
-)
+ARTIFACT = told(__name__, points=points, derive=derive)

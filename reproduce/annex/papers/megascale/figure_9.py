@@ -3,9 +3,8 @@
 from functools import partial
 
 from reproduce.annex.papers.megascale.table_2 import MEGATRON, configuration, megatron_rows
-from reproduce.experiment import quantities as q
-from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.sweep import Point, Sweep, printed_points
+from reproduce.experiment.sweep import Point, printed_points
+from reproduce.experiment.told import told
 from reproduce.output.figures import line_plot
 
 ID = "megascale/figure_9"
@@ -16,16 +15,4 @@ def points() -> tuple[Point, ...]:
     return printed_points(ID, "gpus_{gpus}", MEGATRON, "{gpus}", partial(configuration, ID), rows=megatron_rows(ID))
 
 
-ARTIFACT = Artifact(
-    id=ID,
-    label="Figure 9",
-    section="6.1",
-    title="Weak scaling of Megatron-LM, 530 billion parameters on 2,240 to 11,200 GPUs",
-    description="MFU with a batch of one sequence for each GPU, with the flags fixed beforehand for Table 2.",
-    quantities=(q.MFU, q.ITERATION, q.IDLE, q.PEAK_MEMORY),
-    sweeps={"paper": Sweep(points)},
-    columns={"gpus": "n"},
-    x_axis=q.XAxis("gpus", "Number of GPUs", scale="category"),
-    tolerance=0.05,
-    draw=line_plot,
-)
+ARTIFACT = told(__name__, points=points, draw=line_plot)

@@ -7,10 +7,9 @@ from typing import Any
 
 from ptdp_core.simulator import Cluster, Estimate
 from reproduce.experiment import published
-from reproduce.experiment import quantities as q
-from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.results import Results
-from reproduce.experiment.sweep import Point, Sweep, printed_points
+from reproduce.experiment.sweep import Point, printed_points
+from reproduce.experiment.told import told
 from results.records import Metric
 
 ID = "megascale/table_2"
@@ -67,27 +66,4 @@ def notes(results: Results) -> tuple[str, ...]:
     )
 
 
-ARTIFACT = Artifact(
-    id=ID,
-    label="Table 2",
-    section="6.1",
-    title="Strong scaling of Megatron-LM, 175 billion parameters on 256 to 12,288 GPUs",
-    description=(
-        "Iteration time, days for 300 billion tokens and MFU of Megatron-LM's eight rows. Microbatch size, "
-        "recomputation, sequence parallelism, attention and sharding are not printed: one choice was fixed beforehand, "
-        "the others change one flag each."
-    ),
-    quantities=(
-        q.ITERATION,
-        q.Quantity(RATIO, "over the published", "1", "", 1, 3),
-        q.MFU,
-        q.TOKENS,
-        q.Quantity("training_time", "300 billion tokens", "d", "d", 1, 2),
-        q.PEAK_MEMORY,
-    ),
-    sweeps={"paper": Sweep(points)},
-    columns={"gpus": "n", "B": "B", "b": "b", "recompute": "recompute", "attention": "attention"},
-    tolerance=0.05,
-    further=further,
-    notes=notes,
-)
+ARTIFACT = told(__name__, points=points, further=further, notes=notes)

@@ -6,9 +6,8 @@ from typing import Any
 from ptdp_core.config import ModelConfig
 from ptdp_core.formulas import model_flops_per_iteration
 from reproduce.experiment import published
-from reproduce.experiment import quantities as q
-from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.sweep import Point, Sweep, printed_points
+from reproduce.experiment.sweep import Point, printed_points
+from reproduce.experiment.told import told
 from results.records import Metric
 
 ID = "megascale/table_2"
@@ -40,24 +39,4 @@ def derive(point: Point) -> dict[str, Metric]:
     }
 
 
-ARTIFACT = Artifact(
-    id="megascale/table_2_columns",
-    label="Table 2",
-    section="6.1",
-    title="The columns of the strong-scaling table from each other",
-    description=(
-        "Tokens per second, days for 300 billion tokens and MFU as they follow from each row's iteration time, and "
-        "FLOP/s as they follow from its MFU and an A100's peak, beside the values of the same row, as transcribed."
-    ),
-    quantities=(
-        q.TOKENS,
-        q.Quantity("training_time", "300 billion tokens", "d", "d", 1, 2),
-        q.MFU,
-        q.AGGREGATE_THROUGHPUT,
-    ),
-    sweeps={"paper": Sweep(points)},
-    columns={"gpus": "n", "B": "B"},
-    tolerance=0.02,
-    derive=derive,
-    notes=("A row whose columns do not agree may have lost a digit in transcription: the paper is not blamed.",),
-)
+ARTIFACT = told(__name__, points=points, derive=derive)

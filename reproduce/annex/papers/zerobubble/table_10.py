@@ -5,9 +5,8 @@ from typing import Any
 from reproduce.annex.papers.zerobubble import table_5
 from reproduce.annex.papers.zerobubble.table_5 import FLUSHED, PAPER, RATE
 from reproduce.experiment import published
-from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.quantities import Quantity
-from reproduce.experiment.sweep import Point, Sweep
+from reproduce.experiment.sweep import Point
+from reproduce.experiment.told import told
 from results.records import Metric, PaperValue
 
 ENTRY, GAIN = f"{PAPER}/table_10", "post_validation_gain"
@@ -34,19 +33,4 @@ def derive(point: Point) -> dict[str, Metric]:
     return {GAIN: Metric(own / flushed - 1, "1", "derived")}
 
 
-ARTIFACT = Artifact(
-    id=ENTRY,
-    label="Table 10",
-    section="5.4",
-    title="Throughput that post-validation of the optimizer step gains",
-    description=(
-        "ZB-2p executed with Table 9's times: the time from the first pass of all to the last over each rank's own, "
-        "beside the published throughput with post-validation over that with an all-reduce."
-    ),
-    quantities=(Quantity(GAIN, "gain", "1", "%", 0.01, 1),),
-    sweeps={"paper": Sweep(points)},
-    columns={"model": "model", "p": "p", "m": "m"},
-    tolerance=0.10,
-    derive=derive,
-    notes=("A flush as executed costs all that the ranks' ends differ by; the all-reduce itself costs nothing.",),
-)
+ARTIFACT = told(__name__, points=points, derive=derive)

@@ -5,9 +5,8 @@ from typing import Any
 from ptdp_core.simulator import Cluster, Estimate
 from reproduce.annex.papers.zerobubble.table_5 import PAPER, ZOO, key_of, model_of
 from reproduce.experiment import published
-from reproduce.experiment import quantities as q
-from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.sweep import Point, Sweep, slug
+from reproduce.experiment.sweep import Point, slug
+from reproduce.experiment.told import told
 from results.records import Metric
 
 TABLES = ("table_4", "table_6", "table_7", "table_12")
@@ -58,28 +57,4 @@ def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Met
     return {SAMPLES: Metric(parallel.B / estimate.iteration_time / parallel.n, "sequences/s", "simulated")}
 
 
-ARTIFACT = Artifact(
-    id=f"{PAPER}/table_4",
-    label="Table 4",
-    section="5.2",
-    title="Throughput and memory of zero-bubble schedules, 1.5 to 28.3 billion parameters on 8 to 32 GPUs",
-    description=(
-        "Samples per GPU and second, and memory, of Tables 4, 6, 7 and 12 with attention that is not fused: the paper "
-        "does not say, and its activations have the size that this gives."
-    ),
-    quantities=(
-        q.Quantity(SAMPLES, "samples per GPU", "sequences/s", "1/s", 1, 2),
-        q.PEAK_MEMORY,
-        q.ITERATION,
-        q.IDLE,
-        q.BUBBLE,
-    ),
-    sweeps={"paper": Sweep(points)},
-    columns={"table": "table", "model": "model", "p": "p", "b": "b", "B": "B"},
-    tolerance=0.10,
-    further=further,
-    notes=(
-        "ZB-1p is simulated as ZB-H1, ZB-2p as ZB-H2: the searched orders are executed in Table 5. Post-validation is "
-        "not modelled: an iteration here ends with a flush, which hides part of what zero-bubble schedules gain.",
-    ),
-)
+ARTIFACT = told(__name__, points=points, further=further)

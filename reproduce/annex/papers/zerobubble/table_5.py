@@ -12,9 +12,9 @@ from typing import Any
 from ptdp_core.schedules import build
 from reproduce.annex.papers.zero_bubble import StageCosts, Times, execute, rate
 from reproduce.experiment import published
-from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.quantities import Quantity
-from reproduce.experiment.sweep import Point, Sweep, slug
+from reproduce.experiment.sweep import Point, slug
+from reproduce.experiment.told import told
 from results.records import Metric
 
 PAPER = "zerobubble"
@@ -101,19 +101,4 @@ NOTES = (
     "which order avoids it is not printed.",
 )
 
-ARTIFACT = Artifact(
-    id=f"{PAPER}/table_5",
-    label="Table 5",
-    section="5.3",
-    title="Bubble rates of 1F1B, 1F1B-I, ZB-H1, ZB-H2, ZB-1p and ZB-2p",
-    description=(
-        "The schedules' tables executed with each model's profiled times of F, B and W and of a message (Table 9). "
-        "ZB-1p and ZB-2p follow rules that were searched under the memory of p and 2p microbatches."
-    ),
-    quantities=QUANTITIES,
-    sweeps={"paper": Sweep(points)},
-    columns={"model": "model", "p": "p", "m": "m"},
-    tolerance=0.01,
-    derive=derive,
-    notes=NOTES,
-)
+ARTIFACT = told(__name__, points=points, quantities=QUANTITIES, derive=derive, notes=NOTES)

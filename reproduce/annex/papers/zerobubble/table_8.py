@@ -7,8 +7,8 @@ from reproduce.annex.papers.zero_bubble import Times
 from reproduce.annex.papers.zerobubble import table_5
 from reproduce.annex.papers.zerobubble.table_5 import NOTES, PAPER, QUANTITIES, derive
 from reproduce.experiment import published
-from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.sweep import Point, Sweep
+from reproduce.experiment.sweep import Point
+from reproduce.experiment.told import told
 
 ENTRY = f"{PAPER}/table_8"
 MICROBATCH = 10_000_000  # the unit of the times: F + B + W
@@ -28,19 +28,10 @@ def times(message: int, weights: int) -> Times:
     return Times(half, MICROBATCH - weights - half, weights, message)
 
 
-ARTIFACT = Artifact(
-    id=ENTRY,
-    label="Table 8",
-    section="6.2",
-    title="Bubble rates of 1F1B, 1F1B-I, ZB-H1, ZB-H2 and ZB-V",
-    description=(
-        "The schedules' tables executed with times that the rates of 1F1B and ZB-H1 of the same row imply: those of "
-        "the other three schedules follow."
-    ),
+ARTIFACT = told(
+    __name__,
+    points=points,
     quantities=QUANTITIES,
-    sweeps={"paper": Sweep(points)},
-    columns={"model": "model", "p": "p", "m": "m"},
-    tolerance=0.01,
     derive=derive,
     notes=("The times behind this table are not printed: 1F1B and ZB-H1 are inputs here.", *NOTES[1:]),
 )
