@@ -15,7 +15,8 @@ from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.sweep import PAPER
 from results.records import Metric, Number, PaperValue, PointResult, Record
 
-X, V = TypeVar("X"), TypeVar("V")
+X = TypeVar("X")
+M = TypeVar("M", bound=Mapping[Any, Any])
 R = TypeVar("R", PointResult, Metric, PaperValue)
 _PAPERS = Metric(None, "1", "paper")
 OF_MEMORY = {metric.name for metric in METRICS.values() if metric.margin == "memory"}  # known of what does not fit, too
@@ -237,7 +238,7 @@ def _name(metric: str | Quantity) -> str:
     return metric.name if isinstance(metric, Quantity) else metric
 
 
-def _some(values: dict[X, V], why: str) -> dict[X, V]:
+def _some(values: M, why: str) -> M:
     """The values, of which there is one at least. Raises `MissingResultError` with the reason for none."""
     if not values:
         raise MissingResultError(why)
@@ -291,7 +292,7 @@ def rises(*lines: Mapping[Any, float]) -> bool:
 
 def argmax(values: Mapping[X, float], size: Callable[[float], float] = float) -> X:
     """The x whose value is the largest; with `size=abs` the one furthest from zero. `MissingResultError` for none."""
-    return max(_some(dict(values), "no value was read"), key=lambda x: size(values[x]))
+    return max(_some(values, "no value was read"), key=lambda x: size(values[x]))
 
 
 def word(text: str) -> str:

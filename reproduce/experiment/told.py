@@ -19,8 +19,10 @@ from results import opening
 from results.records.errors import did_you_mean
 
 ARTIFACT = "artifact"  # the table
-TOLD = ("label", "section", "title", "subject", "description", "quantities", "columns", "shown", "x_axis", "tolerance")
-TOLD += ("notes", "sweeps")
+TOLD = (
+    *("label", "section", "title", "subject", "description", "quantities", "columns", "shown", "x_axis", "tolerance"),
+    *("notes", "sweeps"),
+)
 
 
 def told(
