@@ -49,6 +49,7 @@ class EmulatedIteration(Protocol):
 
 
 Take = Callable[[Point], Mapping[str, Metric]]
+Values = Mapping[str, float | Metric]  # by metric: a number has its unit from the artifact, and its run's origin
 
 NOT_IN_PAPER = "-"  # the section of an artifact that is beyond the paper
 IN_THE_PAPER = "_in_the_paper"  # ends the id of a claim that judges another one's sentence on the paper's own points
@@ -78,6 +79,7 @@ class Artifact:
       takes them from `paper.toml`
     - `tolerance`: relative difference from the paper up to which a point counts as reproduced, fixed
       beforehand
+    - `units`: of metrics that its functions give, and its tables do not show
     - `derive(point)`: metrics of a point at fidelity 'derived', for an artifact that needs no simulation; raises
       ValueError if the point makes no sense
     - `software`: the training program that is simulated, if not the cluster file's
@@ -109,10 +111,11 @@ class Artifact:
     paper: str = FIRST
     cluster: str = PAPERS_CLUSTER
     tolerance: float = 0.10
-    derive: Callable[[Point], Mapping[str, Metric]] | None = None
+    units: Mapping[str, str] = field(default_factory=dict)
+    derive: Callable[[Point], Values] | None = None
     software: "Software | None" = None
-    further: "Callable[[Point, Estimate, Cluster], Mapping[str, Metric]] | None" = None
-    emulated: "Callable[[Point, EmulatedIteration], Mapping[str, Metric]] | None" = None
+    further: "Callable[[Point, Estimate, Cluster], Values] | None" = None
+    emulated: "Callable[[Point, EmulatedIteration], Values] | None" = None
     timelines: "Callable[[Point, EmulatedIteration], tuple[RecordedTimeline, ...]] | None" = None
     measure: "Callable[[Launcher], Take] | None" = None
     draw: "Callable[[Artifact, Record], Figure] | None" = None
@@ -180,6 +183,14 @@ class Artifact:
             x_axis=sweep.x_axis or self.x_axis,
             notes=() if scale in MEASURED_SCALES else self.notes,
         )
+
+    def metrics(self, values: Values, origin: str) -> dict[str, Metric]:
+        """What its functions give of a point as metrics, of this origin unless they are metrics already."""
+        units = {metric.name: metric.unit for metric in (*q.METRICS.values(), *self.quantities)} | dict(self.units)
+        return {
+            name: value if isinstance(value, Metric) else Metric(value, units[name], origin)
+            for name, value in values.items()
+        }
 
     def notes_on(self, results: Results) -> tuple[str, ...]:
         """Its notes on the results of a run."""

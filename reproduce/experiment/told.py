@@ -21,7 +21,7 @@ from results.records.errors import did_you_mean
 ARTIFACT = "artifact"  # the table
 TOLD = (
     *("label", "section", "title", "subject", "description", "quantities", "columns", "shown", "x_axis", "tolerance"),
-    *("notes", "sweeps"),
+    *("notes", "units", "sweeps"),
 )
 
 

@@ -19,8 +19,9 @@ class Derived(PointEvaluator):
 
     def outcome(self, point: Point) -> Outcome:
         """What follows from the point's parameters."""
-        assert self.plan.artifact.derive is not None
-        return Outcome("ok", None, self.plan.artifact.derive(point))
+        artifact = self.plan.artifact
+        assert artifact.derive is not None
+        return Outcome("ok", None, artifact.metrics(artifact.derive(point), "derived"))
 
 
 def make(plan: Plan, debug: bool) -> Derived:

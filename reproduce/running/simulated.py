@@ -67,7 +67,7 @@ class Simulated(PointEvaluator):
         artifact = self.plan.artifact
         metrics = simulated_metrics(estimate, cluster, of_every_point(artifact.quantities))
         further = artifact.further(point, estimate, cluster) if artifact.further else {}
-        return Outcome("ok", None, {**metrics, **further})
+        return Outcome("ok", None, {**metrics, **artifact.metrics(further, "simulated")})
 
     @property
     def cluster_margins(self) -> margins.Margins | None:

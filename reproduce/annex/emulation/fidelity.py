@@ -52,7 +52,7 @@ class Emulated(PointEvaluator):
         metrics = emulated_metrics(config, emulation, cluster, artifact.quantities)
         further = artifact.emulated(point, emulation) if artifact.emulated else {}
         timelines = artifact.timelines(point, emulation) if artifact.timelines else ()
-        return Outcome("ok", None, {**metrics, **further}, timelines)
+        return Outcome("ok", None, {**metrics, **artifact.metrics(further, "emulated")}, timelines)
 
 
 def make(plan: Plan, debug: bool) -> Emulated:

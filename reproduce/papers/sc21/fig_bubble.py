@@ -10,7 +10,6 @@ from reproduce.experiment.results import Results, argmax, falls, numbers_of
 from reproduce.experiment.sweep import Point, printed_points
 from reproduce.experiment.told import told
 from reproduce.output.figures import line_plot
-from results.records import Metric
 
 ID = "fig_bubble"
 FORMULA, EXECUTED = "bubble_fraction", "executed_bubble_fraction"
@@ -26,13 +25,13 @@ def _parameters(row: Mapping[str, Any]) -> dict[str, Any]:
     return {"n": n, "b_prime": b_prime, "d": d, "t": 1, "p": n // d, "m": b_prime // d}
 
 
-def derive(point: Point) -> dict[str, Metric]:
+def derive(point: Point) -> dict[str, float]:
     """(n - d)/b' (Section 3.3.1), and the same from executing 1F1B with p = n/d and m = b'/d."""
     n, b_prime, d, p, m = (point.parameters[name] for name in ("n", "b_prime", "d", "p", "m"))
     executed = bubble_fraction(build("1f1b", p, m), 1, 2)
     return {
-        FORMULA: Metric(bubble_fraction_data_parallel(n, d, b_prime), "1", "derived"),
-        EXECUTED: Metric(float(executed), "1", "derived"),
+        FORMULA: bubble_fraction_data_parallel(n, d, b_prime),
+        EXECUTED: float(executed),
     }
 
 

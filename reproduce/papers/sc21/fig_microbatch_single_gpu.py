@@ -12,7 +12,6 @@ from reproduce.experiment.sweep import Level, Point, Sweep
 from reproduce.experiment.told import told
 from reproduce.output.figures import line_plot
 from reproduce.papers.shared.paper_models import model_of
-from results.records import Metric
 
 # Over one time, two counts: eq. (3), as everywhere, and without the recomputed forward pass.
 WITH_RECOMPUTATION, WITHOUT_RECOMPUTATION = q.THROUGHPUT.name, q.MODEL_THROUGHPUT.name
@@ -21,10 +20,10 @@ MICROBATCHES = [Level(f"b={b}", f"b{b}", {"b": b, "B": b}) for b in SIZES]  # of
 BILLION = 1e9
 
 
-def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Metric]:
+def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, float]:
     """The bytes that activations would need without recomputation."""
     kept = estimate.config.model.layers * layer_bytes(estimate.config).intermediate
-    return {"activations_without_recomputation": Metric(kept, "B", "simulated")}
+    return {"activations_without_recomputation": kept}
 
 
 def notes(results: Results) -> tuple[str, ...]:

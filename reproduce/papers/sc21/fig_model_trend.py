@@ -14,7 +14,7 @@ from reproduce.experiment.sweep import Point
 from reproduce.experiment.told import told
 from reproduce.output import colours, theme
 from reproduce.output.origins import origin_lines
-from results.records import Metric, Record
+from results.records import Record
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,11 +62,11 @@ def fit(years: Sequence[float], sizes: Sequence[float]) -> tuple[float, float, f
     return slope, mean_y - slope * mean_x, xy**2 / (xx * yy)
 
 
-def derive(point: Point) -> dict[str, Metric]:
+def derive(point: Point) -> dict[str, float]:
     """Our trend line at the point's date, fitted to the six models in log space."""
     rows = [row for row in published.rows(ID) if row["model"]]
     slope, intercept, _ = fit([row["year"] for row in rows], [row["billions"] * BILLION for row in rows])
-    return {TREND: Metric(10 ** (slope * point.parameters["year"] + intercept), "count", "derived")}
+    return {TREND: 10 ** (slope * point.parameters["year"] + intercept)}
 
 
 def _models(results: Results) -> tuple[list[float], list[float]]:

@@ -16,7 +16,7 @@ from reproduce.output import theme
 from reproduce.output.colours import BLUE, ORANGE, STAGES
 from reproduce.papers.shared import paper_models
 from reproduce.papers.shared.diagrams import box
-from results.records import Metric, PaperValue, Record
+from results.records import PaperValue, Record
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,7 +52,7 @@ def _sizes(parameters: Mapping[str, Any]) -> tuple[RankGrid, ModelConfig, int, i
     return grid, model, parameters["v"], parameters["gpus_per_node"]
 
 
-def derive(point: Point) -> dict[str, Metric]:
+def derive(point: Point) -> dict[str, float]:
     """Counted over all ranks and groups of the grid. Raises ConfigurationError if the layers do not split."""
     grid, model, v, per_node = _sizes(point.parameters)
 
@@ -64,12 +64,12 @@ def derive(point: Point) -> dict[str, Metric]:
     layers = {sum(map(len, chunk_layers(model.layers, looped(p, v), pp))) for pp in range(p)}
     between = sum(nodes(hop) > 1 for hop in hops) / len(hops) if hops else 0.0
     return {
-        GPU_COUNT: Metric(grid.n, "count", "derived"),
-        NODES: Metric(nodes(tuple(range(grid.n))), "count", "derived"),
-        TENSOR_NODES: Metric(max(map(nodes, grid.groups("tp"))), "count", "derived"),
-        DATA_NODES: Metric(max(map(nodes, grid.groups("dp"))), "count", "derived"),
-        STAGE: Metric(max(layers), "count", "derived"),
-        HOPS_BETWEEN: Metric(between, "1", "derived"),
+        GPU_COUNT: grid.n,
+        NODES: nodes(tuple(range(grid.n))),
+        TENSOR_NODES: max(map(nodes, grid.groups("tp"))),
+        DATA_NODES: max(map(nodes, grid.groups("dp"))),
+        STAGE: max(layers),
+        HOPS_BETWEEN: between,
     }
 
 

@@ -15,7 +15,7 @@ from reproduce.output import theme
 from reproduce.output.colours import BLUE, LIGHT_BLUE, NOTE, ORANGE, PALE_BLUE
 from reproduce.papers.shared.diagrams import arrow, box
 from reproduce.papers.shared.paper_models import GPT_3, model_of
-from results.records import Metric, PaperValue, PointResult, Record
+from results.records import PaperValue, PointResult, Record
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,18 +59,18 @@ def plan(parameters: Any) -> tuple[RankGrid, int, tuple[Transfer, ...], tuple[Tr
     return grid, elements, sent, gather_transfers(grid, 1, 0, elements) if scattered else ()
 
 
-def derive(point: Point | PointResult) -> dict[str, Metric]:
+def derive(point: Point | PointResult) -> dict[str, float]:
     """Bytes by path, counted over the message plan. Raises ConfigurationError if t does not divide the tensor."""
     _, elements, sent, gathered = plan(point.parameters)
     receivers = {transfer.destination for transfer in sent}
     each = {rank: sum(g.elements for g in gathered if g.destination == rank) for rank in receivers}
     between = sum(transfer.elements for transfer in sent)
     return {
-        PATH: Metric(FP16_BYTES * max(transfer.elements for transfer in sent), "B", "derived"),
-        PATHS: Metric(len(sent), "count", "derived"),
-        BETWEEN: Metric(FP16_BYTES * between, "B", "derived"),
-        COPIES: Metric(between / elements, "1", "derived"),
-        GATHERED: Metric(FP16_BYTES * max(each.values()), "B", "derived"),
+        PATH: FP16_BYTES * max(transfer.elements for transfer in sent),
+        PATHS: len(sent),
+        BETWEEN: FP16_BYTES * between,
+        COPIES: between / elements,
+        GATHERED: FP16_BYTES * max(each.values()),
     }
 
 
@@ -119,7 +119,7 @@ def _draw_paths(axes: "Axes", letter: str, point: PointResult) -> None:
         ends = top[transfer.source] + 2.5, top[transfer.destination] + 2.5
         arrow(axes, from_x + 21.5, ends[0], to_x - 3.5, ends[1], ORANGE)
     metrics = derive(point)
-    size, total, into_each = ((metrics[name].value or 0) / 1e6 for name in (PATH, BETWEEN, GATHERED))
+    size, total, into_each = (metrics[name] / 1e6 for name in (PATH, BETWEEN, GATHERED))
     text = f"InfiniBand: {len(sent)} × {size:.1f} MB\n= {total:.0f} MB"
     if gathered:
         text += f"\nNVLink: all-gather, {into_each:.1f} MB\ninto each GPU"

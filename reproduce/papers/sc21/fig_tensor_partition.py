@@ -18,7 +18,7 @@ from reproduce.experiment.told import told
 from reproduce.output import theme
 from reproduce.papers.shared.diagrams import block_height, draw_block
 from reproduce.papers.shared.paper_models import GPT_3, model_of
-from results.records import Metric, PaperValue, Record
+from results.records import PaperValue, Record
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,7 +60,7 @@ def _weights(model: ModelConfig, block: str) -> list[Parameter]:
     return [q for q in layer_parameters(model, 0) if f".{block}." in q.name and len(q.shape) == 2]
 
 
-def derive(point: Point) -> dict[str, Metric]:
+def derive(point: Point) -> dict[str, float]:
     """A parameter's slice; or what g and f send, as many as the shard map makes, by rings. ValueError for a bad t."""
     parameters = point.parameters
     model, t, b = model_of(parameters), parameters["t"], parameters["b"]
@@ -68,8 +68,8 @@ def derive(point: Point) -> dict[str, Metric]:
         (parameter,) = (q for q in layer_parameters(model, 0) if q.name == parameters["name"])
         shards = [parameter.shard(t, tp) for tp in range(t)]
         return {
-            ELEMENTS: Metric(shards[0].elements, "count", "derived"),
-            WHOLE: Metric(sum(s.elements for s in shards), "count", "derived"),
+            ELEMENTS: shards[0].elements,
+            WHOLE: sum(s.elements for s in shards),
         }
     layers = parameters["stage_layers"]
     # A stage in the middle: layers only, and none of the model's ends.
@@ -78,11 +78,11 @@ def derive(point: Point) -> dict[str, Metric]:
     costs = [work.all_reduce_bytes for work in (layer.forward, layer.backward)]
     sent = sum(2 * ring_factor(t) * size / FP16_BYTES for sizes in costs for size in sizes) * layers
     return {
-        ELEMENTS: Metric(sent, "count", "derived"),
-        FORWARD: Metric(forward, "count", "derived"),
-        BACKWARD: Metric(backward, "count", "derived"),
-        COST_FORWARD: Metric(layers * len(costs[0]), "count", "derived"),
-        COST_BACKWARD: Metric(layers * len(costs[1]), "count", "derived"),
+        ELEMENTS: sent,
+        FORWARD: forward,
+        BACKWARD: backward,
+        COST_FORWARD: layers * len(costs[0]),
+        COST_BACKWARD: layers * len(costs[1]),
     }
 
 

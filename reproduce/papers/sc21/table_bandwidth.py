@@ -11,7 +11,7 @@ from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import Level, Point, Sweep
 from reproduce.experiment.told import told
 from reproduce.papers.shared import paper_models
-from results.records import Metric, Number
+from results.records import Number
 
 ID = "table_bandwidth"
 BANDWIDTH, BYTES, SECONDS, WHOLE = "bisection_bandwidth", "bisection_bytes", "bisection_time", "whole_iteration"
@@ -20,16 +20,16 @@ PIPELINE, DATA = "pipeline point-to-point", "data-parallel all-reduce"
 FACTOR = 2.0  # how far a reading of an undefined quantity may be away
 
 
-def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Metric]:
+def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, float]:
     """Bytes over the bisection in an iteration, over the seconds of that kind of communication."""
     read = _pipeline if point.parameters["traffic"] == PIPELINE else _data
     crossings, sent, seconds = read(estimate)
     return {
-        BANDWIDTH: Metric(sent / seconds, "B/s", "simulated"),
-        BYTES: Metric(sent, "B", "simulated"),
-        SECONDS: Metric(seconds, "s", "simulated"),
-        CROSSINGS: Metric(crossings, "count", "simulated"),
-        WHOLE: Metric(sent / estimate.iteration_time, "B/s", "simulated"),
+        BANDWIDTH: sent / seconds,
+        BYTES: sent,
+        SECONDS: seconds,
+        CROSSINGS: crossings,
+        WHOLE: sent / estimate.iteration_time,
     }
 
 

@@ -33,16 +33,16 @@ LAYOUTS = tuple(
 ON_GPUS = {"layers": 16, "hidden": 2048, "heads": 16, "seq": 1024}  # 11 GB, not as many as a training step needs
 
 
-def derive(point: Point) -> dict[str, Metric]:
+def derive(point: Point) -> dict[str, float]:
     """14 bytes a parameter (eq. 2), and its times at the point's bandwidths."""
     config = TrainingConfig.from_plain(point.parameters)
     size = BYTES_PER_PARAMETER * parameters(config.model)
     load = size / point.parameters["load_bandwidth"]
     return {
-        SIZE: Metric(size, "B", "derived"),
-        LOAD: Metric(load, "s", "derived"),
-        LOAD_EACH: Metric(load * config.parallel.d, "s", "derived"),
-        SAVE: Metric(size / point.parameters["save_bandwidth"], "s", "derived"),
+        SIZE: size,
+        LOAD: load,
+        LOAD_EACH: load * config.parallel.d,
+        SAVE: size / point.parameters["save_bandwidth"],
     }
 
 

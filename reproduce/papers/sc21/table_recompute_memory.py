@@ -12,7 +12,6 @@ from reproduce.experiment.results import Results, argmax, listed
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.experiment.told import told
 from reproduce.papers.shared import paper_models
-from results.records import Metric
 
 INPUT, INTERMEDIATE, STAGE = "input_bytes", "intermediate_bytes", "stage_layers"
 CHECKPOINTS, EVERY = "optimal_checkpoints", "optimal_layers_per_checkpoint"
@@ -22,7 +21,7 @@ ACTIVATIONS = "activations_of_a_microbatch"
 CHOICE = 2  # layers in a model chunk, up to which every 1 or 2 is all that can be
 
 
-def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Metric]:
+def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, float]:
     """The formula's optimum, and the simulated optimum over every number of layers that are recomputed together."""
     config = estimate.config
     layers = config.layers_per_chunk
@@ -36,8 +35,11 @@ def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Met
     every = min(max(1, round(layers / c)), layers)  # a layer is recomputed whole
     at_optimum = replace(config, parallel=replace(config.parallel, checkpoint_layers=every))
     again = layer_bytes(at_optimum)
-    counts = {STAGE: layers, CHECKPOINTS: c, EVERY: every, BEST: best}
-    sizes = {
+    return {
+        STAGE: layers,
+        CHECKPOINTS: c,
+        EVERY: every,
+        BEST: best,
         INPUT: one.input,
         INTERMEDIATE: one.intermediate,
         BEST_PEAK: peaks[best],
@@ -45,11 +47,7 @@ def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Met
         WITHOUT: none.peak_memory,
         USABLE: cluster.usable_memory,
         ACTIVATIONS: stash_bytes(at_optimum, cluster, layers, again) + working_bytes(at_optimum, False, again),
-    }
-    return {
-        **{name: Metric(value, "count", "simulated") for name, value in counts.items()},
-        **{name: Metric(value, "B", "simulated") for name, value in sizes.items()},
-        SPREAD: Metric(max(rates) / min(rates) - 1, "1", "simulated"),
+        SPREAD: max(rates) / min(rates) - 1,
     }
 
 

@@ -16,7 +16,6 @@ from reproduce.experiment.results import Results, listed, numbers_of
 from reproduce.experiment.sweep import Level, Point, Sweep, level
 from reproduce.experiment.told import told
 from reproduce.papers.shared.paper_models import model_of, sizes_of
-from results.records import Metric
 
 ID = "table_zero3"
 ZERO3, PTDP = "ZeRO-3", "PTD-P"
@@ -80,11 +79,11 @@ def _point(row: Mapping[str, Any]) -> Point:
     return Point(key_of(scheme, model, gpus), f"{scheme}, {model}", f"{gpus} GPUs", parameters, paper)
 
 
-def training_time(point: Point, estimate: Estimate, cluster: Cluster) -> Mapping[str, Metric]:
+def training_time(point: Point, estimate: Estimate, cluster: Cluster) -> Mapping[str, float]:
     """Days for 300 billion tokens: T/(Bs) iterations (Section 5.1)."""
     config = estimate.config
     iterations = 300e9 / (config.parallel.B * config.model.seq)
-    return {DAYS: Metric(iterations * estimate.iteration_time / 86400, "d", "simulated")}
+    return {DAYS: iterations * estimate.iteration_time / 86400}
 
 
 def along(results: Results, scheme: str, model: str, metric: str | q.Quantity) -> dict[int, float]:

@@ -12,10 +12,9 @@ from ptdp_core.simulator import Cluster, Estimate
 from ptdp_core.simulator.costs import cost_model
 from reproduce.experiment import quantities as q
 from reproduce.experiment.sweep import Point
-from results.records import Metric
 
 
-def kernel_metrics(point: Point, estimate: Estimate, cluster: Cluster) -> Mapping[str, Metric]:
+def kernel_metrics(point: Point, estimate: Estimate, cluster: Cluster) -> Mapping[str, float]:
     """Seconds of tensor-parallel collectives in an iteration, and FLOP/s inside the GEMMs of a transformer layer."""
     model, parallel = estimate.config.model, estimate.config.parallel
     costs = cost_model(cluster, parallel.n)
@@ -31,6 +30,6 @@ def kernel_metrics(point: Point, estimate: Estimate, cluster: Cluster) -> Mappin
     gemms = forward.gemms * passes + backward.gemms
     flops = sum(2 * M * N * K * batch for M, N, K, batch in gemms)
     return {
-        q.TENSOR_TIME.name: Metric(a_microbatch * parallel.m / parallel.p, "s", "simulated"),
-        q.GEMM_RATE.name: Metric(flops / fsum(costs.kernels.gemm(*gemm) for gemm in gemms), "FLOP/s", "simulated"),
+        q.TENSOR_TIME.name: a_microbatch * parallel.m / parallel.p,
+        q.GEMM_RATE.name: flops / fsum(costs.kernels.gemm(*gemm) for gemm in gemms),
     }

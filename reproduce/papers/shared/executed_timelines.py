@@ -61,12 +61,12 @@ def sweep(what: str, runs: Iterable[tuple[str, str, str, int, int, int]]) -> Swe
     return Sweep(lambda: points, title="executed", description=description)
 
 
-def metrics(point: Point, emulation: "EmulatedIteration") -> dict[str, Metric]:
+def metrics(point: Point, emulation: "EmulatedIteration") -> dict[str, float | Metric]:
     """The formula's bubble, and the stash of whole devices; for `Artifact.emulated`."""
     parallel = emulation.config.parallel
     return {
         FORMULA: Metric(bubble_fraction(parallel.p, parallel.m, parallel.v), "1", "derived"),
-        "peak_stash": Metric(emulation.peak_stash / parallel.v, "count", "emulated"),
+        "peak_stash": emulation.peak_stash / parallel.v,
     }
 
 

@@ -12,20 +12,19 @@ from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.papers.shared import efficiency, paper_points
-from results.records import Metric
 
 SLOWER = "throughput_with_half_the_bandwidth"
 BETWEEN_NODES = ("hca_bandwidth", "p2p_bandwidth", "tensor_hca_bandwidth", "allreduce_hca_bandwidth")
 
 
-def further(point: Point, estimate: Estimate, cluster: Cluster) -> Mapping[str, Metric]:
+def further(point: Point, estimate: Estimate, cluster: Cluster) -> Mapping[str, float]:
     """The rate inside GEMMs where data parallelism is alone; the 1T model with half the bandwidth between nodes."""
     if point.series == paper_points.DATA_PARALLEL:
         return efficiency.kernel_metrics(point, estimate, cluster)
     if point.series == paper_points.PARTITIONINGS:
         slower = replace(cluster, **{name: getattr(cluster, name) / 2 for name in BETWEEN_NODES})
         throughput = simulate(estimate.config, slower).throughput_per_gpu
-        return {SLOWER: Metric(throughput, "FLOP/s", "simulated")}
+        return {SLOWER: throughput}
     return {}
 
 
@@ -39,6 +38,7 @@ ARTIFACT = Artifact(
         "and the configurations they are judged on."
     ),
     quantities=(q.THROUGHPUT,),
+    units={SLOWER: "FLOP/s"},
     sweeps={"paper": Sweep(paper_points.points)},
     columns={"p": "p", "t": "t", "d": "d", "b": "b", "B": "B"},
     further=further,

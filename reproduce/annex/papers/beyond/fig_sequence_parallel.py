@@ -20,7 +20,6 @@ from reproduce.output import colours, theme
 from reproduce.output.figures import finish, label_axes, series_lines
 from reproduce.output.marks import chart_data
 from reproduce.output.origins import interval_label
-from results.records import Metric
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,9 +54,9 @@ LOOKS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Metric]:
+def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, float]:
     """The memory of a GPU that can be filled."""
-    return {USABLE: Metric(cluster.usable_memory, "B", "simulated")}
+    return {USABLE: cluster.usable_memory}
 
 
 def draw(artifact: Artifact, record: "Record") -> "Figure":

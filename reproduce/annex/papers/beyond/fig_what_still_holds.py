@@ -243,16 +243,16 @@ def points() -> tuple[Point, ...]:
     return (*eras, *public)
 
 
-def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Metric]:
+def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, float | Metric]:
     """The figure's own further metrics; and at t=16 of Figure 13 the bandwidth at which it is as fast as t=8."""
-    metrics: dict[str, Metric] = {}
+    metrics: dict[str, float | Metric] = {}
     for id, row in FIGURES.items():
         if f"_{id}_" in point.key and row.artifact.further:
-            metrics |= row.artifact.further(point, estimate, cluster)
+            metrics |= row.artifact.metrics(row.artifact.further(point, estimate, cluster), "simulated")
     figure, key = CROSSING
     crosses = figure in point.key and point.key.endswith(key)
     if crosses and (crossover := _crossover(estimate.config, cluster)) is not None:
-        metrics[CROSSOVER.name] = Metric(crossover, "B/s", "simulated")
+        metrics[CROSSOVER.name] = crossover
     return metrics
 
 

@@ -22,7 +22,7 @@ def points() -> tuple[Point, ...]:
     )
 
 
-def derive(point: Point) -> dict[str, Metric]:
+def derive(point: Point) -> dict[str, float | Metric]:
     """The executed table with t_f = 1, t_b = 2, t_w = 1, over 1F1B's; and what is published, where it is.
 
     `relative_bubble` leaves out what a flush makes ranks wait before their first and after their last pass.
@@ -36,8 +36,8 @@ def derive(point: Point) -> dict[str, Metric]:
         "relative_memory": ours.peak_stash / flush.peak_stash,
         "relative_messages": Fraction(ours.messages, flush.messages),
     }
-    metrics = {metric: Metric(float(value), "1", "derived") for metric, value in values.items()}
     published = zip(PUBLISHED, definition(name).published or (), strict=False)
+    metrics: dict[str, float | Metric] = {metric: float(value) for metric, value in values.items()}
     return metrics | {metric: Metric(float(Fraction(value)), "1", "paper") for metric, value in published}
 
 

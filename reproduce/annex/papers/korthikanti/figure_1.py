@@ -12,7 +12,6 @@ from ptdp_core.simulator.memory import layer_bytes, state_bytes
 from reproduce.annex.papers.korthikanti import table_selective_recompute as runs
 from reproduce.experiment.sweep import Point
 from reproduce.experiment.told import told
-from results.records import Metric
 
 ACTIVATIONS, STATES = "activation_memory", "state_memory"
 
@@ -49,12 +48,12 @@ def layer_state_bytes(model: str) -> float:
     return parameters * sum(state_bytes(2, Software(fp32_gradients=True))) / (parallel.p * parallel.t)
 
 
-def derive(point: Point) -> dict[str, Metric]:
+def derive(point: Point) -> dict[str, float]:
     """Memory of parameters with optimizer, and of activations."""
     model, technique = point.parameters["model"], point.parameters["technique"]
     return {
-        ACTIVATIONS: Metric(float(activation_bytes(model, technique)), "B", "derived"),
-        STATES: Metric(layer_state_bytes(model), "B", "derived"),
+        ACTIVATIONS: float(activation_bytes(model, technique)),
+        STATES: layer_state_bytes(model),
     }
 
 

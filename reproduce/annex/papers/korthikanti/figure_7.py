@@ -5,14 +5,13 @@ from reproduce.annex.papers.korthikanti import figure_1
 from reproduce.annex.papers.korthikanti import table_selective_recompute as runs
 from reproduce.experiment.sweep import Point
 from reproduce.experiment.told import told
-from results.records import Metric
 
 
-def derive(point: Point) -> dict[str, Metric]:
+def derive(point: Point) -> dict[str, float]:
     """What a layer keeps, over what it keeps with nothing recomputed and no sequence parallelism."""
     kept = layer_bytes(runs.config(point.parameters["model"], point.parameters["technique"])).kept
     whole = layer_bytes(runs.config(point.parameters["model"], runs.NOTHING)).kept
-    return {runs.SHARE: Metric(kept / whole, "1", "derived")}
+    return {runs.SHARE: kept / whole}
 
 
 ARTIFACT = told(

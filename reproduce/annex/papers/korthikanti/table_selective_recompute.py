@@ -18,7 +18,7 @@ from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import MissingResultError, Results, listed, word
 from reproduce.experiment.sweep import Point
 from reproduce.experiment.told import told
-from results.records import Metric, PaperValue, Record
+from results.records import PaperValue, Record
 
 SOFTWARE = Software(overlapped_all_reduce=True, fused_accumulation=True)
 ONE_LAYER, SELECTIVE, FULL, BOTH, NOTHING = "22B, one layer", "selective", "full", "selective_sequence", "none"
@@ -72,7 +72,7 @@ def printed(model: str, technique: str, sources: tuple[str, ...] = SOURCES) -> d
     return found
 
 
-def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Metric]:
+def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, float]:
     """Times of a layer's passes, FLOP/s of the model and of the hardware over the peak, and activations that are kept.
 
     The overhead of a layer's time, and the share of its activations, are over those with nothing recomputed and no
@@ -83,18 +83,18 @@ def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Met
     forward, backward = _layer_times(estimate)
     baseline = sum(_layer_times(simulate(plain, cluster)))
     metrics = {
-        FORWARD: Metric(forward, "s", "simulated"),
-        BACKWARD: Metric(backward, "s", "simulated"),
-        OVERHEAD: Metric((forward + backward) / baseline - 1, "1", "simulated"),
-        KEPT: Metric(layer_bytes(config).kept, "B", "simulated"),
-        SHARE: Metric(layer_bytes(config).kept / layer_bytes(plain).kept, "1", "simulated"),
+        FORWARD: forward,
+        BACKWARD: backward,
+        OVERHEAD: (forward + backward) / baseline - 1,
+        KEPT: layer_bytes(config).kept,
+        SHARE: layer_bytes(config).kept / layer_bytes(plain).kept,
     }
     if point.series != ONE_LAYER:  # whose iteration is mostly not the layer's
         possible = estimate.iteration_time * parallel.n * cluster.peak_flops
         executed = formulas.hardware_flops_per_iteration(config.model, parallel.B, parallel.recompute)
         model_flops = formulas.model_flops_per_iteration(config.model, parallel.B)
-        metrics[MODEL_FLOPS] = Metric(model_flops / possible, "1", "simulated")
-        metrics[HARDWARE_FLOPS] = Metric(executed / possible, "1", "simulated")
+        metrics[MODEL_FLOPS] = model_flops / possible
+        metrics[HARDWARE_FLOPS] = executed / possible
     return metrics
 
 

@@ -12,7 +12,6 @@ from reproduce.experiment import quantities as q
 from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import Point, printed_points
 from reproduce.experiment.told import told
-from results.records import Metric
 
 ID = "llama3/table_4"
 FIXED, EVEN, BREADTH = "stated program", "128 layers, one a chunk", "breadth-first"
@@ -62,14 +61,14 @@ def points() -> tuple[Point, ...]:
     return printed_points(ID, *texts, configuration, variants=VARIANTS)
 
 
-def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Metric]:
+def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, float]:
     """MFU of the time in which ranks do not wait, and the share of the time in which keys and values are gathered."""
     config = estimate.config
     forward, backward, _ = context_waits(cost_model(cluster, config.parallel.n), config)
     waited = (forward + backward) * config.parallel.m * config.model.layers / config.parallel.p
     return {
-        BUSY: Metric(estimate.model_flops_utilization / (1 - estimate.idle_fraction), "1", "simulated"),
-        CONTEXT: Metric(waited / estimate.iteration_time, "1", "simulated"),
+        BUSY: estimate.model_flops_utilization / (1 - estimate.idle_fraction),
+        CONTEXT: waited / estimate.iteration_time,
     }
 
 

@@ -6,7 +6,6 @@ from typing import Any
 from reproduce.experiment import published
 from reproduce.experiment.sweep import Point, printed_points
 from reproduce.experiment.told import told
-from results.records import Metric
 
 ID = "llama3/table_4"
 PEAK = 989e12  # of an H100, in bf16
@@ -21,13 +20,13 @@ def _parameters(row: Mapping[str, Any]) -> dict[str, Any]:
     return published.parameters_of(ID, row) | {"t": 8, "p": 16, "teraflops": row["model_throughput_per_gpu"]}
 
 
-def derive(point: Point) -> dict[str, Metric]:
+def derive(point: Point) -> dict[str, float]:
     """MFU from FLOP/s, GPUs from the layout, tokens of a batch from sequences, d and s."""
     row = point.parameters
     return {
-        "model_flops_utilization": Metric(row["teraflops"] * 1e12 / PEAK, "1", "derived"),
-        "gpus_used": Metric(row["t"] * row["c"] * row["p"] * row["d"], "count", "derived"),
-        "batch_tokens": Metric(row["d"] * row["sequences"] * row["seq"], "count", "derived"),
+        "model_flops_utilization": row["teraflops"] * 1e12 / PEAK,
+        "gpus_used": row["t"] * row["c"] * row["p"] * row["d"],
+        "batch_tokens": row["d"] * row["sequences"] * row["seq"],
     }
 
 

@@ -5,7 +5,6 @@ from math import fsum
 from reproduce.experiment import published
 from reproduce.experiment.sweep import Point
 from reproduce.experiment.told import told
-from results.records import Metric
 
 ID, SECTION = "llama3/table_5", "llama3/section_3_3_4"
 TEXT, ROWS = "Section 3.3.4", "Table 5"
@@ -47,20 +46,20 @@ def points() -> tuple[Point, ...]:
     return (*rows, *said)
 
 
-def derive(point: Point) -> dict[str, Metric]:
+def derive(point: Point) -> dict[str, float]:
     """The share of 419 of a row, or of all rows of some categories; and the time from one interruption to the next."""
     if "count" in point.parameters:
-        return {SHARE: Metric(point.parameters["count"] / UNEXPECTED, "1", "derived")}
+        return {SHARE: point.parameters["count"] / UNEXPECTED}
     which = point.parameters["which"]
     if which == "all":
         seconds = DAYS * 86400 / point.parameters["interruptions"]
-        return {BETWEEN: Metric(seconds, "s", "derived"), GPU_BETWEEN: Metric(seconds * GPUS, "s", "derived")}
+        return {BETWEEN: seconds, GPU_BETWEEN: seconds * GPUS}
     held = [row for row in published.rows(ID) if not SAID[which] or row["category"] in SAID[which]]
     count = sum(row["interruptions"] for row in held)
     return {
-        COUNT: Metric(count, "count", "derived"),
-        SHARE: Metric(count / UNEXPECTED, "1", "derived"),
-        AS_PRINTED: Metric(fsum(row["share"] for row in held) / 100, "1", "derived"),
+        COUNT: count,
+        SHARE: count / UNEXPECTED,
+        AS_PRINTED: fsum(row["share"] for row in held) / 100,
     }
 
 

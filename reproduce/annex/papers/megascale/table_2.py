@@ -10,7 +10,6 @@ from reproduce.experiment import published
 from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import Point, printed_points
 from reproduce.experiment.told import told
-from results.records import Metric
 
 ID = "megascale/table_2"
 MEGATRON, FIXED = "Megatron-LM", "fixed beforehand"
@@ -45,13 +44,13 @@ def points() -> tuple[Point, ...]:
     return printed_points(ID, *texts, partial(configuration, ID), rows=rows, variants=VARIANTS)
 
 
-def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Metric]:
+def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, float]:
     """Days for 300 billion tokens, and the iteration time over the published one."""
     (row,) = (row for row in megatron_rows(ID) if row["gpus"] == point.parameters["gpus"])
     tokens = estimate.config.parallel.B * estimate.config.model.seq
     return {
-        "training_time": Metric(300e9 / tokens * estimate.iteration_time / 86400, "d", "simulated"),
-        RATIO: Metric(estimate.iteration_time / row["iteration_time"], "1", "simulated"),
+        "training_time": 300e9 / tokens * estimate.iteration_time / 86400,
+        RATIO: estimate.iteration_time / row["iteration_time"],
     }
 
 

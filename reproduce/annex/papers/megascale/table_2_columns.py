@@ -8,7 +8,6 @@ from ptdp_core.formulas import model_flops_per_iteration
 from reproduce.experiment import published
 from reproduce.experiment.sweep import Point, printed_points
 from reproduce.experiment.told import told
-from results.records import Metric
 
 ID = "megascale/table_2"
 PEAK = 312e12  # of an A100, in 16 bits
@@ -24,7 +23,7 @@ def _parameters(row: Mapping[str, Any]) -> dict[str, Any]:
     return published.parameters_of(ID, row) | given
 
 
-def derive(point: Point) -> dict[str, Metric]:
+def derive(point: Point) -> dict[str, float]:
     """Tokens/s, days, MFU from the iteration time; FLOP/s from the MFU."""
     shared = published.configuration(ID)
     B, gpus, seconds = (point.parameters[name] for name in ("B", "gpus", "iteration_s"))
@@ -32,10 +31,10 @@ def derive(point: Point) -> dict[str, Metric]:
     tokens = B * shared["seq"] / seconds
     share = model_flops_per_iteration(model, B) / seconds / gpus / PEAK
     return {
-        "tokens_per_s": Metric(tokens, "tokens/s", "derived"),
-        "training_time": Metric(300e9 / tokens / 86400, "d", "derived"),
-        "model_flops_utilization": Metric(share, "1", "derived"),
-        "aggregate_throughput": Metric(point.parameters["mfu_percent"] / 100 * gpus * PEAK, "FLOP/s", "derived"),
+        "tokens_per_s": tokens,
+        "training_time": 300e9 / tokens / 86400,
+        "model_flops_utilization": share,
+        "aggregate_throughput": point.parameters["mfu_percent"] / 100 * gpus * PEAK,
     }
 
 

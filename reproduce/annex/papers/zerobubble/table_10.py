@@ -7,7 +7,7 @@ from reproduce.annex.papers.zerobubble.table_5 import FLUSHED, PAPER, RATE
 from reproduce.experiment import published
 from reproduce.experiment.sweep import Point
 from reproduce.experiment.told import told
-from results.records import Metric, PaperValue
+from results.records import PaperValue
 
 ENTRY, GAIN = f"{PAPER}/table_10", "post_validation_gain"
 
@@ -26,11 +26,11 @@ def _point(validated: dict[str, Any], reduced: dict[str, Any]) -> Point:
     return Point(executed.key, "ZB-2p", executed.label, executed.parameters, {GAIN: PaperValue(gain, "1", "table")})
 
 
-def derive(point: Point) -> dict[str, Metric]:
+def derive(point: Point) -> dict[str, float]:
     """How much longer an iteration takes if all ranks end together: the cost with a flush over that without, less 1."""
     rates = table_5.derive(point)
-    own, flushed = (1 - float(rates[name].value or 0) for name in (RATE, FLUSHED))
-    return {GAIN: Metric(own / flushed - 1, "1", "derived")}
+    own, flushed = (1 - rates[name] for name in (RATE, FLUSHED))
+    return {GAIN: own / flushed - 1}
 
 
 ARTIFACT = told(__name__, points=points, derive=derive)

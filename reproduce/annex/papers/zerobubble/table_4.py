@@ -7,7 +7,6 @@ from reproduce.annex.papers.zerobubble.table_5 import PAPER, ZOO, key_of, model_
 from reproduce.experiment import published
 from reproduce.experiment.sweep import Point, slug
 from reproduce.experiment.told import told
-from results.records import Metric
 
 TABLES = ("table_4", "table_6", "table_7", "table_12")
 # What is simulated for the searched schedules, which exist for no sizes but those they were searched for.
@@ -51,10 +50,10 @@ def layout(layers: int, stages: int) -> str:
     return f"E{'t' * first}|{('t' * most + '|') * (stages - 2)}{'t' * last}L"
 
 
-def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Metric]:
+def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, float]:
     """Samples per GPU and second."""
     parallel = estimate.config.parallel
-    return {SAMPLES: Metric(parallel.B / estimate.iteration_time / parallel.n, "sequences/s", "simulated")}
+    return {SAMPLES: parallel.B / estimate.iteration_time / parallel.n}
 
 
 ARTIFACT = told(__name__, points=points, further=further)

@@ -15,7 +15,6 @@ from reproduce.experiment import published
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.sweep import Point, slug
 from reproduce.experiment.told import told
-from results.records import Metric
 
 PAPER = "zerobubble"
 ZOO = {"1F1B": "1f1b", "1F1B-I": "interleaved", "ZB-H1": "zb-h1", "ZB-H2": "zb-h2", "ZB-V": "zb-v"}
@@ -71,7 +70,7 @@ def point(entry: str, row: dict[str, Any], times: Times) -> Point:
     return Point(key, row["schedule"], label, parameters, paper)
 
 
-def derive(point: Point) -> dict[str, Metric]:
+def derive(point: Point) -> dict[str, float]:
     """The rate by each rank's own time, with a flush, and, of 1F1B-I, without waiting for one ring of messages.
 
     The costs of searched schedules are kept ones.
@@ -86,7 +85,7 @@ def derive(point: Point) -> dict[str, Metric]:
         cost = execute(build(ZOO[name], p, m, chunks), times)
     less = p * times.message if name == "1F1B-I" else 0
     costs = {RATE: cost.own, FLUSHED: cost.flushed, EARLIER: cost.own - less}
-    return {metric: Metric(rate(value, m, times), "1", "derived") for metric, value in costs.items()}
+    return {metric: rate(value, m, times) for metric, value in costs.items()}
 
 
 QUANTITIES = (
