@@ -10,7 +10,7 @@ from reproduce.commands.options import add_json
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import OURS, quoted
-from reproduce.experiment.set_with import numbers_set_with
+from reproduce.experiment.published import numbers_set_with
 from reproduce.experiment.tested_as import what_is_tested, words_used
 from reproduce.output.plain_text import plain
 from reproduce.output.progress import LONG_S, spoken

@@ -1,4 +1,4 @@
-"""The papers' numbers, from each one's `published.json`: facts of the paper, each with how it was read.
+"""The papers' numbers, from each one's `published.json`, each with how it was read; and what was set with them.
 
 An entry belongs to an artifact: 'fig_interleaved' of the first paper, or 'zerobubble/table_4'.
 It has `rows`, each with parameters (by the names of a training configuration, or an artifact's own) and the
@@ -8,6 +8,7 @@ rows share, beside what `paper.toml` says of all runs of the paper.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
@@ -99,3 +100,17 @@ def paper_values(id: str, row: Mapping[str, Any]) -> dict[str, PaperValue]:
         step = None if quantum is None else quantum * factor
         by_metric[metric] = PaperValue(row[metric] * factor, how["unit"], entry["how"], quantum=step)
     return by_metric
+
+
+def artifacts_in(text: str) -> set[str]:
+    """The artifacts that a `set_with` names. One marked '(text only ...)' gave words, not values."""
+    return set(re.findall(r"\b(?:fig|table)_\w+", re.sub(r"\w+ \(text only[^)]*\)", "", text)))
+
+
+@cache
+def numbers_set_with(cluster: str, artifact: str) -> tuple[str, ...]:
+    """The numbers of a cluster that were chosen, within a range, with the published values of an artifact."""
+    from ptdp_core.simulator import read_parameters
+
+    numbers = read_parameters(cluster).items()
+    return tuple(name for name, n in numbers if n.low < n.high and artifact in artifacts_in(n.set_with))

@@ -12,9 +12,9 @@ from reproduce.experiment.claims import NOTHING, Claim
 from reproduce.experiment.made_of import COUNTED, SPEED, UNKNOWN, made_of, names_of
 from reproduce.experiment.margins import CLUSTER, for_judging
 from reproduce.experiment.metrics import METRICS
+from reproduce.experiment.published import numbers_set_with
 from reproduce.experiment.readings import PLOT
 from reproduce.experiment.results import MissingResultError, Read, Results
-from reproduce.experiment.set_with import numbers_set_with
 from results import ROOT
 from results.records import PointResult, read_record
 from results.records.units import with_unit

@@ -15,8 +15,8 @@ from reproduce.experiment import margins
 from reproduce.experiment.alternatives import with_margins, without_margins
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.metrics import METRICS, MetricDef, of_every_point
+from reproduce.experiment.published import numbers_set_with
 from reproduce.experiment.results import Results
-from reproduce.experiment.set_with import numbers_set_with
 from reproduce.experiment.sweep import LAPTOP, Point
 from reproduce.running.evaluator import Outcome, Plan, PointEvaluator, sources_digest
 from results.records import ClusterRef, Metric, PointResult, digest_file, digest_files

@@ -18,7 +18,7 @@ from ptdp_core.simulator import Cluster, ClusterParameter
 from reproduce.annex.accuracy.published_points import plain
 from reproduce.annex.accuracy.scores import mean_error
 from reproduce.annex.accuracy.sensitivity import errors, evaluation
-from reproduce.experiment.set_with import artifacts_in
+from reproduce.experiment.published import artifacts_in
 from reproduce.running.simulated import Simulated
 from results import ROOT
 from results.records import fingerprint

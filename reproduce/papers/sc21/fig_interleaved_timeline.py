@@ -1,6 +1,6 @@
 """Figure 4: the default 1F1B schedule and the interleaved one with 2 chunks per device, on one time scale."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import partial
 
@@ -211,30 +211,27 @@ def interleaved_communication_in_total(results: Results) -> Judgement:
     return holds_if(abs(off[worst]) <= 1e-9, text, numbers)
 
 
-def _uneven(p: int, m: int, v: int) -> Schedule:
-    """The interleaved order's rule with a last group of fewer than p microbatches (`schedules.zoo.interleaved`)."""
+def _in_groups(name: str, p: int, m: int, v: int, warmup: Callable[[int], int]) -> Schedule:
+    """The interleaved order with this warm-up of a rank, and perhaps a last group of fewer than p microbatches."""
     groups = [range(first, min(first + p, m)) for first in range(0, m, p)]
     ranks = []
     for r in range(p):
         forwards = [Action("F", c * p + r, i) for group in groups for c in range(v) for i in group]
         backwards = [Action("B", c * p + r, i) for group in groups for c in reversed(range(v)) for i in group]
-        warmup = min(2 * (p - r - 1) + (v - 1) * p, m * v)
-        steady = [
-            action for pair in zip(forwards[warmup:], backwards[: m * v - warmup], strict=True) for action in pair
-        ]
-        ranks.append((*forwards[:warmup], *steady, *backwards[m * v - warmup :]))
-    return Schedule("uneven", looped(p, v), m, tuple(ranks))
+        first = min(warmup(r), m * v)
+        steady = [action for pair in zip(forwards[first:], backwards[: m * v - first], strict=True) for action in pair]
+        ranks.append((*forwards[:first], *steady, *backwards[m * v - first :]))
+    return Schedule(name, looped(p, v), m, tuple(ranks))
+
+
+def _uneven(p: int, m: int, v: int) -> Schedule:
+    """The warm-up of the interleaved order (`schedules.zoo.interleaved`)."""
+    return _in_groups("uneven", p, m, v, lambda rank: 2 * (p - rank - 1) + (v - 1) * p)
 
 
 def _all_forward(p: int, m: int, v: int) -> Schedule:
-    """The interleaved order of forward passes, all of them first, and then all backward passes."""
-    groups = [range(first, first + p) for first in range(0, m, p)]
-    ranks = []
-    for r in range(p):
-        forwards = [Action("F", c * p + r, i) for group in groups for c in range(v) for i in group]
-        backwards = [Action("B", c * p + r, i) for group in groups for c in reversed(range(v)) for i in group]
-        ranks.append((*forwards, *backwards))
-    return Schedule("all_forward", looped(p, v), m, tuple(ranks))
+    """All forward passes, and then all backward passes."""
+    return _in_groups("all_forward", p, m, v, lambda rank: m * v)
 
 
 def _other_m() -> tuple[int, list[float]]:

@@ -11,7 +11,7 @@ from reproduce.experiment.judging import judge
 from reproduce.experiment.made_of import made_of
 from reproduce.experiment.margins import for_judging
 from reproduce.experiment.papers import ANNEX, FOLDER, read_toml
-from reproduce.experiment.set_with import numbers_set_with
+from reproduce.experiment.published import numbers_set_with
 from reproduce.experiment.tested_as import what_is_tested
 
 PLACES = ("Abstract", "Section", "Figure", "Table", "Appendix", "not in the paper")

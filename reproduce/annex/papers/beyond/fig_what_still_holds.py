@@ -22,8 +22,8 @@ from reproduce.experiment.claims import Claim, Judgement, holds_if
 from reproduce.experiment.judging import within_margins
 from reproduce.experiment.papers import read_toml
 from reproduce.experiment.parameters import ranks_of
+from reproduce.experiment.published import numbers_set_with
 from reproduce.experiment.results import MissingResultError, Results, listed
-from reproduce.experiment.set_with import numbers_set_with
 from reproduce.experiment.sweep import Point
 from reproduce.experiment.told import told
 from reproduce.output import theme
