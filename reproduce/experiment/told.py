@@ -43,7 +43,10 @@ def told(
     try:
         _check(fields)
         shown = {**_shown(fields), **computed}
-        all_sweeps = {scale: _sweep(id, row) for scale, row in fields.pop("sweeps", {}).items()}
+        rows = fields.pop("sweeps", {})
+        all_sweeps = {
+            scale: _sweep(id, rows[row["like"]] | row if "like" in row else row) for scale, row in rows.items()
+        }
         all_sweeps |= {"paper": Sweep(points)} if points else {}
         return Artifact(id=id, sweeps=all_sweeps | dict(sweeps or {}), **shown, **fields)
     except (TypeError, KeyError, ValueError, AttributeError) as error:
@@ -84,9 +87,10 @@ def _quantities(told: str | Mapping[str, Any]) -> Sequence[Quantity]:
 def _sweep(id: str, told: Mapping[str, Any]) -> Sweep:
     """A sweep: points of the paper with `published = true`, else `series` times `x`; any other key is a parameter.
 
-    `batches` is a series for each batch size; `configuration`, `model` are ids of published ones to begin with.
+    `batches` is a series for each batch size; `configuration`, `model` are ids of published ones to begin with, `like` is
+    the scale of a sweep to begin with.
     """
-    row = dict(told)
+    row = {name: value for name, value in told.items() if name != "like"}
     shown = _shown(row)
     shown |= {"x": x if isinstance(x := row.pop("x", ()), str) else _levels(x)}
     if "series" in row:
