@@ -87,8 +87,8 @@ def _quantities(told: str | Mapping[str, Any]) -> Sequence[Quantity]:
 def _sweep(id: str, told: Mapping[str, Any]) -> Sweep:
     """A sweep: points of the paper with `published = true`, else `series` times `x`; any other key is a parameter.
 
-    `batches` is a series for each batch size; `configuration`, `model` are ids of published ones to begin with, `like` is
-    the scale of a sweep to begin with.
+    `batches` is a series for each batch size. It begins with what it is `like`, the sweep of another scale, or with
+    the `configuration` of published values, by their id.
     """
     row = {name: value for name, value in told.items() if name != "like"}
     shown = _shown(row)
@@ -98,7 +98,6 @@ def _sweep(id: str, told: Mapping[str, Any]) -> Sweep:
     elif "batches" in row:
         shown["series"] = batches(*row.pop("batches"))
     shared = published.configuration(row.pop("configuration")) if "configuration" in row else {}
-    shared |= published.model(row.pop("model")) if "model" in row else {}
     if row.pop("published", False):
         return Sweep.published(id, **shown, **shared, **row)
     return Sweep(None, **{**shown, **shared, **row})
