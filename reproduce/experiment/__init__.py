@@ -1,6 +1,7 @@
 """What an experiment is: artifacts, their points, quantities and claims, and the published numbers.
 
 artifact      a figure or table, complete in itself
+told          artifacts told as data (`fig_bubble.toml`)
 sweep         its points, at every scale
 parameters    what a point's plain parameters describe
 quantities    how metrics are shown
