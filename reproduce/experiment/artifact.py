@@ -1,8 +1,8 @@
 """What an artifact is: a figure or table, as sweeps of points, quantities, claims, and how it is shown.
 
-Each module of a paper (`reproduce/papers/sc21/fig_bubble.py`) makes one and calls it ARTIFACT, mostly from a table beside
-the module (`told.py`); `@ARTIFACT.judge` adds a claim that is told in a table there, `@ARTIFACT.claim(...)` one that is
-told there and then.
+Each module of a paper (`reproduce/papers/sc21/fig_bubble.py`) makes one and calls it ARTIFACT, mostly from a table
+beside the module (`told.py`); `@ARTIFACT.judge` adds a claim that is told in a table there, `@ARTIFACT.claim(...)` one
+that is told there and then.
 
 Nothing here imports more than the standard library and the light part of the project, so that artifacts can
 be listed quickly. Modules of artifacts import matplotlib and the like only inside the functions that draw.

@@ -216,17 +216,9 @@ from reproduce.output.figures import line_plot
 ARTIFACT = told(__name__, draw=line_plot)
 """
 BROKEN_TABLES = {
-    "an unknown field": (
-        "title",
-        "titel",
-        "unknown field 'titel', did you mean",
-    ),
+    "an unknown field": ("title", "titel", "unknown field 'titel'; did you mean 'title'?"),
     "a missing field": ('title = "Two lengths"\n', "", "lacks title; needs title and description"),
-    "a metric that is none": (
-        "iteration_time",
-        "iteration_tim",
-        "quantity 'iteration_tim', did you mean 'iteration_time'",
-    ),
+    "a metric that is none": ("iteration_time", "iteration_tim", "quantity 'iteration_tim'; did you mean 'iteration_t"),
     "an unknown part of an axis": ('label = "Seq', 'name = "Seq', "unexpected keyword argument 'name'"),
     "levels that are none": ('x = "seq"', "x = [1, 2]", "docs/adding.md has an example"),
     "a sweep that is no table": ("[artifact.sweeps.paper]", "[artifact.sweeps]", "docs/adding.md has an example"),
