@@ -11,13 +11,12 @@
     model, recompute        GPT in chunks of layers; activation recomputation (Section 3.5)
     p2p                     messages between stages (Section 4.1)
     clock                   when a CPU or a GPU does things, for timelines
-    pipeline                one executor for every schedule (Section 2.2)
+    pipeline                one executor for every schedule (Section 2.2), and of its forward passes alone
     param_and_grad_buffer   flat parameters and main gradients, and their reduction
     optimizer               AdamW, loss scaling, ZeRO-1
     trainer                 one training step: the parts put together
     checkpoint/             checkpoints by global name; `tensors` has a rank's parts of them, as rectangles
     data                    token files and a resumable order of samples
-    evaluation              the loss of held-out data
     zero3                   the FSDP2 baseline (Section 5.2)
 
 Stands on `ptdp_core.config`, `formulas`, `layout` and `schedules`, and on `kernels`; not on the simulator.

@@ -5,14 +5,22 @@ import json
 import os
 import tempfile
 import zlib
+from collections.abc import Iterable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from ptdp_core.engine.errors import not_writable
 from results import opening
 
 CHUNK = 1 << 20
 LOCK = ".lock"  # in a folder that belongs to one run at a time
+
+
+class FileSum(NamedTuple):
+    """Size in bytes and CRC-32 of a file when it was written."""
+
+    size: int
+    crc32: str
 
 
 def checksum(path: Path) -> str:
@@ -24,22 +32,32 @@ def checksum(path: Path) -> str:
     return f"{value:08x}"
 
 
-def read_json(path: Path) -> Any:
-    """The content of a JSON file. Raises `ValueError` with the reason, which begins with a verb, if it has none."""
+def read_json(path: Path, most: int = opening.TEXT) -> Any:
+    """The content of a JSON file of at most `most` bytes.
+
+    Raises `ValueError` with the reason, which begins with a verb, if it has none.
+    """
     try:
-        return json.loads(opening.read_text(path))
+        return json.loads(opening.read_text(path, most))
     except RecursionError:
         raise ValueError("is nested too deeply") from None
     except (OSError, ValueError) as error:  # ValueError also for text that is not UTF-8, and a number too long
         raise ValueError(f"cannot be read: {error.strerror if isinstance(error, OSError) else error}") from None
 
 
-def write_durably(path: Path, text: str) -> None:
-    """Write a file and synchronise its contents to disk; `synchronise` of its folder makes its name durable, too."""
-    with path.open("w", encoding="utf-8") as file:
-        file.write(text)
+def write_durably(path: Path, parts: Iterable[bytes | memoryview]) -> FileSum:
+    """Write a file of these parts, synchronise its contents to disk, and return its sum. Raises `OSError`.
+
+    `synchronise` of its folder makes its name durable, too.
+    """
+    size = crc32 = 0
+    with path.open("wb") as file:
+        for part in parts:
+            size += file.write(part)
+            crc32 = zlib.crc32(part, crc32)
         file.flush()
         os.fsync(file.fileno())
+    return FileSum(size, f"{crc32:08x}")
 
 
 def synchronise(folder: Path) -> None:

@@ -6,15 +6,18 @@ the loss's. Nothing else is kept, so memory follows from the schedule's order of
 
 A split backward pass (I and W) needs stages that can defer their weight gradients (`SplitStage`). I is the backward
 pass without these gradients, W computes them. A fused F and B take turns: stages hand over where they exchange tokens.
+
+An evaluation runs the forward passes alone, without stashing, over the same communicators.
 """
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any, Protocol, runtime_checkable
 
 import torch
+from torch import nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.profiler import record_function
 
@@ -22,7 +25,7 @@ from ptdp_core.engine.clock import clock_of
 from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.p2p import P2PCommunicator
 from ptdp_core.engine.vocabulary import SharedVocabulary
-from ptdp_core.schedules import Action, Compute, Exchange, Fused, Message, Program, TimelineEvent
+from ptdp_core.schedules import Action, Compute, Exchange, Fused, Message, Program, Schedule, TimelineEvent, lower
 from ptdp_core.schedules.actions import VOCABULARY_KINDS
 from ptdp_core.schedules.program import message_into, message_out_of
 from ptdp_core.turns import Turns
@@ -82,6 +85,7 @@ class Executor:
         self.program, self.schedule = program, program.schedule
         self.placement = program.schedule.placement
         self.instructions = program.ranks[groups.pp.rank]
+        self.trains = True
         self.stages, self.p2p, self.groups = stages, p2p, groups
         self.before, self.record = before, record
         self.blocking = program.mode == "blocking"
@@ -103,14 +107,42 @@ class Executor:
 
         The gradients of `loss_scale` times the mean loss of the m microbatches are added to the parameters' gradients.
         """
-        run, clock = BatchResult(), clock_of(self.groups.device) if self.record else None
         scale = loss_scale / self.schedule.m  # the one place that divides by m
         if self.vocabulary is not None:
             self.vocabulary.begin(scale)
         has_loss = self.vocabulary is None and self.placement.last == self.groups.pp.rank
-        first = self._first_gradient(scale) if has_loss else None
+        return self._execute(self.instructions, batch, self._first_gradient(scale) if has_loss else None)
+
+    @torch.no_grad()
+    def evaluate(self, batch: Callable[[int], Batch]) -> list[torch.Tensor]:
+        """The mean loss of each microbatch (scalars), without dropout, on the rank of the last stage; else no losses.
+
+        Stages are modules.
+        """
+        modules = [stage for stage in self.stages if isinstance(stage, nn.Module)]
+        self.trains = False
+        if self.vocabulary is not None:
+            self.vocabulary.begin(0.0, trains=False)
+        for module in modules:
+            module.eval()
+        losses = self._execute(self._forward_instructions, batch, None).losses
+        for module in modules:
+            module.train()
+        self.trains = True
+        return list(losses.values())
+
+    @cached_property
+    def _forward_instructions(self) -> Sequence[Compute | Exchange]:
+        """This rank's part of the schedule's forward passes alone."""
+        return lower(forward_schedule(self.schedule), self.program.mode).ranks[self.groups.pp.rank]
+
+    def _execute(
+        self, instructions: Sequence[Compute | Exchange], batch: Callable[[int], Batch], first: torch.Tensor | None
+    ) -> BatchResult:
+        """Run these instructions; `first` is the loss's gradient on the rank of the last stage."""
+        run, clock = BatchResult(), clock_of(self.groups.device) if self.record and self.trains else None
         marks: list[tuple[Any, Any]] = []  # the clock's marks at the beginning and the end of every instruction
-        for instruction in self.instructions:
+        for instruction in instructions:
             if isinstance(instruction, Exchange):
                 begin = clock.mark() if clock else None
                 self.p2p.post(instruction, self._outgoing, self.blocking)
@@ -148,7 +180,7 @@ class Executor:
         assert not self._outgoing
         assert not self._kept
         if clock:
-            for instruction, (begin, end) in zip(self.instructions, marks, strict=True):
+            for instruction, (begin, end) in zip(instructions, marks, strict=True):
                 run.timeline += _events(instruction, clock.seconds(begin), clock.seconds(end))
         return run
 
@@ -179,20 +211,22 @@ class Executor:
         return None
 
     def _forward(self, action: Action, x: torch.Tensor | None, batch: Callable[[int], Batch], run: BatchResult) -> None:
-        """Run F: stash what its backward pass needs, and send the output, or keep the loss."""
+        """Run F: stash what its backward pass needs, if there is one, and send the output, or keep the loss."""
         stage, last = action.stage, action.stage == self.schedule.stages - 1
-        if x is not None:
+        if x is not None and self.trains:
             x.requires_grad_()  # the backward pass sends the gradient of this leaf to the stage before
         feed = batch(action.microbatch) if self.vocabulary is None and (stage == 0 or last) else ()
         y = self.stages[self.placement.chunk_of(stage)](x, *feed)
-        self._stash[stage, action.microbatch] = (x, get_gradient_edge(y))
-        run.peak_stash = max(run.peak_stash, len(self._stash) + len(self._deferred))
+        if self.trains:
+            self._stash[stage, action.microbatch] = (x, get_gradient_edge(y))
+            run.peak_stash = max(run.peak_stash, len(self._stash) + len(self._deferred))
+            y = y.detach()
         if not last:
-            self._send(action, y.detach())
+            self._send(action, y)
         elif self.vocabulary is None:
-            run.losses[action.microbatch] = y.detach()
+            run.losses[action.microbatch] = y
         else:
-            self.vocabulary.start_output(action.microbatch, y.detach())
+            self.vocabulary.start_output(action.microbatch, y)
 
     def _backward(self, action: Action, grad: torch.Tensor | None) -> None:
         """Run B or I from the gradient of the output or of the loss, and send the input's gradient."""
@@ -233,6 +267,15 @@ class Executor:
             self._outgoing[message] = tensor
         else:
             self._kept[action.output] = tensor
+
+
+def forward_schedule(schedule: Schedule) -> Schedule:
+    """The forward passes of a schedule, in their order, and nothing else.
+
+    Where all ranks share the vocabulary, those of its passes that the loss needs.
+    """
+    ranks = tuple(tuple(action for action in actions if action.kind in "EFS") for actions in schedule.ranks)
+    return replace(schedule, ranks=ranks, fused=frozenset())
 
 
 def _range(action: Action) -> AbstractContextManager[object]:

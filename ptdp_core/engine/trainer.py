@@ -11,7 +11,6 @@ import torch
 
 from kernels import Kernels
 from ptdp_core.engine.cuda_graph import GraphedExecutor
-from ptdp_core.engine.evaluation import Evaluator
 from ptdp_core.engine.experts import Routing
 from ptdp_core.engine.fp8 import Fp8, is_native
 from ptdp_core.engine.groups import Groups
@@ -114,7 +113,6 @@ class Trainer:
         turns = self.routing.turns
         self.executor = Executor(program, self.chunks, self.p2p, groups, self._before, record, turns, self.vocabulary)
         self._run = (GraphedExecutor(self.executor, groups) if engine.cuda_graph and not record else self.executor).run
-        self.evaluator = Evaluator(program, self.chunks, self.p2p, groups.pp.rank, self.vocabulary)
 
     def _before(self, action: Action) -> None:
         """Prepare a pass: set the random streams' microbatch, and announce a chunk's last backward pass."""
@@ -134,7 +132,7 @@ class Trainer:
     def evaluate(self, batch: Callable[[int], Batch]) -> torch.Tensor:
         """The mean loss of a batch (a scalar on the device), without dropout. The trainer's state does not change."""
         self._begin()
-        return self._mean_loss(self.evaluator.run(batch))
+        return self._mean_loss(self.executor.evaluate(batch))
 
     def _begin(self) -> None:
         """Let FP8 cast the weights anew, which may have changed since they were used, or may be on their way."""

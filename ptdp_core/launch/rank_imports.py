@@ -11,7 +11,6 @@ from importlib import import_module
 MODULES = (
     "torch",
     "torch._dynamo",  # the compiler, which torch imports when the first optimizer is made
-    "torch.distributed.checkpoint",
     "ptdp_core.engine.trainer",
     "ptdp_core.launch.local",
     "kernels",

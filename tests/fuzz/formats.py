@@ -113,10 +113,12 @@ def _checkpoint(folder: Path) -> list[Path]:
 def _seal_checkpoint() -> None:
     """Write a manifest that fits the files as they are."""
     from ptdp_core.engine.checkpoint import folder as folders
+    from ptdp_core.engine.files import FileSum, checksum
 
     path = Path(CHECKPOINT)
     if folders.manifest(path) is not None:
-        sums = {name: folders.FileSum.of(path / name) for name in folders.manifest(path) or {}}
+        names = folders.manifest(path) or {}
+        sums = {name: FileSum((path / name).stat().st_size, checksum(path / name)) for name in names}
         shutil.copytree(path, folders.partial_path(path))
         folders.complete(path, sums)
 

@@ -1,1 +1,1 @@
-"""Checkpoints: `checkpoints` saves and loads them; their `folder`, `state`, `tensors` and `metadata`."""
+"""Checkpoints: `checkpoints` saves and loads them; their `folder`, `state`, `shards` with the index, and `tensors`."""

@@ -1,4 +1,4 @@
-"""Checkpoints by global name with `torch.distributed.checkpoint`: readable at any other (p, t, d, v).
+"""Checkpoints by global name: readable at any other (p, t, d, v).
 
 A checkpoint holds the master parameters and Adam's two moments, as rectangles of the global tensors, without padding.
 So one of the ZeRO-3 baseline can be loaded by PTD-P, and the other way round.
@@ -8,29 +8,24 @@ and is renamed last (`folder`), so that a crash leaves the previous checkpoint a
 settings and the data of its run: loading it into a run with another model, batch size, seed or data is refused.
 """
 
-import contextlib
 import json
 import math
-import pickle
 import shutil
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Protocol, TypeVar
 
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
-from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.metadata import Metadata
 
 from ptdp_core.engine.checkpoint import folder as folders
-from ptdp_core.engine.checkpoint.folder import STATE, FileSum
-from ptdp_core.engine.checkpoint.metadata import Reader, read_metadata
+from ptdp_core.engine.checkpoint.folder import INDEX, STATE
+from ptdp_core.engine.checkpoint.shards import read_index, read_pieces, write_index, write_shard
 from ptdp_core.engine.checkpoint.state import Progress, changes_since, read_state
-from ptdp_core.engine.checkpoint.tensors import LoadPlanner, Pieces, SavePlanner, Staging, Writer, rectangles
+from ptdp_core.engine.checkpoint.tensors import Pieces, Staging, rectangles
 from ptdp_core.engine.errors import DivergedError, EngineUnavailableError, not_writable
 from ptdp_core.engine.files import LOCK, check_writable, lock, write_durably
 from ptdp_core.engine.groups import Groups
@@ -87,7 +82,7 @@ def _pieces(optimizer: CheckpointedOptimizer, *, saving: bool) -> dict[str, Piec
             for kind, flat in tensors.items():
                 pieces = out.setdefault(f"{kind}.{shard.parameter.name}", Pieces(shard.parameter.shape))
                 part = flat[begin - start : begin - start + math.prod(size)]
-                pieces.held[torch.Size(offsets)] = part.view(size)
+                pieces.held[offsets] = part.view(size)
     return out
 
 
@@ -119,6 +114,7 @@ class Checkpoints:
         self.alone = not dist.is_initialized()
         # A separate group, because a save in the background must not mix with the training's collectives.
         self.group = None if self.alone else dist.new_group(backend="gloo")
+        self._place = (0, 1) if self.alone else (dist.get_rank(self.group), dist.get_world_size(self.group))
         self.is_writer = trainer.groups.rank == 0
         self.notes: list[str] = []
         self._lock: IO[bytes] | None = None
@@ -167,7 +163,7 @@ class Checkpoints:
         self.wait()
         progress = progress_of(self.trainer, consumed)
         path = folders.checkpoint_path(self.folder, progress.step)
-        pieces: dict[str, Any] = dict(_pieces(self.trainer.optimizer, saving=True))
+        pieces = _pieces(self.trainer.optimizer, saving=True)
         self._together(lambda: _check_finite(pieces, progress.step))
         if self._thread is None:
             self._write(path, pieces, progress)
@@ -182,52 +178,34 @@ class Checkpoints:
             pending, self._pending = self._pending, None
             pending.result()
 
-    def _write(self, path: Path, pieces: dict[str, Any], progress: Progress) -> None:
+    def _write(self, path: Path, pieces: Mapping[str, Pieces], progress: Progress) -> None:
         """Write a checkpoint under its temporary name, and rename it last; perhaps in the background's thread."""
-        partial = folders.partial_path(path)
+        partial_path = folders.partial_path(path)
 
         def make() -> None:
             if self.is_writer:
-                shutil.rmtree(partial, ignore_errors=True)
-                partial.mkdir(parents=True)
-
-        def sums() -> dict[str, FileSum]:
-            rank = 0 if self.alone else dist.get_rank(self.group)
-            return {file.name: FileSum.of(file) for file in partial.glob(f"__{rank}_*.distcp")}
+                shutil.rmtree(partial_path, ignore_errors=True)
+                partial_path.mkdir(parents=True)
 
         def complete() -> None:
             if self.is_writer:
                 state = {"progress": asdict(progress), "settings": to_mapping(self.trainer.settings), "data": self.data}
-                write_durably(partial / STATE, json.dumps(state, indent=1))
-                names = (STATE, folders.METADATA)
-                folders.complete(path, shards | {name: FileSum.of(partial / name) for name in names})
+                sums = {shard.name: shard.sum for shard in shards}
+                sums[STATE] = write_durably(partial_path / STATE, [json.dumps(state, indent=1).encode()])
+                sums[INDEX] = write_index(partial_path, shards)
+                folders.complete(path, sums)
                 folders.prune(self.folder, self.keep)
 
         try:
             self._staging.wait()
             # Every step is over on all ranks before the next one: shards need the folder, and the manifest all shards.
             self._together(make)
-            self._save_shards(partial, pieces)
-            shards = {name: row for rows in self._together(sums) for name, row in rows.items()}
+            shards = self._together(partial(write_shard, partial_path, self._place[0], pieces))
             self._together(complete)
         except (EngineUnavailableError, RuntimeError):
             if self.is_writer:
-                shutil.rmtree(partial, ignore_errors=True)
+                shutil.rmtree(partial_path, ignore_errors=True)
             raise
-
-    def _save_shards(self, partial: Path, pieces: dict[str, Any]) -> None:
-        """Write the tensors with `torch.distributed.checkpoint` (DCP), which synchronises its files to disk."""
-        try:
-            with quietly():
-                dcp.save(
-                    pieces,
-                    storage_writer=Writer(partial),
-                    planner=SavePlanner(),
-                    process_group=self.group,
-                    no_dist=self.alone,
-                )
-        except (Exception, CheckpointException) as error:  # CheckpointException derives from BaseException
-            raise self._shared(_cause(error)) from error
 
     def _shared(self, error: BaseException) -> Exception:
         """The error that all ranks raise for an error of one: a single line that can be pickled.
@@ -280,30 +258,23 @@ class Checkpoints:
         return progress
 
     def _load_shards(self, path: Path, pieces: Mapping[str, Pieces]) -> None:
-        """Read a checkpoint's tensors into `pieces` with DCP. Raises `ValueError` for what no run can have saved."""
-        read: list[Metadata] = []
-        shapes = {name: part.shape for name, part in pieces.items()}
+        """Read a checkpoint's tensors into `pieces`. Raises `ValueError` for what no run can have saved."""
         model, kinds = self.trainer.settings.model, {name.partition(".")[0] for name in pieces}
         count = len(kinds) * len(chunk_parameters(model, range(model.layers), 1))
-        self._together(lambda: read.append(read_metadata(path, shapes, count)))
-        try:
-            with quietly():
-                dcp.load(
-                    dict(pieces),
-                    storage_reader=Reader(path, read[0]),
-                    planner=LoadPlanner(),
-                    process_group=self.group,
-                    no_dist=self.alone,
-                )
-        except CheckpointException as error:
-            cause = _cause(error)
-            # torch's text would advise to load the file without its check.
-            more = isinstance(cause, pickle.UnpicklingError)
-            reason = "they hold more than tensors" if more else " ".join(str(cause).split())
-            raise ValueError(
-                f"load={str(path)!r} has shards that cannot be read: {reason}; needs a run's checkpoint; "
-                "try another checkpoint"
-            ) from None
+        shapes = {name: piece.shape for name, piece in pieces.items()}
+
+        def read() -> None:
+            index = read_index(path, shapes, count)
+            try:
+                read_pieces(path, index, pieces)
+            except (OSError, RuntimeError) as error:
+                reason = " ".join(str(error).split())
+                raise ValueError(
+                    f"load={str(path)!r} has shards that cannot be read: {reason}; needs a run's checkpoint; "
+                    "try another checkpoint"
+                ) from None
+
+        self._together(read)
 
     def _choose(self, source: Path) -> Path:
         """The checkpoint to load: `source` itself, or the newest whole one in it.
@@ -340,7 +311,7 @@ class Checkpoints:
         def look() -> str | None:
             reason = folders.problem(path)
             if reason is None:
-                rank, size = (0, 1) if self.alone else (dist.get_rank(self.group), dist.get_world_size(self.group))
+                rank, size = self._place
                 reason = folders.damage(path, sorted(folders.manifest(path) or {})[rank::size])
             return reason
 
@@ -356,19 +327,3 @@ def _check_finite(pieces: Mapping[str, Pieces], step: int) -> None:
                     f"{name} is not finite after step {step}, and is not saved; needs finite parameters and moments; "
                     "try a smaller lr, and load=<the checkpoint before>"
                 )
-
-
-@contextlib.contextmanager
-def quietly() -> Iterator[None]:
-    """Silence torch's warning that a checkpoint is saved or loaded by a single process."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="torch.distributed is disabled")
-        yield
-
-
-def _cause(error: BaseException) -> BaseException:
-    """The first rank's error inside DCP's `CheckpointException`, or the error itself if it is of another type."""
-    for wrapped in getattr(error, "failures", {}).values():
-        cause: BaseException = wrapped[0] if isinstance(wrapped, tuple) else wrapped
-        return cause
-    return error

@@ -1,8 +1,8 @@
 """Checkpoints as folders `step_<n>` in the folder of a run: lists, checks, completes and removes them.
 
 A checkpoint is whole if all its files are as they were saved. Its manifest names each file with size and checksum, and
-has a checksum of its own. Manifest, state and DCP's metadata are checked every time; the contents of the shards, which
-may be terabytes, only when the checkpoint is loaded, by all ranks together. This module imports no torch.
+has a checksum of its own. Manifest, state and index are checked every time; the contents of the shards, which may be
+terabytes, only when the checkpoint is loaded, by all ranks together. This module imports no torch.
 """
 
 import json
@@ -12,25 +12,13 @@ import shutil
 import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
-from ptdp_core.engine.files import checksum, read_json, synchronise, write_durably
+from ptdp_core.engine.files import FileSum, checksum, read_json, synchronise, write_durably
 
-MANIFEST, STATE, METADATA = "manifest.json", "state.json", ".metadata"
+MANIFEST, STATE, INDEX = "manifest.json", "state.json", "tensors.json"
 NAME = re.compile(r"step_(\d{8})")
-ALWAYS_CHECKED = (STATE, METADATA)
-
-
-class FileSum(NamedTuple):
-    """Size in bytes and CRC-32 of a file when it was saved."""
-
-    size: int
-    crc32: str
-
-    @classmethod
-    def of(cls, path: Path) -> "FileSum":
-        """Size and checksum of a file as it is now."""
-        return cls(path.stat().st_size, checksum(path))
+ALWAYS_CHECKED = (STATE, INDEX)
+OLD_INDEX = ".metadata"  # of checkpoints that release 1.0 wrote
 
 
 def checkpoint_path(folder: Path, step: int) -> Path:
@@ -59,7 +47,7 @@ def complete(path: Path, files: Mapping[str, FileSum]) -> None:
     """Add the manifest to a partial checkpoint with these files, and give it its final name, durably."""
     rows = {name: list(files[name]) for name in sorted(files)}
     partial = partial_path(path)
-    write_durably(partial / MANIFEST, json.dumps({"files": rows, "crc32": _sum_of(rows)}, indent=1))
+    write_durably(partial / MANIFEST, [json.dumps({"files": rows, "crc32": _sum_of(rows)}, indent=1).encode()])
     synchronise(partial)
     shutil.rmtree(path, ignore_errors=True)
     os.replace(partial, path)
@@ -87,6 +75,8 @@ def problem(path: Path) -> str | None:
     files = manifest(path)
     if files is None:
         return f"has a {MANIFEST} that is missing or damaged"
+    if OLD_INDEX in files:
+        return "was saved by release 1.0, which alone can read it"
     for name, saved in files.items():
         file = path / name
         if not os.path.isfile(file):  # a pipe or a device would never end

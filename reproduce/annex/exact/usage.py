@@ -17,16 +17,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import replace
-from enum import Enum
 from itertools import islice, takewhile
-from pathlib import Path, PosixPath
+from pathlib import Path
 from types import FrameType
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 import torch.distributed as dist
-from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING
 
 from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.engine import data
@@ -166,26 +164,18 @@ def _counting(used: Used, plain: Any, what: str, amount: Amount) -> Callable[...
     return counted
 
 
-def _by_value(member: Enum) -> tuple[type[Enum], tuple[Any]]:
-    return type(member), (member.value,)
-
-
 @contextmanager
 def counting(folder: Path) -> Iterator[Used]:
     """Count what is used inside, and files below `folder`, from which relative paths go."""
     used, before, folder = Used(), Path.cwd(), folder.resolve()
     with ExitStack() as stack:
         stack.callback(os.chdir, before)
-        os.chdir(folder)  # paths, which are written to checkpoints, are then equally long everywhere
+        os.chdir(folder)  # paths, which settings name in checkpoints, are then equally long everywhere
         paths: dict[int, Any] = {}
         stack.enter_context(patch.object(os, "open", _remembering(paths)))
         opened = _counted_open(used, folder, paths)
         for module in (builtins, io):
             stack.enter_context(patch.object(module, "open", opened))
-        # Checkpoints name both, and releases of Python write them in different lengths.
-        stack.enter_context(patch.object(PosixPath, "__module__", "pathlib"))
-        stack.enter_context(patch.object(PosixPath, "__reduce__", lambda path: (type(path), path.parts), create=True))
-        stack.enter_context(patch.object(_MEM_FORMAT_ENCODING, "__reduce_ex__", lambda member, _: _by_value(member)))
         for owner, name, what, amount in CALLS:
             plain = getattr(owner, name)
             stack.enter_context(patch.object(owner, name, _counting(used, plain, what, amount)))

@@ -72,7 +72,7 @@ def _import(parsed: Namespace) -> int:
         settings, checkpoint = import_weights(folder, parsed.save, parsed.seq)
         rows = [f"{name} = {_toml(value)}" for name, value in asdict(settings.model).items()]
         file = parsed.save / "model.toml"
-        write_durably(file, "\n".join(["[model]", *rows, ""]))
+        write_durably(file, ["\n".join(["[model]", *rows, ""]).encode()])
     print(f"{parameters(settings.model) / 1e6:,.1f}M parameters: {checkpoint}")
     print(f"next: {parsed.program} train {file} --resume {parsed.save}")
     return 0

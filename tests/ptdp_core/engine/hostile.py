@@ -1,16 +1,12 @@
 """Checkpoints that somebody edited, with a manifest that fits: no checksum gives them away."""
 
-import io
 import json
 import os
-import pickle
 import zlib
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from ptdp_core.engine.checkpoint.folder import MANIFEST, METADATA
+from ptdp_core.engine.checkpoint.folder import INDEX, MANIFEST
 
 
 class Runs:
@@ -33,24 +29,17 @@ def seal(checkpoint: Path) -> None:
     (checkpoint / MANIFEST).write_text(json.dumps(document))
 
 
-def metadata_of(checkpoint: Path) -> Any:
-    """The metadata as torch reads it."""
-    return pickle.loads((checkpoint / METADATA).read_bytes())
+def index_of(checkpoint: Path) -> Any:
+    """The index of its tensors."""
+    return json.loads((checkpoint / INDEX).read_text())
 
 
-def put_metadata(checkpoint: Path, metadata: Any) -> None:
-    """Write other metadata: an object, or the bytes of a pickle."""
-    data = metadata if isinstance(metadata, bytes) else pickle.dumps(metadata)
-    (checkpoint / METADATA).write_bytes(data)
+def put(checkpoint: Path, name: str, data: bytes) -> None:
+    """Write another file in place of one of a checkpoint's."""
+    (checkpoint / name).write_bytes(data)
     seal(checkpoint)
 
 
-def put_in_a_shard(checkpoint: Path, value: Any) -> None:
-    """Append what torch saves of `value` to a shard, and let the first tensor be looked for there."""
-    metadata, buffer = metadata_of(checkpoint), io.BytesIO()
-    torch.save(value, buffer)
-    place = next(iter(metadata.storage_data.values()))
-    with (checkpoint / place.relative_path).open("ab") as shard:
-        place.offset, place.length = shard.tell(), len(buffer.getvalue())
-        shard.write(buffer.getvalue())
-    put_metadata(checkpoint, metadata)
+def put_index(checkpoint: Path, index: Any) -> None:
+    """Write another index."""
+    put(checkpoint, INDEX, json.dumps(index).encode())

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ptdp_core.engine.checkpoint.folder import MANIFEST, METADATA, STATE, damage, newest, problem, prune, resolve
+from ptdp_core.engine.checkpoint.folder import INDEX, MANIFEST, STATE, damage, newest, problem, prune, resolve
 from ptdp_core.engine.checkpoint.tensors import Pieces, Staging, rectangles
 from ptdp_core.launch.local import RankError, launch
 from ptdp_core.layout import Parameter, ShardSpec
@@ -99,7 +99,7 @@ def test_staging_keeps_its_buffers_and_pins_those_of_a_gpu(pinned, monkeypatch):
     for _ in range(2):
         before = state.clone()
         pieces = Pieces((2, 3))
-        pieces.held[torch.Size((0, 0))] = state.view(2, 3)
+        pieces.held[0, 0] = state.view(2, 3)
         staging.copy({"x": pieces})
         state += 1
         staging.wait()
@@ -115,7 +115,7 @@ def test_staging_keeps_its_buffers_and_pins_those_of_a_gpu(pinned, monkeypatch):
 def test_a_gpu_s_staging_copies_before_training_goes_on():
     state = torch.arange(2.0**24, device="cuda")
     before, pieces = state.cpu(), Pieces((2**12, 2**12))
-    pieces.held[torch.Size((0, 0))] = state.view(2**12, 2**12)
+    pieces.held[0, 0] = state.view(2**12, 2**12)
     staging = Staging(torch.device("cuda"))
     staging.copy({"x": pieces})
     state += 1
@@ -197,9 +197,9 @@ DAMAGE = {
 }
 
 
-FILES = ("__0_0.distcp", METADATA, STATE, MANIFEST)
+FILES = ("rank_00000.bin", INDEX, STATE, MANIFEST)
 DAMAGED = [(name, how) for name in FILES for how in DAMAGE]
-ONCE_EACH = (("__0_0.distcp", "one bit"), (METADATA, "garbage"), (STATE, "truncated"), (MANIFEST, "empty"))
+ONCE_EACH = (("rank_00000.bin", "one bit"), (INDEX, "garbage"), (STATE, "truncated"), (MANIFEST, "empty"))
 
 
 @pytest.mark.parametrize(("name", "how"), by_default(DAMAGED, *ONCE_EACH))
@@ -225,12 +225,12 @@ def test_a_damaged_file_is_named_and_the_checkpoint_before_is_whole(name, how, t
 def test_all_ranks_say_which_shard_is_damaged(tmp_path):
     case = BASE | {"p": 2, "t": 2}
     _, second = save_twice(tmp_path, case)
-    victim = second / "__3_0.distcp"
+    victim = second / "rank_00003.bin"
     victim.write_bytes(DAMAGE["one bit"](victim.read_bytes()))
     assert problem(second) is None  # a look at the folder does not read shards
     for _, notes in run(jobs.load_noting, case, str(tmp_path)):
         assert notes == [
-            f"passed over {second}, which has __3_0.distcp with other contents than were saved; "
+            f"passed over {second}, which has rank_00003.bin with other contents than were saved; "
             "going on from step_00000001"
         ]
 

@@ -8,13 +8,13 @@ import shutil
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
-from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING, MetadataIndex
 
 from ptdp_core.engine.checkpoint.checkpoints import Checkpoints, _pieces
-from ptdp_core.engine.checkpoint.folder import MANIFEST, METADATA, STATE, _sum_of, manifest, problem
-from ptdp_core.engine.checkpoint.metadata import read_metadata
+from ptdp_core.engine.checkpoint.folder import INDEX, MANIFEST, STATE, _sum_of, manifest, problem
+from ptdp_core.engine.checkpoint.shards import read_index
 from reproduce.annex.weights import weights
 from reproduce.annex.weights.weights import export_weights
 from tests.ptdp_core.engine import hostile, jobs
@@ -22,6 +22,7 @@ from tests.ptdp_core.engine import hostile, jobs
 CASE = {"B": 4, "layers": 2, "recompute": "none"}
 CPU = torch.device("cpu")
 MISSING = object()
+SHARD = "rank_00000.bin"
 
 
 @pytest.fixture(scope="module")
@@ -56,13 +57,13 @@ def refused(load, checkpoint):
     with pytest.raises(ValueError, match=r"^load=") as caught:
         load(checkpoint)
     message = str(caught.value)
-    assert message.startswith(f"load={str(checkpoint)!r} has ")
+    assert message.startswith(f"load={str(checkpoint)!r} ")
     assert "\n" not in message
     return message.removeprefix(f"load={str(checkpoint)!r} ")
 
 
 @pytest.mark.parametrize("harm", ["pipe", "endless"])
-@pytest.mark.parametrize("name", [MANIFEST, STATE, METADATA])
+@pytest.mark.parametrize("name", [MANIFEST, STATE, INDEX])
 def test_what_would_never_end_is_not_read(name, harm, checkpoint):
     (checkpoint / name).unlink()
     if harm == "pipe":
@@ -76,135 +77,118 @@ def test_what_would_never_end_is_not_read(name, harm, checkpoint):
 
 @pytest.mark.parametrize("load", [resume, load_whole, export])
 def test_loading_runs_nothing(load, checkpoint, tmp_path):
-    """In the metadata, in metadata of one rank that torch would look for next, and in a shard."""
+    """In the index, in what release 1.0 and torch would look for, and in a shard, which is numbers and nothing else."""
     trace = tmp_path / "trace"
-    metadata = hostile.metadata_of(checkpoint)
-    metadata.planner_data = hostile.Runs(trace)
-    hostile.put_metadata(checkpoint, metadata)
-    assert hostile.metadata_of(checkpoint)
-    assert trace.exists()  # torch's own reader would have run it
+    program = pickle.dumps(hostile.Runs(trace))
+    pickle.loads(program)
+    assert trace.exists()  # who unpickles it runs it
     trace.unlink()
-    (checkpoint / "__0.metadata").write_bytes(pickle.dumps(metadata))
-    assert refused(load, checkpoint).startswith("has .metadata that names posix.system, which no checkpoint needs;")
+    for name in (".metadata", "__0.metadata"):
+        (checkpoint / name).write_bytes(program)
+    shard = (checkpoint / SHARD).read_bytes()
+    hostile.put(checkpoint, SHARD, program.ljust(4 * len(program), b"\0") + shard[4 * len(program) :])
+    load(checkpoint)
+    hostile.put(checkpoint, INDEX, program)
+    assert refused(load, checkpoint).startswith("has tensors.json that is none: ")
     assert not trace.exists()
-
-
-@pytest.mark.parametrize("load", [resume, load_whole])
-def test_a_shard_with_more_than_tensors_is_refused(load, checkpoint, tmp_path):
-    hostile.put_in_a_shard(checkpoint, hostile.Runs(tmp_path / "trace"))
-    (tmp_path / "trace").unlink(missing_ok=True)
-    assert refused(load, checkpoint).startswith("has shards that cannot be read: they hold more than tensors; needs")
-    assert not (tmp_path / "trace").exists()
-
-
-def named(module, name, *arguments):
-    """A pickle that calls what it names."""
-    texts = b"".join(b"\x8c" + bytes([len(text)]) + text.encode() for text in (module, name))
-    return b"\x80\x04" + texts + b"\x93" + b"".join(arguments) + b"\x85R."
-
-
-TEXT = b"\x8c\x011"
-TWICE = b"\x94h\x00\x86"  # the tuple on top, kept, and a tuple of it and itself
 
 
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (named("builtins", "eval", TEXT), "names builtins.eval, which no checkpoint needs"),
-        (named("builtins", "setattr", TEXT), "names builtins.setattr, which"),
-        (named("torch", "load", TEXT), "names torch.load, which"),
-        (named("torch", "hub.load", TEXT), "names torch.hub.load, which"),
-        (named("torch._utils", "_rebuild_tensor_v2", TEXT), "names torch._utils._rebuild_tensor_v2, which"),
-        (named("torch.storage", "_load_from_bytes", TEXT), "names torch.storage._load_from_bytes, which"),
-        (named("torch.distributed.checkpoint.metadata", "os.system", TEXT), "names torch.distributed.checkpoint.meta"),
-        (named("torch.distributed.checkpoint.filesystem", "pickle.loads", TEXT), "names torch.distributed.checkpoint"),
-        (named("pathlib", "Path", TEXT), "names pathlib.Path, which"),
-        (named("torch", "Size", TEXT), "has str or a negative number in a shape"),
-        (b"cos\nsystem\n(S'true'\ntR.", "has the instruction 0x63 at byte 0"),  # GLOBAL
-        (b"\x80\x04\x82\x01.", "has the instruction 0x82"),  # the registry of extensions
-        (b"\x80\x04Nr\xff\xff\xff\x7f.", "has the instruction 0x72"),  # a memo of 32 GiB
-        (b"\x80\x04\x96" + bytes(7) + b"\x7f.", "has the instruction 0x96"),  # an array of 8 EiB
-        (b"\x80\x04})\x85" + TWICE + b"Ns.", "has one tuple in two places"),  # repeated, its hash takes for ever
-        (b"", "cannot be read: EOFError"),
-        (b"\x80\x04}.", "has dict where _Whole belongs"),
+        (b"", "is none: ValueError('cannot be read: Expecting value"),
+        (b"\xff", "is none: ValueError("),
+        (b"[" * 100_000, "is none: ValueError('is nested too deeply"),
+        (b'{"a":' + b"9" * 5000 + b"}", "is none: ValueError("),
+        (b"null", "is none: TypeError("),
+        (b"7", "is none: TypeError("),
+        (b"[]", "has 0 tensors, where the model has 84"),
+        (b"{}", "has 0 tensors, where the model has 84"),
+        (json.dumps(["x"] * 84).encode(), "has no parameter."),
+        (json.dumps("x" * 84).encode(), "has no parameter."),
     ],
 )
-def test_a_pickle_that_is_no_metadata(data, reason, checkpoint):
-    hostile.put_metadata(checkpoint, data)
-    assert refused(resume, checkpoint).startswith(f"has .metadata that {reason}")
+def test_what_is_no_index(data, reason, checkpoint):
+    hostile.put(checkpoint, INDEX, data)
+    assert refused(resume, checkpoint).startswith(f"has tensors.json that {reason}")
 
 
-def first_place(metadata):
-    return next(iter(metadata.storage_data.values()))
+def test_a_checkpoint_of_release_1_0_says_so(checkpoint):
+    """Its index was a pickle."""
+    document = json.loads((checkpoint / MANIFEST).read_text())
+    rows = document["files"] | {".metadata": document["files"].pop(INDEX)}
+    (checkpoint / MANIFEST).write_text(json.dumps({"files": rows, "crc32": _sum_of(rows)}))
+    assert refused(resume, checkpoint).startswith("was saved by release 1.0, which alone can read it; needs a whole")
 
 
-def first_tensor(metadata):
-    return next(iter(metadata.state_dict_metadata.values()))
+def first_of(index):
+    return next(iter(index.values()))
 
 
-def without_a_tensor(metadata):
-    del metadata.state_dict_metadata[next(iter(metadata.state_dict_metadata))]
+def renamed(index):
+    index["x"] = index.pop(next(iter(index)))
 
 
-def renamed(metadata):
-    metadata.state_dict_metadata["x"] = metadata.state_dict_metadata.pop(next(iter(metadata.state_dict_metadata)))
+def put_part(number, value):
+    """An edit of one field of the first tensor's first part."""
+    return lambda index: first_of(index)["parts"][0].__setitem__(number, value)
 
 
-def bytes_for_a_tensor(metadata):
-    """DCP would unpickle them without a check."""
-    metadata.state_dict_metadata[next(iter(metadata.state_dict_metadata))] = MetadataIndex("x")
+def put_field(name, value):
+    return lambda index: first_of(index).__setitem__(name, value)
 
 
 EDITS = [
-    (lambda m: setattr(first_place(m), "relative_path", "../other"), "cannot be read: KeyError: '../other'"),
-    (lambda m: setattr(first_place(m), "relative_path", "/dev/zero"), "cannot be read: KeyError: '/dev/zero'"),
-    (lambda m: setattr(first_place(m), "length", 1 << 40), "looks for "),
-    (lambda m: setattr(first_place(m), "offset", -1), "looks for "),
-    (lambda m: setattr(first_place(m), "transform_descriptors", ["zstd"]), "looks for "),
-    (lambda m: setattr(first_tensor(m), "size", torch.Size((1 << 60,))), "has parameter."),
-    (lambda m: setattr(first_tensor(m), "chunks", []), "has 0 elements of parameter."),
-    (lambda m: setattr(first_tensor(m).chunks[0], "sizes", torch.Size((1 << 60,))), "has a part of parameter."),
-    (lambda m: setattr(first_tensor(m).chunks[0], "offsets", torch.Size((1,))), "has a part of parameter."),
-    (lambda m: m.storage_data.clear(), "has a part of parameter."),
-    (lambda m: setattr(m, "storage_data", None), "cannot be read: AttributeError"),
-    (without_a_tensor, "has 83 tensors, where the model has 84"),
+    (put_part(0, "../other"), "looks for parameter."),
+    (put_part(0, "/dev/zero"), "looks for parameter."),
+    (put_part(0, ["rank_00000.bin"]), "is none: TypeError("),
+    (put_part(1, 1 << 40), "looks for parameter."),
+    (put_part(1, 10**400), "looks for parameter."),
+    (put_part(1, -1), "has a part of parameter."),
+    (put_part(1, 0.0), "has a part of parameter."),
+    (put_part(1, True), "has a part of parameter."),
+    (put_part(2, [1 << 60]), "has a part of parameter."),
+    (put_part(2, [-1]), "has a part of parameter."),
+    (put_part(2, [0, 0]), "has a part of parameter."),
+    (put_part(2, None), "is none: TypeError("),
+    (put_part(3, [1 << 60]), "has a part of parameter."),
+    (put_part(3, [0]), "has 0 elements of parameter."),
+    (lambda index: first_of(index)["parts"][0].pop(), "is none: ValueError("),
+    (put_field("shape", [1 << 60]), "has parameter."),
+    (put_field("shape", "x" * 10**6), "has parameter."),
+    (put_field("parts", []), "has 0 elements of parameter."),
+    (put_field("parts", 1), "is none: TypeError("),
+    (put_field("type", "int8"), "is none: KeyError('int8')"),
+    (put_field("type", {}), "is none: TypeError("),
+    (lambda index: first_of(index).clear(), "is none: KeyError('type')"),
+    (lambda index: index.pop(next(iter(index))), "has 83 tensors, where the model has 84"),
     (renamed, "has no parameter."),
-    (bytes_for_a_tensor, "has _Index where _Tensor belongs"),
 ]
 
 
 @pytest.mark.parametrize(("edit", "reason"), EDITS)
-def test_metadata_that_no_run_can_have_saved(edit, reason, checkpoint):
-    metadata = hostile.metadata_of(checkpoint)
-    edit(metadata)
-    hostile.put_metadata(checkpoint, metadata)
-    assert refused(resume, checkpoint).startswith(f"has .metadata that {reason}")
+def test_an_index_that_no_run_can_have_saved(edit, reason, checkpoint):
+    index = hostile.index_of(checkpoint)
+    edit(index)
+    hostile.put_index(checkpoint, index)
+    message = refused(resume, checkpoint)
+    assert message.startswith(f"has tensors.json that {reason}")
+    assert len(message) < 500
 
 
-def test_metadata_as_the_first_releases_of_python_3_11_write_it(checkpoint, monkeypatch):
-    """A member of an enumeration by its name, in place of its value: Debian 12's Python is one of them."""
-    metadata = hostile.metadata_of(checkpoint)
-    monkeypatch.setattr(_MEM_FORMAT_ENCODING, "__reduce_ex__", lambda self, _: (getattr, (type(self), self.name)))
-    hostile.put_metadata(checkpoint, metadata)
-    assert b"getattr" in (checkpoint / METADATA).read_bytes()
-    resume(checkpoint)
-
-
-def test_metadata_with_other_bytes_is_read_or_refused(checkpoint):
-    """300 times, with up to four bytes that may be any, or an instruction of pickles."""
-    draws, data = random.Random(0), (checkpoint / METADATA).read_bytes()
+def test_an_index_with_other_bytes_is_read_or_refused(checkpoint):
+    """300 times, with up to four bytes that may be any, or one of JSON's."""
+    draws, data = random.Random(0), (checkpoint / INDEX).read_bytes()
     pieces = _pieces(jobs.make(CASE)[2].optimizer, saving=False)
     shapes = {name: part.shape for name, part in pieces.items()}
     outcomes = Counter[bool]()
     for _ in range(300):
         changed = bytearray(data)
         for _ in range(draws.randint(1, 4)):
-            changed[draws.randrange(len(data))] = draws.choice(
-                (draws.randrange(256), *b"rjhp}]()tuseabR\x81\x93\x94\x95")
-            )
-        (checkpoint / METADATA).write_bytes(changed)
+            changed[draws.randrange(len(data))] = draws.choice((draws.randrange(256), *b'{}[],:"0123456789-.eE'))
+        (checkpoint / INDEX).write_bytes(changed)
         try:
-            read_metadata(checkpoint, shapes, len(shapes))
+            read_index(checkpoint, shapes, len(shapes))
             outcomes[True] += 1
         except ValueError as error:
             outcomes[False] += str(error).startswith("load=") and "\n" not in str(error)
@@ -212,22 +196,19 @@ def test_metadata_with_other_bytes_is_read_or_refused(checkpoint):
     assert outcomes[False] > outcomes[True]
 
 
-def test_metadata_says_what_it_says_to_torch(saved):
-    """Of the tensors asked for, and no others."""
-    theirs = hostile.metadata_of(saved)
-    pieces = _pieces(jobs.make(CASE)[2].optimizer, saving=False)
-    shapes = {name: pieces[name].shape for name in list(pieces)[::3]}
-    ours = read_metadata(saved, shapes, len(pieces))
-    assert ours.state_dict_metadata.keys() == shapes.keys()
-    for name, tensor in ours.state_dict_metadata.items():
-        assert (tensor.size, tensor.chunks) == (
-            theirs.state_dict_metadata[name].size, theirs.state_dict_metadata[name].chunks,
-        )  # fmt: skip
-    expected = {index: place for index, place in theirs.storage_data.items() if index.fqn in shapes}
-    assert ours.storage_data.keys() == expected.keys()
-    for index, place in expected.items():
-        found = ours.storage_data[index]
-        assert (found.relative_path, found.offset, found.length) == (place.relative_path, place.offset, place.length)
+def test_numpy_reads_a_checkpoint(saved):
+    """By its index alone: what is there is what the trainer had."""
+    trainer = jobs.make(CASE)[2]
+    Checkpoints("", trainer).load(saved)
+    pieces, index = _pieces(trainer.optimizer, saving=True), hostile.index_of(saved)
+    assert index.keys() == pieces.keys()
+    for name, tensor in index.items():
+        whole = np.full(tensor["shape"], np.nan, tensor["type"])
+        for shard, begin, offsets, sizes in tensor["parts"]:
+            elements = np.fromfile(saved / shard, tensor["type"])[begin:][: np.prod(sizes)]
+            whole[tuple(slice(at, at + n) for at, n in zip(offsets, sizes, strict=True))] = elements.reshape(sizes)
+        ((_, held),) = pieces[name].held.items()
+        assert np.array_equal(whole, held.numpy())
 
 
 HUGE = 10**9
@@ -304,7 +285,7 @@ def test_a_model_that_the_files_cannot_hold_is_not_made(field, value, message, c
 
 def test_a_model_with_fewer_layers_than_were_saved_is_refused(checkpoint):
     put_state(checkpoint, "settings.model.layers", 1)
-    assert refused(load_whole, checkpoint).startswith("has .metadata that has 84 tensors, where the model has 48")
+    assert refused(load_whole, checkpoint).startswith("has tensors.json that has 84 tensors, where the model has 48")
 
 
 def test_the_layout_that_a_checkpoint_was_saved_with_does_not_matter(checkpoint):
@@ -330,6 +311,6 @@ def test_a_manifest_names_files_of_its_own_folder(checkpoint):
     (checkpoint / MANIFEST).write_text("[" * 100_000)
     assert manifest(checkpoint) is None
     (checkpoint / MANIFEST).write_text(json.dumps(document))
-    (checkpoint / "__0_0.distcp").unlink()
-    os.mkfifo(checkpoint / "__0_0.distcp")
-    assert problem(checkpoint) == "lacks __0_0.distcp"
+    (checkpoint / SHARD).unlink()
+    os.mkfifo(checkpoint / SHARD)
+    assert problem(checkpoint) == "lacks rank_00000.bin"

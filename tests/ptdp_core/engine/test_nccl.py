@@ -7,10 +7,9 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from ptdp_core.engine.evaluation import forward_schedule
 from ptdp_core.engine.groups import Axis, Groups
 from ptdp_core.engine.p2p import P2PCommunicator
-from ptdp_core.engine.pipeline import Executor
+from ptdp_core.engine.pipeline import Executor, forward_schedule
 from ptdp_core.schedules import MODES, Program, build, channels, lower, names
 from tests.ptdp_core.engine.nccl import Machine, host_calls
 from tests.ptdp_core.schedules.cases import existing

@@ -216,11 +216,11 @@ def flipped(data: bytes) -> bytes:
 def checkpoints(shop: Workshop) -> Faults:
     """Checkpoints that are damaged, of another run, or saved in another layout."""
     harms = [
-        ("a truncated shard", "__2_0.distcp", truncated),
-        ("4,096 zeroed bytes in a shard", "__2_0.distcp", zeroed),
-        ("400 flipped bytes in a shard", "__2_0.distcp", flipped),
+        ("a truncated shard", "rank_00002.bin", truncated),
+        ("4,096 zeroed bytes in a shard", "rank_00002.bin", zeroed),
+        ("400 flipped bytes in a shard", "rank_00002.bin", flipped),
         ("a truncated manifest", "manifest.json", truncated),
-        ("flipped bytes in the metadata", ".metadata", flipped),
+        ("flipped bytes in the index", "tensors.json", flipped),
         ("a truncated state", "state.json", truncated),
     ]
     for fault, name, harm in harms:

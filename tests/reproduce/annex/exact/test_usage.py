@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ptdp_core.engine import data, files
-from ptdp_core.engine.checkpoint import folder
+from ptdp_core.engine.checkpoint import folder, state
 from ptdp_core.launch.local import RankError
 from reproduce.annex.exact import comparison, counts, engine, resources, usage
 from results.records.errors import UnavailableError
@@ -28,18 +28,19 @@ def test_a_count_is_named_by_two_callers_and_may_come_from_a_thread(tmp_path):
     (tmp_path / "state.json").write_bytes(b"{}")
     with usage.counting(tmp_path) as used, ThreadPoolExecutor(1) as pool:
         pool.submit(folder.problem, tmp_path).result()
-        pool.submit(folder.FileSum.of, tmp_path / "state.json").result()
+        pool.submit(state.read_state, tmp_path).exception()
     # The manifest, which is not there, is not opened.
-    assert used.by_function() == {"folder.FileSum.of > files.checksum": "2 bytes hashed, 2 bytes read, 1 files opened"}
+    assert used.by_function() == {"state.read_state > files.read_json": "2 bytes read, 1 files opened"}
 
 
 def test_texts_and_files_without_buffer_count_in_bytes(tmp_path):
     with usage.counting(tmp_path) as used:
-        files.write_durably(tmp_path / "state.json", "größer")
+        (tmp_path / "of the test").write_text("größer", encoding="utf-8")
+        files.write_durably(tmp_path / "state.json", ["größer".encode()])
         files.lock("save", tmp_path / ".lock").close()
     assert (tmp_path / "state.json").read_text(encoding="utf-8") == "größer"
     assert used.by_function() == {
-        "files.write_durably": "8 bytes written, 1 files opened",
+        "files.write_durably": "8 bytes hashed, 8 bytes written, 1 files opened",
         "files.lock": "1 files opened",
     }
 
@@ -69,8 +70,8 @@ def test_files_elsewhere_and_other_people_s_calls_do_not_count(tmp_path):
     inside.mkdir()
     with usage.counting(inside) as used:
         (inside / "of the test").write_text("ours")
-        assert folder.FileSum.of(tmp_path / "elsewhere").size == 2
-    assert used.by_function() == {"folder.FileSum.of > files.checksum": "2 bytes hashed"}
+        assert files.checksum(tmp_path / "elsewhere")
+    assert used.by_function() == {"files.checksum": "2 bytes hashed"}
 
 
 def test_nothing_is_counted_any_more_afterwards(tmp_path):
