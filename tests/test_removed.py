@@ -27,6 +27,8 @@ PATHS = {
         "reproduce/output/tikz.py",
         "reproduce/tools/generation.py",
         "reproduce/tools/text.py",
+        "ptdp_core/launch/elastic.py",
+        "ptdp_core/launch/srun.py",
         "results/reference/blind/modern/before",
         "results/reference/blind/modern/after",
         "results/reference/blind/modern/five_axes",

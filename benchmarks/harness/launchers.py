@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ptdp_core.launch import elastic, srun
+from benchmarks.harness import elastic, srun
 from results.records.errors import UnavailableError, UsageError
 
 LAUNCHERS = ("local", "torchrun", "slurm")

@@ -1,19 +1,12 @@
-"""Clocks for timelines: when a rank's device begins and ends its work, in seconds of the machine's monotonic clock."""
+"""Clocks for timelines: when a rank's device begins and ends its work, in seconds of the machine's monotonic clock.
+
+They take times in two steps: `mark` where something begins or ends, `seconds` when all of the work is done. Reading a
+GPU's time makes the host wait. So marks are read only when the timeline is complete.
+"""
 
 import time
-from typing import Any, Protocol
 
 import torch
-
-
-class Clock(Protocol):
-    """Takes times in two steps: `mark` where something begins or ends, `seconds` when all of the work is done.
-
-    Reading a GPU's time makes the host wait. So marks are read only when the timeline is complete.
-    """
-
-    def mark(self) -> Any: ...
-    def seconds(self, mark: Any) -> float: ...
 
 
 class HostClock:
@@ -52,6 +45,6 @@ class EventClock:
         return self._start + self._origin.elapsed_time(mark) / 1e3
 
 
-def clock_of(device: torch.device) -> Clock:
+def clock_of(device: torch.device) -> HostClock | EventClock:
     """The clock for a device: events on a GPU, the host's clock on a CPU."""
     return EventClock(device) if device.type == "cuda" else HostClock()

@@ -107,40 +107,13 @@ class Executor:
 
         The gradients of `loss_scale` times the mean loss of the m microbatches are added to the parameters' gradients.
         """
+        run, clock = BatchResult(), clock_of(self.groups.device) if self.record and self.trains else None
         scale = loss_scale / self.schedule.m  # the one place that divides by m
         if self.vocabulary is not None:
-            self.vocabulary.begin(scale)
+            self.vocabulary.begin(scale, self.trains)
         has_loss = self.vocabulary is None and self.placement.last == self.groups.pp.rank
-        return self._execute(self.instructions, batch, self._first_gradient(scale) if has_loss else None)
-
-    @torch.no_grad()
-    def evaluate(self, batch: Callable[[int], Batch]) -> list[torch.Tensor]:
-        """The mean loss of each microbatch (scalars), without dropout, on the rank of the last stage; else no losses.
-
-        Stages are modules.
-        """
-        modules = [stage for stage in self.stages if isinstance(stage, nn.Module)]
-        self.trains = False
-        if self.vocabulary is not None:
-            self.vocabulary.begin(0.0, trains=False)
-        for module in modules:
-            module.eval()
-        losses = self._execute(self._forward_instructions, batch, None).losses
-        for module in modules:
-            module.train()
-        self.trains = True
-        return list(losses.values())
-
-    @cached_property
-    def _forward_instructions(self) -> Sequence[Compute | Exchange]:
-        """This rank's part of the schedule's forward passes alone."""
-        return lower(forward_schedule(self.schedule), self.program.mode).ranks[self.groups.pp.rank]
-
-    def _execute(
-        self, instructions: Sequence[Compute | Exchange], batch: Callable[[int], Batch], first: torch.Tensor | None
-    ) -> BatchResult:
-        """Run these instructions; `first` is the loss's gradient on the rank of the last stage."""
-        run, clock = BatchResult(), clock_of(self.groups.device) if self.record and self.trains else None
+        first = self._first_gradient(scale) if has_loss and self.trains else None
+        instructions = self.instructions if self.trains else self._forward_instructions
         marks: list[tuple[Any, Any]] = []  # the clock's marks at the beginning and the end of every instruction
         for instruction in instructions:
             if isinstance(instruction, Exchange):
@@ -191,6 +164,27 @@ class Executor:
         # An edge: from a tensor PyTorch hides the backward pass from modes that count its functions.
         torch.autograd.backward(get_gradient_edge(loss), self._first_gradient(loss_scale / self.schedule.m))
         return loss.detach()
+
+    @torch.no_grad()
+    def evaluate(self, batch: Callable[[int], Batch]) -> list[torch.Tensor]:
+        """The mean loss of each microbatch (scalars), without dropout, on the rank of the last stage; else no losses.
+
+        The stages are modules.
+        """
+        modules = [stage for stage in self.stages if isinstance(stage, nn.Module)]
+        self.trains = False
+        for module in modules:
+            module.eval()
+        losses = self.run(batch).losses
+        for module in modules:
+            module.train()
+        self.trains = True
+        return list(losses.values())
+
+    @cached_property
+    def _forward_instructions(self) -> Sequence[Compute | Exchange]:
+        """This rank's part of the schedule's forward passes alone."""
+        return lower(forward_schedule(self.schedule), self.program.mode).ranks[self.groups.pp.rank]
 
     def _input(self, action: Action) -> torch.Tensor | None:
         """The activation or gradient from which a pass starts.

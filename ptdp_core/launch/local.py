@@ -22,13 +22,13 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import forkserver, resource_tracker, util
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ptdp_core.interrupts import SIGNALS, Interrupted, allowed, held, received, settle
 
@@ -60,6 +60,19 @@ class RankError(RuntimeError):
         return cls(rank, exitcode, f"failed: {kind}: {' '.join(message.split())}\n{stack}", kind, message)
 
 
+class Failure(NamedTuple):
+    """Why a rank failed: the exception's type and message, and its traceback."""
+
+    kind: str
+    message: str
+    stack: str
+
+    @classmethod
+    def of(cls, error: BaseException) -> "Failure":
+        """Of the exception that is being handled."""
+        return cls(type(error).__name__, str(error), traceback.format_exc())
+
+
 @dataclass
 class _Rank:
     """The launcher's view of a rank: its process, the pipe to it, and what it has sent so far.
@@ -74,7 +87,7 @@ class _Rank:
     done: bool = False
     result: Any = None
     last_beat: float = field(default_factory=time.monotonic)
-    error: tuple[str, str, str] | None = None  # exception type, message and traceback
+    error: Failure | None = None
 
 
 def launch(
@@ -243,12 +256,16 @@ def _fail(members: list[_Rank]) -> None:
         code = member.process.exitcode
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         raise RankError(member.index, code, f"{how} before it was done")
-    failed = [m for m in members if m.error]
-    causes = [m for m in failed if m.error and not is_consequence(*m.error[:2])]
-    member = (causes or failed)[0]
-    assert member.error is not None
+    failures = {m.index: m.error for m in members if m.error}
+    member = members[first_cause(failures)]
     member.process.join(GRACE)  # it has told why, and is about to end
-    raise RankError.raised(member.index, member.process.exitcode, *member.error)
+    raise RankError.raised(member.index, member.process.exitcode, *failures[member.index])
+
+
+def first_cause(failures: Mapping[int, Failure]) -> int:
+    """The first rank whose error is no consequence of another's; the first of all if there is none."""
+    causes = (rank for rank, failure in failures.items() if not is_consequence(failure.kind, failure.message))
+    return next(causes, next(iter(failures)))
 
 
 def is_consequence(kind: str, text: str) -> bool:
@@ -372,7 +389,7 @@ def _run_rank(
         except BaseException as error:
             code = FAILED_RANK_EXIT
             with contextlib.suppress(OSError):
-                pipe.send(("error", (type(error).__name__, str(error), traceback.format_exc())))
+                pipe.send(("error", Failure.of(error)))
         finally:
             pipe.close()
             os._exit(code)

@@ -1,35 +1,16 @@
-"""Named recipes: each is a function that returns a complete configuration, as `[section] field = value`.
+"""Named recipes: complete configurations, as `[section] field = value`.
 
-`tiny` and `small` train on any laptop; the others have the sizes of the paper's experiments, for clusters.
+`tiny` and `small` train on the bytes of Python's standard library on any laptop; the others have the sizes of the
+paper's experiments, for clusters.
 """
 
-from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 from ptdp_core.engine.settings import Settings
 from ptdp_core.engine.settings_file import from_mapping
 
 Sections = dict[str, dict[str, Any]]
-
-
-def tiny() -> Sections:
-    """0.2M parameters on the bytes of Python's standard library: a step takes well under a second."""
-    return {
-        "model": {"layers": 4, "hidden": 64, "heads": 4, "seq": 64, "vocab": 256},
-        "parallel": {"b": 8, "B": 64, "recompute": "none"},
-        "optimizer": {"lr": 2e-3, "min_lr": 2e-4, "warmup_steps": 5, "decay_steps": 200},
-        "run": {"steps": 50},
-    }
-
-
-def small() -> Sections:
-    """10M parameters on the same data: minutes on a laptop, seconds on a GPU."""
-    return {
-        "model": {"layers": 12, "hidden": 256, "heads": 8, "seq": 256, "vocab": 256},
-        "parallel": {"b": 4, "B": 32, "recompute": "none"},
-        "optimizer": {"lr": 1e-3, "min_lr": 1e-4, "warmup_steps": 50, "decay_steps": 1000},
-        "run": {"steps": 500, "log_every": 10},
-    }
 
 
 def _paper(layers: int, hidden: int, heads: int, **parallel: Any) -> Sections:
@@ -43,27 +24,25 @@ def _paper(layers: int, hidden: int, heads: int, **parallel: Any) -> Sections:
     }
 
 
-def gpt_1b() -> Sections:
-    """1.7 billion parameters on 32 GPUs: the first row of Table 1."""
-    return _paper(24, 2304, 24, p=1, t=1, d=32, b=16, B=512)
-
-
-def gpt_175b() -> Sections:
-    """GPT-3 on 96 GPUs with the interleaved schedule (Figure 12)."""
-    return _paper(96, 12288, 96, p=12, t=8, d=1, v=2, b=1, B=24)
-
-
-def gpt_1t() -> Sections:
-    """1 trillion parameters on 3072 GPUs: the last row of Table 1."""
-    return _paper(128, 25600, 160, p=64, t=8, d=6, v=2, b=1, B=3072)
-
-
-RECIPES: dict[str, Callable[[], Sections]] = {
-    "tiny": tiny,
-    "small": small,
-    "gpt-1b": gpt_1b,
-    "gpt-175b": gpt_175b,
-    "gpt-1t": gpt_1t,
+RECIPES: dict[str, Sections] = {
+    "tiny": {  # 0.2M parameters: a step takes well under a second
+        "model": {"layers": 4, "hidden": 64, "heads": 4, "seq": 64, "vocab": 256},
+        "parallel": {"b": 8, "B": 64, "recompute": "none"},
+        "optimizer": {"lr": 2e-3, "min_lr": 2e-4, "warmup_steps": 5, "decay_steps": 200},
+        "run": {"steps": 50},
+    },
+    "small": {  # 10M parameters: minutes on a laptop, seconds on a GPU
+        "model": {"layers": 12, "hidden": 256, "heads": 8, "seq": 256, "vocab": 256},
+        "parallel": {"b": 4, "B": 32, "recompute": "none"},
+        "optimizer": {"lr": 1e-3, "min_lr": 1e-4, "warmup_steps": 50, "decay_steps": 1000},
+        "run": {"steps": 500, "log_every": 10},
+    },
+    # 1.7 billion parameters on 32 GPUs: the first row of Table 1.
+    "gpt-1b": _paper(24, 2304, 24, p=1, t=1, d=32, b=16, B=512),
+    # GPT-3 on 96 GPUs with the interleaved schedule (Figure 12).
+    "gpt-175b": _paper(96, 12288, 96, p=12, t=8, d=1, v=2, b=1, B=24),
+    # 1 trillion parameters on 3072 GPUs: the last row of Table 1.
+    "gpt-1t": _paper(128, 25600, 160, p=64, t=8, d=6, v=2, b=1, B=3072),
 }
 
 
@@ -71,7 +50,7 @@ def recipe(name: str) -> Sections:
     """The sections of a recipe. Raises `ValueError` for an unknown name."""
     if name not in RECIPES:
         raise ValueError(f"recipe={name!r} is unknown; needs one of {', '.join(RECIPES)}; try tiny")
-    return RECIPES[name]()
+    return deepcopy(RECIPES[name])
 
 
 def settings(name: str) -> Settings:

@@ -58,7 +58,6 @@ export OMP_NUM_THREADS=$SRUN_CPUS_PER_TASK""",
 )
 TIME = re.compile(r"\d+(:\d\d){0,2}|\d+-\d+(:\d\d){0,2}")
 NAME = re.compile(r"[\w.,+@-]+")
-OPTIONS = ("--nodes", "--per-node", "--time", "--partition", "--account", "--ranks")
 
 
 @dataclass(frozen=True)
@@ -123,17 +122,13 @@ def job_of(arguments: argparse.Namespace, printed: bool) -> BatchJob:
     return BatchJob(**values)
 
 
-def without_options(words: Sequence[str], *flags: str) -> list[str]:
-    """A command line without these flags, and without ranks and the options of a printed batch script."""
-    kept, value_follows = [], False
-    for word in words:
-        if value_follows:
-            value_follows = False
-        elif word in OPTIONS:
-            value_follows = True
-        elif word not in flags and word.partition("=")[0] not in OPTIONS:
-            kept.append(word)
-    return kept
+def without_options(words: Sequence[str], flag: str) -> list[str]:
+    """A command line without this flag, and without ranks and the options of a printed batch script."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    add_options(parser)
+    parser.add_argument("--ranks")
+    parser.add_argument(flag, action="store_true")
+    return parser.parse_known_args(words)[1]
 
 
 def sbatch(settings: "Settings", arguments: Sequence[str], job: BatchJob) -> str:

@@ -11,12 +11,12 @@ settings and the data of its run: loading it into a run with another model, batc
 import json
 import math
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Protocol, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -28,53 +28,20 @@ from ptdp_core.engine.checkpoint.state import Progress, changes_since, read_stat
 from ptdp_core.engine.checkpoint.tensors import Pieces, Staging, rectangles
 from ptdp_core.engine.errors import DivergedError, EngineUnavailableError, not_writable
 from ptdp_core.engine.files import LOCK, check_writable, lock, write_durably
-from ptdp_core.engine.groups import Groups
-from ptdp_core.engine.optimizer import LossScale, StateSlice
-from ptdp_core.engine.rng_tracker import RNGTracker
-from ptdp_core.engine.settings import Settings
+from ptdp_core.engine.optimizer import Optimizer
 from ptdp_core.engine.settings_file import to_mapping
 from ptdp_core.layout import chunk_parameters
+
+if TYPE_CHECKING:
+    from ptdp_core.engine.trainer import Trainer
+    from ptdp_core.engine.zero3 import Zero3Optimizer, Zero3Trainer
 
 T = TypeVar("T")
 # Errors that keep their type when all ranks raise what went wrong on one of them.
 SHARED_ERRORS = (ValueError, EngineUnavailableError, DivergedError)
 
 
-class CheckpointedOptimizer(Protocol):
-    """The optimizer of a trainer whose runs can be saved: PTD-P's, or that of the ZeRO-3 baseline.
-
-    `scale` is its loss scale, and `updates` the number of steps that it did not skip. `slices` yields the parts of the
-    training state that this rank writes (`saving`) or reads. `restore` sets what is not a tensor, after these are read.
-    """
-
-    @property
-    def scale(self) -> LossScale: ...
-    @property
-    def updates(self) -> int: ...
-    def slices(self, *, saving: bool) -> Iterator[StateSlice]: ...
-    def restore(self, updates: int, scale: float, good: int) -> None: ...
-
-
-class CheckpointedTrainer(Protocol):
-    """A trainer whose runs can be saved. Checkpoints are alike, whichever trainer and layout they come from.
-
-    `done` is the number of steps done. `restore` sets it and the seed of the random streams.
-    """
-
-    done: int
-
-    @property
-    def settings(self) -> Settings: ...
-    @property
-    def groups(self) -> Groups: ...
-    @property
-    def rng(self) -> RNGTracker: ...
-    @property
-    def optimizer(self) -> CheckpointedOptimizer: ...
-    def restore(self, done: int, seed: int) -> None: ...
-
-
-def _pieces(optimizer: CheckpointedOptimizer, *, saving: bool) -> dict[str, Pieces]:
+def _pieces(optimizer: "Optimizer | Zero3Optimizer", *, saving: bool) -> dict[str, Pieces]:
     """The pieces of global tensors that this rank writes or reads, by the name in the checkpoint."""
     out: dict[str, Pieces] = {}
     for shard, start, stop, tensors in optimizer.slices(saving=saving):
@@ -86,7 +53,7 @@ def _pieces(optimizer: CheckpointedOptimizer, *, saving: bool) -> dict[str, Piec
     return out
 
 
-def progress_of(trainer: CheckpointedTrainer, consumed: int) -> Progress:
+def progress_of(trainer: "Trainer | Zero3Trainer", consumed: int) -> Progress:
     """The present state of a trainer that has consumed so many samples."""
     scale = trainer.optimizer.scale
     return Progress(trainer.done, consumed, trainer.rng.seed, trainer.optimizer.updates, scale.value, scale.good)
@@ -104,7 +71,7 @@ class Checkpoints:
     def __init__(
         self,
         folder: str | Path,
-        trainer: CheckpointedTrainer,
+        trainer: "Trainer | Zero3Trainer",
         *,
         background: bool = False,
         data: str = "",

@@ -18,7 +18,7 @@ from ptdp_core.engine.files import FileSum, checksum, read_json, synchronise, wr
 MANIFEST, STATE, INDEX = "manifest.json", "state.json", "tensors.json"
 NAME = re.compile(r"step_(\d{8})")
 ALWAYS_CHECKED = (STATE, INDEX)
-OLD_INDEX = ".metadata"  # of checkpoints that release 1.0 wrote
+OLD_INDEX = ".metadata"  # of `torch.distributed.checkpoint`, in whose format earlier releases saved
 
 
 def checkpoint_path(folder: Path, step: int) -> Path:
@@ -76,7 +76,7 @@ def problem(path: Path) -> str | None:
     if files is None:
         return f"has a {MANIFEST} that is missing or damaged"
     if OLD_INDEX in files:
-        return "was saved by release 1.0, which alone can read it"
+        return "is in the format of torch.distributed.checkpoint, which only earlier releases read"
     for name, saved in files.items():
         file = path / name
         if not os.path.isfile(file):  # a pipe or a device would never end

@@ -11,12 +11,10 @@ from pathlib import Path
 from reprlib import Repr
 from typing import Any
 
-from ptdp_core.engine.checkpoint.folder import STATE, manifest, step_of
+from ptdp_core.engine.checkpoint.folder import STATE, step_of
 from ptdp_core.engine.files import read_json
-from ptdp_core.engine.least_memory import STATE_BYTES
 from ptdp_core.engine.settings import Settings
-from ptdp_core.engine.settings_file import from_mapping, to_mapping
-from ptdp_core.formulas import parameters
+from ptdp_core.engine.settings_file import to_mapping
 
 SHORT = Repr()
 SHORT.maxstring = SHORT.maxother = 200  # characters of a value in a message
@@ -115,38 +113,6 @@ def _progress(path: Path, values: Mapping[str, Any], settings: Mapping[str, Mapp
         scale=scale,
         good_steps=whole("progress.good_steps", values["good_steps"], step),
     )
-
-
-# What one process that loads a whole model takes over from the run that saved it; the layout is its own.
-KEPT = {"model": None, "parallel": ("attention",), "engine": ("dtype", "seed"), "run": ("data", "validation")}
-
-
-def alone(saved: State, device: str) -> Settings:
-    """Settings with which one process on `device` can load the whole model.
-
-    Raises `ValueError` for a setting that cannot be, and for a model that the files of the checkpoint cannot hold.
-    """
-    sections: dict[str, Mapping[str, Any]] = {}
-    for section, names in KEPT.items():
-        values = saved.settings.get(section, {})
-        sections[section] = values if names is None else {name: values[name] for name in names if name in values}
-    B = saved.settings.get("parallel", {}).get("B")
-    sections["parallel"] = {**sections["parallel"], "b": B, "B": B, "recompute": "none"}
-    sections["engine"] = {**sections["engine"], "kernels": "auto", "device": device}
-    try:
-        settings = from_mapping({**sections, "optimizer": saved.settings.get("optimizer", {})})
-    except ValueError as error:
-        raise ValueError(f"load={str(saved.path)!r} has {STATE} with {error}") from None
-    files = sum(file.size for file in (manifest(saved.path) or {}).values())
-    if (needed := STATE_BYTES * parameters(settings.model)) > files:
-        layers, hidden, vocab = settings.model.layers, settings.model.hidden, settings.model.vocab
-        raise wrong(
-            saved.path,
-            "settings.model",
-            {"layers": layers, "hidden": hidden, "vocab": vocab},
-            f"a model that its files hold: of {needed} bytes there are {files}",
-        )
-    return settings
 
 
 def changes_since(saved: State, settings: Settings, data: str) -> list[str]:

@@ -1,20 +1,55 @@
 """Checkpoints made from weights in Hugging Face's naming, and the other way round: the whole model on one device."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from kernels import select
 from ptdp_core.config import ParallelConfig
 from ptdp_core.engine.checkpoint.checkpoints import Checkpoints
-from ptdp_core.engine.checkpoint.folder import resolve
-from ptdp_core.engine.checkpoint.state import alone, read_state
+from ptdp_core.engine.checkpoint.folder import STATE, manifest, resolve
+from ptdp_core.engine.checkpoint.state import State, read_state, wrong
 from ptdp_core.engine.groups import Groups
-from ptdp_core.engine.least_memory import check_memory
+from ptdp_core.engine.least_memory import STATE_BYTES, check_memory
 from ptdp_core.engine.parameters import LocalParameter
 from ptdp_core.engine.settings import EngineSettings, Settings
+from ptdp_core.engine.settings_file import from_mapping
 from ptdp_core.engine.trainer import Trainer
+from ptdp_core.formulas import parameters
 from reproduce.annex.weights import hugging_face
+
+# What one process that loads a whole model takes over from the run that saved it; the layout is its own.
+KEPT = {"model": None, "parallel": ("attention",), "engine": ("dtype", "seed"), "run": ("data", "validation")}
+
+
+def alone(saved: State, device: str) -> Settings:
+    """Settings with which one process on `device` can load the whole model.
+
+    Raises `ValueError` for a setting that cannot be, and for a model that the files of the checkpoint cannot hold.
+    """
+    sections: dict[str, Mapping[str, Any]] = {}
+    for section, names in KEPT.items():
+        values = saved.settings.get(section, {})
+        sections[section] = values if names is None else {name: values[name] for name in names if name in values}
+    B = saved.settings.get("parallel", {}).get("B")
+    sections["parallel"] = {**sections["parallel"], "b": B, "B": B, "recompute": "none"}
+    sections["engine"] = {**sections["engine"], "kernels": "auto", "device": device}
+    try:
+        settings = from_mapping({**sections, "optimizer": saved.settings.get("optimizer", {})})
+    except ValueError as error:
+        raise ValueError(f"load={str(saved.path)!r} has {STATE} with {error}") from None
+    files = sum(file.size for file in (manifest(saved.path) or {}).values())
+    if (needed := STATE_BYTES * parameters(settings.model)) > files:
+        layers, hidden, vocab = settings.model.layers, settings.model.hidden, settings.model.vocab
+        raise wrong(
+            saved.path,
+            "settings.model",
+            {"layers": layers, "hidden": hidden, "vocab": vocab},
+            f"a model that its files hold: of {needed} bytes there are {files}",
+        )
+    return settings
 
 
 def load(source: str | Path, device: torch.device) -> Trainer:

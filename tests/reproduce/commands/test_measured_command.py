@@ -8,9 +8,9 @@ import subprocess
 
 import pytest
 
+from benchmarks.harness import elastic, srun
 from benchmarks.harness.launchers import Launcher
-from ptdp_core.launch import elastic, srun
-from ptdp_core.launch.local import RankError
+from ptdp_core.launch.local import Failure, RankError
 from results.records.errors import INTERRUPTED, UNAVAILABLE, UnavailableError, UsageError
 from tests.processes import Program, needs_proc, wait_for
 from tests.reproduce import blocked_run, measured_jobs
@@ -74,10 +74,10 @@ def test_the_rank_that_failed_is_named(other, how):
 
 
 def test_the_cause_in_what_srun_and_its_tasks_say():
-    followed = srun.Failure("RuntimeError", "Connection closed by peer [127.0.0.1]:1", "")
+    followed = Failure("RuntimeError", "Connection closed by peer [127.0.0.1]:1", "")
     killed = srun._failure(137, "srun: error: n1: task 2: Killed", {0: followed})
     assert str(killed) == "rank 2 was killed by SIGKILL before it was done"
-    errors = {0: followed, 1: srun.Failure("KeyError", "own", "Trace")}
+    errors = {0: followed, 1: Failure("KeyError", "own", "Trace")}
     assert str(srun._failure(1, "", errors)) == "rank 1 failed: KeyError: own\nTrace"  # not rank 0's, which followed
     assert "last words: cannot allocate" in str(srun._failure(1, "\ncannot allocate\n\n", {}))
 

@@ -13,28 +13,19 @@ import sys
 import tempfile
 import threading
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ptdp_core.interrupts import allowed, held
-from ptdp_core.launch.local import FAILED_RANK_EXIT, RankError, call_on_rank, is_consequence
+from ptdp_core.launch.local import FAILED_RANK_EXIT, Failure, RankError, call_on_rank, first_cause
 from ptdp_core.launch.slurm import as_rank
 from results import ROOT
 from results.records.errors import UnavailableError
 
 END_S = 3.0  # how long srun may take to end its tasks
 PARENT_EVERY_S = 0.5
-
-
-class Failure(NamedTuple):
-    """Why a rank failed: the exception's type and message, and its traceback."""
-
-    kind: str
-    message: str
-    stack: str
 
 
 def launch(
@@ -56,7 +47,7 @@ def launch(
     with held(), tempfile.TemporaryDirectory(prefix=".job-", dir=folder) as name, allowed():
         shared = Path(name).absolute()
         (shared / "job").write_bytes(pickle.dumps((function, args, device, timeout)))
-        task = as_rank([sys.executable, "-m", "ptdp_core.launch.srun", str(shared)])
+        task = as_rank([sys.executable, "-m", "benchmarks.harness.srun", str(shared)])
         code, output = _run(["srun", "--kill-on-bad-exit=1", f"--ntasks={ranks}", "bash", "-c", task], limit)
         ended = {rank: path for rank in range(ranks) if (path := _file(shared, rank)).exists()}
         left = {rank: pickle.loads(path.read_bytes()) for rank, path in ended.items()}
@@ -108,15 +99,13 @@ SIGNALS = {"Killed": "SIGKILL", "Segmentation fault": "SIGSEGV", "Aborted": "SIG
 def _failure(code: int, output: str, failures: dict[int, Failure]) -> RankError:
     """The error of the rank that caused the failure.
 
-    That is a rank that was killed, of which only srun's output tells, else the first whose error is not a consequence
-    of another rank's.
+    That is a rank that was killed, of which only srun's output tells, else the first with an error of its own.
     """
     if killed := KILLED.search(output):
         name = SIGNALS[killed[2]]
         return RankError(int(killed[1]), -signal.Signals[name], f"was killed by {name} before it was done")
     if failures:
-        causes = [rank for rank, failure in failures.items() if not is_consequence(failure.kind, failure.message)]
-        rank = (causes or list(failures))[0]
+        rank = first_cause(failures)
         return RankError.raised(rank, None, *failures[rank])
     last = ([line.strip() for line in output.splitlines() if line.strip()] or ["nothing"])[-1]
     return RankError(0, code, f"(or another) did not start: exit code {code}; the launcher's last words: {last}")
@@ -161,7 +150,7 @@ def main() -> None:
         left = pickle.dumps((_run_rank(folder), None))
     except BaseException as error:
         code = FAILED_RANK_EXIT
-        left = pickle.dumps((None, (type(error).__name__, str(error), traceback.format_exc())))
+        left = pickle.dumps((None, tuple(Failure.of(error))))
     partial = folder / f"partial-{rank}"
     partial.write_bytes(left)
     os.replace(partial, _file(folder, rank))
