@@ -27,13 +27,12 @@ PATHS = {
         "reproduce/output/tikz.py",
         "reproduce/tools/generation.py",
         "reproduce/tools/text.py",
-        "ptdp_core/launch/elastic.py",
-        "ptdp_core/launch/srun.py",
         "results/reference/blind/modern/before",
         "results/reference/blind/modern/after",
         "results/reference/blind/modern/five_axes",
         "results/reference/blind/modern/accumulated",
-    )
+    ),
+    "1.1.0": ("ptdp_core/launch/elastic.py", "ptdp_core/launch/srun.py", "ptdp_core/engine/evaluation.py"),
 }
 
 
