@@ -154,7 +154,7 @@ def prepare(data: str, cache: str = "") -> Path:
         return path
     folder = Path(cache or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ptdp"
     try:
-        files = list(text_files(path) if data else _stdlib_files())
+        files = list(_text_files(path) if data else _stdlib_files())
         if not files:
             raise ValueError(f"data={data!r} holds no file; needs a text file or a folder of them; try another path")
         key = hashlib.sha256("\n".join(f"{f} {f.stat().st_size}" for f in files).encode()).hexdigest()[:16]
@@ -173,13 +173,10 @@ def prepare(data: str, cache: str = "") -> Path:
     return out
 
 
-def text_files(path: Path, setting: str = "data") -> Iterator[Path]:
-    """A file, or all files in a folder, in an order that does not change.
-
-    Raises `ValueError`, naming the `setting` that asked for it, if there is none.
-    """
+def _text_files(path: Path) -> Iterator[Path]:
+    """A file, or all files in a folder, in an order that does not change. Raises `ValueError` if there is none."""
     if not opening.exists(path):
-        raise ValueError(f"{setting}={str(path)!r} does not exist; needs a file or a folder; try another path")
+        raise ValueError(f"data={str(path)!r} does not exist; needs a file or a folder; try another path")
     yield from [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
 
 

@@ -422,13 +422,6 @@ class Chunk(nn.Module):
         (_, x_TH), weight = self.norm(x_SBH.flatten(0, 1)), self.word if build.model.tied_embeddings else self.output
         return linear(x_TH, weight, None, build.tp, build.make.weight_gradients, build.sequence_parallel)
 
-    def logits(self, tokens_BS: torch.Tensor) -> torch.Tensor:
-        """The logits [S, B, V/t] of a chunk that is the whole model, padding included."""
-        assert self.is_first
-        assert self.is_last
-        x_SBH = self._block(0, len(self.layers))(self._embed(tokens_BS))
-        return self._logits(x_SBH).unflatten(0, (-1, tokens_BS.size(0)))
-
 
 def build_chunks(build: Build, placement: StagePlacement, rank: int) -> list[Chunk]:
     """The v model chunks of a pipeline rank, in order (Section 2.2.2)."""

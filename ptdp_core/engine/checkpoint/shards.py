@@ -29,7 +29,7 @@ Place = tuple[int, ...]  # offsets or sizes, by dimension
 Index = dict[str, dict[str, Any]]
 
 
-class Part(NamedTuple):
+class Rectangle(NamedTuple):
     """A rectangle of a tensor, and the number of its first element in its shard."""
 
     shard: str
@@ -42,7 +42,7 @@ class Saved(NamedTuple):
     """What a checkpoint has of a tensor."""
 
     type: torch.dtype
-    parts: list[Part]
+    parts: list[Rectangle]
 
 
 class Written(NamedTuple):
@@ -64,9 +64,9 @@ def write_shard(folder: Path, rank: int, pieces: Mapping[str, Pieces]) -> Writte
     def elements() -> Iterator[memoryview]:
         begin = 0
         for tensor_name, piece in pieces.items():
-            parts: list[Part] = []
+            parts: list[Rectangle] = []
             for offsets, tensor in piece.held.items():
-                parts.append(Part(name, begin, offsets, tuple(tensor.shape)))
+                parts.append(Rectangle(name, begin, offsets, tuple(tensor.shape)))
                 begin += tensor.numel()
                 yield tensor.reshape(-1).cpu().numpy().data.cast("B")
             index[tensor_name] = {
@@ -112,7 +112,7 @@ def _checked(name: str, tensors: Any, shape: Place, files: Mapping[str, FileSum]
     kind, size, rows = (tensors[name][field] for field in ("type", "shape", "parts"))
     if size != list(shape):
         raise _WrongError(f"has {name} as {SHORT.repr(size)}, where the model has {list(shape)}")
-    parts = [Part(shard, begin, tuple(offsets), tuple(sizes)) for shard, begin, offsets, sizes in rows]
+    parts = [Rectangle(shard, begin, tuple(offsets), tuple(sizes)) for shard, begin, offsets, sizes in rows]
     for shard, begin, offsets, sizes in parts:
         if any(type(number) is not int or number < 0 for number in (begin, *offsets, *sizes)):
             raise _WrongError(f"has a part of {name} with what is no whole number from 0")
