@@ -14,7 +14,6 @@ import shutil
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
@@ -23,7 +22,7 @@ import torch.distributed as dist
 
 from ptdp_core.engine.checkpoint import folder as folders
 from ptdp_core.engine.checkpoint.folder import INDEX, STATE
-from ptdp_core.engine.checkpoint.shards import read_index, read_pieces, write_index, write_shard
+from ptdp_core.engine.checkpoint.shards import Written, read_index, read_pieces, write_index, write_shard
 from ptdp_core.engine.checkpoint.state import Progress, changes_since, read_state
 from ptdp_core.engine.checkpoint.tensors import Pieces, Staging, rectangles
 from ptdp_core.engine.errors import DivergedError, EngineUnavailableError, not_writable
@@ -167,7 +166,9 @@ class Checkpoints:
             self._staging.wait()
             # Every step is over on all ranks before the next one: shards need the folder, and the manifest all shards.
             self._together(make)
-            shards = self._together(partial(write_shard, partial_path, self._place[0], pieces))
+            written: list[Written] = []
+            self._together(lambda: written.append(write_shard(partial_path, self._place[0], pieces)))
+            shards = self._gathered(written[0])
             self._together(complete)
         except (EngineUnavailableError, RuntimeError):
             if self.is_writer:
@@ -197,12 +198,20 @@ class Checkpoints:
             error = self._shared(raised)
         rows: list[Any] = [(result, error)]
         if not self.alone:
-            rows = [None] * dist.get_world_size(self.group)
+            rows = [None] * self._place[1]
             dist.all_gather_object(rows, (result, error), group=self.group)
         for _, raised_there in rows:
             if raised_there is not None:
                 raise raised_there
         return [row for row, _ in rows]
+
+    def _gathered(self, mine: T) -> list[T]:
+        """What each rank has, in the order of ranks, on the writer alone: of thousands of shards it is much."""
+        rows: list[Any] = [mine]
+        if not self.alone:
+            rows = [None] * self._place[1] if self.is_writer else []
+            dist.gather_object(mine, rows or None, group=self.group, group_dst=0)
+        return rows
 
     def load(self, source: str | Path) -> Progress:
         """Restore a checkpoint, or the newest whole one in a folder, whatever layout it was saved at.
