@@ -66,10 +66,16 @@ def read(folder: Path, tests: Sequence[str] = ()) -> Project:
     Raises `UsageError` for a table that says nothing, or something else than it may.
     """
     file = folder / "pyproject.toml"
+    if not folder.is_dir():
+        raise UsageError(f"--project {folder} is no folder; needs a git checkout; try --project .")
+    if not file.exists() and not tests:
+        needed = "one with [tool.ptdp.gate.workloads] (docs/gate.md), or tests; try --benchmark FILE.py::TEST"
+        raise UsageError(f"{file} is not there; needs {needed}")
     table = _table(file) if file.exists() or not tests else {}
     if tests:
         table["workloads"] = {name: {"pytest": name} for name in tests}
     if not table.get("workloads"):
+        _require_known(table, file)
         raise UsageError(f'{file} has no [tool.ptdp.gate.workloads]; needs one line for each: name = "module:function"')
     if isinstance(script := table["workloads"], str):
         try:

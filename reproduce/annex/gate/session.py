@@ -25,6 +25,7 @@ ROUNDS = 3
 SLICES = 8  # of each benchmark and side in a round; even, for the balance
 CANARIES = SLICES // 2  # in a round: one after each block of two slices
 FIRST_READINGS = 16  # of the canary, before anything is measured
+TOLD_SHARE = 0.1  # of the budget, that what comes before the session takes, from which on it is said
 SPARE_REDOS = 9  # redone rounds that are allowed beyond one for each undisturbed round; with more, the session gives up
 
 
@@ -119,7 +120,7 @@ class Session:
     ) -> None:
         self.suite, self.launcher, self.canary = suite, launcher, canary
         self.clock, self.progress = clock, progress
-        self.started = clock() if started is None else started
+        self.started = self.began = clock() if started is None else started
         self.end = self.started + budget_s
         self.budget_s = budget_s
         self.readings: list[Reading] = []  # all canaries
@@ -131,7 +132,7 @@ class Session:
 
     def run(self) -> SessionResult:
         """Measure and decide until all is decided, no look is left, the budget is spent or the machine is too busy."""
-        reason = "the pairs of all looks do not tell"
+        reason, self.began = "the pairs of all looks do not tell", self.clock()
         try:
             self.readings += [self.canary() for _ in range(FIRST_READINGS)]
             while look := self.suite.next_look:
@@ -155,8 +156,11 @@ class Session:
             if self.redone > SPARE_REDOS + good:
                 return f"the machine is too loaded: {self.redone} rounds redone, {good} undisturbed; stop other work"
             if (now := self.clock()) + self._longest > self.end:
-                enough = max(2 * self.budget_s, now - self.started + self._longest * (pairs * ROUNDS - good))
+                before = self.began - self.started
+                enough = max(before + 2 * self.budget_s, now - self.started + self._longest * (pairs * ROUNDS - good))
                 spent = f"the budget of {self.budget_s:.0f} s is exhausted after {good // ROUNDS} of {pairs} pairs"
+                if before > TOLD_SHARE * self.budget_s:
+                    spent += f", as building, first runs and counts took {before:.0f} s"
                 return f"{spent}; try --budget {math.ceil(enough)}s"
             self.progress(f"round {good + 1} of {pairs * ROUNDS}, {self.redone} redone")
             self.redone += bool(bad)

@@ -39,16 +39,20 @@ class Tree:
         return f"{self.side} {self.ref} ({self.commit[:10]})"
 
 
-def resolve(project: Path, ref: str) -> str:
-    """The commit that `ref` names. Raises `UsageError` if there is none, and `UnavailableError` outside a checkout."""
+def resolve(project: Path, ref: str, side: str = HEAD) -> str:
+    """The commit that the `ref` of a side names.
+
+    Raises `UsageError` if there is none, and `UnavailableError` outside a checkout.
+    """
     parsed = _git(project, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
     if not parsed.returncode:
         return parsed.stdout.decode().strip()
     if _git(project, "rev-parse", "--verify", "HEAD").returncode:
         raise UnavailableError(NO_CHECKOUT.format(project))
     shallow = _git(project, "rev-parse", "--is-shallow-repository").stdout.strip() == b"true"
-    cure = "git fetch --unshallow, as this clone is shallow" if shallow else "git fetch, or another REF"
-    raise UsageError(f"REF={ref!r} names no commit here; needs a branch, tag or commit of this checkout; try {cure}")
+    cure = "git fetch --unshallow, as this clone is shallow" if shallow else "git log --oneline, or git fetch"
+    needed = "a branch, tag or commit of this checkout"
+    raise UsageError(f"--{side} {ref!r} names no commit here; needs {needed}; try {cure}")
 
 
 def require_linux() -> None:
@@ -66,7 +70,7 @@ def require_different(project: Path, sources: Sequence[str], base: str, head: st
     Without `head` it is HEAD, and files that differ from it raise `UsageError`, too, as the result could not name what
     was measured: all that git tracks, or in `sources`, if there are any, also new ones.
     """
-    commits = [resolve(project, ref) for ref in (base, head or "HEAD")]
+    commits = [resolve(project, base, BASE), resolve(project, head or "HEAD", HEAD)]
     files = ("--", *sources) if sources else ("--untracked-files=no",)
     if head is None and _git(project, "status", "--porcelain", *files).stdout:
         raise UsageError(
@@ -94,7 +98,7 @@ def build(project: Path, refs: Mapping[str, str], folder: Path, command: str = "
     """
     trees = {}
     for side, ref in refs.items():
-        commit = resolve(project, ref)
+        commit = resolve(project, ref, side)
         trees[side] = Tree(side, ref, commit, export(project, commit, folder / side))
     needed = {side: dependencies(tree) for side, tree in trees.items()}
     if len(set(needed.values())) > 1:

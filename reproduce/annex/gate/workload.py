@@ -44,6 +44,9 @@ TESTS = "::"  # what is ready in place of a workload that names several tests: t
 ENDED = 77  # exit status of a forked process that the gate has ended, which a workload cannot know
 
 
+OF_PYTEST = {4: "there is no such test or file", 5: "no test is in it"}  # by the exit code of pytest
+
+
 class WorkloadError(RuntimeError):
     """A workload cannot run; the text says why."""
 
@@ -161,7 +164,7 @@ def _test(workload: dict[str, Any]) -> Callable[[], object] | None:
     if isinstance(step, Exception):
         raise step
     if isinstance(step, int) and step != pytest.ExitCode.OK:
-        raise WorkloadError("it fails, is not there, or gives its benchmark fixture no function")
+        raise WorkloadError(OF_PYTEST.get(step, f"pytest ends with exit code {int(step)}"))
     return step if callable(step) else None
 
 

@@ -78,8 +78,8 @@ def error_of(capsys):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("--base", "nope"), 2, "'nope' names no commit here"),
-        (("--base", "first", "--head", "nope"), 2, "'nope' names no commit here"),
+        (("--base", "nope"), 2, "--base 'nope' names no commit here"),
+        (("--base", "first", "--head", "nope"), 2, "--head 'nope' names no commit here"),
         (("--base", "first", "--benchmark", "simulater"), 2, "did you mean 'simulator'?"),
         (("--base", "first", "--budget", "soon"), 2, "try --budget 10m"),
         (("--base", "first", "--budget", "0m"), 2, "try --budget 10m"),

@@ -107,7 +107,7 @@ ONE = "[tool.ptdp.gate.workloads]\na = 'b:c'\n"
     ("text", "said"),
     [
         ("", "has no .tool.ptdp.gate.workloads"),
-        ("[tool.ptdp.gate]\nworkload = {}\n", "has no .tool.ptdp.gate.workloads"),
+        ("[tool.ptdp.gate]\nworkload = {}\n", "tool.ptdp.gate.workload is unknown; did you mean 'workloads'"),
         ("[tool.ptdp.gate]\npackage = []\n" + ONE, "did you mean 'packages'"),
         ("[tool.ptdp.gate.workloads]\na = 'bench'\n", "needs module:name"),
         ("[tool.ptdp.gate.workloads]\na = 3\n", 'needs "module:function", or'),
@@ -129,6 +129,13 @@ def test_what_a_table_may_not_say_is_one_line(tmp_path, text, said):
     with pytest.raises(UsageError, match=said) as error:
         project.read(tmp_path)
     assert "\n" not in str(error.value)
+
+
+def test_a_project_that_is_not_there_or_says_nothing(tmp_path):
+    with pytest.raises(UsageError, match=r"--project .*/nowhere is no folder; needs a git checkout; try --project .$"):
+        project.read(tmp_path / "nowhere")
+    with pytest.raises(UsageError, match=r"pyproject.toml is not there; needs one with .tool.ptdp.gate.workloads. "):
+        project.read(tmp_path)
 
 
 def test_every_kind_of_workload_is_measured_on_both_sides(foreign, tmp_path):
@@ -267,8 +274,10 @@ def test_other_work_and_what_base_lacks_are_not_compared(foreign, tmp_path, benc
         ({"kind": "command", "command": "echo no >&2; exit 3"}, "ends with 3: no"),
         (
             {"kind": "pytest", "test": "bench.py::nothing"},
-            "it fails, is not there, or gives its benchmark fixture no function",
+            "cannot run a: there is no such test or file$",
         ),
+        ({"kind": "pytest", "test": "nothing.py::test_a"}, "cannot run a: there is no such test or file$"),
+        ({"kind": "pytest", "test": "bad.py"}, "cannot run a: no test is in it$"),
         (
             {"kind": "pytest", "test": "slow/test_a.py"},
             "No module named 'of_nobody'; needs what the project's tests need",

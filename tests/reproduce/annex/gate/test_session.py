@@ -53,9 +53,9 @@ class Machine:
         self.stopped += 1
 
 
-def session(machine, budget_s=1e6, seed=0):
+def session(machine, budget_s=1e6, seed=0, **of_session):
     procedure = Procedure(tuple(machine.factors), swap_tables(seed))
-    return Session(procedure, machine, machine.canary, seed, budget_s, machine.clock)
+    return Session(procedure, machine, machine.canary, seed, budget_s, machine.clock, **of_session)
 
 
 def test_a_regression_and_none_on_a_quiet_machine():
@@ -183,6 +183,13 @@ def test_a_budget_that_ends_before_a_verdict_is_inconclusive(budget_s, pairs):
     assert len(finding.rounds) == min(pairs, 12) * ROUNDS  # those of the last look, if there was one
     assert machine.now <= budget_s
     assert (finding.interval is not None) == (pairs >= 12)
+    assert "building" not in str(finding.reason)
+
+
+def test_a_budget_that_building_has_taken_says_so():
+    machine = Machine({"between": 1.065}, noise=0.05)
+    (finding,) = session(machine, 15.0, started=machine.now - 12.0).run().findings
+    assert "exhausted after 0 of 12 pairs, as building, first runs and counts took 12 s; try" in str(finding.reason)
 
 
 def test_the_budget_runs_from_before_the_session():
