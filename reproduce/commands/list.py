@@ -39,7 +39,7 @@ def run(parsed: Namespace) -> int:
         print(line if len(line) <= most else f"{line[: most - 3].rstrip()}...")
     how = ", ".join(f"{name[0].upper()} {name}" for name in FIDELITIES)
     print(f"\nhow: {how}; the first by default")
-    print(f"next: {parsed.program} describe ID says more; {parsed.program} ID runs it; {parsed.program} all.")
+    print(f"next: {parsed.program} describe ID says more; without describe it runs")
     return code
 
 

@@ -52,11 +52,11 @@ examples:
   reproduce simulate points.json --json
 
 """
-FIRST_STEPS = """Reproduces the figures, tables and claims of the SC'21 Megatron-LM paper, on any machine.
+FIRST_STEPS = """Reproduces the figures, tables and claims of the SC'21 Megatron-LM paper.
 
-  {program} fig_interleaved   the main experiment, Figure 12, in some seconds
-  {program} all               every figure and table; then whether the paper holds
-  {program} report            all results as one page, to open in a browser
+  {program} fig_interleaved   the main experiment, Figure 12
+  {program} all               all of them; does the paper hold?
+  {program} report            all results as one page
   {program} list              what can be reproduced
   {program} doctor            what this machine can do
   {program} --help            all commands, options and exit codes

@@ -119,11 +119,12 @@ def request(asked: Mapping[str, Any]) -> tuple[str, TrainingJob]:
     if isinstance(batch, str):
         batch = sequences(batch, model.seq)
     _check_ranges({"batch": batch})
-    if n is None and batch is None and (row := table_1_row(ModelConfig(model.layers, model.hidden, model.heads))):
+    of_paper = replace(model, seq=ModelConfig.seq, vocab=ModelConfig.vocab)
+    if n is None and batch is None and (row := table_1_row(of_paper)):
         n, batch = row["gpus"], row["B"]
     for field, value, what in (("gpus", n, "GPUs"), ("batch", batch, "sequences of an iteration")):
         if value is None:
-            raise UsageError(f"{field} is missing; needs the number of {what} to plan for, such as 1024")
+            raise UsageError(f"{field} is missing; needs the number of {what} to plan for; try {field}=1024")
     if unknown := [field for field in given if field not in SET_FIELDS]:
         hint = did_you_mean(unknown[0], SET_FIELDS) or "; what a search chooses is --allow, --forbid"
         raise UsageError(f"--set {unknown[0]}: needs a field of the model, or of {', '.join(SET_FIELDS)}{hint}")

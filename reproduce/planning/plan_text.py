@@ -260,7 +260,11 @@ def comparison_lines(plan: TrainingPlan) -> list[str]:
 def brief_lines(plan: TrainingPlan) -> list[str]:
     """What a terminal shows of the plan below its ranking; `note_lines` and `comparison_lines` have all of it."""
     best = plan.best
-    of_paper = [f"{name}: {_distance(plan, estimate)}" for name, estimate in compared(plan).items()]
+    second = plan.search.ranked[1].config if len(plan.search.ranked) > 1 else None
+    of_paper = []
+    for name, estimate in compared(plan).items():
+        which = f" ({techniques(estimate.config.parallel)})" if estimate.config == second else ""
+        of_paper.append(f"{name}{which}: {_distance(plan, estimate)}")
     room = f"{best.peak_memory / GB:.1f} of {plan.cluster.usable_memory / GB:.1f} GB on the fullest GPU"
     without = [] if plan.takeaways.chosen else takeaway_lines(plan)[-1:]
     return [f"rank 1: {sizes(best.config.parallel)}; {room}", *of_paper, *without, count_line(plan)]

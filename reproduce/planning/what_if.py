@@ -61,7 +61,8 @@ def evaluate(
         from reproduce.planning import checkpoints
 
         checkpoint = {"checkpoint": checkpoints.document(config, model, checkpoint_rate)}
-    sure = margins.doubt_of_memory(estimate, model)
+    doubt = margins.doubt_of_memory(estimate, model)
+    sure = f"whether it fits is {doubt}" if doubt else ""
     if not estimate.fits:
         found = advice(estimate, model)
         reason = "; ".join(filter(None, (oom_reason(estimate, model), sure, missing, packed, to_try(found))))

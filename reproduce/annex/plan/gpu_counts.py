@@ -166,7 +166,10 @@ def sentence(found: Sequence[OnGpus], limits: Limits) -> str:
     asked = ([f"{days:g} days"] if days is not None else []) + ([f"{budget:,.0f} USD"] if budget is not None else [])
     both = " and ".join(asked)
     if (least := smallest(found, limits)) is None or least.run is None:
-        return f"none of these meets {both}; try more GPUs, more money or fewer tokens"
+        runs = [(each.run["cost" if days is None else "run_time"], each.gpus) for each in found if each.run]
+        name, fix = ("cost", "more money") if days is None else ("run_time", "more GPUs")
+        near = f": nearest are {min(runs)[1]} GPUs, {LIMITED[name].format(min(runs)[0])}" if runs else ""
+        return f"none of these meets {both}{near}; try {fix} or fewer tokens"
     cost = f", {least.run['cost']:,.0f} USD" if least.run["cost"] is not None else ""
     said = f"{least.gpus} GPUs are the fewest of these that meet {both}: {least.run['run_time']:.1f} days{cost}"
     said += f", {sizes(least.best.config.parallel)}" if least.best else ""

@@ -148,6 +148,7 @@ def test_dry_run_runs_nothing(said, load_small, counter, tmp_path, as_json):
 def test_alone_it_says_what_to_do_first(said):
     text = said(code=errors.NOTHING_SELECTED)
     assert len(lines(text)) < 12
+    assert max(map(len, lines(text))) + len(".venv/bin/") <= 80  # as it is started in a clone
     for command in ("fig_interleaved", "all", "report", "doctor", "--help"):
         assert f"  reproduce {command} " in text
 

@@ -273,7 +273,10 @@ def test_a_plot_of_the_answers(simulated_points, tmp_path):
 def test_a_choice_by_memory_is_said(simulated_points):
     recomputed = [{**GPT3, "recompute": name} for name in ("auto", "none", "selective", "full")]
     auto, *others = simulated_points(recomputed)
-    least, close = "recompute='selective' is the least that fits", "too close to say: memory may be 1.19 times more"
+    least, close = (
+        "recompute='selective' is the least that fits",
+        "whether it fits is too close to say: memory may be 1.19 times more",
+    )
     assert (auto["status"], auto["reason"]) == ("ok", f"{least}; {close}")
     assert [answer["status"] for answer in others] == ["oom", "ok", "ok"]
     assert auto["peak_memory"] == others[1]["peak_memory"]

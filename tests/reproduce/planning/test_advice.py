@@ -91,7 +91,7 @@ def test_what_fits_is_too_close_to_say_as_what_does_not(simulated_points):
     point = {"model": "qwen2.5-32b", "B": 8, "data_parallel": "zero3", "recompute": "full", "attention": "sdpa"}
     near, far = simulated_points([point | {"d": d, "B": d} for d in (8, 16)], "--cluster", "h100")
     assert near["status"] == far["status"] == "ok"
-    assert near["reason"].endswith("; too close to say: memory may be 1.19 times more")
+    assert near["reason"].endswith("; whether it fits is too close to say: memory may be 1.19 times more")
     assert "too close" not in far["reason"]
 
 

@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 
 from ptdp_core.simulator import load_cluster
-from reproduce.annex.plan.gpu_counts import Limits, counts, on_each, sentence, smallest
+from reproduce.annex.plan.gpu_counts import Limits, counts, on_each, sentence, smallest, table
+from reproduce.output.tables import print_table
+from reproduce.output.terminal import console
 from reproduce.planning.plan import make_plan, request
 from reproduce.planning.run_cost import TrainingRun
 from reproduce.planning.untried import may_use
@@ -52,6 +54,22 @@ def test_each_is_the_plan_s_best_and_the_fewest_that_do_are_found():
     )
     dear = [replace(found[0], run={**found[0].run, "cost": 1e9}), *found[1:]]
     assert sentence(dear, Limits(days=days[0] + 1)).endswith(f"; {found[1].gpus} cost least, {costs[1]:,.0f} USD")
+    near = min(zip(costs, found, strict=True))
+    assert sentence(found, Limits(budget=near[0] / 2)) == (
+        f"none of these meets {near[0] / 2:,.0f} USD: nearest are {near[1].gpus} GPUs, {near[0]:,.0f} USD; "
+        "try more money or fewer tokens"
+    )
+    assert "try more GPUs or fewer tokens" in sentence(found, Limits(days=min(days) / 2))
+
+
+def test_80_columns_have_what_a_limit_was_asked_for(capsys):
+    """The column `meets` was left out, as the configurations stood before it."""
+    cluster, (_, job) = load_cluster("h100"), request({**MODEL, "gpus": 4, "batch": 32})
+    used, techniques = may_use(cluster, job.model, (), ("split",))
+    found = on_each(job, used, [4], techniques, run=TrainingRun(1e11, price=2.0))
+    limits = Limits(days=found[0].run["run_time"] * 1.01)
+    print_table(console(80), table(found, cluster, limits))
+    assert "yes, perhaps not (up to " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
