@@ -13,7 +13,7 @@
     clock                   when a CPU or a GPU does things, for timelines
     pipeline                one executor for every schedule (Section 2.2), and of its forward passes alone
     param_and_grad_buffer   flat parameters and main gradients, and their reduction
-    optimizer               AdamW, loss scaling, ZeRO-1
+    adamw, optimizer        AdamW on a rank's tensors; the gradient norm, loss scaling, ZeRO-1
     trainer                 one training step: the parts put together
     checkpoint/             checkpoints by global name; `tensors` has a rank's parts of them, as rectangles
     data                    token files and a resumable order of samples

@@ -46,12 +46,13 @@ Core = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]  # att
 class Build:
     """What every module of a rank's chunks needs to be built and to run.
 
-    `make` makes the rank's parameters, `routing` is for experts, `cp` its context-parallel axis. With `adds_biases`
-    linears add theirs, else the operators behind them, which are, or could be, fused. `recompute_layers` are those of a
-    recomputed block (0: all activations are kept), whose input tensor ranks may keep `distributed`; of attention's core
-    queries, keys and values alone are kept with `recompute_attention`, of `recomputed_modules` their input alone. With
-    `exchanges_heads` attention is over the whole sequence, by 1/c of a tensor rank's heads. If pipeline ranks share the
-    vocabulary, all hold embedding and output layer (`engine.vocabulary`).
+    `make` makes the rank's parameters, `routing` is for experts, `cp` its context-parallel axis. With `products_add`
+    linears add their biases, and products of queries and keys the mask; else the operators behind them, which are, or
+    could be, fused. `recompute_layers` are those of a recomputed block (0: all activations are kept), whose input
+    tensor ranks may keep `distributed`; of attention's core queries, keys and values alone are kept with
+    `recompute_attention`, of `recomputed_modules` their input alone. With `exchanges_heads` attention is over the whole
+    sequence, by 1/c of a tensor rank's heads. If pipeline ranks share the vocabulary, all hold embedding and output
+    layer (`engine.vocabulary`).
     """
 
     def __init__(
@@ -75,8 +76,8 @@ class Build:
         self.exchanges_heads = self.cp.size > 1 and self.context_exchange == "all_to_all"
         self.shares_vocabulary = bool(parallel.vocabulary)
         self.out_std = STD / sqrt(2 * self.model.layers)  # of what is added to the residual, twice a layer
-        # What a fused operator is measured against adds biases by themselves: on GPUs, and with dropout.
-        self.adds_biases = ops.name == "reference" and ops.device.type == "cpu" and not self.dropout
+        # What a fused operator is measured against adds biases and masks by themselves: on GPUs, and with dropout.
+        self.products_add = ops.name == "reference" and ops.device.type == "cpu" and not self.dropout
 
     def column(self, name: str, adds_bias: bool = True) -> ColumnParallelLinear:
         """A linear of a layer, split by columns."""
@@ -84,7 +85,7 @@ class Build:
 
     def row(self, name: str) -> RowParallelLinear:
         """A linear of a layer, split by rows."""
-        adds_bias = self.adds_biases and self.tp.size == 1
+        adds_bias = self.products_add and self.tp.size == 1
         return RowParallelLinear(
             self.make, name, self.out_std, self.tp, self.sequence_parallel, self.model.bias, adds_bias
         )
@@ -106,6 +107,12 @@ class Build:
             positions = own_chunks(positions, self.cp, 0)
         angles = torch.outer(positions, 1.0 / model.rope_theta**halves)
         return angles.cos().to(self.make.dtype).unsqueeze(1), angles.sin().to(self.make.dtype).unsqueeze(1)
+
+    @cached_property
+    def future(self) -> torch.Tensor:
+        """What the causal mask adds to scores [S, S]: -inf above the diagonal, 0 elsewhere. All layers share it."""
+        s = self.model.seq
+        return torch.full((s, s), -torch.inf, dtype=self.make.dtype, device=self.make.device).triu_(1)
 
 
 class Norm(nn.Module):
@@ -199,14 +206,19 @@ class Attention(nn.Module):
         if self.queries > 1:
             k_SND, v_SND = (x.repeat_interleave(self.queries, 1) for x in (k_SND, v_SND))
         # Scaled inside the product, which sums in fp32: an unscaled score above 65504 is inf in fp16.
-        unread = q_SND.new_empty(1, 1, 1)  # baddbmm wants a tensor to add, and with beta=0 does not read it
-        scores_NSS = torch.baddbmm(unread, q_SND.transpose(0, 1), k_SND.permute(1, 2, 0), beta=0, alpha=1 / sqrt(d))
-        scores = scores_NSS.view(b, self.heads, s, keys)
-        if s == keys:
-            probs = build.ops.causal_softmax(scores, 1.0)
+        q_NSD, k_NDS, scale = q_SND.transpose(0, 1), k_SND.permute(1, 2, 0), 1 / sqrt(d)
+        if build.products_add:
+            scores_NSS = torch.baddbmm(build.future[keys - s : keys, :keys].to(q_SND.dtype), q_NSD, k_NDS, alpha=scale)
+            probs = torch.softmax(scores_NSS, -1)
         else:
-            unseen = torch.ones(s, keys, dtype=torch.bool, device=scores.device).triu_(keys - s + 1)
-            probs = build.ops.masked_softmax(scores, unseen, 1.0)
+            unread = q_SND.new_empty(1, 1, 1)  # baddbmm wants a tensor to add, and with beta=0 does not read it
+            scores_NSS = torch.baddbmm(unread, q_NSD, k_NDS, beta=0, alpha=scale)
+            scores = scores_NSS.view(b, self.heads, s, keys)
+            if s == keys:
+                probs = build.ops.causal_softmax(scores, 1.0)
+            else:
+                unseen = torch.ones(s, keys, dtype=torch.bool, device=scores.device).triu_(keys - s + 1)
+                probs = build.ops.masked_softmax(scores, unseen, 1.0)
         if self.training and build.dropout:
             build.rng.sharded(self.layer, ATTENTION_SITE if s == keys else CHUNK_SITE + keys // s)
             probs = build.ops.dropout(probs, build.dropout, True)
@@ -240,7 +252,7 @@ class MLP(nn.Module):
     def __init__(self, build: Build, name: str) -> None:
         super().__init__()
         self.ops, self.activation = build.ops, build.model.activation
-        self.up = build.column(f"{name}.up", build.adds_biases or self.activation == "swiglu")
+        self.up = build.column(f"{name}.up", build.products_add or self.activation == "swiglu")
         self.down = build.row(f"{name}.down")
         self.up_bias = self.up.missing_bias
 

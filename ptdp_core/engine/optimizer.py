@@ -5,14 +5,14 @@ counts on one rank only, and the squares are summed over the tensor-parallel axi
 sharded, the data-parallel axis; otherwise those of experts over the expert-parallel axis.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from math import cos, isfinite, pi
+from math import cos, isfinite, nan, pi
 from typing import NamedTuple
 
 import torch
-from torch import nn
 
+from ptdp_core.engine.adamw import AdamW
 from ptdp_core.engine.errors import DivergedError
 from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.param_and_grad_buffer import BufferEntry, ParamAndGradBuffer
@@ -93,39 +93,6 @@ class StateSlice(NamedTuple):
     tensors: dict[str, torch.Tensor]
 
 
-def adamw(
-    matrices: Sequence[nn.Parameter], vectors: Sequence[nn.Parameter], settings: OptimizerSettings, device: torch.device
-) -> torch.optim.AdamW:
-    """Fused AdamW, with weight decay for matrices only.
-
-    Its state exists before the first step, so that checkpoints can be loaded into it.
-    """
-    adam = torch.optim.AdamW(
-        [
-            {"params": list(group), "weight_decay": weight_decay}
-            for group, weight_decay in ((matrices, settings.weight_decay), (vectors, 0.0))
-            if group
-        ],
-        lr=settings.lr,
-        betas=(settings.beta1, settings.beta2),
-        eps=settings.eps,
-        fused=True,
-    )
-    for parameter in (*matrices, *vectors):
-        adam.state[parameter] = {
-            "step": torch.zeros((), device=device),
-            "exp_avg": torch.zeros_like(parameter, requires_grad=False),
-            "exp_avg_sq": torch.zeros_like(parameter, requires_grad=False),
-        }
-    return adam
-
-
-def state_of(adam: torch.optim.AdamW, parameter: nn.Parameter) -> dict[str, torch.Tensor]:
-    """A parameter and its moments, by their names in checkpoints."""
-    state = adam.state[parameter]
-    return {"parameter": parameter.detach(), "exp_avg": state["exp_avg"], "exp_avg_sq": state["exp_avg_sq"]}
-
-
 @dataclass(frozen=True)
 class Segment:
     """The part of one parameter that this rank updates: elements [start, stop) of the flat buffers."""
@@ -140,7 +107,7 @@ class SegmentStretch:
     """Segments of one kind that lie side by side: to AdamW one parameter, so that the host's time is not theirs."""
 
     segments: list[Segment]
-    master: nn.Parameter  # 1-D; a view of the parameter buffer, or an fp32 copy of it
+    master: torch.Tensor  # 1-D; a view of the parameter buffer, or an fp32 copy of it
 
     @property
     def start(self) -> int:
@@ -168,21 +135,21 @@ class Optimizer:
         parts = [Segment(entry, max(first, entry.start), min(end, entry.stop)) for entry, first, end in owned]
         self.stretches: list[SegmentStretch] = []
         self._weights: list[torch.Tensor] = []
-        by_decay: dict[bool, list[nn.Parameter]] = {True: [], False: []}
+        self._gradients: list[torch.Tensor] = []
         self._counted: list[torch.Tensor] = []
         self._uncounted: list[torch.Tensor] = []
         self._experts: list[torch.Tensor] = []
         for segments in side_by_side(part for part in parts if part.start < part.stop):
             whole, shard = slice(segments[0].start, segments[-1].stop), segments[0].entry.shard
             weights, gradient = buffer.param_data[whole], buffer.grad_data[whole]
-            master = nn.Parameter(weights.to(buffer.dtype, copy=True) if self.mixed else weights)
-            master.grad = gradient
+            master = weights.to(buffer.dtype, copy=True) if self.mixed else weights
             self.stretches.append(SegmentStretch(segments, master))
             self._weights.append(weights)
-            by_decay[shard.parameter.is_matrix].append(master)
+            self._gradients.append(gradient)
             kind = self._counted if shard.counts(groups.tp.rank) else self._uncounted
             (self._experts if shard.parameter.stacked else kind).extend(gradient.split(NORM_PIECE))
-        self.adam = adamw(by_decay[True], by_decay[False], settings, groups.device)
+        are_matrices = [stretch.segments[0].entry.shard.parameter.is_matrix for stretch in self.stretches]
+        self.adam = AdamW([stretch.master for stretch in self.stretches], are_matrices, settings)
 
     def step(self, lr: float, step: int = 1, loss: torch.Tensor | None = None) -> StepResult:
         """Update the parameters from the reduced main gradients of step number `step`, whose mean loss is `loss`.
@@ -193,41 +160,31 @@ class Optimizer:
         """
         scale, norm = self.scale.value, self._norm()
         norm /= scale
-        norm_and_loss = torch.stack([norm, torch.zeros_like(norm) if loss is None else loss])
-        self._update(lr, scale, norm, norm_and_loss)
-        norm_value, loss_value = on_host(norm_and_loss)
+        loss = torch.zeros_like(norm) if loss is None else loss
+        self._update(lr, scale, norm, norm + loss)
+        norm_value, loss_value = on_host(torch.stack([norm, loss]))
+        norm_value = norm_value if isfinite(norm_value) else nan
         skip = must_skip(step, loss_value, norm_value, self.scale, self.settings)
         self.scale.update(skip)
         return StepResult(loss_value, norm_value, skip)
 
-    def _update(self, lr: float, scale: float, norm: torch.Tensor, norm_and_loss: torch.Tensor) -> None:
+    def _update(self, lr: float, scale: float, norm: torch.Tensor, finite: torch.Tensor) -> None:
         """Divide the gradients by the loss scale, clip them, and run AdamW.
 
-        Unless norm and loss are finite, AdamW leaves parameters and moments as they are.
+        Unless the number `finite` is, AdamW leaves parameters and moments as they are.
         """
-        clip = self.settings.clip
-        if clip > 0 or scale != 1:
-            divisor = scale * ((norm + 1e-6) / clip).clamp(min=1.0) if clip > 0 else torch.full_like(norm, scale)
-            if self.buffer.dtype == torch.float32:  # fused AdamW divides by `grad_scale` itself
-                self.adam.grad_scale = divisor.float()  # type: ignore[attr-defined]
-            else:  # `grad_scale` would be fp32, not fp64
-                self.buffer.grad_data.div_(divisor)
-        # Fused AdamW reads this flag on the device, so that the host need not wait to decide.
-        self.adam.found_inf = (~torch.isfinite(norm_and_loss)).any().float()  # type: ignore[attr-defined]
-        for group in self.adam.param_groups:
-            group["lr"] = lr
-        self.adam.step()
+        found_inf = (finite - finite).isnan().float()
+        self.adam.step(self._gradients, lr, divisor(norm, scale, self.settings.clip), found_inf)
         self.publish()
 
     @property
     def updates(self) -> int:
         """The number of steps that were not skipped, as AdamW counts it for its bias correction."""
-        return int(self.adam.state[self.stretches[0].master]["step"].item())
+        return int(self.adam.updates.item())
 
     def restore(self, updates: int, scale: float, good: int) -> None:
         """Restore AdamW's step count and the loss scale from a checkpoint whose tensors are loaded already."""
-        for stretch in self.stretches:
-            self.adam.state[stretch.master]["step"].fill_(updates)
+        self.adam.updates.fill_(updates)
         self.scale.value, self.scale.good = scale, good
         self.publish()
 
@@ -252,8 +209,8 @@ class Optimizer:
 
     def states(self) -> Iterator[tuple[Segment, dict[str, torch.Tensor]]]:
         """Yield each segment that this rank updates with its parameter and moments (`state_of`)."""
-        for stretch in self.stretches:
-            state = state_of(self.adam, stretch.master)
+        for place, stretch in enumerate(self.stretches):
+            state = self.adam.state(place)
             for segment in stretch.segments:
                 part = slice(segment.start - stretch.start, segment.stop - stretch.start)
                 yield segment, {kind: values[part] for kind, values in state.items()}
@@ -261,31 +218,42 @@ class Optimizer:
     def publish(self) -> None:
         """Copy the master weights to the parameters; if sharded, gather what the other replicas updated."""
         if self.mixed:
-            torch._foreach_copy_(self._weights, [stretch.master.detach() for stretch in self.stretches])
+            torch._foreach_copy_(self._weights, self.adam.parameters)
         self.buffer.gather_parameters()
 
     def _norm(self) -> torch.Tensor:
-        """The norm of the whole gradient, each parameter counted once; NaN if any rank's part is not finite."""
-        # A gradient that counts on another rank may still be infinite on this one: then no rank may take the step.
-        sums = self._square(self._counted, self._uncounted)
+        """The norm of the whole gradient, each parameter counted once; not finite if any rank's part is not."""
+        squares = squared_norm(self._counted, self.groups.device)
+        if self._uncounted:  # one that is infinite on this rank alone: then no rank may take the step
+            squares += 0 * squared_norm(self._uncounted, self.groups.device)
         if self.buffer.has_experts:
-            experts = self._square(self._experts)
+            experts = squared_norm(self._experts, self.groups.device)
             if not self.buffer.sharded:  # of tensor ranks with experts of their own each then has the sum of all
                 groups = self.groups
                 experts = groups.ep.all_reduce(experts) / (groups.ep.size * groups.edp.size // groups.dp.size)
-            sums += experts
-        self.groups.tp.all_reduce(sums)
-        self.groups.pp.all_reduce(sums)
+            squares += experts
+        self.groups.tp.all_reduce(squares)
+        self.groups.pp.all_reduce(squares)
         if self.buffer.sharded:
-            self.groups.dp.all_reduce(sums)
-        squares, overflows = sums
-        return torch.where(overflows > 0, torch.nan, squares.sqrt())
+            self.groups.dp.all_reduce(squares)
+        return squares.sqrt()
 
-    def _square(self, counted: Sequence[torch.Tensor], uncounted: Sequence[torch.Tensor] = ()) -> torch.Tensor:
-        """The squared norm of the counted gradients, and 1 if these or the others are not finite, else 0."""
-        norm, other = (nn.utils.get_total_norm(part).double() for part in (counted, uncounted))
-        finite = torch.isfinite(norm) & torch.isfinite(other)
-        return torch.stack([norm.to(self.groups.device) ** 2, (~finite).to(self.groups.device).double()])
+
+def squared_norm(gradients: list[torch.Tensor], device: torch.device) -> torch.Tensor:
+    """The sum of their squares in fp64, a scalar on the device."""
+    if not gradients:
+        return torch.zeros((), dtype=torch.float64, device=device)
+    return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)), dtype=torch.float64).square()
+
+
+def divisor(norm: torch.Tensor, scale: float, clip: float) -> torch.Tensor | None:
+    """What gradients are divided by, or None: by the loss scale, and so that their `norm` without it is at most `clip`.
+
+    A clip of 0 is none.
+    """
+    if clip > 0:
+        return ((norm + 1e-6) * (scale / clip)).clamp(min=scale)
+    return torch.full_like(norm, scale) if scale != 1 else None
 
 
 def side_by_side(segments: Iterable[Segment]) -> list[list[Segment]]:

@@ -104,6 +104,7 @@ class ParamAndGradBuffer:
         self.dtype = torch.promote_types(parameters[0].tensor.dtype, torch.float32)
         limit = max(1, bucket_bytes // self.dtype.itemsize) if overlap else None
         self.buckets = self._lay_out(parameters, limit)
+        self.overlap = overlap and len(self.buckets) > 1  # a single one is complete when the backward pass is over
         self.entries = [entry for bucket in self.buckets for entry in bucket.entries]
         self.has_experts = any(entry.shard.parameter.stacked for entry in self.entries)
         self._make_buffers(parameters[0].tensor)
@@ -122,7 +123,8 @@ class ParamAndGradBuffer:
         self._main_grads = {id(entry.parameter): self.main_grad(entry) for entry in self.entries}
         # Autograd holds hooks where no garbage collector looks: one that owned the buffer would keep both for ever.
         accumulated = partial(ParamAndGradBuffer._accumulated, weakref.proxy(self))
-        needed = overlap or parameters[0].tensor.dtype != self.dtype  # else autograd adds to main gradients by itself
+        # Else autograd adds to main gradients by itself.
+        needed = self.overlap or parameters[0].tensor.dtype != self.dtype
         self._hooks = {
             id(entry.parameter): entry.parameter.register_post_accumulate_grad_hook(accumulated)
             for entry in (self.entries if needed else ())

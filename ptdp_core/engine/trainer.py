@@ -100,7 +100,7 @@ class Trainer:
             sequence_parallel=parallel.sequence_parallel,
             tied_ranks=settings.training.tied_ranks,
         )
-        if engine.fused_accumulation or (not overlap and self.buffer.dtype == dtype):
+        if engine.fused_accumulation or (not self.buffer.overlap and self.buffer.dtype == dtype):
             # In a pipeline all schedules add alike, to the bit; tensor ranks have functions in any case.
             alone = groups.pp.size == groups.tp.size == 1 and not engine.fused_accumulation
             self.buffer.accumulate_in_gemms(weight_gradients, LEAST if alone else 0)

@@ -4,7 +4,7 @@ Parameters, gradients and optimizer state are sharded over all ranks. Each layer
 forward pass and again for its backward pass, and its gradients are reduce-scattered for every microbatch.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
 import torch.distributed as dist
@@ -14,10 +14,11 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
 from kernels import Kernels
+from ptdp_core.engine.adamw import AdamW
 from ptdp_core.engine.experts import Routing
 from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.model import Build, build_chunks
-from ptdp_core.engine.optimizer import LossScale, StateSlice, adamw, learning_rate, must_skip, on_host, state_of
+from ptdp_core.engine.optimizer import LossScale, StateSlice, divisor, learning_rate, must_skip, on_host, squared_norm
 from ptdp_core.engine.parameters import TORCH_DTYPES, ParameterStore
 from ptdp_core.engine.pipeline import Batch, BatchResult
 from ptdp_core.engine.rng_tracker import RNGTracker
@@ -56,24 +57,26 @@ class Zero3Trainer:
     def step(self, batch: Callable[[int], Batch]) -> TrainStep:
         """Forward and backward of m microbatches, then clipping and AdamW: the semantics of `Trainer.step`."""
         lr, m = learning_rate(self.done, self.settings.optimizer), self.settings.parallel.m
-        optimizer, scale = self.optimizer, self.optimizer.scale.value
-        optimizer.adam.zero_grad()
+        optimizer, scale, clip = self.optimizer, self.optimizer.scale, self.settings.optimizer.clip
+        optimizer.zero_gradients()
         run = BatchResult()
         for j in range(m):
             self.rng.begin(self.done, j * self.groups.dp.size + self.groups.dp.rank)
             loss = self.model(None, *batch(j))
-            (loss * (scale / m)).backward()
+            (loss * (scale.value / m)).backward()
             run.losses[j] = loss.detach()
-        gradients = [p.grad for p in optimizer.parameters if p.grad is not None]
-        total = nn.utils.get_total_norm(gradients)
-        norm = (total.full_tensor() if hasattr(total, "full_tensor") else total) / scale
-        loss, norm = on_host(torch.stack([self._mean_loss(list(run.losses.values())), norm.double()]))
-        skip = must_skip(self.done + 1, loss, norm, optimizer.scale, self.settings.optimizer)
+        gradients = optimizer.gradients()
+        squares = squared_norm(gradients, self.groups.device)
+        mean_loss, squares = self._summed(torch.stack([self._share_of_loss(list(run.losses.values())), squares]))
+        norm = squares.sqrt() / scale.value
+        loss_value, norm_value = on_host(torch.stack([mean_loss, norm]))
+        skip = must_skip(self.done + 1, loss_value, norm_value, scale, self.settings.optimizer)
+        result = TrainStep(self.done + 1, loss_value, norm_value, lr, skip, scale.value, run)
         if not skip:
-            optimizer.update(gradients, norm, lr)
-        optimizer.scale.update(skip)
+            optimizer.adam.step(gradients, lr, divisor(norm, scale.value, clip))
+        scale.update(skip)
         self.done += 1
-        return TrainStep(self.done, loss, norm, lr, skip, scale, run)
+        return result
 
     def restore(self, done: int, seed: int) -> None:
         """Go on after `done` steps. Seed and step are the whole state of the random streams."""
@@ -85,18 +88,21 @@ class Zero3Trainer:
         self.model.eval()
         losses = [self.model(None, *batch(j)) for j in range(self.settings.parallel.m)]
         self.model.train()
-        return self._mean_loss(losses)
+        return self._summed(self._share_of_loss(losses))
 
-    def _mean_loss(self, losses: list[torch.Tensor]) -> torch.Tensor:
-        """The batch's mean loss, on every rank, from the mean losses of this rank's microbatches."""
-        total = torch.stack(losses).double().mean() / self.groups.dp.size
+    def _share_of_loss(self, losses: list[torch.Tensor]) -> torch.Tensor:
+        """What this rank adds to the batch's mean loss, from the mean losses of its microbatches."""
+        return torch.stack(losses).double().mean() / self.groups.dp.size
+
+    def _summed(self, numbers: torch.Tensor) -> torch.Tensor:
+        """Sum numbers over the ranks in place, and return them."""
         if self.groups.dp.size > 1:
-            dist.all_reduce(total, group=self.groups.dp.group)
-        return total
+            dist.all_reduce(numbers, group=self.groups.dp.group)
+        return numbers
 
 
 class Zero3Optimizer:
-    """AdamW on parameters that FSDP2 has sharded by rows, with the loss scale and what checkpoints hold of it."""
+    """AdamW on this rank's rows of what FSDP2 has sharded, with the loss scale and what checkpoints hold of it."""
 
     def __init__(
         self,
@@ -105,35 +111,31 @@ class Zero3Optimizer:
         groups: Groups,
         settings: OptimizerSettings,
     ) -> None:
-        self.global_parameters, self.parameters = global_parameters, parameters
-        self.groups, self.settings = groups, settings
+        self.global_parameters, self.parameters, self.groups = global_parameters, parameters, groups
         self.scale = LossScale.of(settings)
-        matrices, vectors = ([p for p in parameters if (p.dim() > 1) is is_matrix] for is_matrix in (True, False))
-        self.adam = adamw(matrices, vectors, settings, groups.device)
+        self.adam = AdamW(own_rows(parameters), [p.dim() > 1 for p in parameters], settings)
 
-    def update(self, gradients: list[torch.Tensor], norm: float, lr: float) -> None:
-        """Divide the gradients by the loss scale, clip them by their `norm` without it, and run AdamW."""
-        clip = self.settings.clip
-        factor = (min(1.0, clip / (norm + 1e-6)) if clip > 0 else 1.0) / self.scale.value
-        if factor != 1.0:
-            torch._foreach_mul_(gradients, factor)
-        for group in self.adam.param_groups:
-            group["lr"] = lr
-        self.adam.step()
+    def zero_gradients(self) -> None:
+        """Start a batch without gradients."""
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    def gradients(self) -> list[torch.Tensor]:
+        """This rank's rows of the gradients."""
+        return own_rows(parameter.grad for parameter in self.parameters if parameter.grad is not None)
 
     @property
     def updates(self) -> int:
         """The number of steps that were not skipped."""
-        return int(self.adam.state[self.parameters[0]]["step"].item())
+        return int(self.adam.updates.item())
 
     def slices(self, *, saving: bool) -> Iterator[StateSlice]:
         """Yield the training state on this rank. Every value is on one rank only: FSDP2 gives each 1/d of the rows.
 
         The word embedding's rows include padding, which checkpoints do not hold.
         """
-        for parameter, tensor in zip(self.global_parameters, self.parameters, strict=True):
-            whole = state_of(self.adam, tensor)  # which may be sharded
-            local = {kind: x.to_local() if isinstance(x, DTensor) else x for kind, x in whole.items()}
+        for place, (parameter, tensor) in enumerate(zip(self.global_parameters, self.parameters, strict=True)):
+            local = self.adam.state(place)
             rows = local["parameter"].shape[0]
             first = min(self.groups.dp.rank * -(-tensor.shape[0] // self.groups.dp.size), parameter.shape[0])
             shape, stop = (rows, *parameter.shape[1:]), min(first + rows, parameter.shape[0])
@@ -144,6 +146,11 @@ class Zero3Optimizer:
 
     def restore(self, updates: int, scale: float, good: int) -> None:
         """Restore AdamW's step count and the loss scale from a checkpoint whose tensors are loaded already."""
-        for parameter in self.parameters:
-            self.adam.state[parameter]["step"].fill_(updates)
+        self.adam.updates.fill_(updates)
         self.scale.value, self.scale.good = scale, good
+
+
+@torch.no_grad()
+def own_rows(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    """What this rank has of tensors that may be sharded, without their gradients."""
+    return [x.to_local() if isinstance(x, DTensor) else x.detach() for x in tensors]

@@ -861,8 +861,9 @@ def _memory_of_a_trainer(case: dict[str, Any]) -> dict[str, StorageWeakRef]:
     chunks = trainer.chunks if isinstance(trainer, Trainer) else [trainer.model]
     tensors = {f"chunk {i} {name}": x for i, chunk in enumerate(chunks) for name, x in chunk.named_parameters()}
     tensors |= {f"{name} gradient": x.grad for name, x in tensors.items() if x.grad is not None}
-    for i, (master, state) in enumerate(trainer.optimizer.adam.state.items()):
-        tensors |= {f"master {i}": master, **{f"{name} {i}": x for name, x in state.items()}}
+    adam = trainer.optimizer.adam
+    for i in range(len(adam.parameters)):
+        tensors |= {f"{name} {i}": x for name, x in adam.state(i).items()}
     if isinstance(trainer, Trainer):
         tensors |= {"weights": trainer.buffer.param_data, "gradients": trainer.buffer.grad_data}
     local = {name: getattr(x, "_local_tensor", x) for name, x in tensors.items()}

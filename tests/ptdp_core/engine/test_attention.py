@@ -14,7 +14,7 @@ def test_scores_beyond_fp16_are_scaled_before_they_are_rounded():
     q, k = torch.full((s, b, d), 37.5), torch.full((s, b, d), 37.5)
     k[2] = -37.5
     v = torch.arange(s * d, dtype=torch.float32).view(s, b, d) / 256
-    build = SimpleNamespace(ops=select("reference"), dropout=0.0)
+    build = SimpleNamespace(ops=select("reference"), dropout=0.0, products_add=False)
     attention = SimpleNamespace(build=build, heads=1, queries=1, training=False)
     half = Attention._with_operators(attention, q.half(), k.half(), v.half(), b)
     exact = Attention._with_operators(attention, q, k, v, b)

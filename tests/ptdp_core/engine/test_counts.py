@@ -210,10 +210,10 @@ def test_recomputing_keeps_only_block_inputs():
 
 @pytest.mark.parametrize("t", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_selective_recomputation_keeps_all_but_the_attention_core(t):
-    """Per layer bas^2/t elements of the softmax, as many of the dropout's mask and result, and the causal mask.
+    """Per layer bas^2/t elements of the softmax; with dropout as many of its mask and result, and the causal mask.
 
-    On the CPU a dropout mask is as wide as what it masks; on a GPU it has bytes, which makes 5bas^2/t in fp16. No
-    collective is repeated.
+    Without dropout all layers add one mask to their products, and keep none. On the CPU a dropout mask is as wide as
+    what it masks; on a GPU it has bytes, which makes 5bas^2/t in fp16. No collective is repeated.
     """
     layers, b, width = 3, 2, 8
     scores = b * jobs.HEADS * jobs.SEQ**2 // t
@@ -224,8 +224,8 @@ def test_selective_recomputation_keeps_all_but_the_attention_core(t):
     ]
     cases = [case | change for change in changes]
     rows = jobs.stashed(None, cases) if t == 1 else launch(jobs.stashed, t, (cases,), timeout=60)[0]
-    for (none, calls), (selective, again), (full, whole), tensors in ((*rows[:3], 1), (*rows[3:6], 3)):
-        assert none - selective == layers * (tensors * scores * width + jobs.SEQ**2)
+    for (none, calls), (selective, again), (full, whole), tensors, masks in ((*rows[:3], 1, 0), (*rows[3:6], 3, 1)):
+        assert none - selective == layers * (tensors * scores * width + masks * jobs.SEQ**2)
         assert full < selective
         assert again == calls
         assert (whole == calls) == (t == 1)

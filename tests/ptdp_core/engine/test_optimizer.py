@@ -10,6 +10,7 @@ from torch.utils._pytree import tree_leaves
 
 from kernels import select
 from ptdp_core.engine import optimizer
+from ptdp_core.engine.adamw import AdamW
 from ptdp_core.engine.errors import DivergedError
 from ptdp_core.engine.groups import Axis, Groups
 from ptdp_core.engine.optimizer import LossScale, learning_rate, must_skip
@@ -114,6 +115,39 @@ def test_clipping_by_the_divisor_of_adamw_is_clipping(monkeypatch):
         assert mine == pytest.approx(theirs, abs=2e-6)
 
 
+def test_adamw_is_that_of_torch_and_skips_what_is_not_finite():
+    """Matrices and vectors, one of them empty, over steps of which the third is skipped on the device."""
+    settings = OptimizerSettings(lr=0.1, weight_decay=0.3)
+    shapes, matrices = [(4, 3), (5,), (0, 3), (2, 2)], [True, False, True, True]
+    generator = torch.Generator().manual_seed(3)
+    mine = [torch.randn(shape, generator=generator) for shape in shapes]
+    theirs = [torch.nn.Parameter(x.clone()) for x in mine]
+    kinds = [[p for p, kind in zip(theirs, matrices, strict=True) if kind is is_matrix] for is_matrix in (True, False)]
+    oracle = torch.optim.AdamW(
+        [{"params": kinds[0], "weight_decay": 0.3}, {"params": kinds[1], "weight_decay": 0.0}],
+        betas=(settings.beta1, settings.beta2),
+        eps=settings.eps,
+        foreach=False,
+    )
+    adam = AdamW(mine, matrices, settings)
+    for step in range(5):
+        gradients = [torch.randn(shape, generator=generator) for shape in shapes]
+        skipped, lr = step == 2, 0.1 / (step + 1)
+        if not skipped:
+            for parameter, gradient in zip(theirs, gradients, strict=True):
+                parameter.grad = gradient / 4
+            for group in oracle.param_groups:
+                group["lr"] = lr
+            oracle.step()
+        adam.step(gradients, lr, torch.tensor(4.0, dtype=torch.float64), torch.tensor(float(skipped)))
+    assert adam.updates.item() == 4
+    for place, parameter in enumerate(theirs):
+        state = adam.state(place)
+        torch.testing.assert_close(state["parameter"], parameter.detach())
+        if parameter.numel():
+            torch.testing.assert_close(state["exp_avg_sq"], oracle.state[parameter]["exp_avg_sq"])
+
+
 def test_a_dynamic_scale_grows_after_good_steps():
     scale = LossScale.of(OptimizerSettings(loss_scale="dynamic", loss_scale_interval=3))
     values = []
@@ -153,6 +187,13 @@ def test_local_has_one_bucket_torch_has_many():
     assert [[e.shard.parameter.name for e in b.entries] for b in many.buckets] == [["w3"], ["w2"], ["w1"], ["w0"]]
     few = sharded_buffer(overlap=True, bucket_bytes=40)
     assert [[e.shard.parameter.name for e in b.entries] for b in few.buckets] == [["w3", "w2"], ["w1", "w0"]]
+
+
+def test_a_single_bucket_is_reduced_after_the_backward_pass():
+    """It is complete only then: no hook of autograd need watch for it."""
+    assert sharded_buffer(overlap=True, bucket_bytes=40).overlap
+    single = sharded_buffer(overlap=True, bucket_bytes=1000)
+    assert (len(single.buckets), single.overlap, single._hooks) == (1, False, {})
 
 
 def test_buckets_split_evenly_and_parameters_are_views_of_the_buffer():
