@@ -9,6 +9,7 @@ import signal
 import stat
 import sys
 import time
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import pairwise
@@ -65,12 +66,12 @@ def batches(B: int, seq: int = SEQ, vocab: int = VOCAB) -> list[torch.Tensor]:
     return [torch.randint(0, vocab, (B, seq + 1), generator=generator) for _ in range(STEPS)]
 
 
-def feed(settings: Settings, groups: Groups, data: torch.Tensor) -> Any:
-    """Microbatch j of this replica is number j*d + r of the batch."""
-    par = settings.parallel
+def feed(trainer: Any, data: torch.Tensor) -> Any:
+    """What a trainer's step takes of a batch: microbatch j of its replica is number j*d + r."""
+    par = trainer.settings.parallel
 
     def batch(j: int) -> tuple[torch.Tensor, torch.Tensor]:
-        start = (j * par.d + groups.replica) * par.b
+        start = (j * par.d + trainer.groups.replica) * par.b
         part = data[start : start + par.b]
         return part[:, :-1], part[:, 1:]
 
@@ -81,7 +82,18 @@ def groups_of(settings: Settings) -> Groups:
     return Groups.create(settings.parallel) if dist.is_initialized() else Groups.alone()
 
 
-def make(case: dict[str, Any], groups: Groups | None = None, **options: Any) -> tuple[Settings, Groups, Any]:
+def sharing_groups(cases: Iterable[dict[str, Any]]) -> Iterator[Groups]:
+    """The process groups of each case, which those of one layout share."""
+    by_layout: dict[tuple[int, ...], Groups] = {}
+    for settings in map(settings_of, cases):
+        layout = tuple(getattr(settings.parallel, size) for size in ("p", "t", "c", "d", "e", "etp"))
+        if layout not in by_layout:
+            by_layout[layout] = groups_of(settings)
+        yield by_layout[layout]
+
+
+def make(case: dict[str, Any], groups: Groups | None = None, **options: Any) -> tuple[Any, list[Any]]:
+    """The trainer of a case on this rank, and what each of its steps takes."""
     settings = settings_of(case)
     groups = groups or groups_of(settings)
     kind: Any = Trainer
@@ -89,7 +101,15 @@ def make(case: dict[str, Any], groups: Groups | None = None, **options: Any) -> 
         from ptdp_core.engine.zero3 import Zero3Trainer
 
         kind = Zero3Trainer
-    return settings, groups, kind(settings, groups, select(settings.kernels), **options)
+    trainer = kind(settings, groups, select(settings.kernels), **options)
+    tokens = batches(settings.parallel.B, settings.model.seq, settings.model.vocab)
+    return trainer, [feed(trainer, each) for each in tokens]
+
+
+def in_ranks(job: Any, case: dict[str, Any], *arguments: Any, timeout: float = 60) -> list[Any]:
+    """What a job gives for a case, in each of its ranks."""
+    ranks = settings_of(case).parallel.n
+    return local.launch(job, ranks, (case, *arguments), timeout=timeout, process_group=ranks > 1)
 
 
 def gather_all(trainer: Trainer) -> None:
@@ -120,10 +140,10 @@ def compare(case: dict[str, Any], reference: dict[str, Any], groups: Groups) -> 
 
     The scale of a tensor's error is the largest magnitude in the whole (not this rank's) reference tensor.
     """
-    settings, groups, trainer = make(case, groups)
+    trainer, data = make(case, groups)
     worst = {"loss": 0.0, "norm": 0.0, "gradient": 0.0, "parameter": 0.0}
     flat = trainer.buffer.grad_data
-    for step, data in enumerate(batches(settings.parallel.B, settings.model.seq, settings.model.vocab)):
+    for step, batch in enumerate(data):
         captured: dict[str, torch.Tensor] = {}
         finish = trainer.buffer.finish
 
@@ -132,7 +152,7 @@ def compare(case: dict[str, Any], reference: dict[str, Any], groups: Groups) -> 
             captured["flat"] = flat.clone()
 
         trainer.buffer.finish = capture
-        result = trainer.step(feed(settings, groups, data))
+        result = trainer.step(batch)
         trainer.buffer.finish = finish
         worst["loss"] = max(worst["loss"], abs(result.loss / reference["losses"][step] - 1))
         worst["norm"] = max(worst["norm"], abs(result.norm / reference["norms"][step] - 1))
@@ -151,14 +171,10 @@ def compare(case: dict[str, Any], reference: dict[str, Any], groups: Groups) -> 
 
 
 def compare_all(beat: Any, cases: list[tuple[dict[str, Any], str]]) -> list[dict[str, float]]:
-    """Many cases in one set of ranks; those of one layout share their process groups."""
-    out, optimizers = [], {}
-    for case, path in cases:
-        parallel = settings_of(case).parallel
-        layout = parallel.p, parallel.t, parallel.c, parallel.d, parallel.e, parallel.etp
-        if layout not in optimizers:
-            optimizers[layout] = groups_of(settings_of(case))
-        out.append(compare(case, torch.load(path), optimizers[layout]))
+    """Many cases in one set of ranks."""
+    out = []
+    for (case, path), groups in zip(cases, sharing_groups(case for case, _ in cases), strict=True):
+        out.append(compare(case, torch.load(path), groups))
         beat()
     return out
 
@@ -170,13 +186,13 @@ def compare_shared(beat: Any, cases: list[tuple[dict[str, Any], str]]) -> list[d
     """
     out = compare_all(beat, cases)
     for (case, path), errors in zip(cases, out, strict=True):
-        settings, groups, trainer = make(case)
-        first = feed(settings, groups, batches(settings.parallel.B, settings.model.seq, settings.model.vocab)[0])
-        expected = torch.load(path)["losses"][0] if not settings.engine.dropout else None
-        evaluated = trainer.evaluate(first).item()
+        trainer, data = make(case)
+        expected = torch.load(path)["losses"][0] if not trainer.settings.engine.dropout else None
+        evaluated = trainer.evaluate(data[0]).item()
         errors["evaluated"] = 0.0 if expected is None else abs(evaluated / expected - 1)
         held = {entry.shard.parameter.name: entry.shard.elements for entry in trainer.buffer.entries}
-        errors["parameters"] = abs(sum(held.values()) - rank_elements(settings.training)[groups.pp.rank])
+        said = rank_elements(trainer.settings.training)[trainer.groups.pp.rank]
+        errors["parameters"] = abs(sum(held.values()) - said)
         errors["without a table"] = float("embedding.word.weight" not in held)
         beat()
     return out
@@ -195,20 +211,13 @@ def merged(case: dict[str, Any]) -> str:
 
 
 def measure_all(beat: Any, cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """`measure` for each case; those of one layout share their process groups."""
-    groups: dict[tuple[int, ...], Groups] = {}
-    rows = []
-    for case in cases:
-        parallel = settings_of(case).parallel
-        layout = parallel.p, parallel.t, parallel.c, parallel.d, parallel.e, parallel.etp
-        groups[layout] = groups.get(layout) or groups_of(settings_of(case))
-        rows.append(measure(case, groups[layout]))
-    return rows
+    """`measure` for each case."""
+    return [measure(case, groups) for case, groups in zip(cases, sharing_groups(cases), strict=True)]
 
 
 def measure(case: dict[str, Any], groups: Groups) -> dict[str, Any]:
     """One batch of a case: what was communicated, stashed and buffered, and its timeline."""
-    settings, groups, trainer = make(case, groups, record=True)
+    trainer, data = make(case, groups, record=True)
     groups.tp.calls.clear()
     kept = 0
 
@@ -219,7 +228,7 @@ def measure(case: dict[str, Any], groups: Groups) -> dict[str, Any]:
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
         trainer.buffer.zero()
-        run = trainer.executor.run(feed(settings, groups, batches(settings.parallel.B)[0]))
+        run = trainer.executor.run(data[0])
     return {
         "tp": dict(groups.tp.calls),
         "p2p": trainer.p2p.statistics,
@@ -235,9 +244,9 @@ def stashed(beat: Any, cases: list[dict[str, Any]]) -> list[tuple[int, dict[str,
 
     Weights are left out, and tensors that share their memory count once.
     """
-    rows, groups = [], None
-    for case in cases:
-        settings, groups, trainer = make(case, groups)
+    rows = []
+    for case, groups in zip(cases, sharing_groups(cases), strict=True):
+        trainer, data = make(case, groups)
         weights = {parameter.untyped_storage().data_ptr() for parameter in trainer.chunks[0].parameters()}
         kept: dict[int, torch.UntypedStorage] = {}
 
@@ -250,7 +259,7 @@ def stashed(beat: Any, cases: list[dict[str, Any]]) -> list[tuple[int, dict[str,
         trainer.buffer.zero()
         trainer.rng.begin(0, 0)
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
-            loss = trainer.chunks[0](None, *feed(settings, groups, batches(settings.parallel.B)[0])(0))
+            loss = trainer.chunks[0](None, *data[0](0))
         size = sum(storage.nbytes() for storage in kept.values())
         loss.backward()
         rows.append((size, dict(groups.tp.calls)))
@@ -261,7 +270,7 @@ def most_kept(beat: Any, cases: list[dict[str, Any]]) -> list[int]:
     """For each case the most bytes that autograd keeps at one moment of a batch on this rank, weights left out."""
     peaks = []
     for case in cases:
-        settings, groups, trainer = make(case)
+        trainer, data = make(case)
         weights = {x.untyped_storage().data_ptr() for chunk in trainer.chunks for x in chunk.parameters()}
         live: dict[int, tuple[StorageWeakRef, int]] = {}
         peaks.append(0)
@@ -276,27 +285,29 @@ def most_kept(beat: Any, cases: list[dict[str, Any]]) -> list[int]:
             return x
 
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
-            trainer.forward_backward(feed(settings, groups, batches(settings.parallel.B)[0]))
+            trainer.forward_backward(data[0])
         beat()
     return peaks
 
 
-def communicated(beat: Any, case: dict[str, Any], groups: Groups | None = None) -> dict[str, int]:
+def communicated(beat: Any, case: dict[str, Any]) -> dict[str, int]:
     """One batch of a case, its gradients reduced: the calls and bytes of this rank's collectives and messages."""
-    from reproduce.annex.exact.dispatched import Counts
-
-    settings, groups, trainer = make(case, groups)
-    trainer.buffer.zero()
-    with Counts(groups) as counts:
-        trainer.executor.run(feed(settings, groups, batches(settings.parallel.B, settings.model.seq)[0]))
-        trainer.buffer.finish()
-    return counts.communication()
+    return all_communicated(beat, [case])[0]
 
 
 def all_communicated(beat: Any, cases: list[dict[str, Any]]) -> list[dict[str, int]]:
-    """`communicated` for cases of one layout, which share their process groups."""
-    groups = groups_of(settings_of(cases[0]))
-    return [communicated(beat, case, groups) for case in cases]
+    """`communicated` for each case."""
+    from reproduce.annex.exact.dispatched import Counts
+
+    rows = []
+    for case, groups in zip(cases, sharing_groups(cases), strict=True):
+        trainer, data = make(case, groups)
+        trainer.buffer.zero()
+        with Counts(groups) as counts:
+            trainer.executor.run(data[0])
+            trainer.buffer.finish()
+        rows.append(counts.communication())
+    return rows
 
 
 def places(beat: Any, sizes: tuple[int, int, int]) -> list[int]:
@@ -361,11 +372,10 @@ def misbehave(beat: Any, how: str, who: int, folder: Path, case: dict[str, Any] 
     started = folder / f"started-{os.getpid()}"
     started.write_text(str(os.getpid()))
     started.rename(folder / f"pid-{os.environ['RANK']}")
-    settings, groups, trainer = make(case or {"p": 2, "t": 2, "B": 4})
-    data = batches(settings.parallel.B, settings.model.seq)
+    trainer, data = make(case or {"p": 2, "t": 2, "B": 4})
     for step in range(1000):
         beat()
-        if step == 2 and groups.rank == who:
+        if step == 2 and trainer.groups.rank == who:
             if how == "raise":
                 raise ArithmeticError("this rank is broken")
             if how == "kill":
@@ -376,7 +386,7 @@ def misbehave(beat: Any, how: str, who: int, folder: Path, case: dict[str, Any] 
                 time.sleep(3600)
             if how == "stop":
                 os.kill(os.getpid(), signal.SIGSTOP)
-        trainer.step(feed(settings, groups, data[0]))
+        trainer.step(data[0])
 
 
 def where_others_wait(beat: Any, cases: list[dict[str, Any]], who: int, folder: str) -> list[list[str]]:
@@ -386,18 +396,17 @@ def where_others_wait(beat: Any, cases: list[dict[str, Any]], who: int, folder: 
     """
     rows = []
     for number, case in enumerate(cases):
-        settings, groups, trainer = make(case)
-        data = feed(settings, groups, batches(settings.parallel.B, settings.model.seq)[0])
-        trainer.step(data)
+        trainer, data = make(case)
+        trainer.step(data[0])
         pids: list[Any] = [None] * dist.get_world_size()
         dist.all_gather_object(pids, os.getpid())
-        own = Path(folder) / f"{number}-{groups.rank}"
+        own = Path(folder) / f"{number}-{trainer.groups.rank}"
         with own.open("a") as file:
             faulthandler.register(signal.SIGUSR1, file=file)
             dist.barrier()
-            if groups.rank == who:
+            if trainer.groups.rank == who:
                 rows.append(_still_waiting(own, pids, who))
-            trainer.step(data)
+            trainer.step(data[0])
             dist.barrier()
             faulthandler.unregister(signal.SIGUSR1)
         beat()
@@ -454,13 +463,12 @@ def save_and_go_on(beat: Any, case: dict[str, Any], folder: str, background: boo
     """Two steps, a checkpoint, then three more: the losses of those."""
     from ptdp_core.engine.checkpoint.checkpoints import Checkpoints
 
-    settings, groups, trainer = make(case)
+    trainer, data = make(case)
     checkpoints = Checkpoints(folder, trainer, background=background)
-    data = batches(settings.parallel.B, vocab=settings.model.vocab)
     for _ in range(2):
-        trainer.step(feed(settings, groups, data[0]))
-    checkpoints.save(2 * settings.parallel.B)
-    losses = [trainer.step(feed(settings, groups, data[1])).loss for _ in range(3)]
+        trainer.step(data[0])
+    checkpoints.save(2 * trainer.settings.parallel.B)
+    losses = [trainer.step(data[1]).loss for _ in range(3)]
     checkpoints.wait()
     return losses
 
@@ -469,10 +477,9 @@ def load_and_go_on(beat: Any, case: dict[str, Any], folder: str) -> tuple[list[f
     """The same three steps after loading."""
     from ptdp_core.engine.checkpoint.checkpoints import Checkpoints
 
-    settings, groups, trainer = make(case)
+    trainer, data = make(case)
     progress = Checkpoints(folder, trainer).load(folder)
-    data = batches(settings.parallel.B, vocab=settings.model.vocab)
-    losses = [trainer.step(feed(settings, groups, data[1])).loss for _ in range(3)]
+    losses = [trainer.step(data[1]).loss for _ in range(3)]
     return losses, progress.__dict__
 
 
@@ -480,7 +487,7 @@ def load_noting(beat: Any, case: dict[str, Any], folder: str, data: str = "") ->
     """What loading says about the run, and to the user."""
     from ptdp_core.engine.checkpoint.checkpoints import Checkpoints
 
-    checkpoints = Checkpoints(folder, make(case)[2], data=data)
+    checkpoints = Checkpoints(folder, make(case)[0], data=data)
     return checkpoints.load(folder), checkpoints.notes
 
 
@@ -488,11 +495,11 @@ def save_not_finite(beat: Any, case: dict[str, Any], folder: str) -> None:
     """A parameter overflows after a step whose loss and gradients were finite."""
     from ptdp_core.engine.checkpoint.checkpoints import Checkpoints
 
-    settings, groups, trainer = make(case)
-    trainer.step(feed(settings, groups, batches(settings.parallel.B)[0]))
-    if groups.pp.rank == groups.pp.size - 1:
+    trainer, data = make(case)
+    trainer.step(data[0])
+    if trainer.groups.pp.rank == trainer.groups.pp.size - 1:
         next(iter(trainer.chunks[0].layers.parameters())).data.fill_(torch.inf)
-    Checkpoints(folder, trainer).save(settings.parallel.B)
+    Checkpoints(folder, trainer).save(trainer.settings.parallel.B)
 
 
 def die_while_saving(beat: Any, case: dict[str, Any], folder: str, who: int) -> None:
@@ -500,13 +507,12 @@ def die_while_saving(beat: Any, case: dict[str, Any], folder: str, who: int) -> 
     from ptdp_core.engine.checkpoint import checkpoints as module
     from ptdp_core.engine.checkpoint.checkpoints import Checkpoints
 
-    settings, groups, trainer = make(case)
+    trainer, data = make(case)
     checkpoints = Checkpoints(folder, trainer, data="tokens")
-    data = batches(settings.parallel.B)
-    trainer.step(feed(settings, groups, data[0]))
-    checkpoints.save(settings.parallel.B)
-    trainer.step(feed(settings, groups, data[0]))
-    if groups.rank == who:
+    trainer.step(data[0])
+    checkpoints.save(trainer.settings.parallel.B)
+    trainer.step(data[0])
+    if trainer.groups.rank == who:
         write = module.write_shard
 
         def half(*args: Any) -> Any:
@@ -514,7 +520,7 @@ def die_while_saving(beat: Any, case: dict[str, Any], folder: str, who: int) -> 
             os.kill(os.getpid(), signal.SIGKILL)
 
         module.write_shard = half
-    checkpoints.save(2 * settings.parallel.B)
+    checkpoints.save(2 * trainer.settings.parallel.B)
 
 
 def save_until_it_fails(beat: Any, case: dict[str, Any], folder: str, background: bool, limit: int) -> None:
@@ -523,16 +529,15 @@ def save_until_it_fails(beat: Any, case: dict[str, Any], folder: str, background
 
     from ptdp_core.engine.checkpoint.checkpoints import Checkpoints
 
-    settings, groups, trainer = make(case)
+    trainer, data = make(case)
     checkpoints = Checkpoints(folder, trainer, background=background)
-    data = batches(settings.parallel.B)
     for step in range(1, 21):
-        trainer.step(feed(settings, groups, data[0]))
-        if limit and step == 2 and groups.rank == settings.parallel.n - 1:
+        trainer.step(data[0])
+        if limit and step == 2 and trainer.groups.rank == trainer.settings.parallel.n - 1:
             checkpoints.wait()
             sys.dont_write_bytecode = True  # the interpreter would cut off the compiled files that it writes
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-        checkpoints.save(step * settings.parallel.B)
+        checkpoints.save(step * trainer.settings.parallel.B)
     checkpoints.wait()
 
 
@@ -563,8 +568,8 @@ def mixed(beat: Any, case: dict[str, Any], options: dict[str, Any], poison: int 
     settings = dataclasses.replace(settings, optimizer=dataclasses.replace(OPTIMIZER, **options))
     groups = groups_of(settings)
     trainer = Trainer(settings, groups, select("reference"))
+    data = feed(trainer, batches(settings.parallel.B)[0])
     finish, rows = trainer.buffer.finish, []
-    data = batches(settings.parallel.B)
 
     def poisoned() -> None:
         finish()
@@ -574,7 +579,7 @@ def mixed(beat: Any, case: dict[str, Any], options: dict[str, Any], poison: int 
     trainer.buffer.finish = poisoned
     for _ in range(5):
         before = trainer.buffer.param_data.clone()
-        result = trainer.step(feed(settings, groups, data[0]))
+        result = trainer.step(data)
         moved = not torch.equal(before, trainer.buffer.param_data)
         rows.append((result.loss, result.norm, result.skipped, result.scale, moved))
     return {"rows": rows, "updates": trainer.optimizer.updates, "masters": trainer.optimizer.stretches[0].master.dtype}
@@ -582,8 +587,8 @@ def mixed(beat: Any, case: dict[str, Any], options: dict[str, Any], poison: int 
 
 def losses_and_norms(beat: Any, case: dict[str, Any]) -> list[tuple[float, float]]:
     """Loss and gradient norm of three steps."""
-    settings, groups, trainer = make(case)
-    results = [trainer.step(feed(settings, groups, data)) for data in batches(settings.parallel.B)]
+    trainer, data = make(case)
+    results = [trainer.step(batch) for batch in data]
     return [(r.loss, r.norm) for r in results]
 
 
@@ -601,7 +606,7 @@ def fused(beat: Any, cases: list[dict[str, Any]]) -> list[FusedRun]:
     """One batch of each case on this rank."""
     runs = []
     for case in cases:
-        settings, groups, trainer = make(case)
+        trainer, data = make(case)
         turns, switches = trainer.routing.turns, list[bool]()
         hand_over = turns.hand_over
 
@@ -619,9 +624,9 @@ def fused(beat: Any, cases: list[dict[str, Any]]) -> list[FusedRun]:
 
         turns.hand_over = counted
         with patch.object(dist, "all_to_all_single", noted):
-            _, run = trainer.forward_backward(feed(settings, groups, batches(settings.parallel.B)[0]))
+            _, run = trainer.forward_backward(data[0])
         gradients = {
-            (entry.shard.parameter.name, groups.dp.rank, groups.tp.rank): bytes(
+            (entry.shard.parameter.name, trainer.groups.dp.rank, trainer.groups.tp.rank): bytes(
                 trainer.buffer.main_grad(entry).contiguous().view(torch.uint8).numpy()
             )
             for entry in trainer.buffer.entries
@@ -633,15 +638,15 @@ def fused(beat: Any, cases: list[dict[str, Any]]) -> list[FusedRun]:
 
 def dropped(beat: Any, case: dict[str, Any]) -> list[int]:
     """How many pairs of a token and an expert each step dropped."""
-    settings, groups, trainer = make(case)
-    return [trainer.step(feed(settings, groups, data)).dropped for data in batches(settings.parallel.B)]
+    trainer, data = make(case)
+    return [trainer.step(batch).dropped for batch in data]
 
 
 def poisoned_expert(beat: Any, case: dict[str, Any]) -> str:
     """What a step says on this rank, when a gradient of the first data rank's experts is infinite."""
-    settings, groups, trainer = make(case)
-    trainer.forward_backward(feed(settings, groups, batches(settings.parallel.B)[0]))
-    if groups.dp.rank == 0:
+    trainer, data = make(case)
+    trainer.forward_backward(data[0])
+    if trainer.groups.dp.rank == 0:
         entry = next(entry for entry in trainer.buffer.entries if entry.shard.parameter.stacked)
         trainer.buffer.main_grad(entry)[0, 0, 0] = torch.inf
     try:
@@ -655,8 +660,8 @@ def trained(beat: Any, cases: list[dict[str, Any]]) -> list[tuple[list[float], l
     """The losses of three steps and this rank's parameters after them, for each case."""
     rows = []
     for case in cases:
-        settings, groups, trainer = make(case)
-        losses = [trainer.step(feed(settings, groups, data)).loss for data in batches(settings.parallel.B)]
+        trainer, data = make(case)
+        losses = [trainer.step(batch).loss for batch in data]
         gather_all(trainer)
         rows.append((losses, trainer.buffer.param_data.tolist()))
         beat()
@@ -666,15 +671,14 @@ def trained(beat: Any, cases: list[dict[str, Any]]) -> list[tuple[list[float], l
 def gathered(beat: Any, case: dict[str, Any]) -> tuple[int, int, int, int]:
     """The number of gathers of parameters that are under way after a step, after half of the layers, after all; and
     the number of buckets."""
-    settings, groups, trainer = make(case | {"overlapped_gather": True})
+    trainer, data = make(case | {"overlapped_gather": True})
     (chunk,), buckets = trainer.chunks, trainer.buffer.buckets
-    first, second = batches(settings.parallel.B)[:2]
-    trainer.step(feed(settings, groups, first))
+    trainer.step(data[0])
     pending = [sum(bucket.gathering is not None for bucket in buckets)]
     half = chunk.layers[len(chunk.layers) // 2]
     count = lambda *_: pending.append(sum(bucket.gathering is not None for bucket in buckets))  # noqa: E731
     hook = half.register_forward_pre_hook(count)
-    trainer.evaluate(feed(settings, groups, second))
+    trainer.evaluate(data[1])
     hook.remove()
     count()
     return pending[0], pending[1], pending[-1], len(buckets)
@@ -689,13 +693,13 @@ def narrow_gradients(beat: Any, cases: list[dict[str, Any]]) -> list[tuple[list[
     """For each case the losses of three steps, and the matrices for which autograd made a gradient."""
     rows = []
     for case in cases:
-        settings, groups, trainer = make(case)
+        trainer, data = make(case)
         names: set[str] = set()
         for entry in trainer.buffer.entries:
             if entry.shard.parameter.is_matrix:
                 name = entry.shard.parameter.name
                 entry.parameter.register_hook(partial(_note, names, name))
-        losses = [trainer.step(feed(settings, groups, data)).loss for data in batches(settings.parallel.B)]
+        losses = [trainer.step(batch).loss for batch in data]
         rows.append((losses, names))
         beat()
     return rows
@@ -718,10 +722,10 @@ def kept_of_gathered(beat: Any, case: dict[str, Any]) -> tuple[int, int]:
         return hooks(noting, unpack)
 
     context.saved_tensors_hooks = spied
-    settings, groups, trainer = make(case)
-    groups.cp.calls.clear()
-    trainer.forward_backward(feed(settings, groups, batches(settings.parallel.B, settings.model.seq)[0]))
-    return places, groups.cp.calls["all_gather"]
+    trainer, data = make(case)
+    trainer.groups.cp.calls.clear()
+    trainer.forward_backward(data[0])
+    return places, trainer.groups.cp.calls["all_gather"]
 
 
 def gradient_around_a_ring(beat: Any) -> float:
@@ -747,7 +751,7 @@ def routes(beat: Any, case: dict[str, Any]) -> list[list[list[int]]]:
     """The experts of every token in each layer's pass over each microbatch of a batch."""
     from ptdp_core.engine.experts import Dispatch
 
-    settings, groups, trainer = make(case | {"recompute": "none"})
+    trainer, data = make(case | {"recompute": "none"})
     chosen: list[list[list[int]]] = []
     of = Dispatch.of
 
@@ -756,7 +760,7 @@ def routes(beat: Any, case: dict[str, Any]) -> list[list[list[int]]]:
         return of(experts_NK, *rest)
 
     with patch.object(Dispatch, "of", noted):
-        trainer.forward_backward(feed(settings, groups, batches(settings.parallel.B, settings.model.seq)[0]))
+        trainer.forward_backward(data[0])
     return chosen
 
 
@@ -764,7 +768,7 @@ def host_waits(beat: Any, case: dict[str, Any]) -> list[str]:
     """What would make a GPU's host wait in both passes of a batch, as calls of tensors; products ask for no counts."""
     from ptdp_core.engine.weight_gradients import Grouped
 
-    settings, groups, trainer = make(case)
+    trainer, data = make(case)
     called: list[str] = []
 
     def noted(frame: Any, event: str, function: Any) -> None:
@@ -776,7 +780,7 @@ def host_waits(beat: Any, case: dict[str, Any]) -> list[str]:
         before = sys.getprofile()
         sys.setprofile(noted)
         try:
-            trainer.forward_backward(feed(settings, groups, batches(settings.parallel.B, settings.model.seq)[0]))
+            trainer.forward_backward(data[0])
         finally:
             sys.setprofile(before)
     return called
@@ -784,7 +788,7 @@ def host_waits(beat: Any, case: dict[str, Any]) -> list[str]:
 
 def seeds_of_attention(beat: Any, case: dict[str, Any]) -> list[int]:
     """The random streams' seeds of the masks of attention in one pass of a model of one layer."""
-    settings, groups, trainer = make(case | {"recompute": "none"})
+    trainer, data = make(case | {"recompute": "none"})
     seeds: list[int] = []
     sharded = trainer.rng.sharded
 
@@ -793,7 +797,7 @@ def seeds_of_attention(beat: Any, case: dict[str, Any]) -> list[int]:
         seeds.append(torch.initial_seed())
 
     trainer.rng.sharded = noting
-    trainer.forward_backward(feed(settings, groups, batches(settings.parallel.B, settings.model.seq)[0]))
+    trainer.forward_backward(data[0])
     return seeds
 
 
@@ -802,13 +806,13 @@ def evaluated(beat: Any, cases: list[dict[str, Any]]) -> list[tuple[list[float],
     evaluated, and the losses of a run that evaluates nothing."""
     rows = []
     for case in cases:
-        settings, groups, trainer = make(case)
+        trainer, data = make(case)
         losses, looked = [], []
-        for data, other in pairwise([*batches(settings.parallel.B), batches(settings.parallel.B)[0]]):
-            looked += [trainer.evaluate(feed(settings, groups, x)).item() for x in (data, other, data)]
-            losses.append(trainer.step(feed(settings, groups, data)).loss)
-        plain = make(case, groups)[2]
-        undisturbed = [plain.step(feed(settings, groups, data)).loss for data in batches(settings.parallel.B)]
+        for batch, other in pairwise([*data, data[0]]):
+            looked += [trainer.evaluate(x).item() for x in (batch, other, batch)]
+            losses.append(trainer.step(batch).loss)
+        plain, data = make(case, trainer.groups)
+        undisturbed = [plain.step(batch).loss for batch in data]
         rows.append((losses, looked, undisturbed))
         beat()
     return rows
@@ -816,10 +820,9 @@ def evaluated(beat: Any, cases: list[dict[str, Any]]) -> list[tuple[list[float],
 
 def tied_embedding(beat: Any, case: dict[str, Any]) -> list[float] | None:
     """This rank's part of the embedding after 20 steps, on the first and the last pipeline rank."""
-    settings, groups, trainer = make(case)
-    data = batches(settings.parallel.B)
+    trainer, data = make(case)
     for step in range(20):
-        trainer.step(feed(settings, groups, data[step % STEPS]))
+        trainer.step(data[step % STEPS])
     for chunk in trainer.chunks:
         if chunk.is_first or chunk.is_last:
             return chunk.word.flatten().tolist()
@@ -854,10 +857,10 @@ def left_alive(beat: Any, cases: list[dict[str, Any]]) -> list[list[str]]:
 
 def _memory_of_a_trainer(case: dict[str, Any]) -> dict[str, StorageWeakRef]:
     """Weak references to the memory of a trainer's tensors, after two steps and an evaluation."""
-    settings, groups, trainer = make(case)
-    for data in batches(settings.parallel.B, settings.model.seq)[:2]:
-        trainer.step(feed(settings, groups, data))
-        trainer.evaluate(feed(settings, groups, data))
+    trainer, data = make(case)
+    for batch in data[:2]:
+        trainer.step(batch)
+        trainer.evaluate(batch)
     chunks = trainer.chunks if isinstance(trainer, Trainer) else [trainer.model]
     tensors = {f"chunk {i} {name}": x for i, chunk in enumerate(chunks) for name, x in chunk.named_parameters()}
     tensors |= {f"{name} gradient": x.grad for name, x in tensors.items() if x.grad is not None}

@@ -113,9 +113,8 @@ def errors(trainer: Any, loss: float, theirs: dict[str, torch.Tensor], their_los
 
 
 def against_ddp(beat: Any, case: dict[str, Any]) -> dict[str, float]:
-    settings, groups, trainer = jobs.make(case)
-    data = jobs.batches(settings.parallel.B)[0]
-    batch = jobs.feed(settings, groups, data)
+    trainer, (batch, *_) = jobs.make(case)
+    settings = trainer.settings
     loss, _ = trainer.forward_backward(batch)
     ddp = nn.parallel.DistributedDataParallel(oracle(settings.model))
     m, total = settings.parallel.m, torch.zeros((), dtype=torch.float64)
@@ -129,9 +128,9 @@ def against_ddp(beat: Any, case: dict[str, Any]) -> dict[str, float]:
 
 
 def against_parallelize_module(beat: Any, case: dict[str, Any]) -> dict[str, float]:
-    settings, groups, trainer = jobs.make(case)
-    data = jobs.batches(settings.parallel.B)[0]
-    loss, _ = trainer.forward_backward(jobs.feed(settings, groups, data))
+    trainer, (batch, *_) = jobs.make(case)
+    settings, data = trainer.settings, jobs.batches(case["B"])[0]
+    loss, _ = trainer.forward_backward(batch)
     other = oracle(settings.model)
     mesh = init_device_mesh("cpu", (settings.parallel.t,))
     plan: dict[str, Any] = {name: ColwiseParallel() for name in ("q", "k", "v", "up")}
@@ -144,10 +143,10 @@ def against_parallelize_module(beat: Any, case: dict[str, Any]) -> dict[str, flo
 
 
 def against_pipelining(beat: Any, case: dict[str, Any]) -> dict[str, float]:
-    settings, groups, trainer = jobs.make(case)
-    par, model = settings.parallel, settings.model
+    trainer, (batch, *_) = jobs.make(case)
+    groups, par, model = trainer.groups, trainer.settings.parallel, trainer.settings.model
     data = jobs.batches(par.B)[0]
-    loss, _ = trainer.forward_backward(jobs.feed(settings, groups, data))
+    loss, _ = trainer.forward_backward(batch)
     per = model.layers // (par.p * par.v)
     mine = [oracle(model, range(s * per, s * per + per)) for s in range(groups.pp.rank, par.p * par.v, par.p)]
     stages = [

@@ -3,7 +3,6 @@
 import itertools
 import shutil
 from contextlib import nullcontext
-from math import prod
 from types import SimpleNamespace
 
 import pytest
@@ -13,32 +12,28 @@ from hypothesis import strategies as st
 
 from ptdp_core.engine.checkpoint.folder import INDEX, MANIFEST, STATE, damage, newest, problem, prune, resolve
 from ptdp_core.engine.checkpoint.tensors import Pieces, Staging, rectangles
-from ptdp_core.launch.local import RankError, launch
+from ptdp_core.launch.local import RankError
 from ptdp_core.layout import Parameter, ShardSpec
 from tests.marks import by_default
 from tests.ptdp_core.engine import jobs
+from tests.ptdp_core.engine.jobs import in_ranks
 from tests.small_disk import small_disk
 
 BASE = {"B": 4, "layers": 4, "dropout": 0.1, "recompute": "none"}
 SAVED = BASE | {"p": 2, "t": 2, "d": 2}
 
 
-def run(function, case, *args):
-    ranks = prod(case.get(size, 1) for size in "ptcd")
-    return launch(function, ranks, (case, *args), timeout=60, process_group=ranks > 1)
-
-
 @pytest.fixture(scope="module", params=by_default([False, True], True), ids=["plain", "sharded"])
 def saved(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("saved")
     case = SAVED | {"sharded_optimizer": request.param}
-    return folder, run(jobs.save_and_go_on, case, str(folder), False)[0]
+    return folder, in_ranks(jobs.save_and_go_on, case, str(folder), False)[0]
 
 
 @pytest.mark.parametrize("sharded", [False, True])
 def test_at_the_same_layout_it_goes_on_bit_for_bit(saved, sharded):
     folder, expected = saved
-    losses, progress = run(jobs.load_and_go_on, SAVED | {"sharded_optimizer": sharded}, str(folder))[0]
+    losses, progress = in_ranks(jobs.load_and_go_on, SAVED | {"sharded_optimizer": sharded}, str(folder))[0]
     assert losses == expected
     assert progress == {"step": 2, "consumed": 8, "seed": jobs.SEED, "updates": 2, "scale": 1.0, "good_steps": 0}
 
@@ -47,7 +42,7 @@ def test_with_dropout_the_curve_goes_on_at_another_layout(saved):
     """Masks depend on the step, the microbatch and (in attention) t, not on p, v, d or the sharding of anything."""
     folder, expected = saved
     for layout in ({"p": 2, "v": 2, "t": 2}, {"t": 2, "d": 2, "sharded_optimizer": True, "data_parallel": "torch"}):
-        losses, _ = run(jobs.load_and_go_on, BASE | layout, str(folder))[0]
+        losses, _ = in_ranks(jobs.load_and_go_on, BASE | layout, str(folder))[0]
         assert losses == pytest.approx(expected, rel=1e-10)
 
 
@@ -65,9 +60,9 @@ LAYOUTS = [
 def test_at_any_layout_the_curve_goes_on(sharded, tmp_path):
     plain = {"dropout": 0.0}
     case = SAVED | plain | {"sharded_optimizer": sharded}
-    expected = run(jobs.save_and_go_on, case, str(tmp_path), False)[0]
+    expected = in_ranks(jobs.save_and_go_on, case, str(tmp_path), False)[0]
     for layout in LAYOUTS:
-        losses, _ = run(jobs.load_and_go_on, BASE | layout | plain, str(tmp_path))[0]
+        losses, _ = in_ranks(jobs.load_and_go_on, BASE | layout | plain, str(tmp_path))[0]
         assert losses == pytest.approx(expected, rel=1e-10)
 
 
@@ -75,14 +70,14 @@ def test_at_any_layout_the_curve_goes_on(sharded, tmp_path):
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
 def test_mixed_precision_keeps_master_weights(dtype, tmp_path):
     case = BASE | {"p": 2, "dtype": dtype, "dropout": 0.0}
-    expected = run(jobs.save_and_go_on, case, str(tmp_path), False)[0]
-    assert run(jobs.load_and_go_on, case, str(tmp_path))[0][0] == expected
+    expected = in_ranks(jobs.save_and_go_on, case, str(tmp_path), False)[0]
+    assert in_ranks(jobs.load_and_go_on, case, str(tmp_path))[0][0] == expected
 
 
 def test_saving_in_the_background_is_the_same(tmp_path):
     case = BASE | {"p": 2, "d": 2}
-    expected = run(jobs.save_and_go_on, case, str(tmp_path), True)[0]
-    assert run(jobs.load_and_go_on, case, str(tmp_path))[0][0] == expected
+    expected = in_ranks(jobs.save_and_go_on, case, str(tmp_path), True)[0]
+    assert in_ranks(jobs.load_and_go_on, case, str(tmp_path))[0][0] == expected
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step_00000002"]
 
 
@@ -128,10 +123,10 @@ def test_a_gpu_s_staging_copies_before_training_goes_on():
 @pytest.mark.parametrize("who", by_default([0, 3], 3))
 def test_a_crash_while_saving_leaves_the_checkpoint_before(who, tmp_path):
     with pytest.raises(RankError, match=f"rank {who} was killed by SIGKILL"):
-        run(jobs.die_while_saving, BASE | {"p": 2, "t": 2}, str(tmp_path), who)
+        in_ranks(jobs.die_while_saving, BASE | {"p": 2, "t": 2}, str(tmp_path), who)
     last = newest(tmp_path)
     assert last.name == "step_00000001"
-    _, progress = run(jobs.load_and_go_on, BASE | {"p": 2}, str(tmp_path))[0]
+    _, progress = in_ranks(jobs.load_and_go_on, BASE | {"p": 2}, str(tmp_path))[0]
     assert progress["step"] == 1
 
 
@@ -154,7 +149,7 @@ def test_a_save_for_which_there_is_no_room(place, ranks, background, tmp_path):
         if not made:
             pytest.skip("needs the right to mount a file system")
         with pytest.raises(RankError) as caught:
-            run(jobs.save_until_it_fails, case, str(folder), background, limit if place == "a limit" else 0)
+            in_ranks(jobs.save_until_it_fails, case, str(folder), background, limit if place == "a limit" else 0)
         assert caught.value.kind == "EngineUnavailableError"
         what = "file-size limit reached" if place == "a limit" else "no space left"
         last = newest(folder)
@@ -164,12 +159,12 @@ def test_a_save_for_which_there_is_no_room(place, ranks, background, tmp_path):
         assert (last is None) == (place in ("200k", "1m", "4m"))
         assert not list(folder.glob(".*"))  # the failed one is gone
         if last:
-            _, progress = run(jobs.load_and_go_on, case, str(folder))[0]
+            _, progress = in_ranks(jobs.load_and_go_on, case, str(folder))[0]
             assert progress["step"] == int(last.name[-8:])
 
 
 def save_twice(folder, case):
-    run(jobs.die_while_saving, case, str(folder), 9)  # nobody dies
+    in_ranks(jobs.die_while_saving, case, str(folder), 9)  # nobody dies
     return folder / "step_00000001", folder / "step_00000002"
 
 
@@ -211,13 +206,13 @@ def test_a_damaged_file_is_named_and_the_checkpoint_before_is_whole(name, how, t
     wrong = problem(second) or damage(second, [name])
     assert name in wrong
     with pytest.raises(RankError) as caught:
-        run(jobs.load_and_go_on, BASE, str(second))
+        in_ranks(jobs.load_and_go_on, BASE, str(second))
     assert caught.value.kind == "ValueError"
     assert caught.value.message == (
         f"load={str(second)!r} {wrong}; needs a whole checkpoint; try load={str(first)!r}, the newest before it"
     )
     assert problem(first) is None
-    progress, notes = run(jobs.load_noting, BASE, str(tmp_path))[0]
+    progress, notes = in_ranks(jobs.load_noting, BASE, str(tmp_path))[0]
     assert progress.step == 1
     assert notes == [f"passed over {second}, which {wrong}; going on from step_00000001"]
 
@@ -228,7 +223,7 @@ def test_all_ranks_say_which_shard_is_damaged(tmp_path):
     victim = second / "rank_00003.bin"
     victim.write_bytes(DAMAGE["one bit"](victim.read_bytes()))
     assert problem(second) is None  # a look at the folder does not read shards
-    for _, notes in run(jobs.load_noting, case, str(tmp_path)):
+    for _, notes in in_ranks(jobs.load_noting, case, str(tmp_path)):
         assert notes == [
             f"passed over {second}, which has rank_00003.bin with other contents than were saved; "
             "going on from step_00000001"
@@ -244,7 +239,7 @@ def test_lost_files(two_checkpoints, tmp_path):
     with pytest.raises(ValueError, match=r"holds no whole checkpoint; needs step_\* inside; try the folder of a run"):
         resolve(tmp_path)
     with pytest.raises(RankError, match=r"step_00000002' has a manifest.json .*; try another: there is none bef"):
-        run(jobs.load_noting, BASE, str(tmp_path))
+        in_ranks(jobs.load_noting, BASE, str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -254,7 +249,7 @@ def test_a_checkpoint_of_another_run_is_refused(change, saved_twice):
     data = change.get("data", "tokens")
     case = BASE | {name: value for name, value in change.items() if name != "data"}
     with pytest.raises(RankError) as caught:
-        run(jobs.load_noting, case, str(saved_twice), data)
+        in_ranks(jobs.load_noting, case, str(saved_twice), data)
     assert caught.value.kind == "ValueError"
     (name,) = change
     assert caught.value.message.startswith("data is not what load=" if name == "data" else f"{name}={change[name]}")
@@ -263,7 +258,7 @@ def test_a_checkpoint_of_another_run_is_refused(change, saved_twice):
 
 def test_what_may_change_is_said(saved_twice):
     case = BASE | {"p": 2, "recompute": "full"}
-    _, notes = run(jobs.load_noting, case, str(saved_twice), "tokens")[0]
+    _, notes = in_ranks(jobs.load_noting, case, str(saved_twice), "tokens")[0]
     assert notes == ["changed since step_00000002 was saved: p 1 -> 2, recompute 'none' -> 'full'"]
 
 
@@ -282,7 +277,7 @@ def test_a_state_that_is_not_finite_is_not_saved(tmp_path):
     with pytest.raises(
         RankError, match=r"layers\.2\.\S+ is not finite after step 1, and is not saved; needs"
     ) as caught:
-        run(jobs.save_not_finite, BASE | {"p": 2}, str(tmp_path))
+        in_ranks(jobs.save_not_finite, BASE | {"p": 2}, str(tmp_path))
     assert caught.value.kind == "DivergedError"
     assert not list(tmp_path.iterdir())
 

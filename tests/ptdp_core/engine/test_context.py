@@ -10,6 +10,7 @@ from ptdp_core.engine.rng_tracker import RNGTracker
 from ptdp_core.launch import preflight
 from ptdp_core.launch.local import launch
 from tests.ptdp_core.engine import jobs
+from tests.ptdp_core.engine.jobs import in_ranks
 
 
 @pytest.mark.parametrize("c", [2, 3, 4])
@@ -40,7 +41,7 @@ def test_of_gathered_keys_and_values_only_places_are_kept_until_the_backward_pas
     """For each layer's two chunks of queries those of keys and of values; a recomputed layer needs them at once."""
     layers = 3
     case = {"c": 2, "B": 1, "layers": layers, "seq": 16, "attention": "sdpa", "recompute": recompute}
-    for kept, gathered in launch(jobs.kept_of_gathered, 2, (case,), timeout=60):
+    for kept, gathered in in_ranks(jobs.kept_of_gathered, case):
         assert kept == places * layers
         assert gathered == 2 * layers
 
@@ -62,10 +63,8 @@ def test_context_ranks_draw_other_masks_and_the_first_those_of_a_run_without_oth
 @pytest.mark.parametrize("exchange", ["all_gather", "all_to_all"])
 def test_a_recomputed_pass_draws_the_same_masks(exchange):
     case = {"c": 2, "B": 2, "layers": 2, "dropout": 0.2, "context_exchange": exchange}
-    runs = [
-        launch(jobs.losses_and_norms, 2, (case | {"recompute": recompute},), timeout=60)
-        for recompute in ("none", "selective", "full")
-    ]
+    ways = ("none", "selective", "full")
+    runs = [in_ranks(jobs.losses_and_norms, case | {"recompute": recompute}) for recompute in ways]
     kept, *recomputed = (torch.tensor(run, dtype=torch.float64) for run in runs)
     for again in recomputed:
         torch.testing.assert_close(again, kept, rtol=1e-12, atol=0)
@@ -73,7 +72,7 @@ def test_a_recomputed_pass_draws_the_same_masks(exchange):
 
 def test_the_chunks_of_a_rank_have_masks_of_their_own():
     case = {"c": 2, "B": 1, "layers": 1, "seq": 16, "dropout": 0.5}
-    for seeds in launch(jobs.seeds_of_attention, 2, (case,), timeout=60):
+    for seeds in in_ranks(jobs.seeds_of_attention, case):
         assert len(seeds) == len(set(seeds)) == 2
 
 

@@ -112,7 +112,7 @@ def test_sequence_parallelism_communicates_what_the_layout_says(recompute):
     """Calls and bytes of the collectives of two stages of two tensor ranks; messages are bsh/t and a tied embedding."""
     p, t, b, m, size = 2, 2, 2, 3, 8
     case = {"p": p, "t": t, "b": b, "B": b * m, "recompute": recompute, "sequence_parallel": True}
-    config, rows = jobs.settings_of(case).training, launch(jobs.communicated, 4, (case,), timeout=60)
+    config, rows = jobs.settings_of(case).training, jobs.in_ranks(jobs.communicated, case)
     bsh = b * jobs.SEQ * jobs.HIDDEN
     for rank, counted in enumerate(rows):
         stage = rank // t

@@ -19,6 +19,7 @@ from ptdp_core.layout import RankGrid, chunk_parameters, layer_passes, stage_pas
 from reproduce.annex.exact.dispatched import Counts
 from tests.marks import by_default
 from tests.ptdp_core.engine import jobs, serial, serial_later
+from tests.ptdp_core.engine.jobs import in_ranks
 from tests.ptdp_core.engine.test_parity import TOLERANCE
 
 MIXTURE = {
@@ -114,18 +115,13 @@ def test_layouts_otherwise(part, tmp_path):
     check([EVERYTHING | {"B": 4} | layout | others[part] for layout in LAYOUTS], tmp_path)
 
 
-def run(function, case, *args):
-    ranks = jobs.settings_of(case).parallel.n
-    return launch(function, ranks, (case, *args), timeout=60, process_group=ranks > 1)
-
-
 def test_a_checkpoint_goes_on_at_another_number_of_expert_ranks(tmp_path):
     case = EVERYTHING | {"B": 4, "auxiliary_loss": 0.0}
     saved = case | {"t": 2, "d": 2, "e": 2, "sharded_optimizer": True}
-    expected = run(jobs.save_and_go_on, saved, str(tmp_path), False)[0]
-    assert run(jobs.load_and_go_on, saved, str(tmp_path))[0][0] == expected
+    expected = in_ranks(jobs.save_and_go_on, saved, str(tmp_path), False)[0]
+    assert in_ranks(jobs.load_and_go_on, saved, str(tmp_path))[0][0] == expected
     for layout in ({}, {"d": 4, "e": 4}, {"p": 2, "t": 2, "d": 1}, {"d": 4, "e": 2, "sharded_optimizer": True}):
-        losses, _ = run(jobs.load_and_go_on, case | layout, str(tmp_path))[0]
+        losses, _ = in_ranks(jobs.load_and_go_on, case | layout, str(tmp_path))[0]
         assert losses == pytest.approx(expected, rel=1e-10)
 
 
@@ -189,7 +185,7 @@ def test_tensor_ranks_communicate_as_the_layout_says(layout, shared):
     """Calls on activations; the all-reduces of losses and of partial gradients are counted elsewhere."""
     case = {"recompute": "none"} | MIXTURE | {"layers": 2, "B": 2, "shared_expert_ffn_hidden": shared} | layout
     config = jobs.settings_of(case).training
-    for rank, counted in enumerate(run(jobs.communicated, case)):
+    for rank, counted in enumerate(in_ranks(jobs.communicated, case)):
         stage = rank // config.parallel.t if config.parallel.p > 1 else 0
         calls = Counter(call.operation for part in stage_passes(config, stage) for call in part if call.group == "tp")
         last = stage == config.parallel.p - 1
@@ -202,7 +198,7 @@ def test_tensor_ranks_communicate_as_the_layout_says(layout, shared):
 def test_no_token_is_lost_on_the_way_however_they_are_routed():
     case = MIXTURE | {"layers": 2, "d": 4, "e": 4, "B": 4, "recompute": "none"}
     model = jobs.settings_of(case).model
-    sent = sum(counted["ep all_to_all bytes"] for counted in run(jobs.communicated, case))
+    sent = sum(counted["ep all_to_all bytes"] for counted in in_ranks(jobs.communicated, case))
     each = sum(call.elements for calls in layer_passes(jobs.settings_of(case).training, "ep") for call in calls)
     assert sent == 4 * model.layers * (each + model.experts) * 8
 
@@ -213,7 +209,7 @@ def test_gradients_of_experts_are_reduced_over_the_ranks_that_hold_them():
     parts = chunk_parameters(model, range(2), 1)
     stacked = sum(part.shard(1, 0, 2, 0).elements for part in parts if part.stacked)
     others = sum(part.shard(1, 0).elements for part in parts if not part.stacked)
-    for counted in run(jobs.communicated, case):
+    for counted in in_ranks(jobs.communicated, case):
         assert counted["edp all_reduce bytes"] == stacked * 8
         assert counted["dp all_reduce bytes"] == others * 8
 
@@ -225,25 +221,25 @@ def test_dropped_tokens_are_counted(layout):
     """Every token chooses all experts, of which each takes half of a rank's."""
     case = MIXTURE | {"layers": 4, "experts_per_token": 4, "capacity_factor": 0.5, "B": 4, "dense_layers": 1}
     microbatches, layers = 4, 3
-    for counts in run(jobs.dropped, case | layout):
+    for counts in in_ranks(jobs.dropped, case | layout):
         assert counts == [microbatches * layers * 4 * jobs.SEQ // 2] * jobs.STEPS
-    assert run(jobs.dropped, case | layout | {"capacity_factor": 1.0})[0] == [0] * jobs.STEPS
+    assert in_ranks(jobs.dropped, case | layout | {"capacity_factor": 1.0})[0] == [0] * jobs.STEPS
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
 def test_experts_learn_in_mixed_precision(dtype):
     """The losses are those of fp32, as far as the precision goes; two ways to add gradients agree."""
     case = EVERYTHING | {"d": 2, "e": 2, "B": 4}
-    exact = run(jobs.losses_and_norms, case | {"dtype": "fp32"})[0]
+    exact = in_ranks(jobs.losses_and_norms, case | {"dtype": "fp32"})[0]
     for fused in (False, True):
-        rows = run(jobs.losses_and_norms, case | {"dtype": dtype, "fused_accumulation": fused})[0]
+        rows = in_ranks(jobs.losses_and_norms, case | {"dtype": dtype, "fused_accumulation": fused})[0]
         for ours, theirs in zip(rows, exact, strict=True):
             assert ours == pytest.approx(theirs, rel=2e-2)
 
 
 def test_a_gradient_that_is_not_finite_in_one_expert_stops_all_ranks():
     case = EVERYTHING | {"d": 2, "e": 2, "B": 4}
-    for text in run(jobs.poisoned_expert, case):
+    for text in in_ranks(jobs.poisoned_expert, case):
         assert "gradient norm nan at step 1" in text
 
 
@@ -261,7 +257,7 @@ def test_groups_of_experts_are_regrouped_data_ranks():
 def test_the_balance_is_mixtral_s():
     """Of one layer; `transformers` takes the mean over all layers before it multiplies, and computes in fp32."""
     mixtral = pytest.importorskip("transformers.models.mixtral.modeling_mixtral", reason="needs transformers")
-    trainer = jobs.make(MIXTURE)[2]
+    trainer = jobs.make(MIXTURE)[0]
     router = trainer.chunks[0].layers[0].mlp.router
     x = torch.randn(64, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     logits = x @ router.weight.T
@@ -278,10 +274,10 @@ def test_parameters_are_those_of_the_layout(case):
 
 def test_flops_are_those_of_the_gemms_that_run():
     """Forward and backward of one batch, counted; every token has k experts, whichever they are."""
-    settings, groups, trainer = jobs.make(EVERYTHING | {"B": 2, "recompute": "none"})
-    with Counts(groups) as counts:
-        trainer.forward_backward(jobs.feed(settings, groups, jobs.batches(2)[0]))
-    model = settings.model
+    trainer, data = jobs.make(EVERYTHING | {"B": 2, "recompute": "none"})
+    with Counts(trainer.groups) as counts:
+        trainer.forward_backward(data[0])
+    model = trainer.settings.model
     padding = 6 * 2 * jobs.SEQ * model.hidden * (128 - model.vocab)  # of the vocabulary
     weighted = 3 * 2 * 2 * jobs.SEQ * model.experts_per_token * model.hidden * 3  # sums of experts, three layers
     assert counts.flops == model_flops_per_iteration(model, 2) + padding + weighted
@@ -298,7 +294,7 @@ def test_a_router_in_fp32_is_not_of_tf32(monkeypatch):
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high")
     try:
-        _, _, trainer = jobs.make(MIXTURE | {"dtype": "fp32", "layers": 1, "B": 1})
+        trainer, _ = jobs.make(MIXTURE | {"dtype": "fp32", "layers": 1, "B": 1})
         monkeypatch.setattr(torch.nn.functional, "linear", linear)
         trainer.chunks[0].layers[0].mlp.router(torch.randn(6, 16))
         assert used == ["highest"]
@@ -323,7 +319,7 @@ def test_a_routers_products_in_bf16_are_those_in_fp32():
 
 def test_tensor_ranks_route_alike():
     """In bf16, whose roundings might differ: each rank computes the same scores of the same tokens."""
-    first, second = launch(jobs.routes, 2, (MIXTURE | {"t": 2, "B": 2, "layers": 2, "dtype": "bf16"},), timeout=60)
+    first, second = in_ranks(jobs.routes, MIXTURE | {"t": 2, "B": 2, "layers": 2, "dtype": "bf16"})
     assert first == second
     assert len(first) == 2 * 2  # layers, microbatches
 
@@ -338,7 +334,7 @@ def test_without_expert_parallelism_the_host_waits_for_no_count(grouped, monkeyp
     lists = []
     monkeypatch.setattr(Grouped, "listed", property(lambda rows: lists.append(1) or rows.counts.numpy().tolist()))
     case = {"experts": 4, "experts_per_token": 2, "auxiliary_loss": 0.01, "hidden": 16, "dtype": "bf16", "B": 1}
-    settings, groups, trainer = jobs.make(case | {"layers": 1, "recompute": "none", "fused_accumulation": True})
+    trainer, data = jobs.make(case | {"layers": 1, "recompute": "none", "fused_accumulation": True})
     run = Counter()
 
     class Counted(TorchDispatchMode):
@@ -347,7 +343,7 @@ def test_without_expert_parallelism_the_host_waits_for_no_count(grouped, monkeyp
             return operator(*args, **(kwargs or {}))
 
     with Counted():
-        loss, _ = trainer.forward_backward(jobs.feed(settings, groups, jobs.batches(1)[0]))
+        loss, _ = trainer.forward_backward(data[0])
     assert loss.isfinite()
     assert not [name for name in run if any(wait in name for wait in WAITS)]
     assert len(lists) == (0 if grouped else 2 * 3)

@@ -12,8 +12,8 @@ from ptdp_core.engine.groups import Axis
 from ptdp_core.engine.settings import FP8_RECIPES
 from ptdp_core.engine.tensor_parallel import linear
 from ptdp_core.engine.weight_gradients import WeightGradients
-from ptdp_core.launch.local import launch
 from tests.ptdp_core.engine import jobs
+from tests.ptdp_core.engine.jobs import in_ranks
 
 RECIPES = FP8_RECIPES[1:]
 HAS_FP8 = torch.cuda.is_available() and is_native("tensorwise", torch.device("cuda"))
@@ -171,28 +171,26 @@ def native(monkeypatch):
 @pytest.mark.parametrize("layout", [{}, {"schedule": "zb-h1"}, {"recompute": "full"}])
 def test_a_linear_casts_input_and_gradient_once_a_microbatch_and_its_weight_once_a_step(native, layout):
     case = {"B": 4, "b": 1, "seq": 16, "hidden": 64, "layers": 2, "dtype": "bf16", "fp8_recipe": "tensorwise"}
-    settings, groups, trainer = jobs.make(case | {"recompute": "none"} | layout)
-    batch = jobs.batches(4, 16)[0]
-    trainer.step(jobs.feed(settings, groups, batch))
+    trainer, data = jobs.make(case | {"recompute": "none"} | layout)
+    trainer.step(data[0])
     linears, microbatches = 4 * 2, 4
     casts = (3 if layout.get("recompute") else 2) * linears * microbatches  # a layer that runs again casts x again
     assert len(native) == casts + linears
     native.clear()
-    trainer.step(jobs.feed(settings, groups, batch))
+    trainer.step(data[0])
     assert len(native) == casts + linears
     assert sorted(native[:linears]) == sorted([(192, 64), (64, 64), (256, 64), (64, 256)] * 2)  # weights, at once
 
 
 def test_a_weight_that_changes_between_steps_is_cast_again(native):
     case = {"B": 2, "seq": 16, "hidden": 64, "dtype": "bf16", "fp8_recipe": "tensorwise"}
-    settings, groups, trainer = jobs.make(case)
-    feed = jobs.feed(settings, groups, jobs.batches(2, 16)[0])
-    before = trainer.evaluate(feed)
+    trainer, data = jobs.make(case)
+    before = trainer.evaluate(data[0])
     with torch.no_grad():
         next(x for x in trainer.chunks[0].layers.parameters() if x.dim() == 2).mul_(3)
-    changed = trainer.evaluate(feed)
+    changed = trainer.evaluate(data[0])
     assert changed != before
-    assert torch.equal(jobs.make(case)[2].evaluate(feed), before)
+    assert torch.equal(jobs.make(case)[0].evaluate(data[0]), before)
 
 
 def test_native_training_is_the_emulated_one(native):
@@ -249,16 +247,15 @@ def test_a_tile_of_the_smallest_numbers_is_never_not_a_number(recipe):
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_training_notices_an_overflow_in_a_layer(recipe):
-    settings, groups, trainer = jobs.make({"B": 2, "seq": 16, "hidden": 64, "dtype": "bf16", "fp8_recipe": recipe})
+    trainer, data = jobs.make({"B": 2, "seq": 16, "hidden": 64, "dtype": "bf16", "fp8_recipe": recipe})
     next(x for x in trainer.chunks[0].layers.parameters() if x.dim() == 2).data[0, 0] = torch.inf
     with pytest.raises(DivergedError, match="loss=nan"):
-        trainer.step(jobs.feed(settings, groups, jobs.batches(2, 16)[0]))
+        trainer.step(data[0])
 
 
 def losses(steps, **case):
-    settings, groups, trainer = jobs.make({"B": 8, "seq": 16, "hidden": 64, "layers": 2} | case)
-    data = jobs.batches(8, 16)
-    return [trainer.step(jobs.feed(settings, groups, data[k % len(data)])).loss for k in range(steps)]
+    trainer, data = jobs.make({"B": 8, "seq": 16, "hidden": 64, "layers": 2} | case)
+    return [trainer.step(data[k % len(data)]).loss for k in range(steps)]
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -291,7 +288,7 @@ def test_layouts_that_cut_no_tensor_agree():
     case = {"B": 4, "fp8_recipe": "mxfp8", "layers": 4}
     expected = jobs.losses_and_norms(lambda: None, case)
     for layout in LAYOUTS:
-        for own in launch(jobs.losses_and_norms, 2, (case | layout,), timeout=60):
+        for own in in_ranks(jobs.losses_and_norms, case | layout):
             np.testing.assert_allclose(own, expected, rtol=1e-5)
 
 
@@ -299,7 +296,7 @@ def test_tensor_ranks_round_what_they_hold():
     case = {"B": 4, "fp8_recipe": "tensorwise", "layers": 2, "hidden": 32}
     expected = jobs.losses_and_norms(lambda: None, case)
     for layout in ({"t": 2}, {"t": 2, "sequence_parallel": True, "overlapped_all_reduce": True}):
-        for own in launch(jobs.losses_and_norms, 2, (case | layout,), timeout=60):
+        for own in in_ranks(jobs.losses_and_norms, case | layout):
             assert [loss for loss, _ in own] == pytest.approx([loss for loss, _ in expected], rel=0.02)
             assert own != expected  # other scales
 

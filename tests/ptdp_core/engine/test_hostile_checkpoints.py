@@ -28,8 +28,8 @@ SHARD = "rank_00000.bin"
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     """A checkpoint after one step, to be read only."""
-    settings, groups, trainer = jobs.make(CASE)
-    trainer.step(jobs.feed(settings, groups, jobs.batches(4)[0]))
+    trainer, data = jobs.make(CASE)
+    trainer.step(data[0])
     return Checkpoints(tmp_path_factory.mktemp("saved"), trainer).save(4)
 
 
@@ -41,7 +41,7 @@ def checkpoint(saved, tmp_path):
 
 def resume(checkpoint):
     """As a training run does that goes on from there."""
-    Checkpoints("", jobs.make(CASE)[2]).load(checkpoint)
+    Checkpoints("", jobs.make(CASE)[0]).load(checkpoint)
 
 
 def load_whole(checkpoint):
@@ -181,7 +181,7 @@ def test_an_index_that_no_run_can_have_saved(edit, reason, checkpoint):
 def test_an_index_with_other_bytes_is_read_or_refused(checkpoint):
     """300 times, with up to four bytes that may be any, or one of JSON's."""
     draws, data = random.Random(0), (checkpoint / INDEX).read_bytes()
-    pieces = _pieces(jobs.make(CASE)[2].optimizer, saving=False)
+    pieces = _pieces(jobs.make(CASE)[0].optimizer, saving=False)
     shapes = {name: part.shape for name, part in pieces.items()}
     outcomes = Counter[bool]()
     for _ in range(300):
@@ -200,7 +200,7 @@ def test_an_index_with_other_bytes_is_read_or_refused(checkpoint):
 
 def test_numpy_reads_a_checkpoint(saved):
     """By its index alone: what is there is what the trainer had."""
-    trainer = jobs.make(CASE)[2]
+    trainer = jobs.make(CASE)[0]
     Checkpoints("", trainer).load(saved)
     pieces, index = _pieces(trainer.optimizer, saving=True), hostile.index_of(saved)
     assert index.keys() == pieces.keys()

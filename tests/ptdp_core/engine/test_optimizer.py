@@ -18,15 +18,14 @@ from ptdp_core.engine.param_and_grad_buffer import ParamAndGradBuffer
 from ptdp_core.engine.parameters import ParameterStore
 from ptdp_core.engine.settings import OptimizerSettings
 from ptdp_core.engine.trainer import Trainer
-from ptdp_core.launch.local import RankError, launch
+from ptdp_core.launch.local import RankError
 from ptdp_core.layout import Parameter
 from tests.marks import by_default
 from tests.ptdp_core.engine import jobs
 
 
 def run(case, options, poison=None):
-    ranks = case.get("p", 1) * case.get("t", 1) * case.get("d", 1)
-    return launch(jobs.mixed, ranks, (case, options, poison), timeout=60, process_group=ranks > 1)
+    return jobs.in_ranks(jobs.mixed, case, options, poison)
 
 
 @pytest.mark.parametrize("poison", by_default([0, 1, 2, 3], 2))
@@ -101,10 +100,10 @@ def test_a_step_waits_for_its_device_once(dtype, monkeypatch):
     for name in ("item", "tolist", "__bool__", "__float__", "__int__", "numpy", "cpu"):
         original = getattr(torch.Tensor, name)
         monkeypatch.setattr(torch.Tensor, name, lambda *a, f=original, n=name, **k: waits.append(n) or f(*a, **k))
-    settings, groups, trainer = jobs.make({"B": 2, "dtype": dtype})
+    trainer, data = jobs.make({"B": 2, "dtype": dtype})
     waits.clear()
-    for data in jobs.batches(2):
-        trainer.step(jobs.feed(settings, groups, data))
+    for batch in data:
+        trainer.step(batch)
     assert waits == ["tolist"] * jobs.STEPS
 
 
@@ -212,7 +211,7 @@ def test_buckets_split_evenly_and_parameters_are_views_of_the_buffer():
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 def test_adamw_has_no_more_tensors_in_a_deep_model_and_they_are_all_of_it(dtype):
     """Matrices and vectors, each split over tensor ranks or whole, and the tied embedding."""
-    few, many = (jobs.make({"layers": layers, "dtype": dtype})[2] for layers in (2, 6))
+    few, many = (jobs.make({"layers": layers, "dtype": dtype})[0] for layers in (2, 6))
     assert len(few.optimizer.stretches) == len(many.optimizer.stretches) == 5
     seen = torch.zeros_like(many.buffer.grad_data)
     for segment, tensors in many.optimizer.states():
@@ -226,7 +225,7 @@ def test_adamw_has_no_more_tensors_in_a_deep_model_and_they_are_all_of_it(dtype)
 
 
 def test_pieces_of_which_adamw_has_one_are_not_too_long(monkeypatch):
-    trainer = jobs.make({"layers": 2})[2]
+    trainer = jobs.make({"layers": 2})[0]
     longest = max(entry.parameter.numel() for entry in trainer.buffer.entries)
     monkeypatch.setattr(optimizer, "LONGEST", longest)
     runs = optimizer.side_by_side([segment for segment, _ in trainer.optimizer.states()])

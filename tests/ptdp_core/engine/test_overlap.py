@@ -29,7 +29,7 @@ def test_overlapped_runs_are_equal_to_the_bit(dtype):
 
 def test_each_module_waits_for_its_own_parameters():
     """After a step all gathers are under way; the first half of a forward pass waits for its buckets only."""
-    for after_step, after_first, after_all, gathers in launch(jobs.gathered, 2, (SHARDED | {"B": 4},), timeout=60):
+    for after_step, after_first, after_all, gathers in jobs.in_ranks(jobs.gathered, SHARDED | {"B": 4}):
         assert after_step == gathers > 8
         assert 0 < after_first < after_step
         assert after_all == 0

@@ -4,10 +4,10 @@ from itertools import product
 
 import pytest
 
-from ptdp_core.launch.local import launch
 from ptdp_core.layout import vocabulary_exchanges
 from reproduce.annex.exact import engine
 from tests.ptdp_core.engine import jobs
+from tests.ptdp_core.engine.jobs import in_ranks
 from tests.ptdp_core.engine.test_parity import References
 from tests.ptdp_core.engine.test_parity import check as check_parity
 
@@ -62,15 +62,12 @@ def test_further_layouts_give_one_rank_s_loss_and_gradients(references):
 @pytest.mark.slow
 def test_a_checkpoint_goes_on_with_the_vocabulary_anywhere_else(tmp_path):
     words = {"vocab": 250, "tied_embeddings": False, "layers": 4, "recompute": "none", "B": 4}
-    expected = run(jobs.save_and_go_on, words | {"p": 2, "v": 2, "d": 2, "schedule": "v-half+vocab-1"}, tmp_path, False)
+    expected = in_ranks(
+        jobs.save_and_go_on, words | {"p": 2, "v": 2, "d": 2, "schedule": "v-half+vocab-1"}, str(tmp_path), False
+    )
     for layout in ({}, {"p": 2, "t": 2}, {"p": 4, "schedule": "1f1b+vocab-2"}, {"p": 2, "schedule": "1f1b+interlaced"}):
-        losses, _ = run(jobs.load_and_go_on, words | layout, tmp_path)[0]
+        losses, _ = in_ranks(jobs.load_and_go_on, words | layout, str(tmp_path))[0]
         assert losses == pytest.approx(expected[0], rel=1e-10)
-
-
-def run(job, case, folder, *args):
-    ranks = case.get("p", 1) * case.get("t", 1) * case.get("d", 1)
-    return launch(job, ranks, (case, str(folder), *args), timeout=60, process_group=ranks > 1)
 
 
 @pytest.mark.slow

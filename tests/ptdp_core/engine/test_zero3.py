@@ -2,9 +2,9 @@
 
 import pytest
 
-from ptdp_core.launch.local import launch
 from tests.marks import by_default
 from tests.ptdp_core.engine import jobs
+from tests.ptdp_core.engine.jobs import in_ranks
 
 
 @pytest.mark.parametrize("d", by_default([1, 2, 4], 2))
@@ -13,9 +13,8 @@ from tests.ptdp_core.engine import jobs
 )
 def test_zero3_equals_ptdp(d, options):
     case = {"d": d, "b": 2, "B": 8, "layers": 2, **options}
-    expected = launch(jobs.losses_and_norms, 1, (case | {"d": 1},), process_group=False)[0]
-    zero3 = case | {"data_parallel": "zero3"}
-    for result in launch(jobs.losses_and_norms, d, (zero3,), timeout=60, process_group=d > 1):
+    expected = in_ranks(jobs.losses_and_norms, case | {"d": 1})[0]
+    for result in in_ranks(jobs.losses_and_norms, case | {"data_parallel": "zero3"}):
         for (loss, norm), (loss0, norm0) in zip(result, expected, strict=True):
             assert loss == pytest.approx(loss0, rel=1e-9)
             assert norm == pytest.approx(norm0, rel=1e-9)
@@ -25,27 +24,24 @@ BASE = {"B": 12, "layers": 2, "recompute": "none"}
 ZERO3 = BASE | {"data_parallel": "zero3"}
 
 
-def curve(job, case, folder, *options):
-    ranks = case.get("p", 1) * case.get("t", 1) * case.get("d", 1)
-    return launch(job, ranks, (case, str(folder), *options), timeout=60, process_group=ranks > 1)[0]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("background", [False, True])
 def test_a_run_goes_on_from_its_checkpoint(background, tmp_path):
     """To the bit on as many ranks (dropout included); on others, whose rows are divided unevenly, and as PTD-P."""
     case = ZERO3 | {"d": 2, "dropout": 0.1}
-    expected = curve(jobs.save_and_go_on, case, tmp_path, background)
-    losses, progress = curve(jobs.load_and_go_on, case, tmp_path)
+    expected = in_ranks(jobs.save_and_go_on, case, str(tmp_path), background)[0]
+    losses, progress = in_ranks(jobs.load_and_go_on, case, str(tmp_path))[0]
     assert losses == expected
     assert progress == {"step": 2, "consumed": 24, "seed": jobs.SEED, "updates": 2, "scale": 1.0, "good_steps": 0}
     for other in (ZERO3 | {"d": 3}, BASE | {"p": 2}):
-        losses, _ = curve(jobs.load_and_go_on, other | {"dropout": 0.1}, tmp_path)
+        losses, _ = in_ranks(jobs.load_and_go_on, other | {"dropout": 0.1}, str(tmp_path))[0]
         assert losses == pytest.approx(expected, rel=1e-10)
 
 
 @pytest.mark.slow
 def test_it_goes_on_from_a_checkpoint_of_ptdp(tmp_path):
-    expected = curve(jobs.save_and_go_on, BASE | {"p": 2, "t": 2, "sharded_optimizer": True}, tmp_path, False)
-    losses, _ = curve(jobs.load_and_go_on, ZERO3 | {"d": 3}, tmp_path)
+    expected = in_ranks(jobs.save_and_go_on, BASE | {"p": 2, "t": 2, "sharded_optimizer": True}, str(tmp_path), False)[
+        0
+    ]
+    losses, _ = in_ranks(jobs.load_and_go_on, ZERO3 | {"d": 3}, str(tmp_path))[0]
     assert losses == pytest.approx(expected, rel=1e-10)

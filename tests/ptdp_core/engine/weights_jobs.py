@@ -11,11 +11,11 @@ def against(beat: Any, cases: list[dict[str, Any]], path: str) -> list[dict[str,
     """The largest errors of loss and gradients of one batch, for each case, relative to the whole tensor's largest."""
     other, rows = torch.load(path), []
     for case in cases:
-        settings, groups, trainer = jobs.make(case)
+        trainer, _ = jobs.make(case)
         for entry in trainer.buffer.entries:
             whole = other["weights"][entry.shard.parameter.name]
             entry.parameter.data.copy_(jobs.local_part(whole, entry).view_as(entry.parameter))
-        loss, _ = trainer.forward_backward(jobs.feed(settings, groups, other["tokens"]))
+        loss, _ = trainer.forward_backward(jobs.feed(trainer, other["tokens"]))
         worst = 0.0
         for segment, _ in trainer.optimizer.states():  # what this rank has reduced: all, or 1/d if sharded
             entry = segment.entry
