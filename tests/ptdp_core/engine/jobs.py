@@ -239,28 +239,33 @@ def measure(case: dict[str, Any], groups: Groups) -> dict[str, Any]:
     }
 
 
-def stashed(beat: Any, cases: list[dict[str, Any]]) -> list[tuple[int, dict[str, int]]]:
-    """For each case, of one microbatch through a whole model: bytes that the forward pass keeps, and the collectives.
+def kept_bytes(chunk: torch.nn.Module, tokens: torch.Tensor, labels: torch.Tensor) -> tuple[int, torch.Tensor]:
+    """The bytes that autograd keeps of a whole model's forward pass, and its loss.
 
     Weights are left out, and tensors that share their memory count once.
     """
+    weights = {parameter.untyped_storage().data_ptr() for parameter in chunk.parameters()}
+    kept: dict[int, torch.UntypedStorage] = {}
+
+    def pack(x: torch.Tensor) -> torch.Tensor:
+        if (place := x.untyped_storage().data_ptr()) not in weights:
+            kept[place] = x.untyped_storage()  # held, so that no other tensor gets its place
+        return x
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+        loss = chunk(None, tokens, labels)
+    return sum(storage.nbytes() for storage in kept.values()), loss
+
+
+def stashed(beat: Any, cases: list[dict[str, Any]]) -> list[tuple[int, dict[str, int]]]:
+    """For each case, of a microbatch through a whole model: bytes that its forward pass keeps, and the collectives."""
     rows = []
     for case, groups in zip(cases, sharing_groups(cases), strict=True):
         trainer, data = make(case, groups)
-        weights = {parameter.untyped_storage().data_ptr() for parameter in trainer.chunks[0].parameters()}
-        kept: dict[int, torch.UntypedStorage] = {}
-
-        def pack(x: torch.Tensor, weights: Any = weights, kept: Any = kept) -> torch.Tensor:
-            if (place := x.untyped_storage().data_ptr()) not in weights:
-                kept[place] = x.untyped_storage()  # held, so that no other tensor gets its place
-            return x
-
         groups.tp.calls.clear()
         trainer.buffer.zero()
         trainer.rng.begin(0, 0)
-        with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
-            loss = trainer.chunks[0](None, *data[0](0))
-        size = sum(storage.nbytes() for storage in kept.values())
+        size, loss = kept_bytes(trainer.chunks[0], *data[0](0))
         loss.backward()
         rows.append((size, dict(groups.tp.calls)))
     return rows

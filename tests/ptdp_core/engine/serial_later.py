@@ -10,21 +10,14 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from tests.ptdp_core.blocks import LATER
 from tests.ptdp_core.engine import serial, serial_experts
 
 Weights = dict[str, torch.Tensor]
 # The fields of a Llama, and further ones that are trained: each is tried alone, in a model that is otherwise a GPT, and
 # the further ones in a Llama (`test_parity`), where their bytes are counted, too (`test_kept_bytes`): with each stand
 # those of a token that the engine's reference operators keep more in bf16, such as silu(gate), which is computed apart.
-LLAMA: dict[str, Any] = {
-    "kv_heads": 4,
-    "ffn_hidden": 24,
-    "activation": "swiglu",
-    "norm": "rmsnorm",
-    "positions": "rotary",
-    "tied_embeddings": False,
-    "bias": False,
-}
+LLAMA: dict[str, Any] = {"kv_heads": 4, "ffn_hidden": 24, **LATER}
 FURTHER: dict[str, tuple[Any, int]] = {"rope_theta": (100.0, 0)}
 
 

@@ -19,21 +19,13 @@ from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.settings import EngineSettings, Settings
 from ptdp_core.engine.trainer import Trainer
 from ptdp_core.simulator.memory import layer_bytes
-from tests.ptdp_core.engine import serial_later
+from tests.ptdp_core.blocks import LATER
+from tests.ptdp_core.engine import jobs, serial_later
 
 S, B, H, A = 64, 2, 64, 4
 TOKENS, N, SCORES = S * B, S * B * H, B * A * S * S
 GPT = ModelConfig(layers=1, hidden=H, heads=A, seq=S, vocab=256)
-LLAMA = replace(
-    GPT,
-    kv_heads=2,
-    ffn_hidden=96,
-    activation="swiglu",
-    norm="rmsnorm",
-    positions="rotary",
-    tied_embeddings=False,
-    bias=False,
-)
+LLAMA = replace(GPT, kv_heads=2, ffn_hidden=96, **LATER)
 WIDTH, CHOSEN, EXPERTS = 48, 2, 4  # of an expert, of a token's experts, of all
 MIXTURE = replace(LLAMA, experts=EXPERTS, experts_per_token=CHOSEN, expert_ffn_hidden=WIDTH)
 # What the engine keeps more of a layer of a GPT: mean and deviation of both norms in 16 bits.
@@ -58,17 +50,8 @@ def kept_bytes(model, parallel, engine):
     """The bytes that autograd keeps of a microbatch, those of parameters apart."""
     groups = Groups.create(parallel) if parallel.n > 1 else Groups.alone()
     trainer = Trainer(Settings(model, parallel, engine), groups, select("reference"))
-    parameters = {parameter.untyped_storage().data_ptr() for parameter in trainer.chunks[0].parameters()}
-    kept = {}
-
-    def keep(x):
-        kept[x.untyped_storage().data_ptr()] = x.untyped_storage()
-        return x
-
     tokens = torch.zeros(parallel.b, model.seq, dtype=torch.long)
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
-        trainer.chunks[0](None, tokens, tokens)
-    return sum(storage.nbytes() for place, storage in kept.items() if place not in parameters)
+    return jobs.kept_bytes(trainer.chunks[0], tokens, tokens)[0]
 
 
 @pytest.mark.parametrize(

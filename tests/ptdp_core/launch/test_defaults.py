@@ -9,17 +9,15 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from kernels import select
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
-from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.settings import EngineSettings, Settings
-from ptdp_core.engine.trainer import Trainer
 from ptdp_core.launch.command_line import configure, parser
 from ptdp_core.launch.defaults import UNFUSED_EFFICIENCY, fitted, smallest_memory
 from ptdp_core.launch.local import launch
 from ptdp_core.layout import rank_elements
 from ptdp_core.simulator import load_cluster
 from ptdp_core.simulator.memory import layer_bytes
+from tests.ptdp_core.engine.test_kept_bytes import kept_bytes
 
 ALLOCATOR_EFFICIENCY = load_cluster("h100").allocator_efficiency
 MODEL = ModelConfig(layers=4, hidden=64, heads=4, seq=128, vocab=51200)
@@ -42,22 +40,6 @@ def test_a_gpu_recomputes_what_its_memory_needs(dtype, width, states):
     less, why = fitted(settings, int(needed / 0.9) - 2)
     assert less.parallel.recompute == "full"
     assert why.startswith(f"recompute=full: none needs {gib}, full needs ")
-
-
-def kept_bytes(model, parallel, engine):
-    """The bytes that autograd keeps for the backward pass of a microbatch, those of parameters apart."""
-    trainer = Trainer(Settings(model, parallel, engine), Groups.alone(), select("reference"))
-    parameters = {parameter.untyped_storage().data_ptr() for parameter in trainer.chunks[0].parameters()}
-    kept = {}
-
-    def keep(x):
-        kept[x.untyped_storage().data_ptr()] = x.untyped_storage()
-        return x
-
-    tokens = torch.zeros(parallel.b, model.seq, dtype=torch.long)
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
-        trainer.chunks[0](None, tokens, tokens)
-    return sum(storage.nbytes() for place, storage in kept.items() if place not in parameters)
 
 
 @pytest.mark.parametrize(

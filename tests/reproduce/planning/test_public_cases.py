@@ -5,6 +5,7 @@ import pytest
 from reproduce.planning.plan import make_plan, request
 from reproduce.planning.what_if import evaluate
 from reproduce.running.simulated import open_cluster
+from tests.ptdp_core.blocks import LATER
 
 DEEPSEEK_16B = {
     "layers": 27,
@@ -14,11 +15,7 @@ DEEPSEEK_16B = {
     "vocab": 102400,
     "ffn_hidden": 10944,
     "head_dim": 128,
-    "activation": "swiglu",
-    "norm": "rmsnorm",
-    "positions": "rotary",
-    "tied_embeddings": False,
-    "bias": False,
+    **LATER,
     "kv_latent": 512,
     "rotary_dim": 64,
     "experts": 64,

@@ -161,35 +161,32 @@ def test_fused_kernels_show_both_models_both_ways_and_the_layouts():
     assert [len(axes.patches) for axes in figure.axes] == [2, 2, 2, 2, 4, 4]
 
 
-def test_plot_writes_next_to_the_record_and_the_same_bytes_again(tmp_path, capsys):
+def test_plot_writes_next_to_the_record_and_the_same_bytes_again(tmp_path, said):
     path = record_path(tmp_path, "p2p")
     write_record(curve_record(), path)
-    assert main(["plot", "p2p", "--results", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.splitlines() == [str(path.with_name(f"figure.{kind}")) for kind in ("pdf", "png")]
-    once = {kind: path.with_name(f"figure.{kind}").read_bytes() for kind in ("pdf", "png")}
-    assert main(["plot", "--results", str(tmp_path)]) == 0
-    assert once == {kind: path.with_name(f"figure.{kind}").read_bytes() for kind in once}
+    files = [path.with_name(f"figure.{kind}") for kind in ("pdf", "png")]
+    assert said("plot", "p2p", "--results", tmp_path).splitlines() == list(map(str, files))
+    once = [file.read_bytes() for file in files]
+    said("plot", "--results", tmp_path)
+    assert [file.read_bytes() for file in files] == once
 
 
 @pytest.mark.slow
-def test_plot_draws_an_artifact_as_its_run_did(tmp_path, capsys):
-    assert main(["fig_bubble", "--results", str(tmp_path)]) == 0
+def test_plot_draws_an_artifact_as_its_run_did(tmp_path, said):
+    said("fig_bubble", "--results", tmp_path)
     picture = tmp_path / "fig_bubble" / "derived" / "figure.png"
     drawn = picture.read_bytes()
     picture.unlink()
-    capsys.readouterr()
-    assert main(["plot", "fig_bubble", "--results", str(tmp_path)]) == 0
+    assert str(picture) in said("plot", "fig_bubble", "--results", tmp_path)
     assert picture.read_bytes() == drawn
-    assert str(picture) in capsys.readouterr().out
 
 
-def test_a_record_that_is_none_is_an_error_and_stays(tmp_path, capsys):
+def test_a_record_that_is_none_is_an_error_and_stays(tmp_path, refused):
     path = record_path(tmp_path, "gemm")
     path.parent.mkdir(parents=True)
     path.write_text("{}")
-    assert main(["plot", "gemm", "--results", str(tmp_path)]) == errors.INVALID_RESULTS
+    assert str(path) in refused("plot", "gemm", "--results", tmp_path, code=errors.INVALID_RESULTS)
     assert path.read_text() == "{}"
-    assert str(path) in capsys.readouterr().err
 
 
 def test_a_record_without_measurements_has_no_figure(tmp_path, refused):
@@ -211,13 +208,12 @@ def figure_12_twice(tmp_path, figure_12):
     return tmp_path
 
 
-def test_for_a_paper_there_is_a_caption_beside(figure_12_twice, capsys):
+def test_for_a_paper_there_is_a_caption_beside(figure_12_twice, said):
     results = figure_12_twice / "before"
     options = ["--for", "paper", "--format", "svg,png", "--width", "column", "--font", "serif"]
-    assert main(["plot", "fig_interleaved", "--results", str(results), *options]) == 0
     folder = results / "fig_interleaved" / "simulated"
     written = [folder / f"figure_paper.{kind}" for kind in ("txt", "csv", "svg", "png")]
-    assert capsys.readouterr().out.splitlines() == list(map(str, written))
+    assert said("plot", "fig_interleaved", "--results", results, *options).splitlines() == list(map(str, written))
     assert "ptdp on Selene model" in written[0].read_text()
     assert "ptdp on Selene model" not in written[2].read_text()
 
@@ -248,24 +244,21 @@ def test_for_a_venue_a_figure_has_its_widths_and_letters_and_the_numbers_are_bes
 @pytest.mark.parametrize(
     "place", ["after", "after/fig_interleaved/simulated", "after/fig_interleaved/simulated/record.json"]
 )
-def test_results_over_each_other(figure_12_twice, capsys, place):
+def test_results_over_each_other(figure_12_twice, said, place):
     results = figure_12_twice / "before"
-    command = ["plot", "fig_interleaved", "--results", str(results), "--with", str(figure_12_twice / place)]
-    assert main([*command, "--format", "svg"]) == 0
-    overlay = results / "fig_interleaved" / "simulated" / "overlay.svg"
-    assert capsys.readouterr().out.splitlines() == [str(overlay)]
+    command = ("plot", "fig_interleaved", "--results", results, "--with", figure_12_twice / place, "--format", "svg")
+    assert said(*command) == f"{results / 'fig_interleaved' / 'simulated' / 'overlay.svg'}\n"
 
 
 OWN = "series, x, value, low, high\nInterleaved, 12, 110, 105, 118\nInterleaved, 60, 139,,\nmine too, 30, 90, 80, 95\n"
 
 
-def test_points_of_one_s_own_are_drawn_with_the_series_colour(figure_12, figure_12_twice, capsys):
+def test_points_of_one_s_own_are_drawn_with_the_series_colour(figure_12, figure_12_twice, said):
     path = figure_12_twice / "cluster_a.csv"
     path.write_text(OWN)
     results = figure_12_twice / "before"
-    command = ["plot", "fig_interleaved", "--points", str(path), "--results", str(results), "--format", "svg"]
-    assert main(command) == 0
-    assert capsys.readouterr().out.splitlines() == [str(results / "fig_interleaved" / "simulated" / "overlay.svg")]
+    command = ("plot", "fig_interleaved", "--points", path, "--results", results, "--format", "svg")
+    assert said(*command) == f"{results / 'fig_interleaved' / 'simulated' / 'overlay.svg'}\n"
     record, artifact = figure_12.record, catalog.load("fig_interleaved").at("paper")
     figure = figures.overlay(artifact, {"simulated": record}, {"cluster_a": read_points(path, artifact, record)})
     axes, simulated = figure.axes[0], figures.overlay(artifact, {"simulated": record}).axes[0]
@@ -279,7 +272,7 @@ def test_points_of_one_s_own_are_drawn_with_the_series_colour(figure_12, figure_
     assert {line.get_label(): line.get_color() for line in unjoined}["Interleaved"] == colours["Interleaved"]
     assert {text.get_text() for text in axes.get_xticklabels()} == {"12", "24", "30", "36", "48", "60"}
     assert "cluster_a" in [text.get_text() for text in figure.legends[0].get_texts()]
-    assert main([*command, "--with", str(figure_12_twice / "after")]) == 0
+    said(*command, "--with", figure_12_twice / "after")
     path.write_text(OWN.replace("x, value", "B, throughput_per_gpu"))
     named = read_points(path, artifact, record)
     path.write_text(OWN)
