@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib import import_module
 from itertools import pairwise
 from types import SimpleNamespace
@@ -162,34 +163,10 @@ def edge(
     return Edge(words, value, holds, lay, tie, step, outside, patch or {})
 
 
-def above(words: str, value: float, **how: Any) -> Edge:
-    """The claim holds above a value, not below it."""
-    return edge(words, value, "above", **how)
-
-
-def below(words: str, value: float, **how: Any) -> Edge:
-    """The claim holds below a value, not above it."""
-    return edge(words, value, "below", **how)
-
-
-def over(words: str, value: float, **how: Any) -> Edge:
-    """The claim holds above a value, not at it."""
-    return above(words, value, tie=False, **how)
-
-
-def under(words: str, value: float, **how: Any) -> Edge:
-    """The claim holds below a value, not at it."""
-    return below(words, value, tie=False, **how)
-
-
-def at_least(words: str, value: float, **how: Any) -> Edge:
-    """The claim holds at a value and above it."""
-    return above(words, value, tie=True, **how)
-
-
-def at_most(words: str, value: float, **how: Any) -> Edge:
-    """The claim holds at a value and below it."""
-    return below(words, value, tie=True, **how)
+# The claim holds above a value, or below it; `over` and `under` not at it; `at_least` and `at_most` at it as well.
+above, below = (partial(edge, holds=side) for side in ("above", "below"))
+over, under = (partial(side, tie=False) for side in (above, below))
+at_least, at_most = (partial(side, tie=True) for side in (above, below))
 
 
 def between(words: str, low: float, high: float, **how: Any) -> list[Edge]:
@@ -283,6 +260,26 @@ def _ordered(
 
     return [
         side(words, line[before], tie=False, **{metric: at_level(level)}, **how) for before, level in pairwise(line)
+    ]
+
+
+def larger_across_nodes(words: str, batches: Sequence[int], **how: Any) -> list[Edge]:
+    """For t = 16 and 32, tensor parallelism takes a larger share of each iteration than for t = 2 and 8.
+
+    x is the share at one t; it is 0.25 at the others in a node, and 0.5 across nodes.
+    """
+    ends = ((below, 8, 0.5), (below, 2, 0.5), (above, 16, 0.25), (above, 32, 0.25))
+    return [
+        side(
+            words,
+            others,
+            tie=False,
+            iteration_time=1,
+            tensor_communication_time=at(lambda point: 0.25 if point.t <= 8 else 0.5, B=B, t=t),
+            **how,
+        )
+        for B in batches
+        for side, t, others in ends
     ]
 
 

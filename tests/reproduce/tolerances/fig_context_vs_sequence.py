@@ -2,25 +2,18 @@
 
 from tests.reproduce.tolerances.edges import over, under
 
+HIGHER = "throughput with c = 8 (t = 1) is higher than with t = 8"
+
+
+def with_context(judged):
+    """x with c = 8 at one length, 2 at the others; 1 with t = 8."""
+    return lambda point, x: 1.0 if point.t == 8 else x if point.seq == judged else 2.0
+
+
 EDGES = {
-    "context_first": [
-        over(
-            "throughput with c = 8 (t = 1) is higher than with t = 8",
-            1.0,
-            model_throughput_per_gpu=lambda point, x, seq=seq: 1.0 if point.t == 8 else x if point.seq == seq else 2.0,
-        )
-        for seq in (8192, 65536, 131072)
-    ],
-    "context_first_gb200": over(
-        "throughput with c = 8 (t = 1) is higher than with t = 8",
-        1.0,
-        model_throughput_per_gpu=lambda point, x: 1.0 if point.t == 8 else x if point.seq == 8192 else 2.0,
-    ),
-    "gain_falls": under(
-        "falls with the length",
-        2.0,
-        model_throughput_per_gpu=lambda point, x: 1.0 if point.t == 8 else x if point.seq == 131072 else 2.0,
-    ),
+    "context_first": [over(HIGHER, 1.0, model_throughput_per_gpu=with_context(seq)) for seq in (8192, 65536, 131072)],
+    "context_first_gb200": over(HIGHER, 1.0, model_throughput_per_gpu=with_context(8192)),
+    "gain_falls": under("falls with the length", 2.0, model_throughput_per_gpu=with_context(131072)),
     "context_before_pipeline": [
         over(
             "throughput with c = 8 is higher than with p = 8",

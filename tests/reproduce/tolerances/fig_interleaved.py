@@ -1,6 +1,6 @@
 """Edges of Figure 12's claims."""
 
-from tests.reproduce.tolerances.edges import INCONSISTENT, above, at_least, below, between, falls, over, under
+from tests.reproduce.tolerances.edges import INCONSISTENT, above, at, at_least, below, between, falls, over, under
 
 BATCHES = (12, 24, 36, 48, 60)
 DEFAULT, INTERLEAVED = "Non-interleaved", "Interleaved"
@@ -39,18 +39,14 @@ EDGES = {
             "the largest gain over the batch sizes is 9.5 to 10.5%",
             1.105 * 100.5e12 + 0.5e12,
             outside=INCONSISTENT,
-            paper={
-                "throughput_per_gpu": lambda point, x: x if (point.series, point.B) == (INTERLEAVED, 36) else 100e12
-            },
+            paper={"throughput_per_gpu": at(100e12, series=INTERLEAVED, B=36)},
         ),
         # likewise below 9.5%, where (x + 0.5)/(100 - 0.5) < 1.095
         above(
             "more, or less, by more than the rounding of both values contradicts it",
             1.095 * 99.5e12 - 0.5e12,
             outside=INCONSISTENT,
-            paper={
-                "throughput_per_gpu": lambda point, x: x if (point.series, point.B) == (INTERLEAVED, 36) else 100e12
-            },
+            paper={"throughput_per_gpu": at(100e12, series=INTERLEAVED, B=36)},
         ),
     ],
     "improves_small_batches": [

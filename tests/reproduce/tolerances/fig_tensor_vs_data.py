@@ -1,6 +1,6 @@
 """Edges of Figure 15's claims."""
 
-from tests.reproduce.tolerances.edges import above, at, below, between, falls, over, printed_sizes
+from tests.reproduce.tolerances.edges import at, between, falls, larger_across_nodes, over, printed_sizes
 
 SIZES = (2, 4, 8, 16, 32)
 BATCHES = (32, 128, 512)
@@ -37,17 +37,9 @@ EDGES = {
         for B in BATCHES[1:]
         for t in (16, 32)
     ],
-    "especially_across_nodes": [
-        side(
-            "a larger share of the iteration for every t > 8 (16, 32) than for any t <= 8",
-            others,
-            tie=False,
-            iteration_time=1,
-            tensor_communication_time=at(lambda point: 0.25 if point.t <= 8 else 0.5, B=B, t=t),
-        )
-        for B in BATCHES
-        for side, t, others in ((below, 8, 0.5), (below, 2, 0.5), (above, 16, 0.25), (above, 32, 0.25))
-    ],
+    "especially_across_nodes": larger_across_nodes(
+        "a larger share of the iteration for every t > 8 (16, 32) than for any t <= 8", BATCHES
+    ),
     "smaller_multiplications": falls("fall from each t to the next", "gemm_throughput", "t", SIZES, batches=BATCHES),
     "model_size": printed_sizes(layers_32="5.9"),
 }

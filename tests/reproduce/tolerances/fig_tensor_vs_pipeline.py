@@ -9,6 +9,7 @@ from tests.reproduce.tolerances.edges import (
     below,
     between,
     falls,
+    larger_across_nodes,
     printed_sizes,
     rises,
     under,
@@ -42,17 +43,10 @@ EDGES = {
         at_most("more contradicts it", 2.05, throughput_per_gpu=at(B=128, t=8)),
     ],
     "tensor_best_within_node": [
-        *(
-            side(
-                "every t > 8 (16, 32) spends a larger share of its iteration in tensor all-reduces than any t <= 8",
-                others,
-                tie=False,
-                iteration_time=1,
-                throughput_per_gpu=lambda point, x: 1 / point.t,
-                tensor_communication_time=at(lambda point: 0.25 if point.t <= 8 else 0.5, B=B, t=t),
-            )
-            for B in BATCHES
-            for side, t, others in ((below, 8, 0.5), (below, 2, 0.5), (above, 16, 0.25), (above, 32, 0.25))
+        larger_across_nodes(
+            "every t > 8 (16, 32) spends a larger share of its iteration in tensor all-reduces than any t <= 8",
+            BATCHES,
+            throughput_per_gpu=lambda point, x: 1 / point.t,
         ),
         *(
             under(

@@ -12,29 +12,13 @@ EQ_4, EQ_3 = (
 
 def days(key, said):
     """Edges of a run that takes `said` days: with the paper's throughput and with ours, as rounded."""
-    others = {"training_time_eq3": said}
-    printed = [
-        *between(
-            f"{said} days as rounded",
-            said - 0.5,
-            said + 0.5,
-            outside=INCONSISTENT,
-            training_time_paper_throughput=at(1, key=key),
-            training_time=said,
-            **others,
-        )
-    ]
-    ours = [
-        *between(
-            f"rounds to {said} days",
-            said - 0.5,
-            said + 0.5,
-            training_time_paper_throughput=said,
-            training_time=at(1, key=key),
-            **others,
-        )
-    ]
-    return printed, ours
+    ends, x = (said - 0.5, said + 0.5), at(1, key=key)
+    times = {"training_time_paper_throughput": said, "training_time": said, "training_time_eq3": said}
+    printed = times | {"training_time_paper_throughput": x}
+    return (
+        between(f"{said} days as rounded", *ends, outside=INCONSISTENT, **printed),
+        between(f"rounds to {said} days", *ends, **times | {"training_time": x}),
+    )
 
 
 def seconds(months, tokens, n, rate):

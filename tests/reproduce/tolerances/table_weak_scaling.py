@@ -33,6 +33,7 @@ COMPUTE = {
     "embedding_and_logits_time": 0.25,
     "tensor_communication_time": 1.0,
 }
+REDUCED = ("tensor_traffic", "data_traffic", "embedding_traffic")
 RISE = "at most 2 percentage points above that for the smaller"
 ROUNDING = 32 * 0.5e12 + 0.05e15  # of 32 GPUs' throughput, to 1 teraFLOP/s, and of the aggregate, to 0.1 petaFLOP/s
 
@@ -133,15 +134,12 @@ EDGES = {
         for label in (SMALLEST, LARGEST)
     ],
     "all_reduce_dominant": [
-        *(
-            over(
-                "more than half of what a GPU sends is sent in all-reduces (tensor, data, tied embedding)",
-                1.0,
-                pipeline_traffic=1.0,
-                **dict.fromkeys(("tensor_traffic", "data_traffic", "embedding_traffic"), 0.0)
-                | {use: at(2.0, label=LARGEST)},
-            )
-            for use in ("tensor_traffic", "data_traffic", "embedding_traffic")
+        over(
+            "more than half of what a GPU sends is sent in all-reduces (tensor, data, tied embedding)",
+            1.0,
+            pipeline_traffic=1.0,
+            **dict.fromkeys(REDUCED, 0.0) | {use: at(2.0, label=LARGEST)},
         )
+        for use in REDUCED
     ],
 }
