@@ -29,6 +29,11 @@ torch.set_num_threads(1)
 gc.set_threshold(20_000, 20, 50)
 
 
+def pytest_collection_finish():
+    """No garbage is looked for among what is there by now, which takes half a second where a test asks for it."""
+    gc.freeze()
+
+
 @pytest.fixture
 def own_registry(monkeypatch):
     """What a file registers is known in one test only."""
