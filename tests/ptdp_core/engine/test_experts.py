@@ -1,8 +1,9 @@
 """Mixtures of experts: the serial model's loss, gradients and parameters at every layout; counts; checkpoints."""
 
 import itertools
-from collections import Counter, defaultdict
+from collections import Counter
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -18,9 +19,8 @@ from ptdp_core.launch.local import launch
 from ptdp_core.layout import RankGrid, chunk_parameters, layer_passes, stage_passes, step_collectives
 from reproduce.annex.exact.dispatched import Counts
 from tests.marks import by_default
-from tests.ptdp_core.engine import jobs, serial, serial_later
+from tests.ptdp_core.engine import jobs, serial, serial_later, test_parity
 from tests.ptdp_core.engine.jobs import in_ranks
-from tests.ptdp_core.engine.test_parity import TOLERANCE
 
 MIXTURE = {
     "hidden": 16, "heads": 4, "kv_heads": 4, "activation": "swiglu", "norm": "rmsnorm", "positions": "rotary",
@@ -41,17 +41,14 @@ def serial_run(case):
 
 
 def check(cases, folder):
-    by_ranks = defaultdict(list)
-    for number, case in enumerate(cases):
-        path = str(folder / f"{number}.pt")
+    numbers = itertools.count()
+
+    def path(case):
+        path = str(folder / f"{next(numbers)}.pt")
         torch.save(serial_run(case), path)
-        by_ranks[jobs.settings_of(case).parallel.n].append((case, path))
-    wrong = []
-    for ranks, work in sorted(by_ranks.items()):
-        results = launch(jobs.compare_all, ranks, (work,), timeout=120, process_group=ranks > 1)
-        for i, (case, _) in enumerate(work):
-            wrong += [f"{jobs.merged(case)}: {r[i]}" for r in results if not max(r[i].values()) <= TOLERANCE]
-    assert not wrong, "\n".join(wrong)
+        return path
+
+    test_parity.check(cases, SimpleNamespace(path=path))
 
 
 def test_one_rank(tmp_path):

@@ -95,7 +95,7 @@ def references(tmp_path_factory):
 def check(cases, references, job=jobs.compare_all):
     by_ranks = defaultdict(list)
     for case in cases:
-        by_ranks[case["p"] * case["t"] * case.get("c", 1) * case["d"]].append(case)
+        by_ranks[jobs.settings_of(case).parallel.n].append(case)
     wrong = []
     for ranks, group in sorted(by_ranks.items()):
         work = [(case, references.path(case)) for case in group]
