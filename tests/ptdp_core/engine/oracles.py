@@ -1,6 +1,6 @@
 """The engine's gradients against those of PyTorch's own ways to parallelise, on the same model; run in ranks.
 
-The model is written in plain modules here, with weights by the engine's global names (from `serial.initial`).
+The model is written in plain modules here, with weights by the engine's global names (from `serial_model.initial`).
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGP
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn import functional
 
-from tests.ptdp_core.engine import jobs, serial
+from tests.ptdp_core.engine import jobs, serial_model
 
 
 class Block(nn.Module):
@@ -79,7 +79,7 @@ def parts(model: Any, name: str) -> list[tuple[str, Any]]:
 
 
 def oracle(model: Any, layers: range | None = None) -> GPT:
-    weights = serial.initial(model, jobs.SEED)
+    weights = serial_model.initial(model, jobs.SEED)
     replica = GPT(model, layers or range(model.layers)).double()
     with torch.no_grad():
         for name, parameter in replica.named_parameters():
@@ -91,7 +91,7 @@ def oracle(model: Any, layers: range | None = None) -> GPT:
 def collect(model: Any, modules: list[nn.Module]) -> dict[str, torch.Tensor]:
     """The oracle's gradients under the engine's names; the two uses of the embedding are summed."""
     out: dict[str, torch.Tensor] = {}
-    shapes = {name: w.shape for name, w in serial.initial(model, jobs.SEED).items()}
+    shapes = {name: w.shape for name, w in serial_model.initial(model, jobs.SEED).items()}
     for module in modules:
         for name, parameter in module.named_parameters():
             name = name.removeprefix("module.")

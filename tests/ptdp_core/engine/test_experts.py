@@ -19,7 +19,7 @@ from ptdp_core.launch.local import launch
 from ptdp_core.layout import RankGrid, chunk_parameters, layer_passes, stage_passes, step_collectives
 from reproduce.annex.exact.dispatched import Counts
 from tests.marks import by_default
-from tests.ptdp_core.engine import jobs, serial, serial_later, test_parity
+from tests.ptdp_core.engine import jobs, serial, serial_model, test_parity
 from tests.ptdp_core.engine.jobs import in_ranks
 
 MIXTURE = {
@@ -34,10 +34,11 @@ def serial_run(case):
     """The serial model's run with the case's microbatches, to which balance and capacity refer."""
     s = jobs.settings_of(case)
     rates = [learning_rate(step, s.optimizer) for step in range(jobs.STEPS)]
-    loss = partial(serial_later.loss, capacity_factor=s.parallel.capacity_factor)
+    loss = partial(serial_model.loss, s.model, capacity_factor=s.parallel.capacity_factor)
     drop, data = serial.Dropout(0.0, []), jobs.batches(s.parallel.B)
     decay, clip = s.optimizer.weight_decay, s.optimizer.clip
-    return serial.train(s.model, data, s.parallel.b, jobs.SEED, drop, rates, decay, clip, serial_later.initial, loss)
+    weights = serial_model.initial(s.model, jobs.SEED)
+    return serial.train(weights, loss, data, s.parallel.b, drop, rates, decay, clip)
 
 
 def check(cases, folder):

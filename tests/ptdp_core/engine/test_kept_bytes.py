@@ -20,7 +20,7 @@ from ptdp_core.engine.settings import EngineSettings, Settings
 from ptdp_core.engine.trainer import Trainer
 from ptdp_core.simulator.memory import layer_bytes
 from tests.ptdp_core.blocks import LATER
-from tests.ptdp_core.engine import jobs, serial_later
+from tests.ptdp_core.engine import jobs, serial_model
 
 S, B, H, A = 64, 2, 64, 4
 TOKENS, N, SCORES = S * B, S * B * H, B * A * S * S
@@ -75,11 +75,11 @@ def test_a_layer_keeps_what_its_table_says(model, attention, dropout, recompute,
     assert two - one == layer_bytes(TrainingConfig(model, parallel)).kept + of_its_own
 
 
-@pytest.mark.parametrize("name", serial_later.FURTHER)
+@pytest.mark.parametrize("name", serial_model.FURTHER)
 def test_a_further_field_keeps_as_much_more_as_its_table_says(name):
     parallel = ParallelConfig(b=B, B=B, attention="sdpa", recompute="none")
     measured, counted = [], []
-    value, of_a_token = serial_later.FURTHER[name]
+    value, of_a_token = serial_model.FURTHER[name]
     for model in (LLAMA, replace(LLAMA, **{name: value})):
         one, two = (
             kept_bytes(replace(model, layers=layers), parallel, EngineSettings(dtype="bf16")) for layers in (1, 2)

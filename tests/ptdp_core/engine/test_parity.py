@@ -6,6 +6,7 @@ fp64, three optimizer steps, 1e-9 relative. Cases of one world size run in one s
 import itertools
 import random
 from collections import defaultdict
+from functools import partial
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from ptdp_core.engine.optimizer import learning_rate
 from ptdp_core.engine.rng_tracker import RNGTracker
 from ptdp_core.launch.local import launch
 from ptdp_core.schedules import MODES
-from tests.ptdp_core.engine import jobs, serial, serial_later
+from tests.ptdp_core.engine import jobs, serial, serial_model
 
 TOLERANCE = 1e-9
 LAYOUTS = [(p, t, d) for p, t, d in itertools.product((1, 2, 4), repeat=3) if p * t * d <= 8]
@@ -72,15 +73,14 @@ class References:
             trackers = [RNGTracker(jobs.SEED, torch.device("cpu"), rank) for rank in range(t)]
             rates = [learning_rate(step, s.optimizer) for step in range(jobs.STEPS)]
             run = serial.train(
-                s.model,
+                serial_model.initial(s.model, jobs.SEED),
+                partial(serial_model.loss, s.model),
                 jobs.batches(s.parallel.B, s.model.seq, s.model.vocab),
                 b,
-                jobs.SEED,
                 serial.Dropout(dropout, trackers, along_sequence),
                 rates,
                 s.optimizer.weight_decay,
                 s.optimizer.clip,
-                *(() if s.model.is_gpt else (serial_later.initial, serial_later.loss)),
             )
             self.paths[key] = str(self.folder / f"{len(self.paths)}.pt")
             torch.save(run, self.paths[key])
@@ -184,10 +184,10 @@ def test_parity_with_a_layout(references):
     )
 
 
-SIZES, FURTHER = {"hidden": 32, "heads": 8}, {name: value for name, (value, _) in serial_later.FURTHER.items()}
-LLAMA = SIZES | serial_later.LLAMA
+SIZES, FURTHER = {"hidden": 32, "heads": 8}, {name: value for name, (value, _) in serial_model.FURTHER.items()}
+LLAMA = SIZES | serial_model.LLAMA
 WITH_ONE = [
-    SIZES | {name: value} for name, value in (serial_later.LLAMA | FURTHER).items()
+    SIZES | {name: value} for name, value in (serial_model.LLAMA | FURTHER).items()
 ]  # in what is otherwise a GPT
 
 

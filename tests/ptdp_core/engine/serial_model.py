@@ -1,7 +1,7 @@
-"""The serial model for models after GPT-3, like `serial` written apart from the engine in plain torch.
+"""The serial model, like `serial` written apart from the engine in plain torch.
 
-Queries, keys, values, gate and up are taken out of the fused matrices one by one; heads come first; rotary positions
-are products of complex numbers.
+Batch-first layout, an explicit mask and softmax. Queries, keys, values, gate and up are taken out of the fused matrices
+one by one; heads come first; rotary positions are products of complex numbers.
 """
 
 import math
