@@ -22,16 +22,24 @@ import torch
 import torch.distributed as dist
 from torch.multiprocessing.reductions import StorageWeakRef
 
-import ptdp_core.engine.groups as groups_module
 from kernels import select
 from ptdp_core.config import ModelConfig, ParallelConfig
+from ptdp_core.engine import context, ring_attention
+from ptdp_core.engine import groups as groups_module
+from ptdp_core.engine.checkpoint import checkpoints as checkpoints_module
+from ptdp_core.engine.checkpoint.checkpoints import Checkpoints
 from ptdp_core.engine.errors import DivergedError
+from ptdp_core.engine.experts import Dispatch
 from ptdp_core.engine.groups import Groups
+from ptdp_core.engine.p2p import P2PCommunicator
+from ptdp_core.engine.pipeline import Executor
 from ptdp_core.engine.settings import EngineSettings, OptimizerSettings, Settings
 from ptdp_core.engine.trainer import Trainer
+from ptdp_core.engine.weight_gradients import Grouped
+from ptdp_core.engine.zero3 import Zero3Trainer
 from ptdp_core.launch import local
 from ptdp_core.layout import rank_elements
-from ptdp_core.schedules import register
+from ptdp_core.schedules import Exchange, Message, build, lower, register
 from tests.ptdp_core.schedules import toys
 
 SEED = 1234
@@ -96,11 +104,7 @@ def make(case: dict[str, Any], groups: Groups | None = None, **options: Any) -> 
     """The trainer of a case on this rank, and what each of its steps takes."""
     settings = settings_of(case)
     groups = groups or groups_of(settings)
-    kind: Any = Trainer
-    if settings.parallel.data_parallel == "zero3":
-        from ptdp_core.engine.zero3 import Zero3Trainer
-
-        kind = Zero3Trainer
+    kind: Any = Zero3Trainer if settings.parallel.data_parallel == "zero3" else Trainer
     trainer = kind(settings, groups, select(settings.kernels), **options)
     tokens = batches(settings.parallel.B, settings.model.seq, settings.model.vocab)
     return trainer, [feed(trainer, each) for each in tokens]
@@ -435,9 +439,6 @@ def _still_waiting(own: Path, pids: list[int], who: int) -> list[str]:
 
 def mismatch(beat: Any, field: str) -> str:
     """Communicators whose ends do not agree, and a tensor that is not the communicator's."""
-    from ptdp_core.engine.p2p import P2PCommunicator
-    from ptdp_core.schedules import Exchange, Message
-
     groups = Groups.create(ParallelConfig(p=2, B=2))
     shape, dtype = (2, 3), torch.float32
     if field == "shape" and groups.pp.rank == 1:
@@ -466,8 +467,6 @@ def state(trainer: Trainer) -> dict[str, torch.Tensor]:
 
 def save_and_go_on(beat: Any, case: dict[str, Any], folder: str, background: bool) -> list[float]:
     """Two steps, a checkpoint, then three more: the losses of those."""
-    from ptdp_core.engine.checkpoint.checkpoints import Checkpoints
-
     trainer, data = make(case)
     checkpoints = Checkpoints(folder, trainer, background=background)
     for _ in range(2):
@@ -480,8 +479,6 @@ def save_and_go_on(beat: Any, case: dict[str, Any], folder: str, background: boo
 
 def load_and_go_on(beat: Any, case: dict[str, Any], folder: str) -> tuple[list[float], dict[str, Any]]:
     """The same three steps after loading."""
-    from ptdp_core.engine.checkpoint.checkpoints import Checkpoints
-
     trainer, data = make(case)
     progress = Checkpoints(folder, trainer).load(folder)
     losses = [trainer.step(data[1]).loss for _ in range(3)]
@@ -490,16 +487,12 @@ def load_and_go_on(beat: Any, case: dict[str, Any], folder: str) -> tuple[list[f
 
 def load_noting(beat: Any, case: dict[str, Any], folder: str, data: str = "") -> tuple[Any, list[str]]:
     """What loading says about the run, and to the user."""
-    from ptdp_core.engine.checkpoint.checkpoints import Checkpoints
-
     checkpoints = Checkpoints(folder, make(case)[0], data=data)
     return checkpoints.load(folder), checkpoints.notes
 
 
 def save_not_finite(beat: Any, case: dict[str, Any], folder: str) -> None:
     """A parameter overflows after a step whose loss and gradients were finite."""
-    from ptdp_core.engine.checkpoint.checkpoints import Checkpoints
-
     trainer, data = make(case)
     trainer.step(data[0])
     if trainer.groups.pp.rank == trainer.groups.pp.size - 1:
@@ -509,30 +502,25 @@ def save_not_finite(beat: Any, case: dict[str, Any], folder: str) -> None:
 
 def die_while_saving(beat: Any, case: dict[str, Any], folder: str, who: int) -> None:
     """One good checkpoint; then a rank is killed in the middle of writing the next."""
-    from ptdp_core.engine.checkpoint import checkpoints as module
-    from ptdp_core.engine.checkpoint.checkpoints import Checkpoints
-
     trainer, data = make(case)
     checkpoints = Checkpoints(folder, trainer, data="tokens")
     trainer.step(data[0])
     checkpoints.save(trainer.settings.parallel.B)
     trainer.step(data[0])
     if trainer.groups.rank == who:
-        write = module.write_shard
+        write = checkpoints_module.write_shard
 
         def half(*args: Any) -> Any:
             write(*args)
             os.kill(os.getpid(), signal.SIGKILL)
 
-        module.write_shard = half
+        checkpoints_module.write_shard = half
     checkpoints.save(2 * trainer.settings.parallel.B)
 
 
 def save_until_it_fails(beat: Any, case: dict[str, Any], folder: str, background: bool, limit: int) -> None:
     """Save after every step; after the first, `limit` bounds the size of the last rank's files, in bytes, if not 0."""
     import resource
-
-    from ptdp_core.engine.checkpoint.checkpoints import Checkpoints
 
     trainer, data = make(case)
     checkpoints = Checkpoints(folder, trainer, background=background)
@@ -713,8 +701,6 @@ def narrow_gradients(beat: Any, cases: list[dict[str, Any]]) -> list[tuple[list[
 def kept_of_gathered(beat: Any, case: dict[str, Any]) -> tuple[int, int]:
     """Of a batch of one microbatch: tensors that autograd would keep of gathered keys and values, of which it keeps
     the places, and how often they were gathered."""
-    from ptdp_core.engine import context
-
     hooks, places = context.saved_tensors_hooks, 0
 
     def spied(pack: Any, unpack: Any) -> Any:
@@ -735,8 +721,6 @@ def kept_of_gathered(beat: Any, case: dict[str, Any]) -> tuple[int, int]:
 
 def gradient_around_a_ring(beat: Any) -> float:
     """The gradient of a key of this rank's first chunk, in bf16, of which its own rank has 256 and every other 1."""
-    from ptdp_core.engine import ring_attention
-
     groups = Groups.create(ParallelConfig(c=dist.get_world_size(), B=1), "cpu")
     q, own = torch.zeros(1, 1, 4, 8).bfloat16(), torch.zeros(2, 1, 1, 4, 8).bfloat16()
     log_sum = torch.zeros(1, 1, 4)
@@ -754,8 +738,6 @@ def gradient_around_a_ring(beat: Any) -> float:
 
 def routes(beat: Any, case: dict[str, Any]) -> list[list[list[int]]]:
     """The experts of every token in each layer's pass over each microbatch of a batch."""
-    from ptdp_core.engine.experts import Dispatch
-
     trainer, data = make(case | {"recompute": "none"})
     chosen: list[list[list[int]]] = []
     of = Dispatch.of
@@ -771,8 +753,6 @@ def routes(beat: Any, case: dict[str, Any]) -> list[list[list[int]]]:
 
 def host_waits(beat: Any, case: dict[str, Any]) -> list[str]:
     """What would make a GPU's host wait in both passes of a batch, as calls of tensors; products ask for no counts."""
-    from ptdp_core.engine.weight_gradients import Grouped
-
     trainer, data = make(case)
     called: list[str] = []
 
@@ -836,10 +816,6 @@ def tied_embedding(beat: Any, case: dict[str, Any]) -> list[float] | None:
 
 def unsplittable(beat: Any) -> str:
     """What the executor says of stages that cannot defer their weight gradients."""
-    from ptdp_core.engine.p2p import P2PCommunicator
-    from ptdp_core.engine.pipeline import Executor
-    from ptdp_core.schedules import build, lower
-
     groups = Groups.alone()
     p2p = P2PCommunicator(groups, (1,), torch.float32)
     try:
