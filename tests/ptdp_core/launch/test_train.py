@@ -33,6 +33,7 @@ from results.records import errors
 from tests.processes import Program, needs_proc, parent, wait_for
 
 MODULE = ["-m", "ptdp_core.launch"]
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4")
 SMALL = ["hidden=16", "heads=4", "seq=16", "layers=4", "b=2", "B=8"]
 
 
@@ -247,16 +248,10 @@ def test_torchrun(tmp_path, cache):
 def test_slurm_script(capsys):
     assert main(["--recipe", "gpt-175b", "--print-sbatch", "--set", "lr=1e-4"]) == 0
     out = capsys.readouterr().out
-    for line in (
-        "#SBATCH --nodes=12",
-        "#SBATCH --ntasks=96",
-        "#SBATCH --ntasks-per-node=8",
-        "#SBATCH --gpus-per-node=8",
-    ):
-        assert line in out.splitlines()
+    for asked in ("nodes=12", "ntasks=96", "ntasks-per-node=8", "gpus-per-node=8", "exclusive"):
+        assert f"#SBATCH --{asked}" in out.splitlines()
     # A GPU's rank has its share of the cores, one on a CPU a core.
     assert "export SRUN_CPUS_PER_TASK=$((SLURM_CPUS_ON_NODE / 8))" in out.splitlines()
-    assert "#SBATCH --exclusive" in out.splitlines()
     assert "cpus-per-task" not in out
     assert "exec python -m ptdp.train --recipe gpt-175b --set lr=1e-4" in out
     assert not re.search(r"(?<![\w!])/\w", out)  # no absolute path, but for the first line's
@@ -264,17 +259,17 @@ def test_slurm_script(capsys):
     assert main(["--recipe", "gpt-175b", "--print-sbatch", "--set", "save=x"]) == 0
     out = capsys.readouterr().out
     assert "--set save=x --resume auto" in out
-    for line in ("#SBATCH --signal=TERM@300", "#SBATCH --requeue", "#SBATCH --time=24:00:00"):
-        assert line in out.splitlines()
+    for asked in ("signal=TERM@300", "requeue", "time=24:00:00"):
+        assert f"#SBATCH --{asked}" in out.splitlines()
 
 
 def test_a_slurm_script_asks_for_what_it_is_told_to(capsys):
-    asked = ["--time", "1-12:00:00", "--partition=gpu", "--account", "team", "--nodes", "24"]
-    assert main(["--recipe", "gpt-175b", "--print-sbatch", *asked]) == 0
+    options = ["--time", "1-12:00:00", "--partition=gpu", "--account", "team", "--nodes", "24"]
+    assert main(["--recipe", "gpt-175b", "--print-sbatch", *options]) == 0
     out = capsys.readouterr().out.splitlines()
-    for line in ("--nodes=24", "--ntasks-per-node=4", "--gpus-per-node=4", "--time=1-12:00:00", "--partition=gpu"):
-        assert f"#SBATCH {line}" in out
-    assert "#SBATCH --account=team" in out
+    sizes = ("nodes=24", "ntasks-per-node=4", "gpus-per-node=4")
+    for asked in (*sizes, "time=1-12:00:00", "partition=gpu", "account=team"):
+        assert f"#SBATCH --{asked}" in out
     assert "exec python -m ptdp.train --recipe gpt-175b" in out  # the job's command asks Slurm for nothing
 
 
@@ -319,17 +314,14 @@ def test_what_is_wrong_in_a_rank_is_one_line_with_its_exit_code(tmp_path, cache,
     save.mkdir()
     diverges = [*sets, f"save={save}", "save_every=1", "lr=1e30", "clip=0.0", "warmup_steps=0"]
     with lock("save", save / LOCK), lock("log", log):
-        cases = [
-            (
-                [*sets, "log=/dev/full"],
-                3,
-                "no space left on log='/dev/full': No space left on device; needs free space",
-            ),
-            ([*sets, f"save={save}"], 2, f"save='{save}' is in use by another run; needs a place of its own"),
-            ([*sets, f"log={log}"], 2, f"log='{log}' is in use by another run; needs a place of its own"),
-        ]
-        for words, code, message in cases:
-            assert main(arguments(*words, ranks=2)) == code
+        full = "no space left on log='/dev/full': No space left on device; needs free space"
+        in_use = "is in use by another run; needs a place of its own"
+        for field, place, code, message in (
+            ("log", "/dev/full", 3, full),
+            ("save", save, 2, f"save='{save}' {in_use}"),
+            ("log", log, 2, f"log='{log}' {in_use}"),
+        ):
+            assert main(arguments(*sets, f"{field}={place}", ranks=2)) == code
             (line,) = capsys.readouterr().err.splitlines()
             assert line.startswith(f"ptdp-train: {message}")
     assert main(arguments(*diverges, ranks=2)) == errors.DIVERGED
@@ -409,7 +401,7 @@ def test_interrupt(tmp_path, cache):
 @needs_proc
 @pytest.mark.parametrize("to", ["launcher", "group", "one rank under torchrun", "SIGHUP to torchrun"])
 def test_sigterm_saves_the_step_at_hand_on_all_ranks_and_ends(to, tmp_path, cache):
-    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4") if "torchrun" in to else ()
+    torchrun = TORCHRUN if "torchrun" in to else ()
     log = tmp_path / "log"
     with start(tmp_path, cache, f"log={log}", launcher=torchrun) as run:
         if to == "SIGHUP to torchrun":
@@ -459,20 +451,12 @@ def test_a_terminal_that_goes_away_ends_a_run_as_sigterm_does(tmp_path, cache):
 
 @pytest.mark.slow
 @needs_proc
-def test_ranks_end_when_torchrun_is_killed(tmp_path, cache):
-    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4")
-    with start(tmp_path, cache, launcher=torchrun) as run:
+@pytest.mark.parametrize("launcher", [(), TORCHRUN], ids=["ptdp-train", "torchrun"])
+def test_nothing_is_left_when_the_launcher_is_killed(launcher, tmp_path, cache):
+    with start(tmp_path, cache, launcher=launcher) as run:
         run.process.kill()
         run.wait_until_gone()
-
-
-@pytest.mark.slow
-@needs_proc
-def test_nothing_is_left_when_the_launcher_is_killed(tmp_path, cache):
-    with start(tmp_path, cache) as run:
-        run.process.kill()
-        run.wait_until_gone()
-        assert not run.temporary_files()
+        assert launcher or not run.temporary_files()
 
 
 @pytest.mark.slow
@@ -486,13 +470,9 @@ def test_a_frozen_rank_is_found_by_the_timeout(tmp_path, cache):
         run.wait_until_gone()
 
 
-def settings_for(**fields):
-    return [f"{k}={v}" for k, v in fields.items()]
-
-
 @pytest.mark.slow
 def test_zero3_from_the_command(tmp_path, cache):
-    sets = [*SMALL, *settings_for(steps=3, recompute="none")]
+    sets = [*SMALL, "steps=3", "recompute=none"]
     zero3 = train(tmp_path / "z", cache, *sets, "data_parallel=zero3", "d=2", f"save={tmp_path / 'saved'}", ranks=2)
     assert close(zero3, train(tmp_path / "s", cache, *sets))
     assert newest(tmp_path / "saved").name == "step_00000003"
