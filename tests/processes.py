@@ -10,10 +10,11 @@ import tempfile
 import termios
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,16 @@ ROOT = Path(__file__).parents[1]
 MARK = "PTDP_TEST_PROGRAM"
 PATIENCE_S = 120.0  # of tests, for what is sure to come, also on a busy machine
 needs_proc = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
+
+
+def python(
+    *words: object, code: int = 0, cwd: Path = ROOT, env: Mapping[str, str] | None = None, **how: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run this Python to its end, which has to be with the exit code; `env` comes on top of the environment."""
+    command, environment = [sys.executable, *map(str, words)], {**os.environ, **(env or {})}
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, **how)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
 
 
 def wait_for(condition: Callable[[], object], patience: float = PATIENCE_S) -> None:

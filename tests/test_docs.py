@@ -32,6 +32,7 @@ from reproduce.experiment.predictions import PREFIX
 from reproduce.output.answer import answer, claims_of
 from reproduce.running import runner
 from results.records import errors, read_record
+from tests.processes import python
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "results" / "reference"
@@ -183,9 +184,8 @@ def test_one_step_prints_what_its_page_shows(tmp_path):
     blocks = BLOCKS.findall(read("docs/one_step.md"))
     script = tmp_path / "one_step.py"
     script.write_text("\n\n".join(code for code, _ in blocks), encoding="utf-8")
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
-    assert masked(done.stdout) == masked(blocks[-1][1]), done.stderr
+    done = python(script, env={"PYTHONPATH": str(ROOT)})
+    assert masked(done.stdout) == masked(blocks[-1][1])
 
 
 @pytest.mark.parametrize("page", [pytest.param("python.md", marks=pytest.mark.slow), "figures.md"])

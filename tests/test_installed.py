@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from results.records import errors, read_record
+from tests.processes import python
 
 ROOT = Path(__file__).parents[1]
 # Not copied: what belongs to this checkout only, and what earlier builds left.
@@ -94,7 +95,7 @@ def test_what_is_built_twice_has_equal_bytes_and_what_building_and_testing_need(
         shutil.copytree(ROOT, tmp_path / name, ignore=LEFT_OUT, copy_function=copy)
         for path in (tmp_path / name).rglob("*"):
             path.chmod(0o755 if path.is_dir() else 0o644)
-        subprocess.run([sys.executable, "-c", code], cwd=tmp_path / name, capture_output=True, check=True)
+        python("-c", code, cwd=tmp_path / name)
     built, again = (
         {path.name: path.read_bytes() for path in (tmp_path / name / "dist").iterdir()} for name in ("one", "another")
     )

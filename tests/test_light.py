@@ -1,11 +1,9 @@
 """What starts light stays light: `light.txt` says which code may not import what."""
 
-import subprocess
-import sys
-
 import pytest
 
 from results import ROOT
+from tests.processes import python
 
 CHECK = """
 try:
@@ -28,6 +26,4 @@ def rows():
 
 @pytest.mark.parametrize(("code", "heavy"), list(rows()))
 def test_it_imports_nothing_of_it(code, heavy):
-    check = CHECK.format(code=code, heavy=heavy)
-    done = subprocess.run([sys.executable, "-c", check], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    python("-c", CHECK.format(code=code, heavy=heavy))

@@ -6,14 +6,12 @@ Nothing is written outside the folder, and no program is started. The mutations 
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from results import ROOT
 from tests.fuzz.formats import FORMATS
+from tests.processes import python
 
 SEED = os.environ.get("PTDP_FUZZ_SEED", "1")
 QUICK, MANY = 12, 1000
@@ -23,10 +21,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="n
 
 def findings(seed, count, *formats):
     """What `tests.fuzz.child` found, by format."""
-    command = [sys.executable, "-m", "tests.fuzz.child", seed, str(count), *formats]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = python("-m", "tests.fuzz.child", seed, count, *formats, env={"OMP_NUM_THREADS": "1"})
     found = json.loads(done.stdout)
     assert list(found) == list(formats)
     return found

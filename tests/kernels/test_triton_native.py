@@ -3,14 +3,12 @@
 import functools
 import importlib.util
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import kernels
+from tests.processes import python
 
 KERNELS, HELPERS = Path(kernels.__file__).parent, {"dropout_mask_triton"}
 HERE = "no Triton compiler for NVIDIA GPUs here"
@@ -20,10 +18,7 @@ HERE = "no Triton compiler for NVIDIA GPUs here"
 def compile_natively(capability, dtype):
     if importlib.util.find_spec("triton") is None or importlib.util.find_spec("triton.backends.nvidia") is None:
         pytest.skip(HERE)
-    environment = {**os.environ, "TRITON_INTERPRET": "0"}
-    command = [sys.executable, "-m", "tests.kernels.native", str(capability), dtype]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr
+    done = python("-m", "tests.kernels.native", capability, dtype, env={"TRITON_INTERPRET": "0"})
     return json.loads(done.stdout)
 
 

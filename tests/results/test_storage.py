@@ -14,6 +14,7 @@ import pytest
 from results import ROOT
 from results.records import storage
 from results.records.storage import StorageError, atomic_write_bytes, digest_file, digest_files, fingerprint
+from tests.processes import python
 
 # Whole or not at all
 
@@ -88,10 +89,7 @@ assert list(path.parent.iterdir()) == [path]
 
 def test_a_limit_on_file_size_leaves_the_old_file(tmp_path):
     path = tmp_path / "r.json"
-    done = subprocess.run(
-        [sys.executable, "-c", OVERWRITE, str(path), "4096"], cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
+    done = python("-c", OVERWRITE, path, 4096)
     assert done.stdout == f"cannot write {path}: File too large; raise the limit on the size of files (ulimit -f)\n"
 
 

@@ -4,16 +4,13 @@ fp64, three steps, 1e-9 relative. Without dropout: each implementation draws its
 """
 
 import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
 import pytest
 
 from kernels import why_unavailable
-from results import ROOT
+from tests.processes import python
 from tests.ptdp_core.engine import compare_cases, jobs
 from tests.ptdp_core.engine.test_parity import GRID, TOLERANCE, References
 
@@ -46,14 +43,7 @@ def check(name, cases, references):
 def interpreted(work):
     """In a process that has Triton's interpreter."""
     pytest.importorskip("triton")
-    done = subprocess.run(
-        [sys.executable, "-m", compare_cases.__name__, json.dumps(work)],
-        cwd=ROOT,
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    done = python("-m", compare_cases.__name__, json.dumps(work), env={"TRITON_INTERPRET": "1"})
     return json.loads(done.stdout)
 
 

@@ -7,7 +7,6 @@ import math
 import os
 import re
 import signal
-import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -30,7 +29,7 @@ from ptdp_core.schedules import build
 from reproduce.annex.explain.profiled_step import profile_step
 from reproduce.annex.weights import weights
 from results.records import errors
-from tests.processes import Program, needs_proc, parent, wait_for
+from tests.processes import Program, needs_proc, parent, python, wait_for
 
 MODULE = ["-m", "ptdp_core.launch"]
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4")
@@ -173,10 +172,7 @@ def test_module_command_and_toml_file(tmp_path, cache):
         "[model]\nlayers=2\nhidden=16\nheads=4\nseq=16\nvocab=256\n[parallel]\np=2\nB=4\n"
         f'[run]\nsteps=2\ncache="{cache}"\n'
     )
-    done = subprocess.run(
-        [sys.executable, *MODULE, str(config), "--ranks", "2"], capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
+    done = python(*MODULE, config, "--ranks", 2, timeout=60)
     header, summary = done.stdout.splitlines()[:5], done.stdout.splitlines()[-1]
     assert [line.split()[0] for line in header] == ["run", "model", "parallel", "engine", "data"]
     assert "p=2 t=1 d=1" in header[2]
@@ -236,11 +232,8 @@ def test_a_gpu_s_defaults_are_the_fastest_and_a_cpu_s_the_paper_s(monkeypatch):
 def test_torchrun(tmp_path, cache):
     sets = [f"cache={cache}", *SMALL, "steps=2", "p=2", f"log={tmp_path / 'log'}"]
     words = [word for s in sets for word in ("--set", s)]
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    done = subprocess.run(
-        [*command, "-m", "ptdp_core.launch", "--recipe", "tiny", *words], capture_output=True, text=True, timeout=90
-    )
-    assert done.returncode == 0, done.stderr
+    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+    python(*torchrun, *MODULE, "--recipe", "tiny", *words, timeout=90)
     serial = train(tmp_path / "serial", cache, *SMALL, "steps=2")
     assert close(losses(tmp_path / "log"), serial)
 

@@ -1,10 +1,7 @@
 """Every annex can be taken away: the rest runs, and says what is not there."""
 
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +11,7 @@ from reproduce.commands import IN_ANNEX
 from results import ROOT
 from results.records import errors
 from tests.marks import by_default
+from tests.processes import python
 
 PACKAGES = ("results/records", "results/schema", "kernels", "ptdp_core", "benchmarks", "reproduce", "ptdp")
 # What stays: an artifact, its claims, a configuration of one's own.
@@ -58,9 +56,8 @@ def test_without_annexes_the_rest_runs_and_their_commands_say_so(taken, tmp_path
         shutil.rmtree(tmp_path / "reproduce" / "annex" / annex)
     gone = [f"{name} --help" for name, home in IN_ANNEX.items() if home in annexes]
     gone += [line for annex in annexes for line in ASKED_FOR.get(annex, ())]
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-c", RUNS, *OTHERS, *gone]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    environment = {"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = python("-c", RUNS, *OTHERS, *gone, cwd=tmp_path, env=environment)
     codes = [errors.DONE] * len(OTHERS) + [errors.UNAVAILABLE] * len(gone)
     assert done.stdout.splitlines()[-1:] == [str(codes)], done.stderr
     said = re.findall("this copy has no annex '(.+?)'", done.stderr)

@@ -3,8 +3,6 @@
 import io
 import json
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -14,9 +12,9 @@ from reproduce.annex.plot import estimate_figure
 from reproduce.commands import options
 from reproduce.experiment.metrics import answers
 from reproduce.output import theme
-from results import ROOT
 from results.records import errors
 from tests.mistakes import says
+from tests.processes import python
 
 GPT3 = {"layers": 96, "hidden": 12288, "heads": 96, "p": 12, "t": 8, "B": 24}
 NUMBERS = tuple(metric.name for metric in answers())
@@ -246,10 +244,7 @@ def test_standard_input_and_a_readable_table(monkeypatch, said):
 
 def test_no_torch_and_only_the_result_on_stdout():
     code = "import sys; from reproduce.cli import main; main(sys.argv[1:]); assert 'torch' not in sys.modules"
-    done = subprocess.run(
-        [sys.executable, "-c", code, "simulate", "-", "--json"],
-        cwd=ROOT, input=json.dumps([GPT3]), capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    done = python("-c", code, "simulate", "-", "--json", input=json.dumps([GPT3]))
     assert json.loads(done.stdout)["origin"] == "simulated"
     assert done.stderr == ""
 

@@ -1,10 +1,7 @@
 """What a figure contains: the record's numbers, labels with units, the origin; and that nothing overlaps."""
 
-import os
 import re
 import struct
-import subprocess
-import sys
 import zlib
 from collections import Counter
 from dataclasses import replace
@@ -27,6 +24,7 @@ from reproduce.papers.sc21 import fig_bubble, fig_interleaved, fig_model_trend, 
 from results import ROOT
 from results.records import Metric, read_record
 from results.records.errors import UnavailableError
+from tests.processes import python
 
 SERIES = ("Non-interleaved", "Interleaved")
 
@@ -168,8 +166,7 @@ def test_files_are_the_same_bytes_in_another_process_without_what_is_slow_to_imp
         f"assert main(['fig_interleaved', '--json', '--results', {str(tmp_path)!r}]) == 0\n"
         "assert not {'torch', 'seaborn', 'scipy'} & set(sys.modules)\n"
     )
-    environment = {**os.environ, "PYTHONHASHSEED": "7", "SOURCE_DATE_EPOCH": "1"}
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
+    python("-c", code, env={"PYTHONHASHSEED": "7", "SOURCE_DATE_EPOCH": "1"})
     for name in ("figure.pdf", "figure.png", "table.md", "table.tex", "table.csv"):
         again = tmp_path / "fig_interleaved" / "simulated" / name
         assert again.read_bytes() == (figure_12.plan.folder / name).read_bytes(), name
@@ -449,5 +446,4 @@ def test_drawing_a_line_chart_takes_no_pandas():
         "render(ARTIFACT, read_record(ROOT / 'results/reference/fig_interleaved/simulated/record.json')); "
         "print('matplotlib' in sys.modules, 'pandas' in sys.modules)"
     )
-    process = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert process.stdout == "True False\n"
+    assert python("-c", script).stdout == "True False\n"

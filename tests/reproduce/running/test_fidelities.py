@@ -1,7 +1,6 @@
 """The table of fidelities: a toy one is a row and a module, and everything that speaks of fidelities knows it."""
 
 import json
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from reproduce.running.evaluator import Outcome, PointEvaluator
 from reproduce.running.fidelities import default_scale, evaluator, expected_seconds, module_of
 from results import ROOT, records
 from results.records import Metric
+from tests.processes import python
 
 
 class Guess(PointEvaluator):
@@ -64,8 +64,9 @@ def test_a_fidelity_s_digest_has_every_source_that_its_numbers_come_from(sources
     """Or else a record stays as it is after a change of its numbers."""
     ours = "[module.__file__ for name, module in sys.modules.items() if name.startswith('ptdp_core.')]"
     code = f"import sys, json, {imported}; print(json.dumps({ours}))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    files = {Path(file).relative_to(ROOT) for file in json.loads(done.stdout)} - {Path("ptdp_core/errors.py")}
+    files = {Path(file).relative_to(ROOT) for file in json.loads(python("-c", code).stdout)} - {
+        Path("ptdp_core/errors.py")
+    }
     assert [file for file in files if not any(file.is_relative_to(source) for source in sources)] == []
 
 

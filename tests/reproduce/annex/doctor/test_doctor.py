@@ -3,9 +3,6 @@
 import importlib
 import importlib.metadata
 import json
-import os
-import subprocess
-import sys
 import tomllib
 
 import pytest
@@ -14,6 +11,7 @@ from ptdp_core.simulator.native import uncompiled
 from reproduce.annex.doctor import command_doctor as doctor
 from reproduce.cli import main
 from results import ROOT
+from tests.processes import python
 
 
 def diagnosis(capsys):
@@ -96,8 +94,7 @@ def test_who_runs_the_simulator_s_inner_loops_is_said(capsys):
 
 @pytest.mark.parametrize("words", [("doctor",), ("plan", "--model", "1.7b", "--gpus", "8", "--batch", "16")])
 def test_it_is_said_why_python_runs_the_inner_loops(words, tmp_path):
-    results = () if words == ("doctor",) else ("--results", str(tmp_path))
-    command = [sys.executable, "-m", "reproduce", *words, *results]
-    done = subprocess.run(command, env={**os.environ, "PTDP_NATIVE": "0"}, capture_output=True, text=True, check=True)
+    results = () if words == ("doctor",) else ("--results", tmp_path)
+    done = python("-m", "reproduce", *words, *results, env={"PTDP_NATIVE": "0"})
     said = done.stdout if words == ("doctor",) else done.stderr
     assert "PTDP_NATIVE=0 turns the compiled loops off; unset it" in " ".join(said.split())

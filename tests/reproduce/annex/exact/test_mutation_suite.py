@@ -1,7 +1,5 @@
 """The mutation suite: it applies to the sources as they are, and every mutation is named."""
 
-import subprocess
-import sys
 from collections import defaultdict
 
 import pytest
@@ -10,6 +8,7 @@ from reproduce.annex.exact import mutations
 from reproduce.annex.exact.entries import SECTIONS
 from results import ROOT
 from results.records import errors
+from tests.processes import python
 
 MOST = 10
 
@@ -36,11 +35,7 @@ def test_no_mutation_only_breaks_the_program(tmp_path):
         if mutation.file.endswith(".py"):
             source = (ROOT / mutation.file).read_text().replace(mutation.old, mutation.new)
             (tmp_path / f"m{number}.py").write_text(f"# {mutation.name}\n{source}")
-    found = subprocess.run(
-        [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "E9,F821", tmp_path],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert found.returncode == 0, found.stdout + found.stderr
+    python("-m", "ruff", "check", "--isolated", "--select", "E9,F821", tmp_path)
 
 
 def test_a_headline_must_hold_every_text():

@@ -1,8 +1,6 @@
 """Weights in Hugging Face's naming: round trips, and the engine against `transformers`' own models."""
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from functools import partial
 from unittest.mock import patch
@@ -19,7 +17,7 @@ from ptdp_core.layout import chunk_parameters
 from reproduce.annex.weights import hugging_face
 from reproduce.annex.weights.weights import load
 from reproduce.cli import main
-from tests.processes import ROOT
+from tests.processes import python
 from tests.ptdp_core.engine import jobs, weights_jobs
 from tests.ptdp_core.engine.test_parity import LLAMA, TOLERANCE
 
@@ -170,10 +168,7 @@ def test_a_run_begins_with_imported_weights(tmp_path):
     sets = ["p=2", "t=2", "B=4", "b=2", "seed=7", "steps=2", "dtype=bf16", f"log={tmp_path / 'log'}"]
     words = [word for text in sets for word in ("--set", text)]
     # A process of its own: what ranks print goes to where the program that started their server printed then.
-    training = [sys.executable, "-m", "ptdp_core.launch", str(save / "model.toml"), "--resume", str(save)]
-    command = [*training, "--ranks", "4", *words]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
+    run = python("-m", "ptdp_core.launch", save / "model.toml", "--resume", save, "--ranks", 4, *words)
     assert "steps 1 to 2" in run.stdout
 
 
