@@ -11,7 +11,6 @@ from ptdp_core.simulator import load_cluster
 from ptdp_core.simulator.cluster import with_program
 from ptdp_core.simulator.software import PAPER
 from reproduce.annex.page import words
-from reproduce.cli import main
 from reproduce.planning.cells import RECIPES, TECHNIQUES, families
 from reproduce.planning.plan import make_plan, request
 from reproduce.planning.search import search
@@ -151,10 +150,9 @@ def test_every_change_is_what_simulate_says_of_it_and_no_gaining_switch_is_left_
         assert (f"--allow {name}" in names) == (name not in on and gain >= LEAST_GAIN)
 
 
-def test_an_allowed_recipe_is_searched_and_said(tmp_path, capsys, as_json):
+def test_an_allowed_recipe_is_searched_and_said(tmp_path, said, as_json, refused):
     words = ["--model", "llama-3-8b", "--gpus", "8", "--batch", "16", "--cluster", "h100", "--results", str(tmp_path)]
-    assert main(["plan", *words]) == 0
-    printed = " ".join(capsys.readouterr().out.split())
+    printed = " ".join(said("plan", *words).split())
     assert "NOT TRIED by the search, here simulated on rank 1, tokens/s: --allow " in printed
     found = as_json("plan", *words, "--allow", "mxfp8", "--forbid", "modules,split")
     assert "mxfp8" in found["searched"]
@@ -162,7 +160,7 @@ def test_an_allowed_recipe_is_searched_and_said(tmp_path, capsys, as_json):
     best = found["configurations"][0]
     assert best["fp8_recipe"] == "mxfp8"
     assert best["recompute"] != "selective"
-    assert main(["plan", *words, "--allow", "everything"]) == 2
+    assert refused("plan", *words, "--allow", "everything")
 
 
 def test_what_was_not_tried_says_what_a_recipe_is():

@@ -11,7 +11,6 @@ from ptdp_core.formulas import flops_per_iteration
 from ptdp_core.simulator import PAPER, load_cluster, simulate
 from reproduce.annex.accuracy.ledger import Study, ledger, memory_score, predicted, studies, throughput_score
 from reproduce.annex.accuracy.scores import Score
-from reproduce.cli import main
 from reproduce.experiment.margins import read
 
 SELENE = load_cluster("selene")
@@ -139,11 +138,10 @@ def test_other_simulators_stand_beside_ours(entries):
     assert (vtrain["ours"], vtrain["ours_points"]) == (entries["vtrain_multi"]["score"]["mean"], 51)
 
 
-def test_the_ledger_is_printed_with_what_is_missing(capsys, monkeypatch, entries, as_json):
+def test_the_ledger_is_printed_with_what_is_missing(said, monkeypatch, entries, as_json):
     nothing = DataFrame(columns=["place", "ours"])
     monkeypatch.setattr("reproduce.annex.accuracy.accuracy.predict_paper", lambda cluster: (nothing, {}))
-    assert main(["accuracy", "--ledger"]) == 0
-    text = " ".join(capsys.readouterr().out.split())
+    text = " ".join(said("accuracy", "--ledger").split())
     for entry in entries.values():
         assert entry["caveat"] in text
         assert f"{entry['score']['mean']:.1%}" in text

@@ -7,7 +7,6 @@ import pytest
 
 from reproduce.annex.accuracy import fits, slopes
 from reproduce.annex.accuracy.accuracy import evaluators_of, predict
-from reproduce.cli import main
 from reproduce.experiment import catalog
 from results.records import Metric, PaperValue
 from tests.points import made
@@ -39,10 +38,9 @@ def test_published_sequences_and_flops_are_the_same_time(predicted):
     assert slopes.seconds(row.config, "sequences_per_s", row.config.parallel.B / seconds) == seconds
 
 
-def test_the_command_prints_a_row_for_each_and_a_document(predicted, capsys, monkeypatch, as_json):
+def test_the_command_prints_a_row_for_each_and_a_document(predicted, said, monkeypatch, as_json):
     monkeypatch.setattr("reproduce.annex.accuracy.accuracy.predict_paper", lambda cluster: predicted)
-    assert main(["accuracy", "--slopes"]) == 0
-    assert capsys.readouterr().out.count("Figure 12") == 2
+    assert said("accuracy", "--slopes").count("Figure 12") == 2
     document = as_json("accuracy", "--slopes")
     assert [each["artifact"] for each in document["configurations"]] == ["fig_interleaved"] * 2
 

@@ -65,12 +65,11 @@ def test_times_do_not_depend_on_how_floats_are_summed(monkeypatch):
         ),
     ],
 )
-def test_without_a_valid_reference_nothing_is_green(text, why, tmp_path, monkeypatch, capsys):
+def test_without_a_valid_reference_nothing_is_green(text, why, tmp_path, monkeypatch, refused):
     if text is not None:
         (tmp_path / "schedules.json").write_text(text)
     monkeypatch.setattr("reproduce.annex.exact.reference.FOLDER", tmp_path)
-    assert main(["gate", "exact", "schedules"]) == errors.INVALID_RESULTS
-    (line,) = capsys.readouterr().err.splitlines()
+    line = refused("gate", "exact", "schedules", code=errors.INVALID_RESULTS)
     assert why in line
     assert "reproduce gate exact --accept" in line
 

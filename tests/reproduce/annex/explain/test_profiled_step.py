@@ -11,8 +11,6 @@ from ptdp_core.config import TrainingConfig
 from ptdp_core.launch.local import launch
 from ptdp_core.simulator import load_cluster, simulate
 from reproduce.annex.explain.profiled_step import PHASES, profile_step, simulated_phases
-from reproduce.cli import main
-from results.records import errors
 from results.records.errors import UsageError
 from tests.reproduce.annex.explain.made_traces import KERNELS, Kernel, gpu_trace, on_host, step_of, written
 from tests.reproduce.annex.explain.traced_jobs import traced_step
@@ -106,7 +104,7 @@ def test_communication_of_passes_is_for_what_its_names_say(name, range, args, ph
     )
 
 
-def test_what_only_backward_passes_reduce_are_gradients_and_that_is_said(tmp_path, capsys, as_json):
+def test_what_only_backward_passes_reduce_are_gradients_and_that_is_said(tmp_path, said, as_json):
     """Data parallelism of one's own, in a trace that says nothing of groups, nor which pass belongs to which."""
     talks = Kernel("ncclKernel_AllReduce(x)", "B", *BACKWARD, "nccl:all_reduce")
     norm = Kernel("ncclKernel_AllReduce(x)", "", 40, 41, "nccl:all_reduce")  # after the passes, for the log
@@ -115,10 +113,9 @@ def test_what_only_backward_passes_reduce_are_gradients_and_that_is_said(tmp_pat
     assert 1000 * profile.phases["data_parallel"] == pytest.approx(5)
     assert 1000 * profile.phases["forward"] == pytest.approx(20)
     assert profile.phases[TENSOR] == 0
-    assert main(["explain", "trace", str(path), "--results", str(tmp_path)]) == errors.DONE
-    said = " ".join(capsys.readouterr().out.split())
-    assert "name no group (1 of a rank): taken as data-parallel, as no forward pass has any" in said
-    assert "no trace links forward to backward passes: a forward pass is all that ran before a backward pass" in said
+    text = " ".join(said("explain", "trace", path, "--results", tmp_path).split())
+    assert "name no group (1 of a rank): taken as data-parallel, as no forward pass has any" in text
+    assert "no trace links forward to backward passes: a forward pass is all that ran before a backward pass" in text
     assert as_json("explain", "trace", path, "--results", tmp_path)["notes"] == list(profile.notes)
 
 
@@ -254,10 +251,8 @@ def test_what_is_no_trace_of_a_step(traces, words, tmp_path, refused):
 @pytest.mark.parametrize(
     "data", [b"", b"no trace", gzip.compress(b"{}", mtime=0)[:12], b"\x1f\x8bnothing", b"[1, 2]", b"[" * 10**5]
 )
-def test_a_file_that_holds_no_trace(data, tmp_path, capsys):
+def test_a_file_that_holds_no_trace(data, tmp_path, refused):
     path = tmp_path / "trace.json"
     path.write_bytes(data)
-    assert main(["explain", "trace", str(path)]) == errors.USAGE
-    assert len(capsys.readouterr().err.splitlines()) == 1
-    assert main(["explain", "trace", str(tmp_path / "none.json")]) == errors.USAGE
-    assert main(["explain", "trace", str(path), "--step", "9"]) == errors.USAGE
+    for words in ((path,), (tmp_path / "none.json",), (path, "--step", 9)):
+        assert refused("explain", "trace", *words)
