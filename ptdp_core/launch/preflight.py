@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from kernels import select
-from ptdp_core.engine.checkpoint.folder import newest, resolve
+from ptdp_core.engine.checkpoint.folder import checkpoints_in, resolve
 from ptdp_core.engine.data import Sequences, check_vocabulary, open_tokens, prepare
 from ptdp_core.engine.errors import EngineUnavailableError
 from ptdp_core.engine.files import check_place, check_writable
@@ -53,7 +53,7 @@ def preflight(settings: Settings, *, thorough: bool = True) -> Settings:
     sequences.split(run.validation)
     load = run.load
     if load == "auto":
-        load = run.save if newest(Path(run.save)) else ""
+        load = run.save if checkpoints_in(Path(run.save)) else ""
     if load:
         resolve(load)
     if run.tensorboard and importlib.util.find_spec("tensorboard") is None:

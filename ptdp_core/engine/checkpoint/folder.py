@@ -116,8 +116,10 @@ def resolve(path: str | Path, setting: str = "load") -> Path:
         return path
     checkpoint = newest(path)
     if checkpoint is None:
+        seen = "".join(f"; {each.name} {problem(each)}" for each in checkpoints_in(path)[-1:])
         raise ValueError(
-            f"{setting}={str(path)!r} holds no whole checkpoint; needs step_* inside; try the folder of a run's save"
+            f"{setting}={str(path)!r} holds no whole checkpoint; needs step_* inside; "
+            f"try the folder of a run's save{seen}"
         )
     return checkpoint
 

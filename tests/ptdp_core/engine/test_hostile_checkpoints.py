@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from ptdp_core.engine.checkpoint.checkpoints import Checkpoints, _pieces
-from ptdp_core.engine.checkpoint.folder import INDEX, MANIFEST, STATE, _sum_of, manifest, problem
+from ptdp_core.engine.checkpoint.folder import INDEX, MANIFEST, STATE, _sum_of, manifest, problem, resolve
 from ptdp_core.engine.checkpoint.shards import read_index
 from reproduce.annex.weights import weights
 from reproduce.annex.weights.weights import export_weights
@@ -23,6 +23,7 @@ CASE = {"B": 4, "layers": 2, "recompute": "none"}
 CPU = torch.device("cpu")
 MISSING = object()
 SHARD = "rank_00000.bin"
+EARLIER = "is in the format of torch.distributed.checkpoint, which only earlier releases read"
 
 
 @pytest.fixture(scope="module")
@@ -118,9 +119,9 @@ def test_a_checkpoint_of_an_earlier_release_says_so(checkpoint):
     document = json.loads((checkpoint / MANIFEST).read_text())
     rows = document["files"] | {".metadata": document["files"].pop(INDEX)}
     (checkpoint / MANIFEST).write_text(json.dumps({"files": rows, "crc32": _sum_of(rows)}))
-    assert refused(resume, checkpoint).startswith(
-        "is in the format of torch.distributed.checkpoint, which only earlier releases read; "
-    )
+    assert refused(resume, checkpoint).startswith(EARLIER)
+    with pytest.raises(ValueError, match=f"try the folder of a run's save; {checkpoint.name} {EARLIER}$"):
+        resolve(checkpoint.parent)
 
 
 def first_of(index):

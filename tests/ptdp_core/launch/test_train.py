@@ -344,6 +344,12 @@ def test_the_same_command_starts_and_goes_on(tmp_path, cache, capsys):
     capsys.readouterr()
     assert main(arguments(*sets, f"cache={cache}")) == 2
     assert "holds step_00000009, and this run starts at step 0; needs a folder" in capsys.readouterr().err
+    for path in checkpoints_in(tmp_path / "saved"):
+        (path / "manifest.json").unlink()
+    assert main(command) == 2
+    assert "no whole checkpoint; needs step_* inside; try the folder of a run's save; step_00000009 has a manifest" in (
+        capsys.readouterr().err
+    )
 
 
 def start(tmp_path, cache, *sets, launcher=()):
