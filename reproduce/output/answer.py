@@ -106,6 +106,8 @@ class Answer:
         """How many sentences have which verdict: '3 of its 5 sentences hold; 2 do not'."""
         number, held = len(self.claims) + self.unjudged, len(self.of("holds"))
         whose = "their " if self.papers else "its " if self.whole else ""
+        if not self.claims:
+            return f"none of {whose}{number} sentence{'s' * (number != 1)} is judged yet"
         parts = [f"{held} of {whose}{number} sentence{'s' * (number != 1)} {'holds' if held == 1 else 'hold'}"]
         for verdict, look in VERDICT_LOOKS.items():
             judged = self.of(verdict)

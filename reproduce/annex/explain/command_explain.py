@@ -114,10 +114,14 @@ def _print_json(explanation: Explanation, gap: Gap | None) -> None:
 
 def _lines(explanation: Explanation, gap: Gap | None, cluster: Cluster) -> list[str]:
     low, high = explanation.low, explanation.high
-    interval = f"interval {low:.3f} - {high:.3f} s" if low is not None else f"no interval on {cluster.name}: no data"
+    here = low is not None
+    interval = (
+        f"interval of this program {low:.3f} - {high:.3f} s" if here else f"no interval on {cluster.name}: no data"
+    )
     lines = [f"measured {explanation.measured:.3f} s, simulated {explanation.simulated:.3f} s ({interval})"]
     verdict = "as fast as simulated, as far as the simulator is sure" if explanation.inside else "not as simulated"
-    lines.append(f"{verdict} (a factor of {explanation.tolerance:.3f}, Selene's where the cluster has none of its own)")
+    whose = "" if here else f", Selene's, as {cluster.name} has none"
+    lines.append(f"{verdict} (within a factor of {explanation.tolerance:.3f}{whose})")
     if explanation.causes:
         order = "first what fits at a usual size, of equal ones what explains more"
         lines += ["", f"single causes (simulated), {order}:"]

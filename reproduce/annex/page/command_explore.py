@@ -20,8 +20,8 @@ any file server.
 examples:
   reproduce explore
   reproduce explore --out public
-  reproduce explore --out public --offline    with Pyodide beside it (13 MB, by npm)
-  reproduce explore --out space --space       as a static Space of Hugging Face
+  reproduce explore --out public --offline   with Pyodide beside it
+  reproduce explore --out space --space      as a Hugging Face Space
   reproduce explore --time                    how long the page makes people wait, in Chromium on this machine
 
 """

@@ -61,7 +61,7 @@ def run(parsed: Namespace) -> int:
     print(f"{have} of {len(content.entries)} artifacts: {shown_path(out)}")
     missing = [entry for entry in content.entries if not entry.results]
     if missing and not parsed.quiet:
-        print(f"next: {missing[0].command}  (or {content.command('all')}), then {content.command('report')}")
+        print(f"next: {content.command('all')}, then this again")
     return code
 
 

@@ -89,3 +89,9 @@ def test_sentences_are_counted_by_what_they_were_judged():
         "paper": (1, 0),
     }
     assert counted.not_judged == ALL_12 - 4
+
+
+def test_a_paper_of_which_nothing_was_run_is_not_said_to_hold_in_nothing(figure_12):
+    told = answer(claims_of([figure_12.record])).by_paper
+    assert not [line for line in told if ": 0 of " in line]
+    assert answer({}, paper="llama3").verdicts == "none of its 17 sentences is judged yet"
