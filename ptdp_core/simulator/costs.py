@@ -8,7 +8,7 @@ from dataclasses import fields
 from functools import lru_cache, wraps
 from math import fsum
 from operator import attrgetter
-from typing import ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar
 
 from ptdp_core.config import LayerKind, ParallelConfig, TrainingConfig
 from ptdp_core.errors import ConfigurationError
@@ -44,7 +44,8 @@ OF_LAYERS = (
     *("exchange", "recomputed_exchange", "moved"),
 )
 
-MOST_KEPT = 1 << 16  # values of one cost model, some 100 MB: a search of 2,048 GPUs for DeepSeek-V3 has half as many
+MOST_KEPT = 1 << 16  # values of all models, some 100 MB: a search of 2,048 GPUs for DeepSeek-V3 has half as many
+_VALUES: dict[tuple[object, ...], Any] = {}  # of the functions that are `kept`, by model, function and key
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -73,17 +74,17 @@ of_passes, of_parts, of_parts_without_experts = map(
 
 
 def kept(key: Callable[P, Hashable]) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """A function of a `CostModel`, which keeps its values, one for all configurations with the same `key`."""
+    """A function of a `CostModel` whose values are kept, one for all configurations with the same `key`."""
 
     def keeping(function: Callable[P, T]) -> Callable[P, T]:
         @wraps(function)
         def value(*asked: P.args, **more: P.kwargs) -> T:
-            place, values = (function, key(*asked, **more)), cast(CostModel, asked[0]).values
-            if (known := values.get(place)) is None:
-                if len(values) == MOST_KEPT:
-                    values.clear()
-                known = values[place] = function(*asked, **more)
-            return cast(T, known)
+            place = asked[0], function, key(*asked, **more)
+            if (known := _VALUES.get(place)) is None:
+                if len(_VALUES) >= MOST_KEPT:
+                    _VALUES.clear()
+                known = _VALUES[place] = function(*asked, **more)
+            return known  # type: ignore[no-any-return]
 
         return value
 
@@ -95,10 +96,6 @@ class CostModel(Gpu):
 
     The training program is that of the cluster file unless `software` is another.
     """
-
-    def __init__(self, cluster: Cluster, software: Software | None = None) -> None:
-        super().__init__(cluster, software)
-        self.values: dict[tuple[object, object], object] = {}  # of the functions that are `kept`
 
     def _hidden(self, config: TrainingConfig, layer: Block, group: Group) -> tuple[float, float]:
         """Seconds that a layer's forward and backward pass save by collectives beside the products of linears.

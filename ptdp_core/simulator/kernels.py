@@ -17,11 +17,12 @@ from ptdp_core.simulator.software import Software
 FP16_BYTES = 2  # per element in the paper's runs; `Cluster.element_bytes` is that of a cluster's runs
 USUAL_HEAD = 128  # elements of an attention head
 USUAL_ROWS = 16 * 16_384  # queries of all heads at which the rates of fused attention were published
+MOST_GEMMS = 1 << 16  # that are kept, of all clusters together
 ALIGNED_BYTES = 16  # the size of one load of a tensor-core GEMM kernel: rows have to be multiples of it
 
 
 class KernelModel:
-    """The times of kernels on a cluster's GPU. Its only state is a cache of the GEMMs that it has timed.
+    """The times of kernels on a cluster's GPU.
 
     The factors of a GEMM are elements of `operand_bytes`, by default as wide as its result, the cluster's. Fused
     attention runs at `attention_share` of the rate that the cluster's fastest kernel has.
@@ -31,7 +32,6 @@ class KernelModel:
         self._cluster = cluster
         self._attention_share = attention_share
         self._operand_bytes = operand_bytes or cluster.element_bytes
-        self._gemms: dict[tuple[int, int, int, int], float] = {}
         self._kernel_bandwidth = cluster.memory_bandwidth * cluster.memory_efficiency
         self._tiles = tuple(dict.fromkeys((*cluster.gemm_tiles, *((n, m) for m, n in cluster.gemm_tiles))))
         # Seconds of a multiprocessor on each tile: per element of the inner dimension, and to write the result.
@@ -45,7 +45,7 @@ class KernelModel:
             writing = cluster.element_bytes * rows * columns / write_rate
             self._costs.append((2 * rows * columns / rate, writing))
 
-    def gemm(self, M: int, N: int, K: int, batch: int = 1) -> float:
+    def _gemm(self, M: int, N: int, K: int, batch: int = 1) -> float:
         """Seconds of `batch` products (M x K) times (K x N), with the gap to the next kernel.
 
         It is the largest of three times. The first is that of whole waves of tiles, with the best tile size; a tile
@@ -53,22 +53,20 @@ class KernelModel:
         tile reaches half if its inner loop is `gemm_half_depth` bytes long, or over the rate of the kernels that take
         rows of any length. The third is the bytes over the bandwidth.
         """
-        shape = (M, N, K, batch)
-        if shape not in self._gemms:
-            cluster = self._cluster
-            counts = _waves(self._tiles, cluster.multiprocessors, M, N, batch)
-            waves = min(
-                count * (K * per_element + write)
-                for count, (per_element, write) in zip(counts, self._costs, strict=True)
-            )
-            flops = 2 * M * N * K * batch
-            plateau = self.plateau(flops) * (1 + cluster.gemm_half_depth / (K * self._operand_bytes))
-            if any(size * self._operand_bytes % ALIGNED_BYTES for size in (M, N, K)):
-                plateau = max(plateau, flops / (cluster.gemm_unaligned * cluster.peak_flops))
-            traffic = batch * (self._operand_bytes * (M * K + K * N) + cluster.element_bytes * M * N)
-            traffic_time = traffic / (cluster.gemm_memory_efficiency * cluster.memory_bandwidth)
-            self._gemms[shape] = max(waves, plateau, traffic_time) + cluster.kernel_gap
-        return self._gemms[shape]
+        cluster = self._cluster
+        counts = _waves(self._tiles, cluster.multiprocessors, M, N, batch)
+        waves = min(
+            count * (K * per_element + write) for count, (per_element, write) in zip(counts, self._costs, strict=True)
+        )
+        flops = 2 * M * N * K * batch
+        plateau = self.plateau(flops) * (1 + cluster.gemm_half_depth / (K * self._operand_bytes))
+        if any(size * self._operand_bytes % ALIGNED_BYTES for size in (M, N, K)):
+            plateau = max(plateau, flops / (cluster.gemm_unaligned * cluster.peak_flops))
+        traffic = batch * (self._operand_bytes * (M * K + K * N) + cluster.element_bytes * M * N)
+        traffic_time = traffic / (cluster.gemm_memory_efficiency * cluster.memory_bandwidth)
+        return max(waves, plateau, traffic_time) + cluster.kernel_gap
+
+    gemm = lru_cache(maxsize=MOST_GEMMS)(_gemm)
 
     def plateau(self, flops: float) -> float:
         """Seconds of `flops` FLOPs at the rate that large products sustain under the power limit."""
