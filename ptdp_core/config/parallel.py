@@ -368,16 +368,15 @@ class ParallelConfig:
         }
 
     @property
-    def shards(self) -> tuple[int, int]:
-        """With ZeRO-3, GPUs that share a copy of the states, and the number of copies."""
-        shards = self.zero3_shards or self.weight_replicas
-        return shards, self.weight_replicas // shards
+    def state_shards(self) -> tuple[int, int]:
+        """GPUs that share a copy of the states of the same weights, and of the same experts.
 
-    @property
-    def expert_shards(self) -> tuple[int, int]:
-        """The same of the states of experts."""
-        copies = self.shards[1]
-        return self.expert_replicas // copies, copies
+        They are all with ZeRO-1; with ZeRO-3 there may be several copies (`zero3_shards`).
+        """
+        if self.data_parallel == "zero3":
+            shards = self.zero3_shards or self.weight_replicas
+            return shards, self.expert_replicas * shards // self.weight_replicas
+        return (self.weight_replicas, self.expert_replicas) if self.sharded_optimizer else (1, 1)
 
     @property
     def sequence_shards(self) -> int:

@@ -33,7 +33,6 @@ from ptdp_core.layout.communication import (
     over_parts,
     over_replicas,
     recomputation_gathers,
-    recomputed_passes,
     stage_passes,
     step_collectives,
     trained,

@@ -54,26 +54,30 @@ def recomputation_gathers(config: TrainingConfig, layers: int) -> tuple[Collecti
     return (gathered,) * -(-layers // parallel.checkpoint_layers)
 
 
-def layer_passes(config: TrainingConfig, *groups: str, kind: LayerKind | None = None) -> PassCollectives:
-    """The collectives of a layer's passes over these groups: 'tp', 'cp' or 'ep'."""
-    calls = layer_of(config, kind).collectives
-    return PassCollectives(*(tuple(call for call in of if call.group in groups) for of in calls))
+class LayerPasses(NamedTuple):
+    """The collectives of a layer's passes, and those that recomputation repeats in its backward pass."""
+
+    forward: tuple[Collective, ...]
+    backward: tuple[Collective, ...]
+    recomputed: tuple[Collective, ...]
 
 
-def recomputed_passes(config: TrainingConfig, *groups: str, kind: LayerKind | None = None) -> tuple[Collective, ...]:
-    """The collectives of `layer_passes` that recomputing a whole layer, or modules of it, repeats in its backward pass.
+def layer_passes(config: TrainingConfig, *groups: str, kind: LayerKind | None = None) -> LayerPasses:
+    """The collectives of a layer over these groups: 'tp', 'cp' or 'ep'.
 
     What a recomputed layer gathers from context ranks is what its backward pass needs, so that 'all_gather' repeats
     none of these. The attention core, which selective recomputation repeats, is between those of 'all_to_all'.
     """
-    parallel = config.parallel
+    parallel, layer = config.parallel, layer_of(config, kind)
+    forward, backward = layer.collectives
+    again: tuple[Collective, ...] = ()
     if modules := config.recomputed_modules(kind):
-        again = modules_of(layer_of(config, kind), modules).collectives.forward
-        return tuple(call for call in again if call.group in groups)
-    if parallel.recompute != "full":
-        return ()
-    kept = "cp" if parallel.context_exchange == "all_gather" else ""
-    return tuple(call for call in layer_passes(config, *groups, kind=kind).forward if call.group != kept)
+        again = modules_of(layer, modules).collectives.forward
+    elif parallel.recompute == "full":
+        kept = "cp" if parallel.context_exchange == "all_gather" else ""
+        again = tuple([call for call in forward if call.group != kept])
+    calls = [tuple([call for call in of if call.group in groups]) for of in (forward, backward, again)]
+    return LayerPasses(*calls)
 
 
 def stage_passes(config: TrainingConfig, stage: int) -> PassCollectives:
@@ -89,7 +93,7 @@ def stage_passes(config: TrainingConfig, stage: int) -> PassCollectives:
     for kind, count in zip(model.layer_kinds, stages[stage], strict=True):
         calls = layer_passes(config, *groups, kind=kind)
         forward += calls.forward * count
-        backward = (*recomputed_passes(config, *groups, kind=kind), *calls.backward) * count + backward
+        backward = (*calls.recomputed, *calls.backward) * count + backward
     for end, place in zip(ends(config.local_model, LayerRun.of(parallel)), (0, len(stages) - 1), strict=True):
         if stage == place:
             into, out_of = end.collectives

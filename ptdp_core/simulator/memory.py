@@ -48,19 +48,10 @@ def state_bytes(
 WEIGHT_BYTES, GRADIENT_BYTES, OPTIMIZER_BYTES = state_bytes(FP16_BYTES, PAPER)
 
 
-def layer_input_bytes(config: TrainingConfig) -> int:
-    """Bytes of a layer's input for one microbatch, bsh in fp16, which recomputation keeps (A_input of Section 3.5).
-
-    With sequence parallelism a GPU has 1/t of it.
-    """
-    model, parallel = config.local_model, config.parallel
-    return 2 * model.seq * parallel.b * model.hidden // parallel.sequence_shards
-
-
 class LayerBytes(NamedTuple):
     """Bytes of a layer and a microbatch on a GPU.
 
-    - `input`: A_input of Section 3.5
+    - `input`: bsh in fp16 (A_input of Section 3.5), which recomputation keeps; with sequence parallelism 1/t of it
     - `intermediate`: all that its backward pass needs (A_intermediate). In units of bsh bytes a GPT needs 10 replicated
       (inputs of layer norms and linears, dropout masks), 24/t sharded (query, key, value, context, 4h-wide tensors),
       and those of the attention core: eq. 2 of Korthikanti et al. 2022. With sequence parallelism the 10 are sharded,
@@ -110,19 +101,20 @@ def layer_bytes(config: TrainingConfig) -> LayerBytes:
         for name in ("kept", "deferred", "moved")
     )
     intermediate, working = (max(getattr(each, name) for each in of_kinds) for name in ("intermediate", "working"))
-    return LayerBytes(layer_input_bytes(config), intermediate, round(kept), deferred, working, round(moved))
+    return LayerBytes(of_kinds[0].input, intermediate, round(kept), deferred, working, round(moved))
 
 
 def _kind_bytes(config: TrainingConfig, kind: LayerKind) -> LayerBytes:
-    parallel, layer = config.parallel, layer_of(config, kind)
-    between, intermediate = layer_input_bytes(config), layer.kept_bytes
+    model, parallel, layer = config.local_model, config.parallel, layer_of(config, kind)
+    between = 2 * model.seq * parallel.b * model.hidden // parallel.sequence_shards
+    intermediate = layer.kept_bytes
     gradients = sum([part.gradients for part in layer.parts if part.name.startswith("mlp")])
     of_mixer = sum([part.gradients for part in layer.parts]) - gradients
     in_mlp, in_attention, kept = gradients, of_mixer, intermediate
     if parallel.c > 1:
         in_attention += exchanged_bytes(config)
     if kind.mlp:
-        in_attention -= (5 if config.model.dropout else 4) * between // 2 + gradients
+        in_attention -= (5 if model.dropout else 4) * between // 2 + gradients
     modules = config.recomputed_modules(kind)
     if modules:
         left = recomputed(layer, modules)
@@ -214,18 +206,9 @@ def scored_bytes(config: TrainingConfig, software: Software) -> int:
 
 
 def updated(config: TrainingConfig, parameters: float, of_experts: float = 0.0) -> float:
-    """The parameters that a GPU updates: with a sharded optimizer (ZeRO-1) 1/(d*c), of experts by their replicas.
-
-    With ZeRO-3 those of its shards.
-    """
-    parallel = config.parallel
-    if parallel.data_parallel == "zero3":
-        return (parameters - of_experts) / parallel.shards[0] + of_experts / parallel.expert_shards[0]
-    if not parallel.sharded_optimizer:
-        return parameters
-    if not of_experts:
-        return parameters / parallel.weight_replicas
-    return (parameters - of_experts) / parallel.weight_replicas + of_experts / parallel.expert_replicas
+    """The parameters that a GPU updates: of all, and of experts, its part of the states (`state_shards`)."""
+    shards, expert_shards = config.parallel.state_shards
+    return (parameters - of_experts) / shards + of_experts / expert_shards
 
 
 def gathered_bytes(config: TrainingConfig, cluster: Cluster, software: Software) -> int:
@@ -242,24 +225,26 @@ def gathered_bytes(config: TrainingConfig, cluster: Cluster, software: Software)
     return (2 * width if parallel.lora_rank else 3 * width + cluster.gradient_bytes) * sum(held)
 
 
-def held_bytes(
-    config: TrainingConfig, cluster: Cluster, sizes: RankSizes, computes_loss: bool, layer: LayerBytes
-) -> list[int]:
-    """Bytes in fp16 of what each number of a rank's moments (`schedules.stash_fronts`) counts.
+def fullest_moment(
+    config: TrainingConfig,
+    cluster: Cluster,
+    sizes: RankSizes,
+    layer: LayerBytes,
+    front: Iterable[Moment],
+    computes_loss: bool,
+    sent: int,
+) -> tuple[int, int]:
+    """Bytes in fp16 of what a rank stashes and defers at the fullest moment of its front, and of outputs kept beside.
 
-    Of chunks of each length, the longest first, a microbatch that is stashed, and one that is deferred.
+    A moment (`schedules.stash_fronts`) counts, for chunks of each length, the longest first, the microbatches that are
+    stashed, and those that are deferred. Of each that is stashed an output of `sent` bytes is there, too.
     """
     splits, held = definition(config.parallel.schedule).splits, list[int]()
     for layers in sorted(set(sizes.chunks), reverse=True):
         deferred = deferred_bytes(config, cluster, layers, computes_loss, layer) if splits else 0
         held += stash_bytes(config, cluster, layers, layer), deferred
-    return held
-
-
-def fullest_moment(held: Sequence[int], front: Iterable[Moment], sent: int) -> Moment:
-    """The moment of a front with most bytes: `held_bytes`, and of each stashed microbatch an output that is `sent`."""
-    each = [size + sent * (number % 2 == 0) for number, size in enumerate(held)]
-    return max(front, key=lambda moment: sum(map(mul, each, moment)))
+    both = [(sum(map(mul, held, moment)), sent * sum(moment[::2])) for moment in front]
+    return max(both, key=sum)
 
 
 def whole_share(parallel: ParallelConfig, sizes: RankSizes) -> float:
@@ -312,14 +297,13 @@ def rank_memory(
         "gradients": round(gradient * (own + whole if sharded or parallel.data_parallel == "zero2" else taught)),
         "optimizer": 0 if "optimizer" in parallel.offload else round(optimizer * own),
     }
-    held = held_bytes(config, cluster, sizes, computes_loss, layer)
     sent = 0 if parallel.p == 1 or software.freed_outputs else layer.input
-    moment = fullest_moment(held, front, sent)
+    stashed, outputs = fullest_moment(config, cluster, sizes, layer, front, computes_loss, sent)
     backward = {
-        "stashed_activations": sum(map(mul, held, moment)),
+        "stashed_activations": stashed,
         "working_activations": working_bytes(config, computes_loss, layer, software),
         # one buffer for each message on its way, and the outputs that are sent and not yet freed
-        "boundary_buffers": buffers * layer.input + sent * sum(moment[::2]) if parallel.p > 1 else 0,
+        "boundary_buffers": buffers * layer.input + outputs if parallel.p > 1 else 0,
     }
     backward = {use: round(size * cluster.element_bytes / FP16_BYTES) for use, size in backward.items()}
     unscales = (

@@ -16,7 +16,6 @@ from ptdp_core.layout import (
     rank_kinds,
     rank_sizes,
     recomputation_gathers,
-    recomputed_passes,
     step_collectives,
     uneven_chunks,
     vocabulary_exchanges,
@@ -195,8 +194,7 @@ def _traffic(config: TrainingConfig, model: CostModel) -> dict[str, int]:
 
     def per_layer(group: str, kind: LayerKind | None = None) -> float:
         """Elements that a rank sends for a layer of a microbatch over one group."""
-        calls = (*chain(*layer_passes(config, group, kind=kind)), *recomputed_passes(config, group, kind=kind))
-        return fsum(call.sent(groups[group][0]) for call in calls)
+        return fsum(call.sent(groups[group][0]) for call in chain(*layer_passes(config, group, kind=kind)))
 
     of_layers = [per_layer("tp", kind) for kind in config.model.layer_kinds]
     per_message = boundary.gather.sent(t) if boundary.gather else 0.0

@@ -102,18 +102,12 @@ def gradient_reduction(
 
 def _reduced_over_shards(model: CostModel, config: TrainingConfig, parameters: float, of_experts: float) -> float:
     """Seconds to all-reduce a GPU's shard of the gradients over the copies of the shards (HSDP)."""
-    parallel, node = config.parallel, model.cluster.gpus_per_node
-    seconds = 0.0
-    for held, apart, (shards, copies) in (
-        (parameters - of_experts, parallel.t, parallel.shards),
-        (of_experts, parallel.expert_parts, parallel.expert_shards),
-    ):
-        group = group_of(copies, node, apart * shards)
-        seconds += (
-            model.network.all_reduce(group, reduced_bytes(model, config) * held / shards, gradients=True)
-            if held
-            else 0.0
-        )
+    parallel, seconds, held = config.parallel, 0.0, (parameters - of_experts, of_experts)
+    groups = parallel.groups["dp"], parallel.groups["edp"]
+    for each, (ranks, apart), shards in zip(held, groups, parallel.state_shards, strict=True):
+        group = group_of(ranks // shards, model.cluster.gpus_per_node, apart * shards)
+        size = reduced_bytes(model, config) * each / shards
+        seconds += model.network.all_reduce(group, size, gradients=True) if each else 0.0
     return seconds
 
 

@@ -11,7 +11,7 @@ from ptdp_core.layers.blocks import LayerRun, layer_of
 from ptdp_core.layers.experts import places
 from ptdp_core.layers.parts import Block, Collective, Work
 from ptdp_core.layers.techniques import RECIPES
-from ptdp_core.layout import layer_passes, recomputed_passes
+from ptdp_core.layout import layer_passes
 from ptdp_core.simulator.kernels import Gpu
 from ptdp_core.simulator.network import Group
 
@@ -34,7 +34,7 @@ def context_waits(gpu: Gpu, config: TrainingConfig, kind: LayerKind | None = Non
     return (
         _context_wait(gpu, config, calls.forward, layer.forward),
         _context_wait(gpu, config, calls.backward, layer.backward),
-        _context_wait(gpu, config, recomputed_passes(config, "cp"), layer.forward),
+        _context_wait(gpu, config, calls.recomputed, layer.forward),
     )
 
 

@@ -44,13 +44,8 @@ def sharded_stages(config: TrainingConfig, model: CostModel) -> Stages:
 def communication_bytes(config: TrainingConfig, model: CostModel, sizes: RankSizes) -> float:
     """Bytes a GPU sends in an iteration: (k-1)/k of the parameters for each gather and reduction over k shards."""
     parallel, width = config.parallel, model.cluster.element_bytes
-    size = fsum(
-        held * (shards - 1) / shards
-        for held, (shards, _) in (
-            (sizes.parameters - sizes.experts, parallel.shards),
-            (sizes.experts, parallel.expert_shards),
-        )
-    )
+    held = sizes.parameters - sizes.experts, sizes.experts
+    size = fsum(each * (shards - 1) / shards for each, shards in zip(held, parallel.state_shards, strict=True))
     if model.software.fsdp:
         taught = trained(config, sizes.parameters, sizes.experts)[0] / sizes.parameters
         return size * (2 * width + taught * reduced_bytes(model, config)) * parallel.m
@@ -75,10 +70,8 @@ def _added_by_fsdp(
     width, wide = cluster.element_bytes, reduced_bytes(model, config)
 
     def one_way(element_bytes: int, parameters: float, of_experts: float) -> float:
-        group, same = (
-            group_of(shards, cluster.gpus_per_node, apart)
-            for apart, (shards, _) in ((parallel.t, parallel.shards), (parallel.expert_parts, parallel.expert_shards))
-        )
+        of_groups = zip(parallel.state_shards, (parallel.t, parallel.expert_parts), strict=True)
+        group, same = (group_of(shards, cluster.gpus_per_node, apart) for shards, apart in of_groups)
         of_dense = model.network.one_way(group, element_bytes * (parameters - of_experts))
         return of_dense + (model.network.one_way(same, element_bytes * of_experts) if of_experts else 0.0)
 
