@@ -9,7 +9,7 @@ from math import sqrt
 
 from ptdp_core.config import LayerKind, ModelConfig
 from ptdp_core.layers.attention import attended
-from ptdp_core.layers.blocks import LayerRun, block, end_parameters, states_of
+from ptdp_core.layers.blocks import LayerRun, block, end_parameters, heads_of, states_of
 from ptdp_core.layers.parts import Parameter
 
 
@@ -109,7 +109,8 @@ def attention_core_flops(model: ModelConfig, B: int, kind: LayerKind | None = No
     """
     kind = kind or model.usual_kind
     pairs = attended(model.seq, kind.window) if kind.mixer == "attention" else 0
-    return 2 * B * pairs * model.heads * (model.query_head_size + model.head_size)
+    heads = heads_of(model)
+    return 2 * B * pairs * heads.queries * (heads.query + heads.value)
 
 
 def logit_flops(model: ModelConfig, B: int) -> int:

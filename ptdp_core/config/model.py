@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, fields
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 from ptdp_core.errors import ConfigurationError
@@ -264,11 +265,6 @@ class ModelConfig:
         return self.bias if self.trained_with_dropout == "biases" else self.trained_with_dropout == "yes"
 
     @property
-    def query_head_size(self) -> int:
-        """Size of a query and of a key of a head: `head_size`, in latent attention and the part that is turned."""
-        return self.head_size + self.rotary_dim
-
-    @property
     def mlp_width(self) -> int:
         """Inputs of the MLP's second linear: `ffn_hidden`, or 4h."""
         return self.ffn_hidden or 4 * self.hidden
@@ -301,21 +297,19 @@ class ModelConfig:
     @property
     def usual_kind(self) -> LayerKind:
         """The kind of the first layer behind the `dense_layers`: with experts, if the model has any."""
-        letters = self.layer_pattern
-        return self.layer_kind(min(map(letters.find, set("Eex") & set(letters)), default=self.dense_layers))
+        return self.layer_kinds[0]
 
     @cached_property
     def layer_kinds(self) -> tuple[LayerKind, ...]:
         """The different kinds of the model's layers, the usual one first."""
-        if not (self.experts and self.dense_layers) and not self.window and not self.layer_pattern:
-            return (self.usual_kind,)
+        letters, windows = self.layer_pattern, len(self.window_layers)
+        usual = min(map(letters.find, set("Eex") & set(letters)), default=self.dense_layers)
         # All kinds are among the first layers, among the first with experts, as many of each as both patterns have
         # together, and behind the last.
-        together = len(self.window_layers) * max(1, len(self.layer_pattern))
-        first = (range(start, start + together) for start in (self.dense_layers, 0))
-        numbers = (layer for layers in first for layer in layers if layer < self.layers)
-        behind = range(self.layers, self.all_layers)[: len(self.window_layers)]
-        return tuple(dict.fromkeys((self.usual_kind, *map(self.layer_kind, (*numbers, *behind)))))
+        together = windows * max(1, len(letters))
+        ranges = [range(start, min(start + together, self.layers)) for start in (self.dense_layers, 0)]
+        behind = range(self.layers, self.all_layers)[:windows]
+        return tuple(dict.fromkeys(map(self.layer_kind, chain([usual], *ranges, behind))))
 
     @cached_property
     def kind_of_layers(self) -> tuple[int, ...]:

@@ -101,7 +101,8 @@ def _mixer(model: ModelConfig, run: LayerRun, kind: LayerKind) -> tuple[Part, ..
 
 def heads_of(model: ModelConfig) -> Heads:
     """The heads of a model's attention."""
-    queries, groups, query, value = model.heads, model.query_groups, model.query_head_size, model.head_size
+    queries, groups, value = model.heads, model.query_groups, model.head_size
+    query = value + model.rotary_dim  # in latent attention the part that is turned comes beside
     keys_and_values = groups * (query + value)
     return Heads(queries, groups, query, value, keys_and_values, queries * value, queries * query + keys_and_values)
 

@@ -149,30 +149,8 @@ class Cluster:
         """The same GPUs and links in nodes of `size` as emulated ones are: an HCA for each GPU, and only rings."""
         return replace(self, gpus_per_node=size, gpus_per_hca=1, gpus_per_switch=1, tree_hop_latency=inf)
 
-    def slowest_of(self, gpus: int) -> "Cluster":
-        """The cluster with the products and attention of the slowest of so many GPUs, for which all others wait.
-
-        One object for each number; itself without `gpu_spread`.
-        """
-        return _slowest_of(self, gpus) if self.gpu_spread and gpus > 1 else self
-
 
 NUMBERS = {field.name: field for field in fields(Cluster) if field.name not in NO_NUMBERS}
-# The rates that differ from GPU to GPU, as each has its own clock under the power limit.
-OF_THE_CLOCK = (
-    *("gemm_plateau", "gemm_wave_efficiency", "fp8_gemm_plateau", "fp4_gemm_plateau"),
-    *("attention_forward", "attention_backward"),
-)
-
-
-@lru_cache(maxsize=256)
-def _slowest_of(cluster: Cluster, gpus: int) -> Cluster:
-    """The expected largest of `gpus` normal deviates is that of rank gpus by Blom (1958)."""
-    from statistics import NormalDist  # here, as light commands have no use for it
-
-    deviates = NormalDist().inv_cdf((gpus - 0.375) / (gpus + 0.25))
-    slower = 1 + cluster.gpu_spread * deviates
-    return replace(cluster, **{name: getattr(cluster, name) / slower for name in OF_THE_CLOCK})
 
 
 def cluster_path(name: str) -> Path:

@@ -18,7 +18,7 @@ from ptdp_core.layers.techniques import RECIPES, RECOMPUTATION_BACKWARD, RECOMPU
 from ptdp_core.layout import Boundary, recomputation_gathers, stage_kinds, table_elements
 from ptdp_core.schedules import definition
 from ptdp_core.simulator.cluster import Cluster
-from ptdp_core.simulator.kernels import FP16_BYTES, Gpu, narrow_kernels
+from ptdp_core.simulator.kernels import FP16_BYTES, Gpu, narrow_kernels, slowest_of
 from ptdp_core.simulator.memory import FP32_GRADIENT_BYTES, LayerBytes, layer_bytes, moved_bytes
 from ptdp_core.simulator.network import Group, leaves_node
 from ptdp_core.simulator.software import Software
@@ -337,11 +337,11 @@ class CostModel(Gpu):
 
 
 def cost_model(cluster: Cluster, gpus: int, software: Software | None = None) -> CostModel:
-    """The times of a job of so many GPUs, of which all wait for the slowest (`Cluster.slowest_of`).
+    """The times of a job of so many GPUs, of which all wait for the slowest.
 
     Jobs with an equally slow GPU share one object, and what it has computed.
     """
-    return _of_slowest(cluster.slowest_of(gpus), software)
+    return _of_slowest(slowest_of(cluster, gpus), software)
 
 
 _of_slowest = lru_cache(maxsize=64)(CostModel)

@@ -17,6 +17,11 @@ from ptdp_core.simulator.software import Software
 FP16_BYTES = 2  # per element in the paper's runs; `Cluster.element_bytes` is that of a cluster's runs
 USUAL_HEAD = 128  # elements of an attention head
 USUAL_ROWS = 16 * 16_384  # queries of all heads at which the rates of fused attention were published
+# The rates that differ from GPU to GPU, as each has its own clock under the power limit.
+OF_THE_CLOCK = (
+    *("gemm_plateau", "gemm_wave_efficiency", "fp8_gemm_plateau", "fp4_gemm_plateau"),
+    *("attention_forward", "attention_backward"),
+)
 MOST_GEMMS = 1 << 16  # that are kept, of all clusters together
 ALIGNED_BYTES = 16  # the size of one load of a tensor-core GEMM kernel: rows have to be multiples of it
 
@@ -123,6 +128,21 @@ def narrow_kernels(cluster: Cluster, elements: str) -> KernelModel:
             f"{elements.upper()}; try fp8_recipe='none', or the cluster {example}"
         )
     return KernelModel(replace(cluster, peak_flops=peak, gemm_plateau=plateau), operand_bytes=size)
+
+
+@lru_cache(maxsize=1024)
+def slowest_of(cluster: Cluster, gpus: int) -> Cluster:
+    """The cluster with the products and attention of the slowest of so many GPUs, for which all others wait.
+
+    One object for each number; itself without `gpu_spread`. The expected largest of `gpus` normal deviates is that of
+    rank gpus by Blom (1958).
+    """
+    if not cluster.gpu_spread or gpus == 1:
+        return cluster
+    from statistics import NormalDist  # here, as light commands have no use for it
+
+    slower = 1 + cluster.gpu_spread * NormalDist().inv_cdf((gpus - 0.375) / (gpus + 0.25))
+    return replace(cluster, **{name: getattr(cluster, name) / slower for name in OF_THE_CLOCK})
 
 
 class Gpu:

@@ -13,6 +13,7 @@ from ptdp_core.schedules import build
 from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.bounds import family_least_memory, family_least_time, least_time
 from ptdp_core.simulator.costs import CostModel
+from ptdp_core.simulator.kernels import slowest_of
 from ptdp_core.simulator.memory import deferred_bytes, layer_bytes
 from ptdp_core.simulator.stage_times import StageTimes, hidden_in_pair
 from ptdp_core.simulator.step import gradient_reduction, weight_gather
@@ -202,7 +203,7 @@ def test_fused_pairs_take_forward_and_backward_less_what_is_hidden_in_pair(recom
     estimate, one_after_the_other = (
         simulate(each, H100, timeline=True) for each in (config, fused("", e=16, recompute=recompute))
     )
-    stages = CostModel(H100.slowest_of(config.parallel.n)).stages(config)
+    stages = CostModel(slowest_of(H100, config.parallel.n)).stages(config)
     table = build("dualpipev-overlap", 2, config.parallel.m, 2)
     for row in estimate.timeline:
         for event, following in pairwise(row):
