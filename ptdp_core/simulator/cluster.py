@@ -9,7 +9,7 @@ a network file (`networks/*.toml`), which a cluster file names as its `network`,
 import tomllib
 import warnings
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import cache, lru_cache
 from math import inf
@@ -139,18 +139,17 @@ class Cluster:
     software: Software = PAPER
     program: str = ""
     named: bool = False  # whether the program was asked for, and is not the file's
+    usable_memory: float = field(init=False)  # that a training run can fill: none where all of it is reserved
 
-    @property
-    def usable_memory(self) -> float:
-        """The bytes of a GPU's memory that a training run can fill: none where all of it is reserved."""
-        return max(0.0, self.memory_bytes - self.memory_reserved)
+    def __post_init__(self) -> None:
+        vars(self)["usable_memory"] = max(0.0, self.memory_bytes - self.memory_reserved)
 
     def in_nodes_of(self, size: int) -> "Cluster":
         """The same GPUs and links in nodes of `size` as emulated ones are: an HCA for each GPU, and only rings."""
         return replace(self, gpus_per_node=size, gpus_per_hca=1, gpus_per_switch=1, tree_hop_latency=inf)
 
 
-NUMBERS = {field.name: field for field in fields(Cluster) if field.name not in NO_NUMBERS}
+NUMBERS = {each.name: each for each in fields(Cluster) if each.init and each.name not in NO_NUMBERS}
 
 
 def cluster_path(name: str) -> Path:
@@ -215,7 +214,7 @@ def read_parameters(name: str) -> dict[str, ClusterParameter]:
                 near = get_close_matches(key, [*NUMBERS, *NO_NUMBERS], n=1)
                 fix = f"; try {near[0]}" if near else ", such as peak_flops"
                 raise ValueError(f"cluster file {path}: {key} is unknown; needs names of selene's numbers{fix}")
-    needed = [number for number, field in NUMBERS.items() if field.default is MISSING]
+    needed = [number for number, item in NUMBERS.items() if item.default is MISSING]
     if missing := [number for number in needed if number not in parameters]:
         shown = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if missing[3:] else "")
         raise ValueError(
