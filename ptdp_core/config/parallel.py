@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import NamedTuple
 
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.fields import check_fields, counted, counted_later, described, described_later
@@ -26,6 +27,13 @@ OFFLOADED = {
 KINDS_OF_ATTENTION, ATTENTION_KERNELS = ("windows", "sinks"), ("none", "flash_attention_1", "flash_attention_2")
 
 sized, sized_later = partial(counted, group="Layout"), partial(counted_later, group="Layout")
+
+
+class Ranks(NamedTuple):
+    """The ranks of a group: their number, and how far apart they are."""
+
+    number: int
+    apart: int
 
 
 @dataclass(frozen=True)
@@ -243,7 +251,7 @@ class ParallelConfig:
                 "distribute_checkpointed_activations=True with sequence_parallel=True, by which tensor ranks keep 1/t "
                 "of a block's input anyway; needs one of the two; try distribute_checkpointed_activations=false"
             )
-        shards, ranks = self.zero3_shards, self.weight_replicas
+        shards, ranks = self.zero3_shards, self.d * self.c
         if shards and (self.data_parallel != "zero3" or ranks % shards or shards * self.t % self.expert_parts):
             raise ConfigurationError(
                 f"zero3_shards={shards} with data_parallel={self.data_parallel!r} on d*c={ranks} GPUs with the same "
@@ -327,11 +335,6 @@ class ParallelConfig:
         return self.p * self.t * self.c * self.d
 
     @property
-    def weight_replicas(self) -> int:
-        """GPUs that hold the same weights, over which gradients are reduced and the optimizer's states sharded: d*c."""
-        return self.d * self.c
-
-    @property
     def expert_tensor_ranks(self) -> int:
         """Ranks that share each expert: `etp`, or t."""
         return self.etp or self.t
@@ -346,25 +349,22 @@ class ParallelConfig:
         """Parts into which a layer's experts are divided among ranks: e*etp."""
         return self.e * self.expert_tensor_ranks
 
-    @property
-    def expert_replicas(self) -> int:
-        """Ranks that hold the same part of the same experts: d*c*t/(e*etp)."""
-        return self.weight_replicas * self.t // self.expert_parts
-
     @cached_property
-    def groups(self) -> dict[str, tuple[int, int]]:
-        """Of each group that a `Collective` names how many ranks it has, and how far apart these are.
+    def groups(self) -> dict[str, Ranks]:
+        """The ranks of each group that a `Collective` names.
 
-        Ranks count tensor rank fastest, then context, data and pipeline rank (`layout.grid`).
+        Ranks count tensor rank fastest, then context, data and pipeline rank (`layout.grid`). The d*c ranks of 'dp'
+        hold the same weights, over which gradients are reduced and the optimizer's states sharded; the d*c*t/(e*etp) of
+        'edp' the same part of the same experts, which are divided into as many parts as these ranks are apart.
         """
-        etp, parts = self.expert_tensor_ranks, self.expert_parts
+        t, replicas, etp, parts = self.t, self.d * self.c, self.expert_tensor_ranks, self.expert_parts
         return {
-            "tp": (self.t, 1),
-            "cp": (self.c, self.t),
-            "dp": (self.weight_replicas, self.t),
-            "pp": (self.p, self.n // self.p),
-            "ep": (self.e, etp),
-            "edp": (self.expert_replicas, parts),
+            "tp": Ranks(t, 1),
+            "cp": Ranks(self.c, t),
+            "dp": Ranks(replicas, t),
+            "pp": Ranks(self.p, replicas * t),
+            "ep": Ranks(self.e, etp),
+            "edp": Ranks(replicas * t // parts, parts),
         }
 
     @property
@@ -373,10 +373,11 @@ class ParallelConfig:
 
         They are all with ZeRO-1; with ZeRO-3 there may be several copies (`zero3_shards`).
         """
+        replicas, expert_replicas = self.groups["dp"].number, self.groups["edp"].number
         if self.data_parallel == "zero3":
-            shards = self.zero3_shards or self.weight_replicas
-            return shards, self.expert_replicas * shards // self.weight_replicas
-        return (self.weight_replicas, self.expert_replicas) if self.sharded_optimizer else (1, 1)
+            shards = self.zero3_shards or replicas
+            return shards, expert_replicas * shards // replicas
+        return (replicas, expert_replicas) if self.sharded_optimizer else (1, 1)
 
     @property
     def sequence_shards(self) -> int:

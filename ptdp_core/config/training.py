@@ -123,7 +123,7 @@ class TrainingConfig:
                     "without experts; needs experts; try e=1"
                 )
             return
-        e, etp, ranks = parallel.e, parallel.expert_tensor_ranks, parallel.weight_replicas * parallel.t
+        e, etp, ranks = parallel.e, parallel.expert_tensor_ranks, parallel.d * parallel.c * parallel.t
         check_divides("e", e, "experts", model.experts, "as many on every rank")
         if etp not in (1, parallel.t) or (etp != parallel.t and not parallel.sequence_parallel):
             raise ConfigurationError(

@@ -21,7 +21,7 @@ def check_memory(settings: Settings, device: "torch.device", ranks: int) -> None
     one layer for one microbatch. So a run that passes may still not fit.
     """
     model, parallel = settings.model, settings.parallel
-    replicas = 1 if parallel.sharded_optimizer or parallel.data_parallel == "zero3" else parallel.weight_replicas
+    replicas = 1 if parallel.sharded_optimizer or parallel.data_parallel == "zero3" else parallel.groups["dp"].number
     shared = STATE_BYTES * parameters(model) // parallel.n
     state = shared * replicas
     layer_input = DTYPES[settings.engine.dtype] * parallel.b * model.seq * model.hidden // (parallel.t * parallel.c)

@@ -188,7 +188,7 @@ def over_replicas(config: TrainingConfig, parameters: float, of_experts: float) 
     if parallel.data_parallel == "zero3":
         return calls
     for elements, group in ((parameters - of_experts, "dp"), (of_experts, "edp")):
-        if parallel.groups[group][0] == 1 or not elements:
+        if parallel.groups[group].number == 1 or not elements:
             continue
         if parallel.sharded_optimizer:
             calls += [Collective(REDUCE_SCATTER, group, elements, GRADIENT)] * parallel.reductions

@@ -162,8 +162,8 @@ class Gpu:
 
     def group(self, parallel: ParallelConfig, name: str) -> Group:
         """Where the GPUs of a group are (`ParallelConfig.groups`)."""
-        size, apart = parallel.groups[name]
-        return group_of(size, self.cluster.gpus_per_node, apart)
+        ranks = parallel.groups[name]
+        return group_of(ranks.number, self.cluster.gpus_per_node, ranks.apart)
 
     def seconds(self, work: Work, group: Group, hidden: float = 0.0) -> float:
         """Seconds of work on a GPU of a tensor-parallel group, less the `hidden` seconds of overlapped collectives.

@@ -87,12 +87,12 @@ class NetworkModel:
 
     def _latency_and_bandwidth(self, group: Group, hca_bandwidth: float) -> tuple[float, float]:
         """The latency of a ring, which goes around twice, hop by hop, and the bus bandwidth of its slowest link."""
-        latency, bandwidth = 0.0, float("inf")
+        latency, bandwidth, nodes = 0.0, float("inf"), group.nodes
         if group.per_node > 1:
             in_node, bandwidth = self._inside_node(group.per_node)
-            latency = in_node * (group.size - group.nodes) / (group.per_node - 1)
-        if group.nodes > 1:
-            latency += 2 * group.nodes * self._cluster.network_latency
+            latency = in_node * (group.size - nodes) / (group.per_node - 1)
+        if nodes > 1:
+            latency += 2 * nodes * self._cluster.network_latency
             bandwidth = min(bandwidth, self._rail_bandwidth(group, hca_bandwidth))
         return latency, bandwidth
 

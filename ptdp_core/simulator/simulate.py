@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain, compress, product
 from math import fsum
+from operator import attrgetter
 
 from ptdp_core.config import LayerKind, ParallelConfig, TrainingConfig
 from ptdp_core.layout import (
@@ -138,11 +139,11 @@ def _phases(
     """The seconds of each phase, mean over pipeline ranks. The bubble is the rest of the iteration."""
     p, m = config.parallel.p, config.parallel.m
     parts: dict[str, Callable[[StageTimes], float]] = {
-        "forward": lambda stage: stage.layers_forward,
-        "recompute": lambda stage: stage.recompute,
-        "backward": lambda stage: stage.layers_backward,
+        "forward": attrgetter("layers_forward"),
+        "recompute": attrgetter("recompute"),
+        "backward": attrgetter("layers_backward"),
         "embedding_and_logits": lambda stage: stage.extra_forward + stage.extra_backward,
-        "host": lambda stage: stage.fetch,
+        "host": attrgetter("fetch"),
         "data_parallel": lambda stage: stage.sharding_forward + stage.sharding_backward,
     }
     phases = {phase: fsum(stages.each(part)) * m / p for phase, part in parts.items()}
@@ -194,7 +195,7 @@ def _traffic(config: TrainingConfig, model: CostModel) -> dict[str, int]:
 
     def per_layer(group: str, kind: LayerKind | None = None) -> float:
         """Elements that a rank sends for a layer of a microbatch over one group."""
-        return fsum(call.sent(groups[group][0]) for call in chain(*layer_passes(config, group, kind=kind)))
+        return fsum(call.sent(groups[group].number) for call in chain(*layer_passes(config, group, kind=kind)))
 
     of_layers = [per_layer("tp", kind) for kind in config.model.layer_kinds]
     per_message = boundary.gather.sent(t) if boundary.gather else 0.0
@@ -215,7 +216,7 @@ def _traffic(config: TrainingConfig, model: CostModel) -> dict[str, int]:
             "tensor": cluster.element_bytes * (m * (in_layers + regathered) + messages * per_message)
             + gradient_bytes * fsum(call.sent(t) for call in once if call.group == "tp"),
             "data": fsum(
-                bytes_of[call.element] * call.sent(groups[call.group][0])
+                bytes_of[call.element] * call.sent(groups[call.group].number)
                 for call in once
                 if call.group in ("dp", "edp")
             ),

@@ -117,7 +117,7 @@ def _beside(model: CostModel, config: TrainingConfig, seconds: float, parameters
     Nothing hides the bucket that is ready last, or needed first; the others hide under the computation, which
     they slow down by their share of the multiprocessors.
     """
-    bucket = max(LEAST_BUCKET, BUCKET_FOR_EACH_REPLICA * config.parallel.weight_replicas)
+    bucket = max(LEAST_BUCKET, BUCKET_FOR_EACH_REPLICA * config.parallel.groups["dp"].number)
     alone = seconds * bucket / max(bucket, parameters)
     hidden = min(seconds - alone, computation)
     return seconds - hidden * (1 - model.taken)
@@ -128,7 +128,7 @@ def gradient_copies(model: CostModel, config: TrainingConfig, parameters: float)
 
     With whole experts on tensor ranks (etp = 1) others may have the same experts, but no other weights.
     """
-    replicas = max(config.parallel.weight_replicas, config.parallel.expert_replicas)
+    replicas = max(config.parallel.groups[group].number for group in ("dp", "edp"))
     return model.kernels.streamed(GRADIENT_COPY_BYTES * parameters) if replicas > 1 else 0.0
 
 

@@ -36,7 +36,7 @@ def document(config: TrainingConfig, cluster: Cluster, rate: float) -> dict[str,
     total, _ = trained(config, parameters(config.model), 0)
     sizes = {name: round(total * size) for name, size in each.items()}
     alone = parallel.sharded_optimizer or parallel.data_parallel == "zero3"  # each GPU has states that no other has
-    replicas, of_experts = (parallel.weight_replicas, parallel.expert_replicas) if alone else (1, 1)
+    replicas, of_experts = [parallel.groups[group].number for group in ("dp", "edp")] if alone else (1, 1)
     held = [trained(config, sizes.parameters, sizes.experts) for sizes in rank_sizes(config)]
     largest = max((own - experts) / replicas + experts / of_experts for own, experts in held) * each["states"]
     writers = parallel.n if alone else parallel.p * parallel.t * (parallel.e if config.model.experts else 1)

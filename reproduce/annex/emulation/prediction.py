@@ -50,9 +50,9 @@ def describe(plan: EmulationPlan, cluster: Cluster, measured: Sequence[MeasuredL
 
 
 def _groups(plan: EmulationPlan) -> dict[str, Group]:
-    groups = {"data": "dp", "expert data": "edp", "tensor": "tp", "experts": "ep"}
-    of_run = plan.config.parallel.groups
-    return {use: group_of(of_run[name][0], plan.gpus_per_node, of_run[name][1]) for use, name in groups.items()}
+    names = {"data": "dp", "expert data": "edp", "tensor": "tp", "experts": "ep"}
+    ranks = {use: plan.config.parallel.groups[name] for use, name in names.items()}
+    return {use: group_of(each.number, plan.gpus_per_node, each.apart) for use, each in ranks.items()}
 
 
 def _of(measured: Sequence[MeasuredLinks], use: str) -> list[Timing]:

@@ -158,7 +158,7 @@ def test_context_parallelism_communicates_what_the_layout_says(layout):
             assert sent == (messages + tied) * WIDTH
             (reduced,) = step_collectives(config)[stage][:1]
             assert (reduced.group, reduced.operation) == ("dp", "all_reduce")
-            replicas = config.parallel.weight_replicas  # to a multiple of which the buffer is padded
+            replicas = config.parallel.groups["dp"].number  # to a multiple of which the buffer is padded
             assert counted["dp all_reduce bytes"] == -(-reduced.elements // replicas) * replicas * WIDTH
 
 

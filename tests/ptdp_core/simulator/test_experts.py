@@ -101,7 +101,7 @@ def test_every_gpu_s_experts_are_all_of_them_as_often_as_there_are_replicas(size
     parallel = configured(**sizes).parallel
     held = [sizes.experts for sizes in rank_sizes(configured(**sizes))]
     gpus = parallel.d * parallel.c * parallel.t
-    assert sum(held) * gpus == MODEL.layers * MODEL.experts * EXPERT * parallel.expert_replicas
+    assert sum(held) * gpus == MODEL.layers * MODEL.experts * EXPERT * parallel.groups["edp"].number
     assert all(some < every for some, every in zip(held, rank_elements(configured(**sizes)), strict=True))
 
 
@@ -148,7 +148,7 @@ def test_a_sharded_optimizer_shards_experts_over_the_ranks_that_hold_the_same():
 def test_experts_of_tensor_ranks_are_reduced_where_nothing_else_has_replicas():
     """t = 4, e = 2: two tensor ranks have the same whole experts."""
     two, four = (configured(d=1, t=4, e=e, etp=1, sequence_parallel=True) for e in (2, 4))
-    assert (two.parallel.expert_replicas, four.parallel.expert_replicas) == (2, 1)
+    assert [each.parallel.groups["edp"].number for each in (two, four)] == [2, 1]
     model = CostModel(H100)
     of_experts = rank_sizes(two)[0].experts
     assert (
