@@ -116,7 +116,7 @@ def core(share: GpuShare, heads: Heads, context: Context, kernel: str, dropout: 
             output=output,
             casts=1,
         )
-    A = b * scores(s, heads.queries, context) / t
+    A = b * context.heads(heads.queries) * sum(queries * keys for queries, keys in blocks) / t
     copied, copies = 0.0, 0
     if heads.groups < heads.queries:
         copied = 4 * context.c * s * context.heads(b * (heads.groups + heads.queries)) * heads.value / t
@@ -144,11 +144,6 @@ def core(share: GpuShare, heads: Heads, context: Context, kernel: str, dropout: 
         casts=1,
         gradients=2 * int(A),
     )
-
-
-def scores(s: int, heads: int, context: Context) -> int:
-    """Elements of the scores that the tensor ranks with one GPU's tokens compute together, of one sequence."""
-    return context.heads(heads) * sum(queries * keys for queries, keys in context.blocks(s))
 
 
 def attended(s: int, window: int = 0) -> int:

@@ -143,7 +143,9 @@ class CostModel(Gpu):
         layers = [self._layer(config, kind) for kind in config.model.layer_kinds]
         embedding, logits = self._ends(config)
         kinds = stage_kinds(config)
-        by_kind = {counts: self._overlapped(config, self._stage(config, layers, counts)) for counts in set(kinds)}
+        by_kind = {counts: self._stage(config, layers, counts) for counts in set(kinds)}
+        if share := self._paired(config):
+            by_kind = {counts: self._overlapped(stage, share) for counts, stage in by_kind.items()}
         stages = [by_kind[kind] for kind in kinds]
         for stage, end in ((0, embedding), (-1, logits)):
             before = stages[stage]
@@ -199,13 +201,11 @@ class CostModel(Gpu):
         first = 1 + ((p - 1) / 2 if v == 1 else p - 1 + (v - 1) * p)
         return max(0.0, 1 - first / (parallel.m * v))
 
-    def _overlapped(self, config: TrainingConfig, stage: StageTimes) -> StageTimes:
-        """A stage's times less what hides of its exchange under the passes of another microbatch.
+    def _overlapped(self, stage: StageTimes, share: float) -> StageTimes:
+        """A stage's times less what hides of its exchange under another microbatch's passes, for a `share` of passes.
 
         What recomputation repeats of it is waited for: it runs before the backward pass that could hide it.
         """
-        if not (share := self._paired(config)):
-            return stage
         alone = stage._replace(fetch=0.0, recompute=0.0, recomputed_exchange=0.0)
         taken = self.taken if self.software.exchange_first else max(self.taken, 1 - self.cluster.exchange_hidden)
         of_forward, of_backward = (share * hidden for hidden in hidden_in_pair(alone, alone, taken))

@@ -37,6 +37,7 @@ class KernelModel:
         self._cluster = cluster
         self._attention_share = attention_share
         self._operand_bytes = operand_bytes or cluster.element_bytes
+        self.sustained = cluster.gemm_plateau * cluster.peak_flops  # FLOP/s of large products, under the power limit
         self._kernel_bandwidth = cluster.memory_bandwidth * cluster.memory_efficiency
         self._tiles = tuple(dict.fromkeys((*cluster.gemm_tiles, *((n, m) for m, n in cluster.gemm_tiles))))
         # Seconds of a multiprocessor on each tile: per element of the inner dimension, and to write the result.
@@ -64,7 +65,7 @@ class KernelModel:
             count * (K * per_element + write) for count, (per_element, write) in zip(counts, self._costs, strict=True)
         )
         flops = 2 * M * N * K * batch
-        plateau = self.plateau(flops) * (1 + cluster.gemm_half_depth / (K * self._operand_bytes))
+        plateau = flops / self.sustained * (1 + cluster.gemm_half_depth / (K * self._operand_bytes))
         if any(size * self._operand_bytes % ALIGNED_BYTES for size in (M, N, K)):
             plateau = max(plateau, flops / (cluster.gemm_unaligned * cluster.peak_flops))
         traffic = batch * (self._operand_bytes * (M * K + K * N) + cluster.element_bytes * M * N)
@@ -72,10 +73,6 @@ class KernelModel:
         return max(waves, plateau, traffic_time) + cluster.kernel_gap
 
     gemm = lru_cache(maxsize=MOST_GEMMS)(_gemm)
-
-    def plateau(self, flops: float) -> float:
-        """Seconds of `flops` FLOPs at the rate that large products sustain under the power limit."""
-        return flops / (self._cluster.gemm_plateau * self._cluster.peak_flops)
 
     def attention(self, flops: float, seq: int, head: int, backward: bool, rows: int, kernel: str = "") -> float:
         """Seconds of a pass of fused attention with a causal mask, which hides half of the `flops`.
@@ -89,7 +86,7 @@ class KernelModel:
         cluster = self._cluster
         share = cluster.attention_backward if backward else cluster.attention_forward
         if not share:
-            return self.plateau(flops)
+            return flops / self.sustained
         long, half = seq / (seq + cluster.attention_half_length), cluster.attention_half_head
         wide = head / (head + half) * (1 + half / USUAL_HEAD)
         few = cluster.attention_half_rows_backward if backward else cluster.attention_half_rows_forward
