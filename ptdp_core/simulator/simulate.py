@@ -34,6 +34,9 @@ from ptdp_core.simulator.step import after_the_flush, reduced_bytes
 from ptdp_core.simulator.vocabulary_times import collective_seconds, pass_seconds
 from ptdp_core.simulator.zero3 import communication_bytes, sharded_stages
 
+# What the collectives of a step count as in `Estimate.traffic`, by their group.
+USES = {"tp": "tensor", "dp": "data", "edp": "data", "embedding": "embedding"}
+
 
 def simulate(
     config: TrainingConfig,
@@ -207,21 +210,18 @@ def _traffic(config: TrainingConfig, model: CostModel) -> dict[str, int]:
         calls = vocabulary_exchanges(config).values()
         shared = m * fsum(bytes_of[call.element] * call.sent(parallel.p) for call in calls)
     for pp, sizes, layers in zip(kinds.ranks, kinds.sizes, kinds.layers, strict=True):
-        once = once_by_rank[pp]
         regathered = fsum(call.sent(t) for length in sizes.chunks for call in recomputation_gathers(config, length))
         in_layers = sum(count * each for count, each in zip(layers, of_layers, strict=True))
         messages = m * placement.sends[pp]
         rank = {
             "pipeline": cluster.element_bytes * messages * boundary.message_elements + shared,
-            "tensor": cluster.element_bytes * (m * (in_layers + regathered) + messages * per_message)
-            + gradient_bytes * fsum(call.sent(t) for call in once if call.group == "tp"),
-            "data": fsum(
-                bytes_of[call.element] * call.sent(groups[call.group].number)
-                for call in once
-                if call.group in ("dp", "edp")
-            ),
-            "embedding": gradient_bytes * fsum(call.sent(2) for call in once if call.group == "embedding"),
+            "tensor": cluster.element_bytes * (m * (in_layers + regathered) + messages * per_message),
+            "data": 0.0,
+            "embedding": 0.0,
         }
+        for call in once_by_rank[pp]:
+            ranks = groups[call.group].number if call.group in groups else 2  # those of a tied embedding's uses
+            rank[USES[call.group]] += bytes_of[call.element] * call.sent(ranks)
         sent = {use: max(size, rank[use]) for use, size in sent.items()}
     if parallel.data_parallel == "zero3":
         sent["data"] += max(communication_bytes(config, model, sizes) for sizes in rank_sizes(config))

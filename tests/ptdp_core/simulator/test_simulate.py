@@ -14,7 +14,7 @@ from ptdp_core.layers.parts import Work
 from ptdp_core.layout import Boundary, rank_elements
 from ptdp_core.pipeline_layout import layout_of
 from ptdp_core.schedules import Exchange, build, definition, lower, names
-from ptdp_core.simulator import PHASES, cluster_path, load_cluster, simulate
+from ptdp_core.simulator import PHASES, cluster_path, costs, load_cluster, simulate
 from ptdp_core.simulator.bounds import least_time
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.executor import PICOSECONDS, Costs
@@ -117,6 +117,15 @@ def test_the_tied_tables_are_summed_by_both_ends_alone():
     """Two ranks each send one copy of the table's gradients on a ring, V*h/t of them."""
     assert simulate(gpt3(), SELENE).traffic["embedding"] == SELENE.gradient_bytes * 51200 * 12288 / 8
     assert simulate(gpt3(p=1, t=8), SELENE).traffic["embedding"] == 0
+
+
+def test_what_cost_models_keep_is_bounded_for_all_of_them_together(monkeypatch):
+    monkeypatch.setattr(costs, "MOST_KEPT", 6)
+    monkeypatch.setattr(costs, "_VALUES", {})
+    models = [CostModel(SELENE) for _ in range(4)]
+    times = [model.stages(gpt3(d=d, B=24 * d)) for d in (1, 2) for model in models]
+    assert 0 < len(costs._VALUES) <= 6
+    assert times == times[:1] * 8  # values that went are computed again
 
 
 def test_an_ideal_cluster_leaves_the_bubble_of_the_formula():
