@@ -84,7 +84,7 @@ def kept(key: Callable[P, Hashable]) -> Callable[[Callable[P, T]], Callable[P, T
                 if len(_VALUES) >= MOST_KEPT:
                     _VALUES.clear()
                 known = _VALUES[place] = function(*asked, **more)
-            return known  # type: ignore[no-any-return]
+            return known
 
         return value
 
