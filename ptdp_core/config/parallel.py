@@ -29,8 +29,8 @@ KINDS_OF_ATTENTION, ATTENTION_KERNELS = ("windows", "sinks"), ("none", "flash_at
 sized, sized_later = partial(counted, group="Layout"), partial(counted_later, group="Layout")
 
 
-class Ranks(NamedTuple):
-    """The ranks of a group: their number, and how far apart they are."""
+class Spaced(NamedTuple):
+    """The ranks of a group: how many, and how far apart they are."""
 
     number: int
     apart: int
@@ -350,7 +350,7 @@ class ParallelConfig:
         return self.e * self.expert_tensor_ranks
 
     @cached_property
-    def groups(self) -> dict[str, Ranks]:
+    def groups(self) -> dict[str, Spaced]:
         """The ranks of each group that a `Collective` names.
 
         Ranks count tensor rank fastest, then context, data and pipeline rank (`layout.grid`). The d*c ranks of 'dp'
@@ -359,12 +359,12 @@ class ParallelConfig:
         """
         t, replicas, etp, parts = self.t, self.d * self.c, self.expert_tensor_ranks, self.expert_parts
         return {
-            "tp": Ranks(t, 1),
-            "cp": Ranks(self.c, t),
-            "dp": Ranks(replicas, t),
-            "pp": Ranks(self.p, replicas * t),
-            "ep": Ranks(self.e, etp),
-            "edp": Ranks(replicas * t // parts, parts),
+            "tp": Spaced(t, 1),
+            "cp": Spaced(self.c, t),
+            "dp": Spaced(replicas, t),
+            "pp": Spaced(self.p, replicas * t),
+            "ep": Spaced(self.e, etp),
+            "edp": Spaced(replicas * t // parts, parts),
         }
 
     @property
