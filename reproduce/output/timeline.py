@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import groupby
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ptdp_core.schedules import (
     Action,
@@ -18,13 +18,19 @@ from ptdp_core.schedules import (
     StagePlacement,
     TimelineEvent,
     build,
+    definition,
     execute,
     lower,
+    names,
     peak_stash,
 )
 from ptdp_core.schedules.execution import vocabulary_time
 from reproduce.experiment.sweep import Point
 from results.records import Metric
+
+if TYPE_CHECKING:
+    from ptdp_core.config import ParallelConfig
+    from ptdp_core.simulator import Estimate
 
 Time = int | float | Fraction
 
@@ -142,6 +148,20 @@ def from_schedule(
         + (f", of it t_w = {_times(weights)}t_f" if schedule.is_split else "")
         + (", logits and their gradient 1/4 t_f each" if schedule.vocabulary else ""),
     )
+
+
+def from_estimate(estimate: "Estimate") -> Timeline:
+    """The timeline of a simulated iteration: its passes, in seconds."""
+    parallel = estimate.config.parallel
+    rows = tuple(tuple(event for event in row if event.action) for row in estimate.timeline)
+    origin = f"simulated on {estimate.cluster}"
+    name = f"{titled(parallel)}, simulated"
+    return Timeline(name, parallel.placement, parallel.m, "s", rows, (), estimate.bubble_fraction, origin)
+
+
+def titled(parallel: "ParallelConfig") -> str:
+    """What people call the schedule of a configuration."""
+    return definition(parallel.schedule).title if parallel.schedule in names() else parallel.schedule
 
 
 def _times(factor: Fraction) -> str:

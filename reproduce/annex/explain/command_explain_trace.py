@@ -47,6 +47,7 @@ def run(parsed: Namespace) -> int:
     from ptdp_core.simulator import simulate
     from reproduce.annex.explain import profiled_step
     from reproduce.commands.simulate import read_point
+    from reproduce.output.timeline import from_estimate
     from reproduce.output.timeline_files import figure_files
     from reproduce.output.traces import trace
 
@@ -55,7 +56,7 @@ def run(parsed: Namespace) -> int:
     timelines, estimate = [profile.timeline], None
     if config and cluster:
         estimate = simulate(config, cluster, timeline=True)
-        timelines.append(profiled_step.simulated_timeline(estimate))
+        timelines.append(from_estimate(estimate))
     figures, notes = figure_files(timelines, "A profiled training step")
     paths = write_files(parsed.results / "trace", figures | {"trace.json": trace(timelines)})
     if parsed.json:

@@ -20,17 +20,15 @@ from ptdp_core.schedules import (
     Message,
     StagePlacement,
     build,
-    definition,
     message_into,
     message_out_of,
-    names,
 )
 from ptdp_core.simulator import Cluster, Estimate
 from reproduce.annex.explain import nsys
 from reproduce.annex.explain.kineto import Span, TraceFile, merged, read
 from reproduce.annex.explain.traced_communication import DATA, EXCHANGE, TENSOR
 from reproduce.annex.explain.traced_step import RankStep, rank_step
-from reproduce.output.timeline import Timeline
+from reproduce.output.timeline import Timeline, titled
 from reproduce.planning.time_shares import time_shares
 from results import opening
 from results.records.errors import UsageError
@@ -110,7 +108,7 @@ def profile_step(paths: Sequence[Path], parallel: ParallelConfig | None = None, 
     mean["host"] = seconds - fsum(mean[name] for name in PHASES if name != "host")
     bubble = mean["bubble"] / (mean["forward"] + mean["backward"])
     events = tuple(tuple(e._replace(start=e.start - start, end=e.end - start) for e in row.passes) for row in rows)
-    name = f"{_title(parallel)}, measured" if parallel else "measured"
+    name = f"{titled(parallel)}, measured" if parallel else "measured"
     timeline = Timeline(name, placement, m, "s", events, (), bubble, "measured: torch.profiler")
     world = max(file.world or 0 for file in files) or len(files)
     return StepProfile(chosen, len(ranks), world, seconds, mean, gaps, bubble, timeline, counted, notes)
@@ -159,19 +157,6 @@ def simulated_phases(estimate: Estimate, cluster: Cluster) -> dict[str, float]:
     exchange = shares["context-parallel communication"] + shares["expert-parallel communication"]
     within = {"tensor_communication": shares["tensor-parallel communication"], "exchange_communication": exchange}
     return own | rest | within
-
-
-def simulated_timeline(estimate: Estimate) -> Timeline:
-    """The timeline of an `Estimate`: its passes."""
-    parallel = estimate.config.parallel
-    rows = tuple(tuple(event for event in row if event.action) for row in estimate.timeline)
-    origin = f"simulated on {estimate.cluster}"
-    name = f"{_title(parallel)}, simulated"
-    return Timeline(name, parallel.placement, parallel.m, "s", rows, (), estimate.bubble_fraction, origin)
-
-
-def _title(parallel: ParallelConfig) -> str:
-    return definition(parallel.schedule).title if parallel.schedule in names() else parallel.schedule
 
 
 def _by_rank(files: Sequence[TraceFile]) -> dict[int, TraceFile]:

@@ -336,4 +336,5 @@ ANSWERS_ON_CLUSTER: Mapping[str, Callable[..., dict[str, Any]]] = {
     "best": choices.best,
     "moment": timelines.moment,
     "timeline": timelines.timeline,
+    "trace": timelines.trace,
 }

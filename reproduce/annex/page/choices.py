@@ -24,6 +24,7 @@ CHIPS: tuple[tuple[str, str, Any, Any], ...] = (
     ("8-bit products", "fp8_recipe", "delayed", "none"),
 )
 LAYOUT = ("p", "t", "c", "d")
+DIVIDED = "another division of the same GPUs"
 BEYOND = "beyond the interval of the one shown"
 GROUPS = {  # of best layouts: what each is called, and what is in it
     "near": ("Too near to call", "within what the simulator can tell apart from the one shown"),
@@ -179,13 +180,19 @@ def best(configuration: Mapping[str, Any], cluster: str, gpus: int | None = None
     interval = (shown["intervals"] or {}).get("iteration_time")
     of_2021 = [result.papers_best, result.takeaways.chosen]
     rows: dict[str, list[dict[str, Any]]] = {kind: [] for kind in GROUPS}
-    told = set()
+    told, recipe = set(), list[str]()
     for estimate in (*result.search.ranked[:SHOWN_PLANS], *filter(None, of_2021)):
-        row = _row(estimate, configuration, cluster, loaded)
-        if not row["differs"] or estimate.config in told:
+        plain = estimate.config.to_plain() | ({"program": program} if program else {})
+        differs = _differs(plain, configuration, cluster)
+        if not differs or estimate.config in told:
             continue
         told.add(estimate.config)
-        rows[_group(estimate, shown, interval, result.is_tight(estimate), estimate in of_2021)].append(row)
+        kind = _group(estimate, shown, interval, result.is_tight(estimate), estimate in of_2021)
+        own = [each for each in differs if kind != "2021" or each not in recipe]  # the recipes share means: told once
+        said = ("also " if len(own) < len(differs) else "") + ", ".join((own or [DIVIDED])[:3])
+        recipe += differs if kind == "2021" else []
+        metrics = {metric.name: metric.simulated(estimate, loaded) for metric in listed()}
+        rows[kind].append({"layout": _layout(plain), "differs": said, "configuration": plain} | metrics)
     mine = {"layout": _layout(filled), "differs": "shown", "mine": True, "configuration": dict(configuration)}
     numbers = ("iteration_time", "peak_memory", "model_flops_utilization")
     mine |= {each: shown[each] for each in numbers}
@@ -217,9 +224,8 @@ def _group(
     return "faster" if estimate.iteration_time < low else "slower"
 
 
-def _row(estimate: Estimate, configuration: Mapping[str, Any], cluster: str, loaded: Any) -> dict[str, Any]:
-    """A layout with its numbers, and what of it is not as in the one shown."""
-    plain = estimate.config.to_plain() | ({"program": configuration["program"]} if configuration.get("program") else {})
+def _differs(plain: Mapping[str, Any], configuration: Mapping[str, Any], cluster: str) -> list[str]:
+    """What of a layout is not as in the one shown, each in words."""
     before, after = ({"configuration": answers.said(each), "cluster": cluster} for each in (configuration, plain))
     differs = [
         f"{each['label'].lower()} {each['values'][1]}"
@@ -227,9 +233,7 @@ def _row(estimate: Estimate, configuration: Mapping[str, Any], cluster: str, loa
         if each["name"] not in ("p", "t", "d", "v") and each["name"] not in MODEL_FIELDS
     ]
     sizes = any(answers.filled(configuration)[name] != plain[name] for name in ("p", "t", "d", "v"))
-    differ = ", ".join(differs[:3]) or ("another division of the same GPUs" if sizes else "")
-    metrics = {metric.name: metric.simulated(estimate, loaded) for metric in listed()}
-    return {"layout": _layout(plain), "differs": differ, "configuration": plain} | metrics
+    return differs or [DIVIDED] * sizes
 
 
 def _layout(sizes: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ptdp_core.formulas import bubble_fraction as bubble_by_formula
 from ptdp_core.schedules import bubble_fraction, build, execute, peak_stash
 from reproduce.annex.page import answers, timelines, words
 from reproduce.experiment.metrics import METRICS
@@ -227,10 +228,16 @@ def _full(shown: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     metric = METRICS[shown["metric"]]
     configurations = [{**shown["base"], **each} for each in shown["points"]]
     values = [float(answers.evaluated(each, CLUSTER)[metric.name]) / metric.factor for each in configurations]
+    told = metric.name == "bubble_fraction"
+    formula = [
+        100 * bubble_by_formula(each["p"], each.get("B", 1), each.get("v", 1)) for each in configurations if told
+    ]
     at = [words.schedule(each["schedule"]) if shown["x"] == "schedule" else each[shown["x"]] for each in configurations]
     return {
         "title": shown["title"],
-        "quantity": "Waiting over work, %" if metric.name == "bubble_fraction" else "Waiting, % of the time",
+        "quantity": "Waiting over work, %" if told else "Waiting, % of the time",
         "points": [{"x": x, "y": y} for x, y in zip(at, values, strict=True)],
-        "said": f"Simulated, waiting goes from {_percent(values[0])} at {at[0]} to {_percent(values[-1])} at {at[-1]}.",
+        "formula": [{"x": x, "y": y} for x, y in zip(at, formula, strict=False)],
+        "said": f"Simulated, waiting goes from {_percent(values[0])} at {at[0]} to {_percent(values[-1])} at {at[-1]}"
+        + (f"; by the formula from {_percent(formula[0])} to {_percent(formula[-1])}." if formula else "."),
     }, configurations

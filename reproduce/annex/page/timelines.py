@@ -12,6 +12,8 @@ from ptdp_core.schedules.files import check
 from ptdp_core.simulator import Estimate, simulate
 from reproduce.annex.page import answers
 from reproduce.experiment.parameters import check_keys
+from reproduce.output import traces
+from reproduce.output.timeline import from_estimate, from_schedule
 
 MOST_DRAWN = 500_000  # passes of a timeline
 PASSES = {"F": "forward", "B": "backward", "I": "input-gradient", "W": "weight-gradient"}
@@ -60,6 +62,15 @@ def own(text: str) -> dict[str, Any]:
     check(schedule)
     rows = execute(schedule, 1, 2, 1)
     return drawn(rows, float(max(event.end for row in rows for event in row)), "units")
+
+
+def trace(configuration: Mapping[str, Any], cluster: str, csv: str = "") -> dict[str, str]:
+    """The timeline, or that of a schedule of one's own, as a trace that Perfetto opens. Raises `ValueError`."""
+    if not csv:
+        return {"trace": traces.trace([from_estimate(_simulated(configuration, cluster).estimate)]).decode()}
+    schedule = Schedule.from_csv(csv, "the file")
+    check(schedule)
+    return {"trace": traces.trace([from_schedule(schedule)]).decode()}
 
 
 def moment(configuration: Mapping[str, Any], cluster: str, time: float) -> dict[str, Any]:

@@ -210,7 +210,8 @@ interface LessonAnswer {
   said: string[];
   curve: { quantity: string; values: number[] };
   quizzes: Quiz[];
-  full: { title: string; quantity: string; points: { x: Scalar; y: number }[]; said: string } | null;
+  full:
+    (Record<"title" | "quantity" | "said", string> & Record<"points" | "formula", { x: Scalar; y: number }[]>) | null;
   configurations: Configuration[];
 }
 

@@ -23,6 +23,7 @@ CHOICES = {
     "sdpa": "fused",
     "local": "Megatron's",
     "torch": "PyTorch's",
+    "zero2": "ZeRO-2",
     "zero3": "ZeRO-3",
     "all_gather": "gathered",
     "delayed": "8 bits, delayed scaling",

@@ -44,7 +44,10 @@ function follow(event) {
   const link = event.target.closest?.("a[href^='#']");
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
-  page.follow(link.getAttribute("href"));
+  const href = link.getAttribute("href");
+  const place = byId(href.slice(1)); // of the same view
+  if (place) place.scrollIntoView();
+  else page.follow(href);
 }
 
 async function begin() {

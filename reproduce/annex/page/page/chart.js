@@ -82,12 +82,9 @@ function lines(chart, series, width, range) {
   const places = [];
   series.forEach((one, i) => drawn.push(...oneSeries(one, (i % MANY) + 1, X, Y, places)));
   if (chart.gap && atEnd) drawn.push(...gap(chart.gap, places, right));
-  if (chart.valued)
-    drawn.push(
-      ...places.map(({ x, y, mark }) =>
-        text(x > right - 48 ? x : x + 7, y - 9, last(mark), x > right - 48 ? "k b end halo" : "k b halo"),
-      ),
-    );
+  const valued = chart.valued ? places.filter(({ kind }) => kind === 1) : [];
+  for (const { x, y, mark } of valued)
+    drawn.push(text(x > right - 48 ? x : x + 7, y - 9, last(mark), x > right - 48 ? "k b end halo" : "k b halo"));
   if (named) drawn.push(...atEnds(series, places, right, high));
   else if (series.length > 1) drawn.push(...inside(series, places, [left, right, high, low]));
   const title = text(0, 12, range ? nameOf(series[0]) : chart.quantity, "k b");

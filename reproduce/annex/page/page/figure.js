@@ -11,6 +11,8 @@ import { capital, circle, exports, fitted, path, rect } from "./svg.js";
 let shown; // an answer
 /** @type {ArtifactAnswer[]} */
 let list = [];
+/** @type {string[]} */
+let names = []; // of those in the list
 
 const reading = (/** @type {string} */ what, /** @type {string} */ words, /** @type {Node[]} */ ...drawn) =>
   el("li", svg("svg", { width: 40, height: 24, "aria-hidden": "true" }, drawn), el("span", el("b", what), ` ${words}`));
@@ -175,6 +177,8 @@ function walk() {
   const { artifact } = current();
   byId("artifact").value = artifact;
   const at = list.findIndex(({ id }) => id === artifact);
+  const brief = matchMedia("(max-width: 47.99rem)").matches; // the heading below has the rest
+  list.forEach(({ label }, i) => (byId("artifact").options[i].textContent = brief && i === at ? label : names[i]));
   for (const [where, to] of [
     /** @type {const} */ (["before", list[at - 1]]),
     /** @type {const} */ (["after", list[at + 1]]),
@@ -191,7 +195,7 @@ function walk() {
 /** Fill the list of figures and tables, which the first one does not wait for. */
 export async function fill() {
   list = (await ask("artifacts", {}).catch(() => ({ artifacts: [] }))).artifacts;
-  const names = list.map(({ id, label, title, drawn }) => [id, `${label}${drawn ? "" : ", a table"}: ${title}`]);
-  choices("artifact", Object.fromEntries(names), current().artifact);
+  names = list.map(({ label, title, drawn }) => `${label}${drawn ? "" : ", a table"}: ${title}`);
+  choices("artifact", Object.fromEntries(list.map(({ id }, i) => [id, names[i]])), current().artifact);
   walk();
 }

@@ -76,7 +76,10 @@ function show(answer) {
       height: 280,
       zero: true,
       valued: true,
-      series: [{ name: "", marks: full.points }],
+      series: [
+        { name: full.formula.length ? "simulated" : "", marks: full.points },
+        { name: "by the formula", marks: full.formula, dashed: true },
+      ],
     });
   }
   const last = encodeURIComponent(JSON.stringify(configurations.at(-1)));
@@ -104,7 +107,8 @@ function showStop({ stops, seen, label, said, pictures }) {
   byId("lesson-picture").hidden = byId("lesson-key").hidden = !data;
   if (!data) return;
   const whole = Math.max(...pictures.map((each) => (each.p > 4 ? each.iteration_time : data.iteration_time)));
-  draw(byId("lesson-picture"), { data, title: `${label} ${stops[at]}: ${said[at]}`, whole });
+  const title = `${label} ${stops[at]}: ${said[at]}`;
+  draw(byId("lesson-picture"), { data, title, whole, unfolded: data.p > 4 }); // whose steps are to be counted
   put("lesson-key", key(data));
 }
 

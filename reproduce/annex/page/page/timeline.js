@@ -1,6 +1,6 @@
 // A pipeline's timeline: stages as rows, time along, waiting hatched, what repeats folded, memory beneath, one playhead.
 import { el, scrolled, svg } from "./elements.js";
-import { figures, fitted, path, picture, rect, rounded, text } from "./svg.js";
+import { figures, fitted, path, picture, rect, rounded, text, wide } from "./svg.js";
 
 /** @type {Record<string, string>} */
 const LOOKS = { F: "fwd", B: "bwd", I: "bwd", W: "bwd2", exchange: "msg", data_parallel: "msg" };
@@ -155,6 +155,7 @@ function row(data, pane, rank, y) {
   const tall = rowHeight(data.p) - (data.p > 8 ? 4 : 6);
   const passes = data.rows[rank];
   const drawn = [rect(pane.x, y, place(pane, data.iteration_time) - pane.x, tall, "wait")];
+  if (rank === 0) drawn.push(waits(data, pane, y + tall / 2 + 4));
   passes.forEach((pass, i) => {
     const [, , microbatch, start, end] = pass;
     if (end <= pane.from || start >= pane.to) return;
@@ -170,6 +171,15 @@ function row(data, pane, rank, y) {
       drawn.push(text((from + to) / 2, top + high / 2 + 4, words, `mid sm b on-${look}`));
   });
   return drawn;
+}
+
+/** How long the first stage waits at once, said where that is, if it is wide enough. @param {TimelineAnswer} data @param {Pane} pane @param {number} y */
+function waits({ rows: [passes], unit }, pane, y) {
+  const gaps = passes.map(([, , , start], i) => [i ? passes[i - 1][4] : 0, start]);
+  const [from, to] = gaps.reduce((most, gap) => (gap[1] - gap[0] > most[1] - most[0] ? gap : most), [0, 0]);
+  const words = `waits ${figures(to - from)} ${unit}`;
+  const [left, right] = [place(pane, from), place(pane, to)];
+  return right - left > wide(words) + 16 && text((left + right) / 2, y, words, "k mid halo");
 }
 
 /** What the first and the last stage hold, in microbatches. @param {TimelineAnswer} data @param {Pane} pane @param {number} top */

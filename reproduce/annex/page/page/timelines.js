@@ -1,5 +1,5 @@
 // The view of timelines: one schedule, or two of them on one scale, with a playhead that says who works and who waits.
-import { button, byId, choices, el, facts, field, fill as put, link } from "./elements.js";
+import { button, byId, choices, download, el, facts, field, fill as put, link } from "./elements.js";
 import { called } from "./machine.js";
 import { change, cluster, configure, current, fail, newest, offered, point, update } from "./page.js";
 import { ask } from "./python.js";
@@ -14,7 +14,7 @@ let shown = [];
 let heads = [];
 /** @type {number[]} */
 let moments = [];
-let [now, playing, unfolded, own] = [0, 0, false, ""];
+let [now, playing, unfolded, own, csv] = [0, 0, false, "", ""]; // `csv`: the text of one's own schedule
 
 export function make() {
   const time = { type: "range", min: 0, step: "any", value: 0, "aria-label": "Time in the iteration" };
@@ -67,6 +67,7 @@ export function make() {
         "p.row.tight",
         button("Unfold the middle", unfold, ".quiet#unfold"),
         exports("timelines", () => "timeline"),
+        button("Trace file", trace),
       ),
     ),
     el(
@@ -214,11 +215,18 @@ function play() {
 /** A schedule of one's own from a file. @param {File | undefined} file */
 async function drop(file) {
   if (!file) return;
-  await update("timeline", "own", { text: await file.text() }, (answer) => {
-    own = file.name;
+  const text = await file.text();
+  await update("timeline", "own", { text }, (answer) => {
+    [own, csv] = [file.name, text];
     show([answer]);
   });
 }
+
+/** Save the timeline for Perfetto. */
+const trace = () =>
+  update("trace", "trace", { ...point(), csv: own && csv }, ({ trace: text }) =>
+    download("trace.json", text, "application/json"),
+  );
 
 export function fill() {
   const names = offered()?.schedules ?? {};

@@ -12,7 +12,7 @@ import pytest
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.simulator import simulate
 from ptdp_core.simulator.programs import load_program, program_names
-from reproduce.annex.page import bridge, build, home
+from reproduce.annex.page import bridge, build, home, lessons
 from reproduce.annex.page.home import REFERENCE
 from reproduce.experiment import catalog
 from reproduce.planning.plan import make_plan, request
@@ -183,6 +183,39 @@ def test_best_layouts_rank_only_what_the_interval_of_the_one_shown_can_tell_apar
         assert inside == (kind == "near") or kind == "tight", row
         if kind == "faster":
             assert row["iteration_time"] < interval["low"]
+
+
+def test_what_the_recipes_of_2021_share_is_told_once():
+    chosen = answer("start")["scenarios"][1]
+    groups = answer("best", configuration=chosen["configuration"], cluster=chosen["cluster"])["groups"]
+    (recipes,) = (group["rows"] for group in groups if group["kind"] == "2021")
+    first, second = (row["differs"] for row in recipes)
+    assert "recomputation everything" in first
+    assert second == "also pipeline schedule Default (1F1B)"
+
+
+def test_a_timeline_is_a_trace_with_a_slice_for_each_pass():
+    configuration = FIGURE_12 | {"B": 24}
+    rows = answer("timeline", configuration=configuration)["rows"]
+    events = json.loads(answer("trace", configuration=configuration)["trace"])["traceEvents"]
+    slices = [event for event in events if event["ph"] == "X"]
+    assert len(slices) == 2 * 24 * configuration["p"]
+    first = [slice for slice in slices if slice["tid"] == 1]
+    passes = [(start, end) for kind, _, _, start, end in rows[0] if kind in "FB"]
+    times = [(event["ts"] / 1e6, (event["ts"] + event["dur"]) / 1e6) for event in first]
+    assert times == [pytest.approx(each, abs=1e-8) for each in passes]
+    own = json.loads(answer("trace", configuration=configuration, csv="0F0,0B0\n1F0,1B0\n")["trace"])["traceEvents"]
+    assert [event["name"] for event in own if event["ph"] == "X"] == ["0F0", "0B0", "1F0", "1B0"]
+
+
+@pytest.mark.parametrize("lesson", ["bubble", "interleaving"])
+def test_a_lesson_s_curve_at_full_size_lies_above_its_formula(lesson):
+    full = answer("lesson", id=lesson)["full"]
+    points = lessons.LESSONS[lesson]["full"]["points"]
+    for simulated, formula, made in zip(full["points"], full["formula"], points, strict=True):
+        p, m, v = 12, made.get("B", 24), made.get("v", 1)
+        assert formula == {"x": simulated["x"], "y": pytest.approx(100 * (p - 1) / (v * m))}
+        assert formula["y"] < simulated["y"]
 
 
 def test_a_number_of_gpus_that_is_not_legal_names_the_nearest_that_is():

@@ -555,3 +555,36 @@ def test_two_schedules_stand_on_one_scale_and_one_s_own_is_drawn(visit, tmp_path
     (tmp_path / "own.csv").write_text("0F0,0B0\n1F0,1B0\n")
     page.set_input_files("#own", tmp_path / "own.csv")
     shows(page, "#timeline-lede", "2 stages, 1 microbatches, 6 units")
+
+
+def test_home_leads_to_how_far_it_is_to_be_trusted(visit):
+    page = visit(390)
+    page.click("text=How far to trust it")
+    box = page.locator("#trust").bounding_box()
+    assert 0 <= box["y"] < 900
+    assert page.locator("#error").is_hidden()
+    assert page.evaluate("location.hash") == ""
+
+
+def test_a_phone_s_picker_has_the_figure_s_name_only_and_a_desk_s_its_title(visit):
+    chosen = "#artifact option:checked"
+    for width, words in ((390, "Figure 12"), (1280, "Figure 12: Interleaved versus non-interleaved schedule")):
+        page = visit(width, "#view=figure")
+        assert page.text_content(chosen).startswith(words)
+        page.click("#view-figure .after >> nth=0")
+        shows(page, "#artifact-description", "Figure 13")
+    assert visit(390, "#view=figure").text_content(chosen) == "Figure 12"
+
+
+def test_the_steps_of_the_wrong_statement_are_all_drawn_on_a_phone(visit):
+    page = visit(320, "#view=lessons&lesson=wrong")
+    assert page.locator("#lesson-picture rect.fwd").count() == 8 * 32
+    assert page.locator("#lesson-picture .scroll").count() == 1
+
+
+def test_a_timeline_says_how_long_its_first_stage_waits_and_is_saved_as_a_trace(visit):
+    page = visit(anchor=timeline({**GPT_3, "B": 24}))
+    assert page.locator("#timelines svg text", has_text=re.compile(r"^waits [\d.]+ s$")).count() == 1
+    with page.expect_download() as download:
+        page.click("text=Trace file")
+    assert json.loads(download.value.path().read_text())["traceEvents"]
