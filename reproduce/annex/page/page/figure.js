@@ -40,7 +40,7 @@ export function make() {
         el("label.field", el("span.off", "Figure or table"), picked),
         way("after"),
       ),
-      el("h1#artifact-title", "Figure 12"),
+      el("h1#artifact-title", "Figures and tables"),
       el("p.lede#artifact-description"),
     ),
     el(

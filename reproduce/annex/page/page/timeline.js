@@ -92,12 +92,11 @@ function laid(shown, width, height) {
   const across = narrow ? all : (all - gap) / 2;
   const span = Math.min(across * scale, whole / 2);
   const panes = [pane(0, span, left, across), pane(whole - span, whole, narrow ? left : left + across + gap, across)];
-  const [first, second] = leftOut(data, span, whole - span);
+  const words = 2 * span < whole ? leftOut(data, span, whole - span) : ["goes on"];
   if (narrow) {
     const halves = panes.map((each, i) => drawing(shown, [each], width, height, `${title}, ${i ? "end" : "start"}`));
-    return [panes, [halves[0], el("p.fold", `${first} alike; ${second.join(" ")}`), halves[1]]];
+    return [panes, [halves[0], el("p.fold", words.join(" ")), halves[1]]];
   }
-  const words = ["⋯", first, "alike", ...second];
   const [middle, y] = [left + across + gap / 2, TOP + height / 2 - 40];
   const edges = [left + across + 8, left + across + gap - 8].map((x) => `M${x} ${TOP}V${TOP + height + HELD}`);
   const drawn = drawing(shown, panes, width, height, title);
@@ -108,12 +107,12 @@ function laid(shown, width, height) {
   return [panes, drawn];
 }
 
-/** What a fold leaves out, in words. @param {TimelineAnswer} data @param {number} from @param {number} to @returns {[string, string[]]} */
+/** What a fold leaves out, in words, a line each. @param {TimelineAnswer} data @param {number} from @param {number} to */
 function leftOut({ rows, unit }, from, to) {
   const inside = rows[0].map(([, , , start, end]) => Math.max(0, Math.min(end, to) - Math.max(start, from)));
   const busy = inside.reduce((sum, each) => sum + each, 0);
   const words = (/** @type {number} */ seconds) => `${figures(Math.max(0, seconds))} ${unit}`;
-  return [words(to - from), ["stage 1 waits", `${words(to - from - busy)} in all`]];
+  return ["⋯", words(to - from), "alike;", "stage 1 waits", `${words(to - from - busy)} in all`];
 }
 
 /** @param {Shown} shown @param {Pane[]} panes @param {number} width @param {number} height @param {string} title */

@@ -370,6 +370,8 @@ def test_15_a_long_iteration_is_folded_and_a_short_one_is_not(visit, width, leas
     assert re.search(r"[\d.]+ s", page.text_content("#timelines"))
     short = visit(width, timeline({**GPT_3, "p": 4, "t": 2, "B": 8}))
     assert "alike" not in short.text_content("#timelines")
+    whole = visit(390, timeline({**GPT_3, "B": 24})).text_content("#timelines .fold")  # two halves, nothing left out
+    assert whole == "goes on"
 
 
 def test_16_the_playhead_goes_by_keys_and_says_who_works(visit):
