@@ -119,8 +119,8 @@ def number(name: str, value: Any) -> int | float:
     """Return `value`, which may be a numpy scalar, as a plain int or float. Raises ValueError if it is not finite."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise ValueError(f"{name}={value!r} is not a number; needs a finite int or float")
-    whole = not isinstance(value, float) and isinstance(value, numbers.Integral)  # that no Integral is slow to say
-    plain = int(value) if whole else float(value)
+    # A float first: that it is no Integral is slow to say.
+    plain = int(value) if not isinstance(value, float) and isinstance(value, numbers.Integral) else float(value)
     if isinstance(plain, float) and not math.isfinite(plain):
         raise ValueError(f"{name}={value!r} is not finite; needs a finite number")
     return plain
