@@ -77,7 +77,7 @@ function show(answer) {
       zero: true,
       valued: true,
       series: [
-        { name: full.formula.length ? "simulated" : "", marks: full.points },
+        { name: "", marks: full.points },
         { name: "by the formula", marks: full.formula, dashed: true },
       ],
     });
