@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ptdp_core.interrupts import settle
 from reproduce.annex.page.build import CDN, SOURCES_FILE, build
+from reproduce.annex.page.huggingface_space import write_space
 from reproduce.annex.page.serve import address, server
-from reproduce.annex.page.space import write_space
 from reproduce.commands.options import path_to_write
 from reproduce.output.terminal import shown_path
 from results.records.errors import DONE, UnavailableError, UsageError
@@ -49,7 +49,7 @@ def _port(text: str) -> int:
 def run(parsed: Namespace) -> int:
     """Serve the page until Ctrl-C, write it, or measure it. Raises `UsageError` and `UnavailableError`."""
     if parsed.time:
-        from reproduce.annex.page.timing import measure
+        from reproduce.annex.page.browser_timing import measure
 
         print(*measure(), sep="\n")
         return DONE
