@@ -109,7 +109,7 @@ class P2PCommunicator:
         group = self.groups.pp.group
         batch = [dist.P2POp(dist.isend, x, group=group, group_peer=m.destination) for m, x in sends]
         batch += [dist.P2POp(dist.irecv, x, group=group, group_peer=m.source) for m, x in receives]
-        for work in dist.batch_isend_irecv(batch):
+        for work in reversed(dist.batch_isend_irecv(batch)):  # receives end last: the host is then woken once
             work.wait()
         if self.groups.device.type == "cuda":
             torch.cuda.synchronize(self.groups.device)

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from ptdp_core.engine.groups import Axis, Groups
 from ptdp_core.engine.p2p import P2PCommunicator
 from ptdp_core.engine.pipeline import Executor, forward_schedule
-from ptdp_core.schedules import MODES, Program, build, channels, lower, names
+from ptdp_core.schedules import MODES, Exchange, Message, Program, build, channels, lower, names
 from tests.ptdp_core.engine.nccl import Machine, host_calls
 from tests.ptdp_core.schedules.cases import existing
 
@@ -129,3 +129,19 @@ def test_the_engine_makes_the_calls_that_are_modelled(name, p, m, v, mode, monke
             assert [[peer for _, peer in batch] for batch in batches] == [
                 [*(x.destination for x in call.sends), *(x.source for x in call.receives)] for call in posted
             ]
+
+
+def test_a_blocking_exchange_waits_for_receives_before_sends(monkeypatch):
+    """A send ends when the peer has asked for it, a receive when the peer has computed: after it no wait sleeps."""
+    waited = []
+    works = [SimpleNamespace(wait=lambda name=name: waited.append(name)) for name in ("send", "receive")]
+    monkeypatch.setattr(dist, "P2POp", lambda op, x, group, group_peer: None)
+    monkeypatch.setattr(dist, "batch_isend_irecv", lambda batch: works)
+    monkeypatch.setattr(P2PCommunicator, "_agree", lambda self: None)
+    p2p = P2PCommunicator(
+        Groups(Axis("pp", 0, 2, "pp"), Axis("dp"), Axis("tp"), torch.device("cpu")), (), torch.float32
+    )
+    sent, received = Message("F", 0, 1, 0, 1), Message("B", 1, 0, 1, 0)
+    p2p.post(Exchange((sent,), (received,)), {sent: torch.zeros(())}, blocking=True)
+    assert waited == ["receive", "send"]
+    assert p2p.take(received).shape == ()
