@@ -167,7 +167,7 @@ class Checkpoints:
             # Every step is over on all ranks before the next one: shards need the folder, and the manifest all shards.
             self._together(make)
             written: list[Written] = []
-            self._together(lambda: written.append(write_shard(partial_path, self._place[0], pieces)))
+            self._together(lambda: written.append(write_shard(partial_path, self._place[0], pieces.items())))
             shards = self._gathered(written[0])
             self._together(complete)
         except (EngineUnavailableError, RuntimeError):

@@ -76,7 +76,7 @@ def problem(path: Path) -> str | None:
     if files is None:
         return f"has a {MANIFEST} that is missing or damaged"
     if OLD_INDEX in files:
-        return "is in the format of torch.distributed.checkpoint, which only earlier releases read"
+        return "is in the format of release 1.0 (reproduce weights upgrade saves it anew)"
     for name, saved in files.items():
         file = path / name
         if not os.path.isfile(file):  # a pipe or a device would never end

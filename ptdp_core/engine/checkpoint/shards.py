@@ -57,13 +57,13 @@ class _WrongError(ValueError):
     """What is wrong with an index, beginning with a verb."""
 
 
-def write_shard(folder: Path, rank: int, pieces: Mapping[str, Pieces]) -> Written:
-    """Write a rank's shard. Raises `OSError`."""
+def write_shard(folder: Path, rank: int, pieces: Iterable[tuple[str, Pieces]]) -> Written:
+    """Write a rank's shard, of pieces by their tensors' names. Raises `OSError`."""
     name, index = f"rank_{rank:05d}.bin", Index()
 
     def elements() -> Iterator[memoryview]:
         begin = 0
-        for tensor_name, piece in pieces.items():
+        for tensor_name, piece in pieces:
             parts: list[Rectangle] = []
             for offsets, tensor in piece.held.items():
                 parts.append(Rectangle(name, begin, offsets, tuple(tensor.shape)))

@@ -1,4 +1,4 @@
-"""`reproduce weights`: weights of a checkpoint to Hugging Face's format, and a checkpoint to train on from, of such."""
+"""`reproduce weights`: weights to and from Hugging Face's format, and checkpoints of release 1.0 saved anew."""
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -11,37 +11,46 @@ package transformers reads. The checkpoint may be of any (p, t, d, v); the model
 or a Qwen3-MoE.
 import reads such files, and writes a checkpoint of step 0 and a configuration file of the model. A training run at any
 (p, t, d, v) can begin with them.
+upgrade reads a checkpoint of release 1.0, or the newest in a folder of them, and saves it anew: training goes on from
+it as from any other.
 
 examples:
   reproduce weights export checkpoints --out exported
   python -c "from transformers import AutoModelForCausalLM as A; print(A.from_pretrained('exported'))"
   reproduce weights import Llama-2-7b-hf --save imported --seq 2048
   reproduce train imported/model.toml --resume imported --data corpus --set B=8
+  reproduce weights upgrade old_checkpoints --save checkpoints
 
 """
 
 
+# By direction: the option that it needs, and those that have no part in it.
+NEEDED = {"export": ("out", ("save", "seq")), "import": ("save", ("out",)), "upgrade": ("save", ("out", "seq"))}
+
+
 def add_arguments(parser: ArgumentParser) -> None:
     """The command line of `reproduce weights`."""
-    parser.add_argument("direction", choices=("export", "import"))
+    parser.add_argument("direction", choices=("export", "import", "upgrade"))
     parser.add_argument(
         "source",
-        help="export: a checkpoint, or a folder of them for its newest whole one; "
+        help="export, upgrade: a checkpoint, or a folder of them for its newest whole one; "
         "import: a folder with config.json, and model.safetensors or several with their index",
     )
     parser.add_argument("--out", metavar="FOLDER", type=path_to_write, help="export: where to write the two files")
-    parser.add_argument("--save", metavar="FOLDER", type=path_to_write, help="import: where to put the checkpoint")
+    parser.add_argument(
+        "--save", metavar="FOLDER", type=path_to_write, help="import, upgrade: where to put the checkpoint"
+    )
     parser.add_argument("--seq", metavar="s", type=int, help="import: sequence length (default: config.json's longest)")
 
 
 def run(parsed: Namespace) -> int:
     """Write the weights or the checkpoint. Raises `UsageError` for an option that is missing or not the direction's."""
-    needed, others = {"export": ("out", ("save", "seq")), "import": ("save", ("out",))}[parsed.direction]
+    needed, others = NEEDED[parsed.direction]
     if getattr(parsed, needed) is None:
         raise UsageError(f"the following arguments are required: --{needed} FOLDER, with {parsed.direction}")
     if given := [name for name in others if getattr(parsed, name) is not None]:
         raise UsageError(f"--{given[0]} has no part in weights {parsed.direction}; leave it out")
-    return _export(parsed) if parsed.direction == "export" else _import(parsed)
+    return {"export": _export, "import": _import, "upgrade": _upgrade}[parsed.direction](parsed)
 
 
 def _export(parsed: Namespace) -> int:
@@ -75,6 +84,15 @@ def _import(parsed: Namespace) -> int:
         write_durably(file, ["\n".join(["[model]", *rows, ""]).encode()])
     print(f"{parameters(settings.model) / 1e6:,.1f}M parameters: {checkpoint}")
     print(f"next: {parsed.program} train {file} --resume {parsed.save}")
+    return 0
+
+
+def _upgrade(parsed: Namespace) -> int:
+    """Save a checkpoint of release 1.0 anew; say where it is."""
+    from reproduce.annex.weights.earlier_checkpoints import upgrade
+
+    with engine_errors():
+        print(f"checkpoint: {upgrade(Path(parsed.source), parsed.save)}")
     return 0
 
 
