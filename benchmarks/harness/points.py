@@ -1,7 +1,8 @@
 """Makes the points of a record from samples: metrics with their samples, or the reason why a point has none."""
 
 from collections.abc import Callable, Mapping
-from typing import Generic, TypeVar
+from statistics import median
+from typing import Any, Generic, TypeVar
 
 from benchmarks.harness.device_setup import Setup
 from benchmarks.harness.timing import Samples
@@ -21,6 +22,22 @@ def seconds(samples: Samples) -> Metric:
 def rate(amount: float, samples: Samples, unit: str) -> Metric:
     """`amount` over the median time as a metric, with the rate of every sample; `unit` is a rate, such as B/s."""
     return Metric(amount / samples.median, unit, "measured", tuple(amount / time for time in samples.seconds))
+
+
+def paired(ours: Samples, theirs: Samples) -> Metric:
+    """The median of their time over ours, sample by sample of steps that took turns."""
+    ratios = tuple(b / a for a, b in zip(ours.seconds, theirs.seconds, strict=True))
+    return Metric(median(ratios), "1", "measured", ratios)
+
+
+def timed(samples: Callable[[], Samples], **amounts: tuple[float, str]) -> Callable[[], dict[str, Metric]]:
+    """What measures the time, and amounts over it, each with the unit of its rate: bandwidth=(bytes, "B/s")."""
+
+    def metrics() -> dict[str, Metric]:
+        taken = samples()
+        return {"time": seconds(taken)} | {name: rate(amount, taken, unit) for name, (amount, unit) in amounts.items()}
+
+    return metrics
 
 
 def size_text(size: int) -> str:
@@ -52,6 +69,17 @@ class Once(Generic[T]):
                 self._error = error
                 raise
         return self._results[0]
+
+    def at(self, *keys: Any) -> Callable[[], Any]:
+        """What returns the part of the result under the first key, of that the part under the next one, and so on."""
+
+        def part() -> Any:
+            found: Any = self()
+            for key in keys:
+                found = found[key]
+            return found
+
+        return part
 
 
 def attempted(

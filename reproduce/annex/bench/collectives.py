@@ -13,12 +13,12 @@ from typing import Any
 import torch
 
 from benchmarks.harness.device_setup import Setup
-from benchmarks.harness.points import Once, attempted, rate, seconds, size_text
+from benchmarks.harness.points import Once, attempted, size_text, timed
 from benchmarks.harness.ranks import run_ranks, slowest_timer, time_message
 from benchmarks.harness.timing import Samples
 from ptdp_core.config import ParallelConfig
 from ptdp_core.engine.groups import Axis, Groups, local_device, reduce_scatter_flat
-from results.records import Metric, PointResult
+from results.records import PointResult
 
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter")
 ELEMENT = 4  # bytes: fp32
@@ -80,16 +80,10 @@ def points(setup: Setup) -> Iterator[PointResult]:
     """Yield points from 4 KiB to 64 MiB (1 MiB if quick) over 2 and 4 ranks, and over 8 on GPUs."""
     sizes = [4096 * 4**i for i in range(5 if setup.quick else 8)]
     for ranks in (2,) if setup.quick else (2, 4, 8) if setup.on_gpu else (2, 4):
-        timed = Once(partial(measure, ranks, sizes, setup.device, setup.samples))
+        measured = Once(partial(measure, ranks, sizes, setup.device, setup.samples))
         for operation, size in product(OPERATIONS, sizes):
             parameters = {"operation": operation, "bytes": size, "ranks": ranks, "dtype": "fp32"}
             series = f"{operation.replace('_', '-')}, n={ranks}"
-            metrics = partial(_metrics, timed, operation, size, ranks)
+            bus = (bus_bytes(operation, size, ranks), "B/s")
+            metrics = timed(measured.at((operation, size)), bus_bandwidth=bus)
             yield attempted(setup, series, size_text(size), parameters, metrics)
-
-
-def _metrics(
-    timed: Callable[[], dict[tuple[str, int], Samples]], operation: str, size: int, ranks: int
-) -> dict[str, Metric]:
-    samples = timed()[operation, size]
-    return {"time": seconds(samples), "bus_bandwidth": rate(bus_bytes(operation, size, ranks), samples, "B/s")}

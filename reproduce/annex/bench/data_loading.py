@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 from benchmarks.harness.device_setup import Setup
-from benchmarks.harness.points import attempted, rate, seconds
-from benchmarks.harness.timing import measure
+from benchmarks.harness.points import attempted, timed
+from benchmarks.harness.timing import Samples, measure
 from ptdp_core.engine.data import Sequences, open_tokens, write_tokens
-from results.records import Metric, PointResult
+from results.records import PointResult
 
 VOCAB = 51200
 TOKENS, QUICK_TOKENS = 2**24, 2**18
@@ -32,15 +32,15 @@ def points(setup: Setup) -> Iterator[PointResult]:
         write_tokens(path, ids, VOCAB)
         for s in (128, 2048):
             for b in (1, 8):
-                yield attempted(setup, f"s={s}", f"b={b}", {"s": s, "b": b}, partial(_metrics, setup, path, s, b))
+                metrics = timed(partial(_measure, setup, path, s, b), tokens=(b * s, "tokens/s"))
+                yield attempted(setup, f"s={s}", f"b={b}", {"s": s, "b": b}, metrics)
 
 
-def _metrics(setup: Setup, path: Path, s: int, b: int) -> dict[str, Metric]:
+def _measure(setup: Setup, path: Path, s: int, b: int) -> Samples:
     source, numbers, cpu = Sequences(open_tokens(path), s, VOCAB, seed=0), count(), torch.device("cpu")
 
     def draw() -> None:
         for _ in range(DRAWN):
             source.microbatch(next(numbers) * b, b, cpu)
 
-    samples = measure(draw, samples=setup.samples).per(DRAWN)
-    return {"time": seconds(samples), "tokens": rate(b * s, samples, "tokens/s")}
+    return measure(draw, samples=setup.samples).per(DRAWN)

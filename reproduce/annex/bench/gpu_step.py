@@ -11,12 +11,11 @@ one point.
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from statistics import median
 
 import torch
 
 from benchmarks.harness.device_setup import Setup
-from benchmarks.harness.points import Once, attempted, rate, seconds
+from benchmarks.harness.points import Once, attempted, paired, rate, seconds
 from benchmarks.harness.profiling import shares
 from benchmarks.harness.ranks import run_ranks, slowest_timer
 from benchmarks.harness.timing import Samples, Step, measure, take_turns
@@ -98,16 +97,25 @@ def _measured(
     timer = slowest_timer(setup.device)
     samples = measure(step, samples=min(SAMPLES, setup.samples), warm_up=WARM_UP, limit_s=LIMIT_S, timer=timer)
     memory = peak_memory(torch.device(setup.device))
-    model_flops = model_flops_per_iteration(model, layout.B)
     return {
-        "time": seconds(samples),
-        "tokens": rate(layout.B * model.seq, samples, "tokens/s"),
-        "model_speed": rate(model_flops, samples, "FLOP/s"),
-        "mfu": Metric(model_flops / samples.minimum / peak(), "1", "derived"),
+        **_speeds(model, layout, samples, peak),
         "peak_memory": Metric(memory, "B", "measured", (memory,)),
         **{kind: Metric(share, "1", "measured", (share,)) for kind, share in
            shares(step, samples.median, setup.on_gpu).items()},
     }  # fmt: skip
+
+
+def _speeds(
+    model: ModelConfig, layout: ParallelConfig, samples: Samples, peak: Callable[[], float]
+) -> dict[str, Metric]:
+    """Time, tokens, model FLOP/s, and MFU by the fastest step."""
+    flops = model_flops_per_iteration(model, layout.B)
+    return {
+        "time": seconds(samples),
+        "tokens": rate(layout.B * model.seq, samples, "tokens/s"),
+        "model_speed": rate(flops, samples, "FLOP/s"),
+        "mfu": Metric(flops / samples.minimum / peak(), "1", "derived"),
+    }
 
 
 def _of_engine(
@@ -140,8 +148,7 @@ def _of_peer(
     try:
         steps = {side: Step.of(make()) for side, make in makers.items()}
         samples = take_turns(steps, timer, rounds, WARM_UP, 2 * LIMIT_S)
-        ratios = tuple(b / a for a, b in zip(*(samples[side].seconds for side in ("engine", "other")), strict=True))
-        ratio = Metric(median(ratios), "1", "measured", ratios)
+        ratio = paired(samples["engine"], samples["other"])
     except torch.OutOfMemoryError:
         steps = {}
         samples = {
@@ -149,15 +156,8 @@ def _of_peer(
             for side, make in makers.items()
         }
         ratio = Metric(samples["other"].median / samples["engine"].median, "1", "derived")
-    flops = model_flops_per_iteration(model, layout.B)
-    return {
-        "time": seconds(samples["other"]),
-        "tokens": rate(layout.B * model.seq, samples["other"], "tokens/s"),
-        "model_speed": rate(flops, samples["other"], "FLOP/s"),
-        "mfu": Metric(flops / samples["other"].minimum / peak(), "1", "derived"),
-        "engine_time": seconds(samples["engine"]),
-        "ratio": ratio,
-    }
+    speeds = _speeds(model, layout, samples["other"], peak)
+    return {**speeds, "engine_time": seconds(samples["engine"]), "ratio": ratio}
 
 
 def _engine_step(

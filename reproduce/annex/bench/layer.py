@@ -7,18 +7,17 @@ Attention is built from fused operators as in the paper, or PyTorch's own (sdpa)
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import torch
 
 from benchmarks.harness.device_setup import Setup
-from benchmarks.harness.points import Once, attempted, rate, seconds
+from benchmarks.harness.points import Once, attempted, timed
 from benchmarks.harness.ranks import run_ranks, slowest_timer
 from benchmarks.harness.timing import Samples, Step, take_turns
 from benchmarks.harness.training import build, parameters_of
 from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.engine.settings import EngineSettings
-from results.records import Metric, PointResult
+from results.records import PointResult
 
 LIMIT_S = 5.0
 PASSES = {"forward": 1, "backward": 2}  # and their FLOP, as multiples of a forward pass
@@ -35,11 +34,11 @@ def points(setup: Setup) -> Iterator[PointResult]:
         parallel = ParallelConfig(t=t, b=1 if setup.quick else 2, B=1 if setup.quick else 2, recompute="none")
         for attention in ("operators", "sdpa"):
             arguments = (model, parallel, attention, setup)
-            timed = Once(partial(run_ranks, measure_here, t, arguments, setup.device))
+            measured = Once(partial(run_ranks, measure_here, t, arguments, setup.device))
             for name in PASSES:
                 parameters = {**parameters_of(model, parallel), "attention": attention, "pass": name}
-                flop = PASSES[name] * forward_flop(model, parallel)
-                metrics = partial(_metrics, timed, name, flop)
+                speed = (PASSES[name] * forward_flop(model, parallel), "FLOP/s")
+                metrics = timed(measured.at(0, name), speed=speed)
                 yield attempted(setup, f"{attention}, t={t}", name, parameters, metrics)
 
 
@@ -69,11 +68,6 @@ def measure_here(
         "forward": Step.of(lambda: layer(x, parallel.b)),
         "backward": Step(lambda y: torch.autograd.backward(y, grad), prepare=lambda: layer(x, parallel.b)),
     }
-    timed = take_turns(steps, slowest_timer(trainer.groups.device), setup.samples, limit_s=LIMIT_S)
+    samples = take_turns(steps, slowest_timer(trainer.groups.device), setup.samples, limit_s=LIMIT_S)
     beat()
-    return timed
-
-
-def _metrics(timed: Once[list[Any]], name: str, flop: float) -> dict[str, Metric]:
-    samples = timed()[0][name]
-    return {"time": seconds(samples), "speed": rate(flop, samples, "FLOP/s")}
+    return samples

@@ -4,11 +4,12 @@ A copy of S bytes reads S and writes S, so that its bandwidth is 2*S over its ti
 """
 
 from collections.abc import Iterator
+from functools import partial
 
 from benchmarks.harness.device_setup import Setup
-from benchmarks.harness.points import attempted, rate, seconds, size_text
+from benchmarks.harness.points import attempted, size_text, timed
 from benchmarks.harness.timing import Samples, device_timer, measure, wall_timer
-from results.records import Metric, PointResult
+from results.records import PointResult
 
 MIB = 2**20
 CHAIN = 100  # kernels in a chain: few enough to be launched while the device timer still keeps the device busy
@@ -53,16 +54,9 @@ def points(setup: Setup) -> Iterator[PointResult]:
     largest = 4 * MIB if setup.quick else 1024 * MIB if setup.on_gpu else 256 * MIB
     size = 64 * 1024
     while size <= largest:
-
-        def copied(size: int = size) -> dict[str, Metric]:
-            samples = copy(size, setup.device, setup.samples)
-            return {"time": seconds(samples), "bandwidth": rate(2 * size, samples, "B/s")}
-
-        yield attempted(setup, "copy", size_text(size), {"bytes": size}, copied)
+        metrics = timed(partial(copy, size, setup.device, setup.samples), bandwidth=(2 * size, "B/s"))
+        yield attempted(setup, "copy", size_text(size), {"bytes": size}, metrics)
         size *= 4
     for series, host in (("gap", False), ("gap with launch", True)) if setup.on_gpu else (("gap", False),):
-
-        def gap(host: bool = host) -> dict[str, Metric]:
-            return {"time": seconds(kernel_gap(setup.device, setup.samples, host=host))}
-
-        yield attempted(setup, series, "one kernel", {"chain": CHAIN}, gap)
+        metrics = timed(partial(kernel_gap, setup.device, setup.samples, host=host))
+        yield attempted(setup, series, "one kernel", {"chain": CHAIN}, metrics)

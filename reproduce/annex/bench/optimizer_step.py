@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from benchmarks.harness.device_setup import Setup
-from benchmarks.harness.points import attempted, rate, seconds
+from benchmarks.harness.points import Once, attempted, timed
 from benchmarks.harness.ranks import run_ranks, slowest_timer
 from benchmarks.harness.timing import Samples, measure
 from benchmarks.harness.training import build, model_for, parameters_of
 from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.engine.settings import EngineSettings
 from ptdp_core.formulas import parameters as parameter_count
-from results.records import Metric, PointResult
+from results.records import PointResult
 
 LIMIT_S = 5.0
 NOTES = (
@@ -33,7 +33,9 @@ def points(setup: Setup) -> Iterator[PointResult]:
             engine = EngineSettings(dtype=dtype)
             parameters = {**parameters_of(model, parallel), "dtype": dtype, "sharded": sharded}
             label = f"d={d}, sharded" if sharded else f"d={d}"
-            yield attempted(setup, dtype, label, parameters, partial(_metrics, setup, model, parallel, engine))
+            measured = Once(partial(run_ranks, measure_here, d, (model, parallel, engine, setup), setup.device))
+            metrics = timed(measured.at(0), parameters=(parameter_count(model), "1/s"))
+            yield attempted(setup, dtype, label, parameters, metrics)
 
 
 def measure_here(
@@ -46,8 +48,3 @@ def measure_here(
     samples = measure(lambda: trainer.optimizer.step(1e-6), samples=setup.samples, limit_s=LIMIT_S, timer=timer)
     beat()
     return samples
-
-
-def _metrics(setup: Setup, model: ModelConfig, parallel: ParallelConfig, engine: EngineSettings) -> dict[str, Metric]:
-    samples = run_ranks(measure_here, parallel.d, (model, parallel, engine, setup), setup.device)[0]
-    return {"time": seconds(samples), "parameters": rate(parameter_count(model), samples, "1/s")}

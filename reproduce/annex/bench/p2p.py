@@ -12,14 +12,14 @@ from itertools import product
 import torch
 
 from benchmarks.harness.device_setup import Setup
-from benchmarks.harness.points import Once, attempted, rate, seconds, size_text
+from benchmarks.harness.points import Once, attempted, size_text, timed
 from benchmarks.harness.ranks import run_ranks, slowest_timer, time_message
 from benchmarks.harness.timing import Samples
 from ptdp_core.config import ParallelConfig
 from ptdp_core.engine.groups import Groups, local_device
 from ptdp_core.engine.p2p import P2PCommunicator
 from ptdp_core.schedules import Exchange, Message
-from results.records import Metric, PointResult
+from results.records import PointResult
 
 KINDS = ("one way", "exchange")
 FORWARD, BACKWARD = Message("F", 0, 0, 0, 1), Message("B", 1, 0, 1, 0)
@@ -76,12 +76,7 @@ def _exchange(communicator: P2PCommunicator, rank: int, tensor: torch.Tensor) ->
 def points(setup: Setup) -> Iterator[PointResult]:
     """Yield points from 1 KiB to 64 MiB (1 MiB if quick), by factors of 4."""
     sizes = [1024 * 4**i for i in range(6 if setup.quick else 9)]
-    timed = Once(lambda: measure(sizes, setup.device, setup.samples))
+    measured = Once(lambda: measure(sizes, setup.device, setup.samples))
     for kind, size in product(KINDS, sizes):
-        metrics = partial(_metrics, timed, kind, size)
+        metrics = timed(measured.at((kind, size)), bandwidth=(size, "B/s"))
         yield attempted(setup, kind, size_text(size), {"bytes": size, "ranks": 2}, metrics)
-
-
-def _metrics(timed: Callable[[], dict[tuple[str, int], Samples]], kind: str, size: int) -> dict[str, Metric]:
-    samples = timed()[kind, size]
-    return {"time": seconds(samples), "bandwidth": rate(size, samples, "B/s")}

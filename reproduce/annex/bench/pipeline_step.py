@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from benchmarks.harness.device_setup import Setup
-from benchmarks.harness.points import attempted, rate, seconds
+from benchmarks.harness.points import Once, attempted, timed
 from benchmarks.harness.ranks import run_ranks, slowest_timer
 from benchmarks.harness.timing import Samples, measure
 from benchmarks.harness.training import build, model_for, parameters_of
 from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.engine.settings import EngineSettings
 from ptdp_core.schedules import MODES, definition, names
-from results.records import Metric, PointResult
+from results.records import PointResult
 
 P, M = 2, 8
 LIMIT_S = 5.0
@@ -33,7 +33,9 @@ def points(setup: Setup) -> Iterator[PointResult]:
             v, _ = definition(schedule).chunks
             parallel = ParallelConfig(p=P, v=v, b=1, B=M, schedule=schedule, recompute="none")
             parameters = {**parameters_of(model, parallel), "exchange": exchange}
-            yield attempted(setup, exchange, schedule, parameters, partial(_metrics, setup, model, parallel, exchange))
+            measured = Once(partial(run_ranks, measure_here, P, (model, parallel, exchange, setup), setup.device))
+            metrics = timed(measured.at(0), tokens=(M * model.seq, "tokens/s"))
+            yield attempted(setup, exchange, schedule, parameters, metrics)
 
 
 def measure_here(
@@ -50,8 +52,3 @@ def measure_here(
     samples = measure(once, samples=setup.samples, limit_s=LIMIT_S, timer=slowest_timer(trainer.groups.device))
     beat()
     return samples
-
-
-def _metrics(setup: Setup, model: ModelConfig, parallel: ParallelConfig, exchange: str) -> dict[str, Metric]:
-    samples = run_ranks(measure_here, parallel.p, (model, parallel, exchange, setup), setup.device)[0]
-    return {"time": seconds(samples), "tokens": rate(parallel.B * model.seq, samples, "tokens/s")}

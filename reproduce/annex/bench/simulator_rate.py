@@ -19,14 +19,14 @@ from multiprocessing import get_context
 from random import Random
 
 from benchmarks.harness.device_setup import Setup
-from benchmarks.harness.points import Once, Parameter, attempted, rate, seconds
+from benchmarks.harness.points import Once, Parameter, attempted, timed
 from benchmarks.harness.timing import Samples
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.native import why_in_python
 from reproduce.annex.bench.simulator_rate_peer import calculon_time
 from results import ROOT
-from results.records import Metric, PointResult
+from results.records import PointResult
 
 PAPER_POINTS = ROOT / "benchmarks" / "paper_points.json"
 RANDOM, SEED = 300, 2021
@@ -82,11 +82,11 @@ def points(setup: Setup) -> Iterator[PointResult]:
     for configurations in SETS:
         peer = configurations == "random" and find_spec(CALCULON) is not None
         processes, at_most = (1, 10) if setup.quick else (PROCESSES, None)
-        timed = Once(partial(_measure, configurations, processes, at_most, peer))
+        measured = Once(partial(_measure, configurations, processes, at_most, peer))
         for name in ("cold", "warm", *([CALCULON] if peer else [])):
             parameters: dict[str, Parameter] = {"caches": name, "configurations": configurations}
             parameters["compiled"] = not why_in_python()
-            yield attempted(setup, name, configurations, parameters, partial(_metrics, timed, name))
+            yield attempted(setup, name, configurations, parameters, timed(measured.at(name), rate=(1, "1/s")))
 
 
 def _one_pass(configurations: Sequence[TrainingConfig], answer: Callable[[TrainingConfig], object]) -> float:
@@ -103,8 +103,3 @@ def _measure(configurations: str, processes: int, at_most: int | None, with_calc
         with ProcessPoolExecutor(1, get_context("spawn")) as fresh:
             rows.append(fresh.submit(passes, configurations, at_most, with_calculon).result())
     return {name: Samples(tuple(time for row in rows for time in row[name])) for name in rows[0]}
-
-
-def _metrics(timed: Once[dict[str, Samples]], name: str) -> dict[str, Metric]:
-    samples = timed()[name]
-    return {"time": seconds(samples), "rate": rate(1, samples, "1/s")}

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from functools import partial
 
 from benchmarks.harness.device_setup import Setup
-from benchmarks.harness.points import attempted, seconds
+from benchmarks.harness.points import attempted, timed
 from benchmarks.harness.timing import measure
 from results import ROOT
-from results.records import Metric, PointResult
+from results.records import PointResult
 
 COMMANDS = {
     "python -c pass": ("-c", "pass"),
@@ -23,13 +23,11 @@ NOTES = ("Wall time of a fresh Python process, files in the operating system's c
 def points(setup: Setup) -> Iterator[PointResult]:
     """Yield a point per command; the first is Python alone."""
     for name, arguments in COMMANDS.items():
-        yield attempted(setup, "command", name, {"command": name}, partial(_metrics, setup, arguments))
+        start = partial(measure, partial(_start, arguments), samples=setup.samples, warm_up=1)
+        yield attempted(setup, "command", name, {"command": name}, timed(start))
 
 
-def _metrics(setup: Setup, arguments: tuple[str, ...]) -> dict[str, Metric]:
-    def start() -> None:
-        process = subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, check=False)
-        if process.returncode:
-            raise RuntimeError(f"{' '.join(arguments)} ended with exit code {process.returncode}")
-
-    return {"time": seconds(measure(start, samples=setup.samples, warm_up=1))}
+def _start(arguments: tuple[str, ...]) -> None:
+    process = subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, check=False)
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(arguments)} ended with exit code {process.returncode}")

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
-from statistics import median, quantiles
+from statistics import quantiles
 from typing import Any
 
 import torch
@@ -36,7 +36,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks.harness.device_setup import Setup
-from benchmarks.harness.points import Once, attempted, rate, seconds
+from benchmarks.harness.points import Once, attempted, paired, rate, seconds
 from benchmarks.harness.ranks import run_ranks, slowest_timer
 from benchmarks.harness.timing import Samples, Step, take_turns
 from benchmarks.harness.training import batches, build, fastest_product, model_for, parameters_of
@@ -270,14 +270,14 @@ def _metrics(setup: Setup, comparison: StepComparison, peak: Callable[[], float]
     require_peer(comparison, setup.device)
     samples = run_ranks(measure_here, comparison.parallel.n, (comparison, setup), setup.device)[0]
     engine_samples, other_samples = samples["engine"], samples["other"]
-    ratios = tuple(b / a for a, b in zip(engine_samples.seconds, other_samples.seconds, strict=True))
-    low, _, high = quantiles(ratios, n=4, method="inclusive")
+    ratio = paired(engine_samples, other_samples)
+    low, _, high = quantiles(ratio.samples or (), n=4, method="inclusive")
     model, B = comparison.model(setup), comparison.parallel.B
     flops = model_flops_per_iteration(model, B) / comparison.parallel.n
     return {
         "time": seconds(engine_samples),
         "other_time": seconds(other_samples),
-        "ratio": Metric(median(ratios), "1", "measured", ratios),
+        "ratio": ratio,
         "ratio_low": Metric(low, "1", "derived"),
         "ratio_high": Metric(high, "1", "derived"),
         "ratio_of_best": Metric(other_samples.minimum / engine_samples.minimum, "1", "derived"),

@@ -24,9 +24,9 @@ each core is a device, and all are busy while one is measured. No time of a trai
 
 tests it: against the measured runs in --results, and against those that --check makes here, of tiny GPTs.
 
-What one node cannot show, the file takes from --base and says so: the rates between nodes (or --hca-bandwidth, what one
-device's messages reach to another node, in B/s: the other three keep their ratios to it), ZeRO-3's interference, and
-with one device everything between devices. Run it on one node of a cluster to predict the whole of it.
+What one node cannot show, the file takes from --base and says so: the rates between nodes (others: --network, when you
+simulate), ZeRO-3's interference, and with one device everything between devices. Run it on one node of a cluster to
+predict the whole of it.
 
 With tables that were measured before, by whatever means, nothing is measured here: --gemm (CSV: m, n, k, perhaps
 batch, and seconds, ms, us or tflops), --attention (CSV: batch, seq, heads, head_size, pass, and a time), --collectives
@@ -52,7 +52,6 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="replace the file if it is there")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="what to measure (default: GPUs if there are any)")
     parser.add_argument("--base", default="selene", metavar="CLUSTER", help="where the other numbers are from (selene)")
-    parser.add_argument("--hca-bandwidth", type=float, metavar="B/s", help="one device's rate to another node")
     parser.add_argument("--gemm", type=options.path_of, metavar="CSV", help="times of matrix products, by shape")
     parser.add_argument("--attention", type=options.path_of, metavar="CSV", help="times of fused attention")
     parser.add_argument(
@@ -76,8 +75,6 @@ def run(parsed: Namespace) -> int:
     from reproduce.running.runner import require_folder
     from reproduce.running.simulated import open_cluster
 
-    if parsed.hca_bandwidth is not None and not 0 < parsed.hca_bandwidth < float("inf"):
-        raise UsageError(f"hca-bandwidth={parsed.hca_bandwidth:g} is no rate; needs B/s above 0; try 25e9")
     write.check_target(parsed.out, parsed.force)
     open_cluster(parsed.base)
     if parsed.gemm or parsed.attention or parsed.collectives:
@@ -90,7 +87,7 @@ def run(parsed: Namespace) -> int:
     ranks = measure.devices(device)
     started = datetime.now(UTC)
     timings, quiet = measure.measured(device, ranks, quiet=parsed.quiet)
-    calibration = fit(timings, parsed.base, parsed.hca_bandwidth)
+    calibration = fit(timings, parsed.base)
     header = write.header(timings, calibration, started, parsed.command, quiet)
     write.write(parsed.out, write.text(calibration, parsed.out.stem, timings.host, header))
     document = write.document(parsed.out, timings, calibration, quiet)
@@ -108,9 +105,8 @@ def _from_tables(parsed: Namespace) -> int:
     from reproduce.annex.calibrate import measured_tables, write
     from reproduce.annex.calibrate.write import fit_errors
 
-    if given := [name for name in ("check", "device", "hca_bandwidth") if getattr(parsed, name)]:
-        option = given[0].replace("_", "-")
-        raise UsageError(f"--{option} has no part in a calibration from tables, which measures nothing; leave it out")
+    if given := [name for name in ("check", "device") if getattr(parsed, name)]:
+        raise UsageError(f"--{given[0]} has no part in a calibration from tables, which measures nothing; leave it out")
     found = measured_tables.fit_tables(parsed.base, parsed.gemm, parsed.attention, parsed.collectives)
     nodes = parsed.base if found.is_network else ""
     write.write(parsed.out, measured_tables.text(found, parsed.out.stem, " ".join(parsed.command)), nodes)

@@ -17,7 +17,6 @@ from results.records.errors import UnavailableError
 
 MEASURED, MECHANISM = "measured", "mechanism"
 GRADIENT_BYTES = 4  # the engine sums and reduces gradients in fp32, whatever the model's precision
-BETWEEN_NODES = ("hca_bandwidth", "p2p_bandwidth", "tensor_hca_bandwidth", "allreduce_hca_bandwidth")
 GROUPS = (2, 4, 8)
 UNITS = {"kernel_gap": "s", "host_per_call": "s", "exchange_host_time": "s"}  # of numbers that a base need not have
 
@@ -42,12 +41,8 @@ class Calibration:
         return sum(parameter.set_with == MEASURED for parameter in self.parameters.values())
 
 
-def fit(timings: Timings, base: str = "selene", hca_bandwidth: float | None = None) -> Calibration:
-    """The cluster that `timings` show; `base` gives what they cannot.
-
-    `hca_bandwidth` (B/s, of one device's messages to another node, in one direction) replaces the base's; the three
-    other rates between nodes keep their ratios to it.
-    """
+def fit(timings: Timings, base: str = "selene") -> Calibration:
+    """The cluster that `timings` show; `base` gives what they cannot."""
     known, cluster = read_parameters(base), load_cluster(base)
     if not timings.on_gpu:
         known.pop("host_per_call", None)  # on a CPU the host is the device: kernel_gap has it, and this never limits
@@ -57,8 +52,6 @@ def fit(timings: Timings, base: str = "selene", hca_bandwidth: float | None = No
     kernels, errors = _kernels(timings, replace(cluster, **values, kernel_gap=timings.busy.call))  # type: ignore[arg-type]
     links, link_errors = _links(timings)
     numbers |= device | kernels | links | _host(timings) | _zero3(timings, known["zero3_bandwidth"].value)
-    if hca_bandwidth is not None:
-        numbers |= _between_nodes(known, base, hca_bandwidth)
     parameters = {
         field.name: as_parameter(field.name, known, *numbers[field.name])
         for field in fields(Cluster)
@@ -68,11 +61,8 @@ def fit(timings: Timings, base: str = "selene", hca_bandwidth: float | None = No
 
 
 def _as_base(parameter: ClusterParameter, base: str) -> tuple[Fitted, str, str]:
-    return _as_fitted(parameter), f"not measured; as on {base}: {parameter.source}", base
-
-
-def _as_fitted(parameter: ClusterParameter) -> Fitted:
-    return Fitted(parameter.value, parameter.low, parameter.high)
+    shipped = Fitted(parameter.value, parameter.low, parameter.high)
+    return shipped, f"not measured; as on {base}: {parameter.source}", base
 
 
 def as_parameter(
@@ -244,20 +234,6 @@ def _host(timings: Timings) -> Numbers:
             + (", and two small all-reduces (loss, norm); from none to four, by layout" if small else ""),
         ),
     }
-
-
-def _between_nodes(known: Mapping[str, ClusterParameter], base: str, hca_bandwidth: float) -> Numbers:
-    """The rates between nodes, as one of them is given."""
-    numbers: Numbers = {}
-    given = f"{hca_bandwidth:.4g} B/s, from --hca-bandwidth"
-    for name in BETWEEN_NODES:
-        share = known[name].value / known["hca_bandwidth"].value
-        scale = hca_bandwidth / known["hca_bandwidth"].value
-        source = f"not measured on one node: {given}"
-        if name != "hca_bandwidth":
-            source = f"not measured on one node: {share:.3g} of {given}, the ratio on {base}"
-        numbers[name] = Fitted(*(scale * x for x in _as_fitted(known[name]))), source, "--hca-bandwidth"
-    return numbers
 
 
 def _zero3(timings: Timings, between: float) -> Numbers:

@@ -216,15 +216,6 @@ def test_one_device_has_no_links_of_its_own():
     assert parameters["element_bytes"].value == 2
 
 
-def test_the_rate_between_nodes_as_given_scales_the_others():
-    parameters = fit(synthetic(LAPTOP, "cpu"), hca_bandwidth=34e9).parameters
-    assert parameters["hca_bandwidth"].value == 34e9
-    for name in ("p2p_bandwidth", "tensor_hca_bandwidth", "allreduce_hca_bandwidth"):
-        assert parameters[name].value == pytest.approx(2 * getattr(SELENE, name))
-        assert "of 3.4e+10 B/s, from --hca-bandwidth, the ratio on selene" in parameters[name].source
-        assert parameters[name].set_with == "--hca-bandwidth"
-
-
 def test_the_range_reaches_to_a_device_alone():
     both = synthetic(LAPTOP, "cpu")
     alone = replace(both.busy, copies={size: t / 1.5 for size, t in both.busy.copies.items()})
