@@ -208,7 +208,7 @@ class Optimizer:
                 yield StateSlice(entry.shard, start - entry.start, stop - entry.start, tensors)
 
     def states(self) -> Iterator[tuple[Segment, dict[str, torch.Tensor]]]:
-        """Yield each segment that this rank updates with its parameter and moments (`state_of`)."""
+        """Yield each segment that this rank updates with its parameter and moments (`AdamW.state`)."""
         for place, stretch in enumerate(self.stretches):
             state = self.adam.state(place)
             for segment in stretch.segments:

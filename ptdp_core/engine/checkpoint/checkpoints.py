@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ptdp_core.engine.zero3 import Zero3Optimizer, Zero3Trainer
 
 T = TypeVar("T")
+KINDS = 3  # of tensors for each parameter: itself, and Adam's two moments
 # Errors that keep their type when all ranks raise what went wrong on one of them.
 SHARED_ERRORS = (ValueError, EngineUnavailableError, DivergedError)
 
@@ -235,8 +236,8 @@ class Checkpoints:
 
     def _load_shards(self, path: Path, pieces: Mapping[str, Pieces]) -> None:
         """Read a checkpoint's tensors into `pieces`. Raises `ValueError` for what no run can have saved."""
-        model, kinds = self.trainer.settings.model, {name.partition(".")[0] for name in pieces}
-        count = len(kinds) * len(chunk_parameters(model, range(model.layers), 1))
+        model = self.trainer.settings.model
+        count = KINDS * len(chunk_parameters(model, range(model.layers), 1))
         shapes = {name: piece.shape for name, piece in pieces.items()}
 
         def read() -> None:

@@ -17,6 +17,7 @@ import torch
 from ptdp_core.engine.checkpoint import folder as folders
 from ptdp_core.engine.checkpoint.shards import write_index, write_shard
 from ptdp_core.engine.checkpoint.tensors import Pieces
+from ptdp_core.engine.errors import not_writable
 from ptdp_core.engine.files import write_durably
 
 DCP = "torch.distributed.checkpoint"
@@ -58,7 +59,8 @@ class _Unpickler(pickle.Unpickler):
 def upgrade(source: Path, save: Path) -> Path:
     """Save the checkpoint `source` of release 1.0, or the newest in a folder of them, into the folder `save`.
 
-    Returns its new folder. Raises `ValueError` if there is none, if it is damaged, or if its index cannot be read.
+    Returns its new folder. Raises `ValueError` if there is none, if it is damaged, or if its index cannot be read, and
+    `EngineUnavailableError` if `save` cannot be written; nothing is left there then.
     """
     steps = [source] if folders.NAME.fullmatch(source.name) else folders.checkpoints_in(source)
     path = next((step for step in reversed(steps) if (step / folders.OLD_INDEX).is_file()), None)
@@ -70,15 +72,18 @@ def upgrade(source: Path, save: Path) -> Path:
     partial = folders.partial_path(new)
     if new.exists() or partial.exists():
         raise ValueError(f"--save {save} holds {new.name} already; needs another folder")
-    partial.mkdir(parents=True)
     try:
+        partial.mkdir(parents=True)
         shard = write_shard(partial, 0, _tensors(path, list(files)))
-    except (pickle.UnpicklingError, LookupError, TypeError, AttributeError, EOFError, RuntimeError) as error:
-        shutil.rmtree(partial)
-        reason = " ".join(str(error).split())
+        sums = {shard.name: shard.sum, folders.INDEX: write_index(partial, [shard])}
+        sums[folders.STATE] = write_durably(partial / folders.STATE, [(path / folders.STATE).read_bytes()])
+        folders.complete(new, sums)
+    except Exception as error:  # a pickle that no run wrote can end in any error
+        shutil.rmtree(partial, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise not_writable("save", save, error) from None
+        reason = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(f"{str(path)!r} cannot be read: {reason}; needs a run's checkpoint") from None
-    state = write_durably(partial / folders.STATE, [(path / folders.STATE).read_bytes()])
-    folders.complete(new, {shard.name: shard.sum, folders.STATE: state, folders.INDEX: write_index(partial, [shard])})
     return new
 
 

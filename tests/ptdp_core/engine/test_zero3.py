@@ -1,7 +1,10 @@
 """The ZeRO-3 baseline trains like PTD-P: same data, model, optimizer, and the same checkpoints."""
 
+import json
+
 import pytest
 
+from ptdp_core.engine.checkpoint.folder import MANIFEST
 from tests.marks import by_default
 from tests.ptdp_core.engine import jobs
 from tests.ptdp_core.engine.jobs import in_ranks
@@ -45,3 +48,11 @@ def test_it_goes_on_from_a_checkpoint_of_ptdp(tmp_path):
     ]
     losses, _ = in_ranks(jobs.load_and_go_on, ZERO3 | {"d": 3}, str(tmp_path))[0]
     assert losses == pytest.approx(expected, rel=1e-10)
+
+
+def test_a_rank_without_any_rows_goes_on_as_well(tmp_path):
+    """Of three rows to nine, four ranks with as many rows each leave the last one nothing but padding."""
+    case = ZERO3 | {"d": 4, "hidden": 3, "heads": 1, "ffn_hidden": 9, "seq": 3, "vocab": 9}
+    expected = in_ranks(jobs.save_and_go_on, case, str(tmp_path), False)[0]
+    assert json.loads((tmp_path / "step_00000002" / MANIFEST).read_text())["files"]["rank_00003.bin"][0] == 0
+    assert in_ranks(jobs.load_and_go_on, case, str(tmp_path))[0][0] == expected

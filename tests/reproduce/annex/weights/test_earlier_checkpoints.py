@@ -1,5 +1,7 @@
 """Checkpoints of release 1.0, which torch.distributed.checkpoint (DCP) wrote, are saved anew to the bit."""
 
+import errno
+import os
 import pickle
 import shutil
 
@@ -12,6 +14,7 @@ from ptdp_core.engine.checkpoint import folder as folders
 from ptdp_core.engine.checkpoint.checkpoints import Checkpoints, _pieces
 from reproduce.annex.weights.earlier_checkpoints import upgrade
 from reproduce.cli import main
+from results.records.errors import UNAVAILABLE
 from tests.ptdp_core.engine import hostile, jobs
 
 CASE = {"B": 4, "layers": 2, "recompute": "none"}
@@ -73,13 +76,32 @@ def test_a_run_goes_on_to_the_bit(saved, tmp_path, capsys):
     assert all(torch.equal(before[key], after[key]) for key in before)
 
 
-def test_its_index_runs_nothing(saved, tmp_path):
+@pytest.mark.parametrize(
+    ("index", "reason"),
+    [
+        (lambda trace: pickle.dumps(hostile.Runs(trace)), "it names posix.system, which no checkpoint needs"),
+        (lambda trace: b"\x80\x09.", "unsupported pickle protocol: 9"),
+        (lambda trace: b"I1x\n.", "could not convert string to int"),
+        (lambda trace: b"\x8e" + (1 << 60).to_bytes(8, "little"), "MemoryError"),
+    ],
+)
+def test_an_index_that_no_run_wrote_runs_nothing_and_leaves_nothing(saved, index, reason, tmp_path):
     old, trace = tmp_path / "old" / saved[1].name, tmp_path / "trace"
     shutil.copytree(saved[1], old)
-    hostile.put(old, folders.OLD_INDEX, pickle.dumps(hostile.Runs(trace)))
-    with pytest.raises(ValueError, match=r"cannot be read: it names posix\.system, which no checkpoint needs"):
+    hostile.put(old, folders.OLD_INDEX, index(trace))
+    with pytest.raises(ValueError, match=f"cannot be read: {reason}"):
         upgrade(old, tmp_path / "new")
     assert not trace.exists()
+    assert not list((tmp_path / "new").iterdir())
+
+
+def test_a_full_disk_leaves_nothing(saved, monkeypatch, tmp_path, capsys):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("reproduce.annex.weights.earlier_checkpoints.write_index", full)
+    assert main(["weights", "upgrade", str(saved[1]), "--save", str(tmp_path / "new")]) == UNAVAILABLE
+    assert f"save='{tmp_path / 'new'}'" in capsys.readouterr().err
     assert not list((tmp_path / "new").iterdir())
 
 
