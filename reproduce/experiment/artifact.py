@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from reproduce.experiment import quantities as q
 from reproduce.experiment.claims import OURS, Claim, Judge, OnPapersPoints
 from reproduce.experiment.fidelity import FIDELITIES, PAPERS_CLUSTER
-from reproduce.experiment.papers import FIRST, read_toml
+from reproduce.experiment.papers import FIRST, PaperError, check_table, line_of, read_toml
 from reproduce.experiment.quantities import Quantity, XAxis
 from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import CPU, PAPER, SCALES, Point, Sweep
+from results import opening
 from results.records import Metric, Record, RecordedTimeline
 
 if TYPE_CHECKING:
@@ -55,6 +56,11 @@ Values = Mapping[str, float | Metric]  # by metric: a number has its unit from t
 NOT_IN_PAPER = "-"  # the section of an artifact that is beyond the paper
 IN_THE_PAPER = "_in_the_paper"  # ends the id of a claim that judges another one's sentence on the paper's own points
 MEASURED_SCALES = tuple(FIDELITIES["measured"].scales)
+# Keys of a claim's table, and what each is.
+CLAIM: dict[str, Any] = dict.fromkeys(
+    ("tested", "rule", "place", "by", "fidelity", "sentence_of", "in_the_paper", "sentence"), str
+)
+CLAIM |= {"scales": list, "set_with": list}
 
 
 def out_of_memory(results: Results) -> tuple[str, ...]:
@@ -202,11 +208,17 @@ class Artifact:
 
         The table of its name there has the arguments of `claim`: `tested` is the tolerance, `in_the_paper` that on
         the paper's points, `sentence_of` names the judge whose sentence is judged once more,
-        'sc21.fig_bubble.NAME' that of another module.
+        'sc21.fig_bubble.NAME' that of another module. Raises `PaperError` for what is wrong with the table.
         """
-        told = _told(judge)
+        path = Path(str(sys.modules[judge.__module__].__file__)).with_suffix(".toml")
+        told = _told(judge, path)
         tested, in_the_paper = told.pop("tested", None), told.pop("in_the_paper", "")
-        return self.claim(tested, papers_points=in_the_paper, **told)(judge)
+        try:
+            return self.claim(tested, papers_points=in_the_paper, **told)(judge)
+        except ValueError as error:
+            raise PaperError(
+                path, line_of(opening.read_text(path, opening.TOML), judge.__name__), str(error)
+            ) from error
 
     def claim(
         self,
@@ -262,19 +274,20 @@ class Artifact:
         return add
 
 
-def _told(judge: Judge) -> dict[str, Any]:
-    """The row of the judge's name in the TOML file beside its module. Raises ValueError if the file has none."""
-    module = sys.modules[judge.__module__]
-    path = Path(str(module.__file__)).with_suffix(".toml")
+def _told(judge: Judge, path: Path) -> dict[str, Any]:
+    """The table of the judge's name in the TOML file beside its module. Raises `PaperError` if there is none."""
     tables = tables_beside(path)
     if judge.__name__ not in tables:
-        raise ValueError(f"claim {judge.__name__!r} has no table in {path.name}; needs one; try [{judge.__name__}]")
+        text = f"claim {judge.__name__!r} has no table in {path.name}; needs one; try [{judge.__name__}]"
+        raise PaperError(path, 1, text)
+    check_table(path, tables[judge.__name__], CLAIM)
     told: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in tables[judge.__name__].items()
     }
     if of := told.pop("sentence_of", ""):
         elsewhere, _, name = of.rpartition(".")
-        told["sentence"] = getattr(import_module(f"reproduce.papers.{elsewhere}") if elsewhere else module, name)
+        module = f"reproduce.papers.{elsewhere}" if elsewhere else judge.__module__
+        told["sentence"] = getattr(import_module(module), name)
     return told
 
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from reproduce.experiment.bounds import RULES
+from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.experiment.results import Results
-from reproduce.experiment.sweep import PAPER
+from reproduce.experiment.sweep import PAPER, SCALES
 from results.records import Number
 
 OURS = "not in the paper"  # the place of a claim that is ours
@@ -70,6 +71,10 @@ class Claim:
     def __post_init__(self) -> None:
         if self.rule and self.rule not in RULES:
             raise ValueError(f"rule={self.rule!r} of claim {self.id!r}; needs one of {', '.join(RULES)}")
+        if unknown := set(self.scales) - set(SCALES):
+            raise ValueError(f"scale {min(unknown)!r} of claim {self.id!r}; needs one of {', '.join(SCALES)}")
+        if self.fidelity not in FIDELITIES:
+            raise ValueError(f"fidelity={self.fidelity!r} of claim {self.id!r}; needs one of {', '.join(FIDELITIES)}")
 
 
 @dataclass(frozen=True)

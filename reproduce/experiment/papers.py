@@ -5,7 +5,7 @@ The first paper's folder is in `reproduce/papers/`, the others' in an annex, `re
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
@@ -23,10 +23,12 @@ ANNEX = Path(__file__).parents[1] / "annex" / "papers"
 OWN = "papers"  # the folder, in the current one, of papers that are not this project's
 FILE = "paper.toml"
 FIRST = "sc21"  # the paper whose ids and labels need no name of a paper
-_KINDS = {"title": str, "authors": list, "year": int, "short": str, "citation": str, "cluster": str}
+_KINDS: dict[str, Any] = {"title": str, "authors": list, "year": int, "short": str, "citation": str, "cluster": str}
 _KINDS |= {"plain_ids": list, "ours": bool, "paraphrased": bool, "configuration": dict, "tables": dict}
-_WORDS = {str: "a text in quotes", list: "a list of texts", int: "a whole number", bool: "true or false"}
-_WORDS |= {dict: "a table"}
+SCALAR = int | float | str  # true and false are whole numbers
+NUMBER = int | float
+_WORDS: dict[Any, str] = {str: "a text in quotes", list: "a list", int: "a whole number", bool: "true or false"}
+_WORDS |= {dict: "a table", NUMBER: "a number", SCALAR: "a number, a text in quotes, true or false"}
 
 
 class PaperError(UsageError):
@@ -106,18 +108,29 @@ def read(folder: Path) -> Paper:
     """The paper in a folder. Raises `PaperError` that names file, line and what is expected."""
     path = folder / FILE
     data = read_toml(path)
-    text = opening.read_text(path, opening.TOML)
-    for key, value in data.items():
-        if key not in _KINDS:
-            raise PaperError(path, line_of(text, key), f"unknown key {key!r}; needs one of {', '.join(_KINDS)}")
-        kind = _KINDS[key]
-        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise PaperError(path, line_of(text, key), f"{key} = {value!r}; needs {_WORDS[kind]}")
+    check_table(path, data, _KINDS)
     required = [item.name for item in fields(Paper) if item.name in ("title", "authors", "year", "short", "citation")]
     if missing := [key for key in required if key not in data]:
         raise PaperError(path, 1, f"lacks {', '.join(missing)}; needs {', '.join(required)}")
     frozen: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
     return Paper(folder.name, folder, **frozen)
+
+
+def check_table(
+    path: Path, table: Mapping[str, Any], kinds: Mapping[str, Any], parameters: Collection[str] = ()
+) -> None:
+    """Raise `PaperError`, at its line, for a key that is none of these, or whose value is of another kind."""
+    for key, value in table.items():
+        kind = kinds.get(key, SCALAR if key in parameters else None)
+        if kind is None:
+            further = " or a parameter (reproduce simulate --schema)" if parameters else ""
+            near = did_you_mean(key, (*kinds, *parameters))
+            text = f"unknown key {key!r}; needs one of {', '.join(kinds)}{further}{near}"
+        elif not isinstance(value, kind) or (kind in (int, NUMBER) and isinstance(value, bool)):
+            text = f"{key} = {value!r}; needs {_WORDS[kind]}"
+        else:
+            continue
+        raise PaperError(path, line_of(opening.read_text(path, opening.TOML), key), text)
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -5,7 +5,7 @@ whether one is executed or not; or the model's, one forward and one backward pas
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 from reproduce.experiment.metrics import METRICS as METRICS
 from reproduce.experiment.metrics import TERA as TERA
@@ -19,6 +19,10 @@ class XAxis:
     parameter: str
     label: str
     scale: Literal["linear", "log2", "category"] = "linear"
+
+    def __post_init__(self) -> None:
+        if self.scale not in (known := get_args(XAxis.__annotations__["scale"])):
+            raise ValueError(f"scale={self.scale!r} of an x axis; needs one of {', '.join(known)}")
 
 
 THROUGHPUT = METRICS["throughput_per_gpu"]

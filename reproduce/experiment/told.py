@@ -7,22 +7,37 @@ metrics, drawings, judges.
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields as fields_of
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from reproduce.experiment import papers, published
 from reproduce.experiment.artifact import Artifact, tables_beside
-from reproduce.experiment.papers import PaperError
+from reproduce.experiment.papers import NUMBER, PaperError, check_table
+from reproduce.experiment.parameters import KEYS
 from reproduce.experiment.quantities import CHOICES, METRICS, Quantity, XAxis
-from reproduce.experiment.sweep import Level, Point, Sweep, batches, levels
+from reproduce.experiment.sweep import DEFAULTS, SCALES, Level, Point, Sweep, batches, levels
 from results import opening
 from results.records.errors import did_you_mean
 
 ARTIFACT = "artifact"  # the table
-TOLD = (
-    *("label", "section", "title", "subject", "description", "quantities", "columns", "shown", "x_axis", "tolerance"),
-    *("notes", "units", "sweeps"),
-)
+# Keys of the table and of a sweep's, and what each is; a sweep's others are parameters.
+TOLD: dict[str, Any] = dict.fromkeys(("label", "section", "title", "subject", "description"), str)
+TOLD |= dict.fromkeys(("quantities", "shown", "notes"), list)
+TOLD |= dict.fromkeys(("columns", "x_axis", "units", "sweeps"), dict) | {"tolerance": NUMBER}
+SWEEP: dict[str, Any] = dict.fromkeys(("like", "configuration", "title", "description"), str)
+SWEEP |= {
+    "x": object,
+    "series": object,
+    "published": bool,
+    "batches": list,
+    "quantities": list,
+    "columns": dict,
+    "x_axis": dict,
+}
+PARAMETERS = {*KEYS, "gpus", "gpus_per_node"}.union(*DEFAULTS.values())
+
+T = TypeVar("T", Quantity, XAxis)
 
 
 def told(
@@ -41,26 +56,55 @@ def told(
     id = papers.paper(paper).id_of(name)
     fields = dict(tables_beside(path).get(ARTIFACT, {}))
     try:
-        _check(fields)
+        check_table(path, fields, TOLD)
+        rows = _sweeps(fields.pop("sweeps", {}))
+        _check(path, fields, rows)
         shown = {**_shown(fields), **computed}
-        rows = fields.pop("sweeps", {})
-        all_sweeps = {
-            scale: _sweep(id, rows[row["like"]] | row if "like" in row else row) for scale, row in rows.items()
-        }
+        all_sweeps = {scale: _sweep(id, row) for scale, row in rows.items()}
         all_sweeps |= {"paper": Sweep(points)} if points else {}
-        return Artifact(id=id, sweeps=all_sweeps | dict(sweeps or {}), **shown, **fields)
+        all_sweeps |= sweeps or {}
+        if not all_sweeps:
+            raise ValueError("lacks sweeps; needs one, such as [artifact.sweeps.paper]")
+        return Artifact(id=id, sweeps=all_sweeps, **shown, **fields)
     except (TypeError, KeyError, ValueError, AttributeError) as error:
-        text = f"[{ARTIFACT}]: {' '.join(map(str, error.args))}; docs/adding.md has an example"
+        wrong = f"there is no {error.args[0]!r}" if isinstance(error, KeyError) else " ".join(map(str, error.args))
+        text = f"[{ARTIFACT}]: {wrong}; docs/adding.md has an example"
         raise PaperError(path, papers.line_of(opening.read_text(path, opening.TOML), ARTIFACT), text) from error
 
 
-def _check(fields: Mapping[str, Any]) -> None:
-    """Raise ValueError for a field that is none, or one that is missing."""
-    if unknown := fields.keys() - TOLD:
-        name = min(unknown)
-        raise ValueError(f"unknown field {name!r}{did_you_mean(name, TOLD)}; needs some of {', '.join(TOLD)}")
+def _sweeps(told: Mapping[str, Any]) -> dict[str, Any]:
+    """The tables of sweeps by their scales, each with what it is `like`. Raises ValueError for a scale that is none."""
+    if unknown := {scale for scales in told for scale in scales.split()} - set(SCALES):
+        raise ValueError(f"no scale {min(unknown)!r}; needs one of {', '.join(SCALES)}")
+    return {scale: told[row["like"]] | row if "like" in row else row for scale, row in told.items()}
+
+
+def _check(path: Path, fields: Mapping[str, Any], rows: Mapping[str, Any]) -> None:
+    """Raise `PaperError` or ValueError for what is missing, and for keys and parameters that are none.
+
+    A parameter is one of a configuration, of the engine's settings, or the artifact's own, which a column shows.
+    """
     if missing := [name for name in ("title", "description") if name not in fields]:
         raise ValueError(f"lacks {' and '.join(missing)}; needs title and description")
+    parameters = {*PARAMETERS, *fields.get("columns", {})}
+    for scale, row in rows.items():
+        if not row.get("x"):
+            raise ValueError(f"the sweep {scale!r} lacks x; needs levels, such as x = {{B = [8, 16]}}")
+        named = row | _varied(row.get("series", ())) | _varied(row["x"])
+        if named.keys() - SWEEP.keys() - parameters:
+            from ptdp_core.engine.settings_file import FIELDS
+
+            parameters.update(FIELDS)
+        check_table(path, named, SWEEP, parameters)
+
+
+def _varied(told: str | Sequence[Mapping[str, Any]] | Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters that levels vary, each with a value; of a list's levels with their labels and keys."""
+    if isinstance(told, str):
+        return {}
+    if isinstance(told, Mapping):
+        return {name: 0 for names in told if names != "labels" for name in names.split()}
+    return {name: value for level in told for name, value in level.items() if name != "key"}
 
 
 def _shown(fields: dict[str, Any]) -> dict[str, Any]:
@@ -69,7 +113,7 @@ def _shown(fields: dict[str, Any]) -> dict[str, Any]:
     if "quantities" in fields:
         made["quantities"] = tuple(q for told in fields.pop("quantities") for q in _quantities(told))
     if "x_axis" in fields:
-        made["x_axis"] = XAxis(**fields.pop("x_axis"))
+        made["x_axis"] = _made(XAxis, fields.pop("x_axis"))
     return made | {name: tuple(fields.pop(name)) for name in ("notes", "shown") if name in fields}
 
 
@@ -81,7 +125,15 @@ def _quantities(told: str | Mapping[str, Any]) -> Sequence[Quantity]:
             hint = did_you_mean(told, tuple(known))
             raise ValueError(f"quantity {told!r}{hint}; needs a metric of docs/metrics.md, {' or '.join(CHOICES)}")
         return known[told]
-    return (Quantity(**{"shown": "", **told}),)
+    return (_made(Quantity, {"shown": "", **told}),)
+
+
+def _made(kind: type[T], told: Mapping[str, Any]) -> T:
+    """A quantity or an axis from its table."""
+    names = tuple(field.name for field in fields_of(kind))
+    if unknown := [name for name in told if name not in names]:
+        raise ValueError(f"unknown key {unknown[0]!r}; needs {', '.join(names)}{did_you_mean(unknown[0], names)}")
+    return kind(**told)
 
 
 def _sweep(id: str, told: Mapping[str, Any]) -> Sweep:

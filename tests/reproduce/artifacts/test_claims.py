@@ -164,5 +164,7 @@ def test_a_judge_without_a_table_is_refused(small):
         """A sentence."""
 
     unheard.__module__ = "reproduce.papers.sc21.fig_bubble"
-    with pytest.raises(ValueError, match=r"'unheard' has no table in fig_bubble.toml; needs one; try \[unheard\]"):
+    with pytest.raises(
+        papers.PaperError, match=r"line 1: claim 'unheard' has no table in fig_bubble.toml; needs one; try \[unheard\]"
+    ):
         small.judge(unheard)

@@ -216,13 +216,65 @@ from reproduce.output.figures import line_plot
 ARTIFACT = told(__name__, draw=line_plot)
 """
 BROKEN_TABLES = {
-    "an unknown field": ("title", "titel", "unknown field 'titel'; did you mean 'title'?"),
-    "a missing field": ('title = "Two lengths"\n', "", "lacks title; needs title and description"),
+    "an unknown field": ("title", "titel", "line 5: unknown key 'titel'; needs one of label, section, title, "),
+    "a missing field": ('title = "Two lengths"\n', "", "line 2: [artifact]: lacks title; needs title and description"),
+    "a field of another kind": ('"Two lengths"', "2", "line 5: title = 2; needs a text in quotes"),
     "a metric that is none": ("iteration_time", "iteration_tim", "quantity 'iteration_tim'; did you mean 'iteration_t"),
-    "an unknown part of an axis": ('label = "Seq', 'name = "Seq', "unexpected keyword argument 'name'"),
-    "levels that are none": ('x = "seq"', "x = [1, 2]", "docs/adding.md has an example"),
-    "a sweep that is no table": ("[artifact.sweeps.paper]", "[artifact.sweeps]", "docs/adding.md has an example"),
+    "an unknown part of an axis": (
+        'label = "Seq',
+        'lable = "Seq',
+        "unknown key 'lable'; needs parameter, label, scale",
+    ),
+    "an axis of no scale": (
+        'Sequence length"}',
+        'x", scale = "log3"}',
+        "scale='log3' of an x axis; needs one of linear",
+    ),
+    "levels that are none": ('x = "seq"', "x = [1, 2]", "line 2: [artifact]: 'int' object has no attribute 'items'"),
+    "no levels": ('x = "seq"', "", "line 2: [artifact]: the sweep 'paper' lacks x; needs levels"),
+    "no sweep": ('[artifact.sweeps.paper]\npublished = true\nx = "seq"', "", "lacks sweeps; needs one"),
+    "a sweep that is no table": (
+        "[artifact.sweeps.paper]",
+        "[artifact.sweeps]",
+        "no scale 'published'; needs one of p",
+    ),
+    "no scale": ("sweeps.paper", "sweeps.papre", "line 2: [artifact]: no scale 'papre'; needs one of paper, laptop"),
+    "no published values": ("published = true", 'configuration = "fig_6"', "line 2: [artifact]: there is no 'fig_6'"),
+    "a parameter that is none": (
+        "published = true",
+        "hiden = 128",
+        "(reproduce simulate --schema); did you mean 'hidden'",
+    ),
+    "a parameter of several values": ("published = true", "p = [1, 2]", "line 11: p = [1, 2]; needs a number, a text"),
+    "levels of no parameter": ('x = "seq"', "x = {sequ = [1]}", "unknown key 'sequ'; needs one of like, configuration"),
+    "a level of no parameter": (
+        'x = "seq"',
+        'x = [{label = "", key = "", sequ = 1}]',
+        "unknown key 'sequ'; needs one of",
+    ),
 }
+BROKEN_CLAIMS = {
+    "an unknown key": ("tested", "testd", "line 15: unknown key 'testd'; needs one of tested, rule, place, by"),
+    "another kind": ('"longer"', "2", "line 15: tested = 2; needs a text in quotes"),
+    "no rule": ('"ours"', '"our"', "line 14: rule='our' of claim 'longer'; needs one of rounding"),
+    "no scale": (
+        'rule = "ours"',
+        'scales = ["lapton"]',
+        "line 14: scale 'lapton' of claim 'longer'; needs one of paper",
+    ),
+    "no fidelity": (
+        'rule = "ours"',
+        'fidelity = "guessed"',
+        "line 14: fidelity='guessed' of claim 'longer'; needs one of",
+    ),
+    "no table": ("[longer]", "[shorter]", "line 1: claim 'longer' has no table in fig_lengths.toml; needs one"),
+}
+JUDGE = '''
+
+@ARTIFACT.judge
+def longer(results):
+    """Longer sequences take longer."""
+'''
 
 
 def test_a_figure_told_in_a_table_is_the_one_told_in_its_module(with_module):
@@ -237,12 +289,16 @@ def test_a_figure_told_in_a_table_is_the_one_told_in_its_module(with_module):
     assert told.points() == names["ARTIFACT"].points()
 
 
-@pytest.mark.parametrize(("old", "new", "message"), BROKEN_TABLES.values(), ids=BROKEN_TABLES)
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [*BROKEN_TABLES.values(), *BROKEN_CLAIMS.values()],
+    ids=[*BROKEN_TABLES, *(f"of a claim, {name}" for name in BROKEN_CLAIMS)],
+)
 def test_what_is_broken_in_a_table_is_one_line(with_module, old, new, message, refused):
-    (with_module / "fig_lengths.py").write_text(TOLD)
+    (with_module / "fig_lengths.py").write_text(TOLD + JUDGE)
     (with_module / "fig_lengths.toml").write_text(TABLE.replace(old, new, 1))
     line = refused("describe", "mine/fig_lengths")
-    assert "fig_lengths.toml, line 2: [artifact]: " in line
+    assert "fig_lengths.toml, line " in line
     assert message in line
 
 
