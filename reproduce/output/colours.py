@@ -53,7 +53,7 @@ PRINTED = {
     "self": "#6a2c91",
 }
 SERIES = (1, 2, 3, 4)
-VERDICTS = ("holds", "open", "self", "contra")
+VERDICTS = {"holds": "✓", "open": "?", "self": "≠", "contra": "✕"}  # with their signs
 PASSES = ("fwd", "fwd2", "bwd", "bwd2", "msg", "opt")
 TEXT = ("ink", "ink2", "accent", "s1", "s2", "s3", "s4", "contra", "holds")  # legible on each surface
 
@@ -98,5 +98,7 @@ def classes() -> str:
     rules = [f".{name}{{fill:var(--{name})}}" for name in (*PASSES, "sunk")]
     rules += [f"svg text.on-{name}{{fill:var(--on-{name})}}" for name in PASSES]
     rules += [f".s{i}{{stroke:var(--s{i})}}.f{i},svg text.f{i}{{fill:var(--s{i})}}" for i in SERIES]
-    rules += [f".p-{name}{{fill:var(--{name})}}" for name in VERDICTS]
+    rules += [
+        f'.p-{name}{{fill:var(--{name})}}.v-{name}{{--v:var(--{name});--g:"{g}"}}' for name, g in VERDICTS.items()
+    ]
     return "".join(rules)

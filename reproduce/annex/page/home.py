@@ -133,8 +133,7 @@ def _paper(short: str, claims: Answer) -> str:
     at, bars = 0.0, []
     for verdict, kind in KINDS.items():
         width = 260 * counts[verdict] / total
-        look = "sunk" if kind == "untested" else ""
-        bars.append(f'<rect class="{look} p-{kind}" x="{at:.1f}" width="{width:.1f}" height="20"/>' if width else "")
+        bars.append(f'<rect class="p-{kind}" x="{at:.1f}" width="{width:.1f}" height="20"/>' if width else "")
         at += width
     authors = f"{paper.authors[0].split()[-1]} et al., {paper.year}"
     link = escape(f"#view=paper&paper={paper.name}")

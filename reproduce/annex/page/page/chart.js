@@ -83,22 +83,18 @@ function lines(chart, series, width, range) {
   series.forEach((one, i) => drawn.push(...oneSeries(one, (i % MANY) + 1, X, Y, places)));
   if (chart.gap && atEnd) drawn.push(...gap(chart.gap, places, right));
   const valued = chart.valued ? places.filter(({ kind }) => kind === 1) : [];
-  for (const { x, y, mark } of valued)
-    drawn.push(text(x > right - 48 ? x : x + 7, y - 9, last(mark), x > right - 48 ? "k b end halo" : "k b halo"));
+  for (const { x, y, mark } of valued) {
+    const most = (named ? right : width) - wide(last(mark));
+    drawn.push(text(Math.min(x + 7, most), y - 9, last(mark), "k b halo"));
+  }
   if (named) drawn.push(...atEnds(series, places, right, high));
   else if (series.length > 1) drawn.push(...inside(series, places, [left, right, high, low]));
   const title = text(0, 12, range ? nameOf(series[0]) : chart.quantity, "k b");
   return explored(picture(width, height, chart.label, title, drawn), places, chart);
 }
 
-/** The band, the line and the points of a series. @param {Series} series @param {number} kind @param {Place[]} places */
-function oneSeries(
-  { name, marks, dashed },
-  kind,
-  /** @type {(x: any) => number} */ X,
-  /** @type {(y: any) => number} */ Y,
-  places,
-) {
+/** The band, the line and the points of a series. @param {Series} series @param {number} kind @param {(x: any) => number} X @param {(y: any) => number} Y @param {Place[]} places */
+function oneSeries({ name, marks, dashed }, kind, X, Y, places) {
   const along = (/** @type {Mark[]} */ of, /** @type {"y" | "low" | "high"} */ key) =>
     of.map((/** @type {Mark} */ mark) => `${X(mark.x).toFixed(1)} ${Y(mark[key]).toFixed(1)}`);
   const ours = marks.filter((mark) => mark.y !== null);

@@ -179,10 +179,7 @@ function walk() {
   const at = list.findIndex(({ id }) => id === artifact);
   const brief = matchMedia("(max-width: 47.99rem)").matches; // the heading below has the rest
   list.forEach(({ label }, i) => (byId("artifact").options[i].textContent = brief && i === at ? label : names[i]));
-  for (const [where, to] of [
-    /** @type {const} */ (["before", list[at - 1]]),
-    /** @type {const} */ (["after", list[at + 1]]),
-  ]) {
+  for (const [where, to] of Object.entries({ before: list[at - 1], after: list[at + 1] })) {
     for (const node of document.querySelectorAll(`#view-figure .${where}`)) {
       node.classList.toggle("gone", at < 0 || !to);
       if (!to) continue;

@@ -43,6 +43,9 @@ const rowHeight = (/** @type {number} */ p) => (p > 8 ? 27 : 40);
 const rowsOf = (p) =>
   p > MOST_ROWS ? [0, 1, 2, 3, null, p - 4, p - 3, p - 2, p - 1] : Array.from({ length: p }, (_, i) => i);
 
+/** @param {number} from @param {number} to @param {number} x @param {number} width */
+const pane = (from, to, x, width) => ({ from, to, x, width, head: path("", "play") });
+
 /** A time within a pane, as a place. @param {Pane} pane @param {number} time */
 const place = ({ from, to, x, width }, time) => x + ((Math.min(Math.max(time, from), to) - from) / (to - from)) * width;
 
@@ -77,12 +80,6 @@ function laid(shown, width, height) {
   const forward = data.rows[0].filter(([kind]) => kind === "F").map(([, , , start, end]) => end - start);
   const scale = Math.min(data.iteration_time, ...forward) / (0.95 + (narrow ? LEAST_NARROW : LEAST)); // of a pixel, at most
   const fits = whole / all <= scale;
-  const pane = (
-    /** @type {number} */ from,
-    /** @type {number} */ to,
-    /** @type {number} */ x,
-    /** @type {number} */ across,
-  ) => ({ from, to, x, width: across, head: path("", "play") });
   if (fits || unfolded) {
     const only = pane(0, whole, left, fits ? all : Math.ceil(whole / scale));
     const drawn = drawing(shown, [only], left + only.width + 2, height, title);

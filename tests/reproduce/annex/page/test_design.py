@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from itertools import pairwise
 from urllib.parse import quote
 
 import pytest
@@ -307,6 +308,7 @@ def test_another_model_takes_a_layout_of_its_own_and_says_so(visit):
     assert page.input_value("#batch") == "60"
     page.select_option("#model", "llama-3-70b")
     shows(page, "#taken", "a layout by the paper’s takeaways, a batch of 3.1 million tokens")
+    settled(page)
     assert (page.input_value("#gpus"), page.input_value("#batch")) == ("96", "384")
     assert page.inner_text("[data-size=p] output") == "4"
     page.click("[data-size=p] button >> nth=0")
@@ -528,6 +530,17 @@ def test_a_kept_layout_stands_beside_the_shown_one_and_what_limits_it_is_told(vi
     shows(page, "#limited h2", "What limits it: matrix products 64%, then layers’ sums over NVLink 24%")
     page.click("#limits")
     shows(page, "#limited h3", "What would help: NVLink twice as fast")
+
+
+def test_values_at_a_line_stand_apart_on_a_phone(visit):
+    page = visit(390, "#view=lessons")
+    boxes = page.eval_on_selector_all(
+        "#lesson-full text.k.halo", "(all) => all.map((it) => Object.values(it.getBoundingClientRect().toJSON()))"
+    )
+    boxes = [box[:4] for box in boxes]  # x, y, width, height
+    assert len(boxes) == 6
+    for (x, y, wide, high), (u, v, _, _) in pairwise(boxes):
+        assert x + wide <= u or abs(y - v) >= high
 
 
 def test_lessons_are_walked_through_and_lead_to_full_size(visit):
