@@ -116,12 +116,21 @@ OTHERWISE = {
         "usage.py",
     ),
     "reproduce/annex/gate": ("command_gate.py", "counts.py", "project.py", "run.py", "trees.py"),
-    "reproduce/annex/page": ("answers.py", "bridge.py", "build.py", "home.py", "lessons.py", "timing.py", "words.py"),
+    "reproduce/annex/page": (
+        "answers.py",
+        "bridge.py",
+        "browser_timing.py",
+        "build.py",
+        "home.py",
+        "lessons.py",
+        "words.py",
+    ),
     "reproduce/annex/report": ("contents.py", "report_page.py"),
     "reproduce/commands": ("schema_option.py",),
     "reproduce/experiment": ("margins.py",),
     "reproduce/output": ("export.py",),
     "reproduce/planning": ("hub.py",),
+    "reproduce/annex/weights": ("earlier_checkpoints.py",),  # files of a manifest, whose sums have been compared
     "results": ("opening.py",),
     "results/records": ("environment.py", "provenance.py", "storage.py", "validation.py"),
 }

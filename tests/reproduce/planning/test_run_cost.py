@@ -197,7 +197,7 @@ def test_a_plan_has_its_run_in_text_json_and_record(tmp_path, said, as_json):
     assert f" {document['run']['cost']:,.0f} " in printed
     assert "The whole run by rank, derived" in printed
     assert "What limits rank 1" in printed
-    assert "rank 2: " in printed
+    assert "rank 2: " in next(tmp_path.glob("plan/*/table.md")).read_text(encoding="utf-8")
 
 
 def test_the_proof_of_the_search_is_in_words_and_in_json(tmp_path, said, as_json):
