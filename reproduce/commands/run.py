@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 WIDTH = 120
+MORE = " ... (table.md)"
+PARTS = (". ", "; ", " (")  # what stands between parts of a sentence that can be read alone
 PRINT_SCRIPT = "--print-script"
 ALL = "all"
 HELP = """ID is an artifact, such as fig_interleaved, or what the paper calls it: Figure
@@ -374,8 +376,12 @@ def _print_result(plan: Plan, parsed: Namespace, started: float, record: Record,
 
 
 def _print_beginning(out: "Console", text: str) -> None:
-    """Two lines of a text that table.md has whole."""
-    wrapped(out, textwrap.shorten(text, 2 * min(WIDTH, out.width) - 20, placeholder=" ... (table.md)"))
+    """Two lines of a text that table.md has whole, up to the end of a part of a sentence if one ends near theirs."""
+    shown = textwrap.shorten(text, 2 * min(WIDTH, out.width) - 20, placeholder=MORE)
+    if (begun := shown.removesuffix(MORE)) != shown:
+        end = max(map(begun.rfind, PARTS))
+        shown = (begun[:end] if 4 * end > 3 * len(begun) else begun) + MORE
+    wrapped(out, shown)
 
 
 def summary_line(done: Run) -> str:

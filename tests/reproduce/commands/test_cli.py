@@ -108,6 +108,15 @@ def test_the_main_experiment_fills_no_more_than_a_screen(said, monkeypatch, tmp_
     assert "Why: reproduce verify fig_interleaved --results r" in " ".join(printed)
 
 
+def test_a_note_ends_where_a_part_of_its_sentence_does(said, tmp_path):
+    """What stands in brackets after it is left to table.md; a finding that is contradicted keeps its beginning."""
+    printed = said("fig_interleaved", "--results", tmp_path)
+    assert "ratios of two within -6.6% to +7.1% ... (table.md)\n" in printed
+    printed = " ".join(said("table_weak_scaling", "--results", tmp_path).split())
+    assert "the authors' script interleaves 4 of the 6 models that it pipelines ... (table.md)" in printed
+    assert "communication over computation by model: 1.7B: ... (table.md)" in printed
+
+
 def test_chosen_columns_are_printed_and_exported_and_the_record_keeps_all(capsys, load_small, tmp_path):
     """A later run without --columns has the whole table again, although no point is computed."""
     folder, command = tmp_path / "fig_squares" / "derived", ["fig_squares", "--results", str(tmp_path)]
