@@ -2,11 +2,12 @@
 
 Their index is a pickle, which could run any program. So of all that it names only the few classes which say where a
 tensor lies are looked up; what else such an index has is read as a record that does nothing, and any other name is
-refused. This module goes when 1.0 is no longer supported.
+refused; so are instructions that ask for memory or time without end. This module goes when 1.0 is no longer supported.
 """
 
 import io
 import pickle
+import pickletools
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,6 +57,22 @@ class _Unpickler(pickle.Unpickler):
         return super().find_class(module, name)
 
 
+def _index(data: bytes) -> Any:
+    """The index of a checkpoint. Raises `UnpicklingError` for what DCP does not write.
+
+    A few bytes could ask for any amount of memory (PUT), or for tuples of tuples that take for ever to hash.
+    """
+    kept, last = list[str](), ""  # the instructions that made what is kept for later, and the one before
+    for instruction, argument, at in pickletools.genops(data):
+        name = instruction.name
+        if name.endswith("PUT") or ("GET" in name and kept[int(str(argument))].startswith("TUPLE")):
+            raise pickle.UnpicklingError(f"it has the instruction {name} at byte {at}, which no checkpoint needs")
+        if name == "MEMOIZE":
+            kept.append(last)
+        last = name
+    return _Unpickler(io.BytesIO(data)).load()
+
+
 def upgrade(source: Path, save: Path) -> Path:
     """Save the checkpoint `source` of release 1.0, or the newest in a folder of them, into the folder `save`.
 
@@ -89,7 +106,7 @@ def upgrade(source: Path, save: Path) -> Path:
 
 def _tensors(path: Path, files: list[str]) -> Iterator[tuple[str, Pieces]]:
     """The tensors of a checkpoint by name, one after the other, each in the rectangles that were saved."""
-    index = _Unpickler(io.BytesIO((path / folders.OLD_INDEX).read_bytes())).load()
+    index = _index((path / folders.OLD_INDEX).read_bytes())
     stored = {(at.fqn, tuple(at.offset)): place for at, place in index.storage_data.items()}
     for name, saved in index.state_dict_metadata.items():
         pieces = Pieces(tuple(saved.size))

@@ -81,8 +81,10 @@ def test_a_run_goes_on_to_the_bit(saved, tmp_path, capsys):
     [
         (lambda trace: pickle.dumps(hostile.Runs(trace)), "it names posix.system, which no checkpoint needs"),
         (lambda trace: b"\x80\x09.", "unsupported pickle protocol: 9"),
-        (lambda trace: b"I1x\n.", "could not convert string to int"),
-        (lambda trace: b"\x8e" + (1 << 60).to_bytes(8, "little"), "MemoryError"),
+        (lambda trace: b"I1x\n.", "invalid literal for int"),
+        (lambda trace: b"\x8e" + (1 << 60).to_bytes(8, "little"), "expected 1152921504606846976 bytes in a bytes8"),
+        (lambda trace: b"\x80\x04Nr\xff\xff\xff\x7f.", "it has the instruction LONG_BINPUT at byte 3"),  # 32 GiB
+        (lambda trace: b"\x80\x04})\x85\x94h\x00\x86Ns.", "it has the instruction BINGET at byte 6"),  # a hash for ever
     ],
 )
 def test_an_index_that_no_run_wrote_runs_nothing_and_leaves_nothing(saved, index, reason, tmp_path):
