@@ -26,7 +26,7 @@ def find(name: str) -> hub.Known:
     if short not in known:
         names = main_names()
         alike = [other for other in names if _numbers(other) == _numbers(short)]  # another size is another model
-        hint = did_you_mean(short, alike)
+        hint = did_you_mean(short, alike) or _named_in_part(short, names)
         raise UsageError(
             f"unknown model {name!r}{hint}; needs a name that reproduce simulate --help lists, a config.json of the "
             "hub, or layers, hidden, heads; try the path of its config.json"
@@ -37,6 +37,12 @@ def find(name: str) -> hub.Known:
 def named(name: str) -> ModelConfig:
     """The sizes of the model that `find` finds. Raises `UsageError`."""
     return find(name).model
+
+
+def _named_in_part(short: str, names: list[str]) -> str:
+    """The text '; did you mean ...?' with the models of which `short` is the size or the family, as 70b or qwen3."""
+    meant = [name for name in names if short in name.split("-")][:4]
+    return f"; did you mean {' or '.join(map(repr, meant))}?" if meant else ""
 
 
 def _numbers(name: str) -> list[str]:
