@@ -6,6 +6,7 @@ is the reference: the chain of PyTorch operators with PyTorch's own backward.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from math import sqrt
 from typing import NamedTuple
 
@@ -73,112 +74,59 @@ def largest_tensor(shape: Shape, dtype: torch.dtype) -> int:
 
 
 def cases(shape: Shape, device: torch.device, dtype: torch.dtype) -> Iterator[OperatorCase]:
-    """Yield the case of every operator at `shape`.
+    """Yield the case of every operator at `shape`: the sizes of its inputs, its calls, the bytes forward and backward.
 
     A case holds its inputs, so drop it before asking for the next one.
     """
-
-    def make(*size: int) -> Tensor:
-        """A random input that gets a gradient."""
-        return torch.randn(size, device=device, dtype=dtype, requires_grad=True)
-
-    def case(operator: str, inputs: tuple[Tensor, ...], calls: Mapping[str, Call | str], **moved: int) -> OperatorCase:
-        parameters = {"s": shape.s, "b": 1, "t": TENSOR_PARALLEL, "h": shape.h, "heads_per_rank": shape.a}
-        return OperatorCase(operator, shape, parameters, inputs, calls, moved)
-
-    s, h, element = shape.s, shape.h, dtype.itemsize
-    scale = 1 / sqrt(h // (shape.a * TENSOR_PARALLEL))
-    square = shape.a * s * s * element
-    triangle = shape.a * s * (s + 1) // 2 * element  # all of the scores and gradients that causal softmax reads
-    yield case(
-        "causal_softmax",
-        (make(*shape.scores),),
-        _series(device, lambda ops: lambda x: ops.causal_softmax(x, scale)),
-        forward=triangle + square,
-        backward=2 * triangle + square,
-    )
+    s, h, a, element = shape.s, shape.h, shape.a, dtype.itemsize
+    head = h // (a * TENSOR_PARALLEL)
+    scale, inner = 1 / sqrt(head), 4 * h // TENSOR_PARALLEL
+    columns = padded_vocab(VOCAB, TENSOR_PARALLEL) // TENSOR_PARALLEL
     padding = (torch.arange(s, device=device) >= s - s // 8).expand(1, 1, s, s).contiguous()  # the last eighth
-    yield case(
-        "masked_softmax",
-        (make(*shape.scores),),
-        _series(device, lambda ops: lambda x: ops.masked_softmax(x, padding, scale)),
-        forward=2 * square + s * s,
-        backward=3 * square,
-    )
-    yield case(
-        "attention_dropout",
-        (make(*shape.scores),),
-        _series(device, lambda ops: lambda x: ops.dropout(x, DROPOUT)),
-        forward=2 * square,
-        backward=2 * square,
-    )
-    inner = 4 * h // TENSOR_PARALLEL
-    yield case(
-        "bias_gelu",
-        (make(s, 1, inner), make(inner)),
-        _series(device, lambda ops: ops.bias_gelu),
-        forward=2 * s * inner * element,
-        backward=3 * s * inner * element,
-    )
-    yield case(
-        "bias_dropout_add",
-        (make(s, 1, h), make(h), make(s, 1, h)),
-        _series(device, lambda ops: lambda x, b, r: ops.bias_dropout_add(x, b, r, DROPOUT)),
-        forward=3 * s * h * element,
-        backward=2 * s * h * element,
-    )
-    yield case(  # of a layer without dropout; the gradient of the sum comes, too
-        "add_norm",
-        (make(s, 1, h), make(s, 1, h), make(h)),
-        _series(device, lambda ops: lambda x, r, w: torch.cat(ops.add_norm(x, None, r, w, None, EPSILON))),
-        forward=4 * s * h * element,
-        backward=4 * s * h * element,
-    )
-    yield case(
-        "swiglu",
-        (make(s, 1, 2 * inner),),
-        _series(device, lambda ops: ops.swiglu),
-        forward=3 * s * inner * element,
-        backward=5 * s * inner * element,
-    )
     places = torch.randperm(2 * s, device=device).view(s, 2)
-    yield case(  # of two experts a token
-        "combine",
-        (make(2 * s, h), make(s, 2)),
-        _series(device, lambda ops: lambda x, w: ops.combine(x, w, places)),
-        forward=3 * s * h * element,
-        backward=5 * s * h * element,
-    )
-    head = h // (shape.a * TENSOR_PARALLEL)
+    labels = torch.randint(0, columns, (s, 1), device=device)
     angle = torch.arange(s, device=device).unsqueeze(-1) / 10.0 ** torch.linspace(0, 4, head // 2, device=device)
     cos, sin = (table.to(dtype).unsqueeze(1) for table in (angle.cos(), angle.sin()))
-    yield case(  # of queries and keys; backward brings the values' gradient, too
-        "rotary",
-        (make(s, shape.a, 3, head),),
-        _series(device, lambda ops: lambda x: torch.stack(ops.rotary(x, cos, sin))),
-        forward=4 * s * shape.a * head * element,
-        backward=6 * s * shape.a * head * element,
-    )
-    columns = padded_vocab(VOCAB, TENSOR_PARALLEL) // TENSOR_PARALLEL
-    labels = torch.randint(0, columns, (s, 1), device=device)
-    yield case(  # the gradient takes the place of the logits, which are then those of the next sample
-        "cross_entropy",
-        (make(s, 1, columns),),
-        _series(device, lambda ops: lambda x: ops.cross_entropy(x, labels, columns, Axis("tp"))),
-        forward=s * columns * element,
-        backward=2 * s * columns * element,
-    )
+    square = a * s * s * element
+    triangle = a * s * (s + 1) // 2 * element  # all of the scores and gradients that causal softmax reads
+    tokens, wide, logits = s * h * element, s * inner * element, s * columns * element
+    heads, scores, row, bias = s * a * head * element, shape.scores, (s, 1, h), (h,)
     norm = torch.compile(layer_norm_formula)  # not part of `kernels`, unless it were faster than PyTorch's
-    yield case(
-        "layer_norm",
-        (make(s, 1, h), make(h), make(h)),
-        {
-            "reference": lambda x, w, b: functional.layer_norm(x, (h,), w, b, EPSILON),
-            "compiled": kernels.why_unavailable("compiled", device) or (lambda x, w, b: norm(x, w, b, EPSILON)),
-        },
-        forward=2 * s * h * element,
-        backward=3 * s * h * element,
-    )
+    layer_norm: Mapping[str, Call | str] = {
+        "reference": lambda x, w, b: functional.layer_norm(x, (h,), w, b, EPSILON),
+        "compiled": kernels.why_unavailable("compiled", device) or (lambda x, w, b: norm(x, w, b, EPSILON)),
+    }
+    of = partial(_series, device)
+    rows: tuple[tuple[str, tuple[tuple[int, ...], ...], Mapping[str, Call | str], int, int], ...] = (
+        ("causal_softmax", (scores,), of(lambda ops: lambda x: ops.causal_softmax(x, scale)),
+         triangle + square, 2 * triangle + square),
+        ("masked_softmax", (scores,), of(lambda ops: lambda x: ops.masked_softmax(x, padding, scale)),
+         2 * square + s * s, 3 * square),
+        ("attention_dropout", (scores,), of(lambda ops: lambda x: ops.dropout(x, DROPOUT)), 2 * square, 2 * square),
+        ("bias_gelu", ((s, 1, inner), (inner,)), of(lambda ops: ops.bias_gelu), 2 * wide, 3 * wide),
+        ("bias_dropout_add", (row, bias, row), of(lambda ops: lambda x, b, r: ops.bias_dropout_add(x, b, r, DROPOUT)),
+         3 * tokens, 2 * tokens),
+        # Of a layer without dropout; the gradient of the sum comes, too.
+        ("add_norm", (row, row, bias),
+         of(lambda ops: lambda x, r, w: torch.cat(ops.add_norm(x, None, r, w, None, EPSILON))), 4 * tokens, 4 * tokens),
+        ("swiglu", ((s, 1, 2 * inner),), of(lambda ops: ops.swiglu), 3 * wide, 5 * wide),
+        # Of two experts a token.
+        ("combine", ((2 * s, h), (s, 2)), of(lambda ops: lambda x, w: ops.combine(x, w, places)),
+         3 * tokens, 5 * tokens),
+        # Of queries and keys; backward brings the values' gradient, too.
+        ("rotary", ((s, a, 3, head),), of(lambda ops: lambda x: torch.stack(ops.rotary(x, cos, sin))),
+         4 * heads, 6 * heads),
+        # The gradient takes the place of the logits, which are then those of the next sample.
+        ("cross_entropy", ((s, 1, columns),),
+         of(lambda ops: lambda x: ops.cross_entropy(x, labels, columns, Axis("tp"))), logits, 2 * logits),
+        ("layer_norm", (row, bias, bias), layer_norm, 2 * tokens, 3 * tokens),
+    )  # fmt: skip
+    parameters = {"s": s, "b": 1, "t": TENSOR_PARALLEL, "h": h, "heads_per_rank": a}
+    for operator, sizes, calls, forward, backward in rows:
+        inputs = tuple(torch.randn(size, device=device, dtype=dtype, requires_grad=True) for size in sizes)
+        moved = {"forward": forward, "backward": backward}
+        yield OperatorCase(operator, shape, parameters, inputs, calls, moved)
+        del inputs  # before those of the next one are made
 
 
 def attention(shape: Shape, device: torch.device, dtype: torch.dtype) -> OperatorCase:

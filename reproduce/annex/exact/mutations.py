@@ -3,8 +3,8 @@
     python -m reproduce.annex.exact.mutations [NAME ...]
 
 It makes each change of `mutations.toml` in a copy of the sources, where the check of the change's sections has to print
-one headline that contains all of its texts `named`. Two of them only move lines into another function, and have to be
-said to do no more. Before that, the check of the unchanged copy must find nothing.
+one headline that contains all of its texts `named`, of a difference with its `values`. Two of them only move lines into
+another function, and have to be said to do no more. Before that, the check of the unchanged copy must find nothing.
 """
 
 import json
@@ -15,9 +15,10 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from results import ROOT
 from results.records import errors
@@ -33,7 +34,8 @@ COPIED = (
 class Mutation:
     """One regression: in `file`, `old` becomes `new`; some headline must hold every text of `named`.
 
-    `known_miss` says why the check cannot see it, if it cannot. With `alone` there must be no other headline.
+    `values` are changes of that difference, such as 'Table 1, iteration ns: 5 -> 6'. `known_miss` says why the check
+    cannot see it, if it cannot. With `alone` there must be no other headline.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Mutation:
     old: str
     new: str
     named: list[str]
+    values: Sequence[str] = ()
     known_miss: str = ""
     alone: bool = False
 
@@ -60,8 +63,8 @@ def copy(folder: Path) -> None:
         shutil.copy(path, folder / "results")
 
 
-def check(folder: Path, sections: Sequence[str]) -> list[str]:
-    """Run an exact check of the copy, and return its headlines. Raises `RuntimeError` if it does not run."""
+def check(folder: Path, sections: Sequence[str]) -> dict[str, set[str]]:
+    """Run an exact check of the copy, and return the changes by headline. Raises `RuntimeError` if it does not run."""
     process = subprocess.run(
         [sys.executable, "-m", "reproduce", "gate", "exact", *sections, "--json"],
         cwd=folder,
@@ -72,11 +75,19 @@ def check(folder: Path, sections: Sequence[str]) -> list[str]:
     )
     if process.returncode not in (errors.DONE, errors.REGRESSED):
         raise RuntimeError(f"exit code {process.returncode}: {process.stderr.strip() or process.stdout.strip()}")
-    return [difference["headline"] for difference in json.loads(process.stdout)["differences"]]
+    return {
+        each["headline"]: {_value(change) for change in (*each["changes"], *each["with_it"])}
+        for each in json.loads(process.stdout)["differences"]
+    }
 
 
-def headlines(folder: Path, mutation: Mutation) -> list[str]:
-    """Make a mutation in the copy, return the headlines of its check, and undo it.
+def _value(change: Mapping[str, Any]) -> str:
+    rank = "" if change["rank"] is None else f", rank {change['rank']}"
+    return f"{change['entry']}{rank}, {change['name']}: {change['old']} -> {change['new']}"
+
+
+def found(folder: Path, mutation: Mutation) -> dict[str, set[str]]:
+    """Make a mutation in the copy, return what its check finds, and undo it.
 
     Raises `ValueError` if the file does not hold the text `old` exactly once.
     """
@@ -91,11 +102,12 @@ def headlines(folder: Path, mutation: Mutation) -> list[str]:
         path.write_text(source, encoding="utf-8")
 
 
-def naming(mutation: Mutation, report_lines: Sequence[str]) -> str:
+def naming(mutation: Mutation, report: Mapping[str, Collection[str]]) -> str:
     """The headline that names a mutation; empty if none does, or if others stand beside one that has to be alone."""
-    if mutation.alone and len(report_lines) > 1:
+    if mutation.alone and len(report) > 1:
         return ""
-    return next((line for line in report_lines if all(text in line for text in mutation.named)), "")
+    named = (line for line, changes in report.items() if set(mutation.values) <= set(changes))
+    return next((line for line in named if all(text in line for text in mutation.named)), "")
 
 
 def row(mutation: Mutation) -> str:
@@ -104,8 +116,8 @@ def row(mutation: Mutation) -> str:
     return f"| {mutation.name} | {mutation.file} | {f'not named: {why}' if (why := mutation.known_miss) else named} |"
 
 
-def _unnamed(mutation: Mutation, report_lines: Sequence[str]) -> str:
-    return f"**not named**: {mutation.known_miss}" if mutation.known_miss else f"**MISSED**: {report_lines}"
+def _unnamed(mutation: Mutation, report: Collection[str]) -> str:
+    return f"**not named**: {mutation.known_miss}" if mutation.known_miss else f"**MISSED**: {list(report)}"
 
 
 def main(names: Sequence[str]) -> int:
@@ -125,7 +137,7 @@ def main(names: Sequence[str]) -> int:
             return errors.REGRESSED
         for mutation in chosen:
             start = time.monotonic()
-            named = headlines(folder, mutation)
+            named = found(folder, mutation)
             seconds = time.monotonic() - start
             line = naming(mutation, named)
             missed += not line and not mutation.known_miss
