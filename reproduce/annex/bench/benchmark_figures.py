@@ -1,13 +1,13 @@
 """The figure of a benchmark, from its record alone: what `reproduce bench run` wrote."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle
 from typing import TYPE_CHECKING
 
 from pandas import DataFrame, concat
 
-from benchmarks.harness.benchmark_list import NOT_QUIET, results_of
+from benchmarks.harness.benchmark_list import BENCHMARKS, NOT_QUIET, results_of
 from benchmarks.harness.points import size_text
 from reproduce.output import colours, theme
 from reproduce.output.figures import series_lines
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MS, US = 1e-3, 1e-6
+MS = 1e-3
 LEGEND_ROW, FOOT, AROUND = 0.14, 0.35, 0.42  # inches of a row of the legend, the small print, and a panel's labels
 ROW, TALL_ROW, CURVE = 0.15, 0.25, 1.5  # inches that a bar, one with two lines of text beside it, and a curve take
 TICKS = 5  # at most, on an axis of sizes
@@ -131,30 +131,7 @@ def _broken(name: str) -> str:
     return (name.replace(", ", ",\n") if len(name) > LONG else name).replace("_", " ")
 
 
-Rows = tuple[tuple[Panel, ...], ...]
-
-_BYTES = "message size"
-PANELS: dict[str, Rows] = {
-    "gemm": (
-        (Panel("speed", 1e9, "speed (gigaFLOP/s)", "m", "m = n = k", where="series == 'square'"),),
-        (Panel("speed", 1e9, "products of a layer (gigaFLOP/s)", where="series == 'layer'"),),
-    ),
-    "memory": (
-        (Panel("bandwidth", 1e9, "bandwidth (GB/s)", "bytes", "size of the copy"),),
-        (Panel("time", US, "time per kernel (µs)", where="series != 'copy'", group="series"),),
-    ),
-    "layer": ((Panel("speed", 1e9, "speed per rank (gigaFLOP/s)"),),),
-    "p2p": ((Panel("bandwidth", 1e9, "bandwidth (GB/s)", "bytes", _BYTES),),),
-    "collectives": ((Panel("bus_bandwidth", 1e9, "bus bandwidth (GB/s)", "bytes", _BYTES),),),
-    "pipeline_step": ((Panel("time", MS, "time of a batch (ms)"),),),
-    "train_step": ((Panel("ratio", 1.0, "their time over the engine's", target=1.0),),),
-    "gpu_step": ((Panel("mfu", 0.01, "model FLOPs utilisation (%)"),),),
-    "optimizer_step": ((Panel("time", MS, "time of a step (ms)"),),),
-    "checkpoint": ((Panel("bandwidth", 1e9, "bandwidth (GB/s)"),),),
-    "data_loading": ((Panel("tokens", 1e6, "million tokens/s"),),),
-    "simulator_rate": ((Panel("rate", 1.0, "configurations/s", group="series"),),),
-    "startup": ((Panel("time", MS, "time (ms)"),),),
-}
+Rows = Sequence[tuple[Panel, ...]]
 
 
 def render(record: Record, look: theme.FigureLook = theme.USUAL, name: str = "figure") -> dict[str, bytes]:
@@ -168,7 +145,8 @@ def render(record: Record, look: theme.FigureLook = theme.USUAL, name: str = "fi
 def draw(record: Record) -> "Figure":
     """The panels of the benchmark, a legend if there are several series, and where the numbers come from."""
     tidy = frame(replace(record, points=tuple(results_of(record))))
-    panels = fused_panels(tidy) if record.id == "fused_kernels" else PANELS[record.id]
+    own = [(Panel(**row),) for row in BENCHMARKS[record.id].panels]
+    panels = fused_panels(tidy) if record.id == "fused_kernels" else own
     rows = [[(panel, panel.chosen(tidy)) for panel in row] for row in panels]
     rows = [row for row in rows if any(len(data) for _, data in row)]
     shown = [each for row in rows for each in row]
