@@ -171,7 +171,9 @@ def wheels(steps: Sequence[SessionStep]) -> dict[str, list[str]]:
 
 def sources() -> str:
     """A digest of what the steps run."""
-    return sources_digest(("kernels", "ptdp_core", "benchmarks", "reproduce/annex/bench"), None, sys.modules[__name__])
+    annex = "reproduce/annex/bench"
+    packages = ("kernels", "ptdp_core", "benchmarks", annex, f"{annex}/gpu_cases.toml")
+    return sources_digest(packages, None, sys.modules[__name__])
 
 
 def outcomes_of(folder: Path) -> tuple[dict[str, StepOutcome], bool]:
