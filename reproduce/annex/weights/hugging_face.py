@@ -9,6 +9,7 @@ need the package `safetensors`.
 
 import importlib.util
 import json
+import tomllib
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from ptdp_core.engine.errors import EngineUnavailableError, not_writable
 from ptdp_core.engine.files import read_json
 from ptdp_core.engine.model import EPSILON
 from ptdp_core.formulas import parameters
-from ptdp_core.layout import OUTPUT, WORD_EMBEDDING, chunk_parameters
+from ptdp_core.layout import chunk_parameters
 from ptdp_core.packages import missing
 from reproduce.planning.config_json import described
 from results import opening
@@ -29,50 +30,20 @@ from results import opening
 Tensors = dict[str, torch.Tensor]
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 GPT_2, LLAMA, MIXTRAL, QWEN3_MOE = "gpt2", "llama", "mixtral", "qwen3_moe"
-ARCHITECTURES = {LLAMA: "LlamaForCausalLM", MIXTRAL: "MixtralForCausalLM", QWEN3_MOE: "Qwen3MoeForCausalLM"}
 LLAMA_FIELDS: dict[str, Any] = {"activation": "swiglu", "norm": "rmsnorm", "positions": "rotary"}
-ENDS = {
-    GPT_2: {
-        WORD_EMBEDDING: "transformer.wte.weight",
-        "embedding.position.weight": "transformer.wpe.weight",
-        "norm": "transformer.ln_f",
-    },
-    LLAMA: {WORD_EMBEDDING: "model.embed_tokens.weight", OUTPUT: "lm_head.weight", "norm": "model.norm"},
-}
-ENDS |= dict.fromkeys((MIXTRAL, QWEN3_MOE), ENDS[LLAMA])
-LAYER = {GPT_2: "transformer.h"} | dict.fromkeys((LLAMA, MIXTRAL, QWEN3_MOE), "model.layers")
-PARTS: dict[str, dict[str, tuple[str, ...]]] = {
-    GPT_2: {
-        "attention_norm": ("ln_1",),
-        "attention.qkv": ("attn.c_attn",),
-        "attention.projection": ("attn.c_proj",),
-        "mlp_norm": ("ln_2",),
-        "mlp.up": ("mlp.c_fc",),
-        "mlp.down": ("mlp.c_proj",),
-    },
-    LLAMA: {
-        "attention_norm": ("input_layernorm",),
-        "attention.qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
-        "attention.projection": ("self_attn.o_proj",),
-        "mlp_norm": ("post_attention_layernorm",),
-        "mlp.up": ("mlp.gate_proj", "mlp.up_proj"),
-        "mlp.down": ("mlp.down_proj",),
-    },
-}
-PARTS[MIXTRAL] = PARTS[LLAMA] | {
-    "mlp.router": ("block_sparse_moe.gate",),
-    "mlp.experts.up": ("block_sparse_moe.experts.{}.w1", "block_sparse_moe.experts.{}.w3"),
-    "mlp.experts.down": ("block_sparse_moe.experts.{}.w2",),
-}
-PARTS[QWEN3_MOE] = PARTS[LLAMA] | {
-    "attention.query_norm": ("self_attn.q_norm",),
-    "attention.key_norm": ("self_attn.k_norm",),
-    "mlp.router": ("mlp.gate",),
-    "mlp.experts.up": ("mlp.experts.{}.gate_proj", "mlp.experts.{}.up_proj"),
-    "mlp.experts.down": ("mlp.experts.{}.down_proj",),
-}
 
 
+def _formats() -> dict[str, dict[str, Any]]:
+    """The table of formats, each with what it has from the one that it is like."""
+    formats: dict[str, dict[str, Any]] = {}
+    for kind, own in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).items():
+        other = formats.get(own.pop("like", ""), {})
+        merged = {key: other[key] | own[key] for key in other.keys() & own.keys() if isinstance(own[key], dict)}
+        formats[kind] = other | own | merged
+    return formats
+
+
+FORMATS = _formats()
 # The fields, beyond the paper's, that these formats describe: a model with any other has none of them.
 DESCRIBED = {
     *("kv_heads", "ffn_hidden", "activation", "norm", "positions", "rope_theta", "tied_embeddings", "bias", "head_dim"),
@@ -121,65 +92,23 @@ def _llama_or_experts(model: ModelConfig) -> str:
     )
 
 
-def _sizes(model: ModelConfig) -> tuple[int, int, int, int, int]:
-    """The number of layers, h, the number of heads, s and V."""
-    return model.layers, model.hidden, model.heads, model.seq, model.vocab
-
-
 def config_of(model: ModelConfig) -> dict[str, Any]:
     """The content of `config.json`. Raises `ValueError` for a model of no known kind."""
-    layers, hidden, heads, seq, vocab = _sizes(model)
     kind = family(model)
-    if kind == GPT_2:
-        return {
-            "architectures": ["GPT2LMHeadModel"],
-            "model_type": GPT_2,
-            "n_layer": layers,
-            "n_embd": hidden,
-            "n_head": heads,
-            "n_inner": model.mlp_width,
-            "n_positions": seq,
-            "vocab_size": vocab,
-            "activation_function": "gelu_new",
-            "layer_norm_epsilon": EPSILON,
-            "tie_word_embeddings": True,
-        }
-    common = {
-        "architectures": [ARCHITECTURES[kind]],
-        "model_type": kind,
-        "num_hidden_layers": layers,
-        "hidden_size": hidden,
-        "num_attention_heads": heads,
-        "num_key_value_heads": model.query_groups,
-        "intermediate_size": model.expert_width if kind == MIXTRAL else model.mlp_width,
-        "max_position_embeddings": seq,
-        "vocab_size": vocab,
-        "hidden_act": "silu",
-        "rms_norm_eps": EPSILON,
-        "rope_theta": model.rope_theta,
-        "tie_word_embeddings": model.tied_embeddings,
-        "attention_bias": model.bias,
-    }
+    of = FORMATS[kind]
+    config: dict[str, Any] = {"architectures": [of["architecture"]], "model_type": kind}
+    config |= {theirs: getattr(model, ours) for theirs, ours in of["fields"].items()}
+    config |= {**of["fixed"], of["epsilon"]: EPSILON}
     if model.head_dim:
-        common["head_dim"] = model.head_dim
-    return common | _own_config(model, kind)
-
-
-def _own_config(model: ModelConfig, kind: str) -> dict[str, Any]:
-    """The fields of `config.json` that only one of the kinds after GPT-2 has, or that experts need."""
+        config["head_dim"] = model.head_dim
     if kind == LLAMA:
-        return {"mlp_bias": model.bias}
-    experts = {"num_experts_per_tok": model.experts_per_token, "router_aux_loss_coef": model.auxiliary_loss}
-    if kind == MIXTRAL:
-        return experts | {"num_local_experts": model.experts, "sliding_window": None}
-    return experts | {
-        "num_experts": model.experts,
-        "moe_intermediate_size": model.expert_width,
-        "norm_topk_prob": model.router == "softmax_after",
-        "head_dim": model.head_size,
-        "mlp_only_layers": list(range(model.dense_layers)),
-        "decoder_sparse_step": 1,
-    }
+        config["mlp_bias"] = model.bias
+    elif kind == MIXTRAL:
+        config["sliding_window"] = None
+    elif kind == QWEN3_MOE:
+        config["norm_topk_prob"] = model.router == "softmax_after"
+        config["mlp_only_layers"] = list(range(model.dense_layers))
+    return config
 
 
 def model_of(config: Mapping[str, Any], seq: int | None = None) -> ModelConfig:
@@ -188,27 +117,21 @@ def model_of(config: Mapping[str, Any], seq: int | None = None) -> ModelConfig:
     Raises `ValueError` for a model that the engine cannot compute.
     """
     kind = config.get("model_type")
-    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    if kind == GPT_2:
-        expected = {"activation_function": "gelu_new", "layer_norm_epsilon": EPSILON, "tie_word_embeddings": True}
-        expected |= {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False}
-        longest = config["n_positions"]
-    elif kind in ARCHITECTURES:
-        expected = {"hidden_act": "silu", "rms_norm_eps": EPSILON}
-        if kind == LLAMA:
-            expected["mlp_bias"] = config.get("attention_bias", False)
-        elif kind == MIXTRAL:
-            expected |= {"attention_bias": False, "sliding_window": None, "router_jitter_noise": 0.0}
-        else:
-            dense = config.get("mlp_only_layers") or []
-            expected |= {"attention_bias": False, "use_sliding_window": False, "decoder_sparse_step": 1}
-            expected["mlp_only_layers"] = list(range(len(dense))) if dense else config.get("mlp_only_layers")
-        longest = config["max_position_embeddings"]
-        if (scaling := rope.get("rope_type", rope.get("type", "default"))) != "default":
-            raise ValueError(f"rope_type={scaling!r} is no plain rotary embedding; needs 'default'; try Llama 2 or 3")
-    else:
-        known = f"{GPT_2}, {', '.join(ARCHITECTURES)}"
+    if (of := FORMATS.get(str(kind))) is None:
+        known = ", ".join(FORMATS)
         raise ValueError(f"model_type={kind!r} is unknown; needs one of {known}; try a model of one of them")
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    expected, longest = {**of["fixed"], of["epsilon"]: EPSILON, **of["needed"]}, config[of["longest"]]
+    if kind == LLAMA:
+        expected["mlp_bias"] = config.get("attention_bias", False)
+    elif kind == MIXTRAL:
+        expected["sliding_window"] = None
+    elif kind == QWEN3_MOE:
+        dense = config.get("mlp_only_layers") or []
+        expected["mlp_only_layers"] = list(range(len(dense))) if dense else config.get("mlp_only_layers")
+    scaling = rope.get("rope_type", rope.get("type", "default"))
+    if kind != GPT_2 and scaling != "default":
+        raise ValueError(f"rope_type={scaling!r} is no plain rotary embedding; needs 'default'; try Llama 2 or 3")
     for name, value in expected.items():
         if config.get(name, value) != value:
             raise ValueError(f"{name}={config[name]!r} is another computation than ours; needs {value!r}")
@@ -222,14 +145,14 @@ def model_of(config: Mapping[str, Any], seq: int | None = None) -> ModelConfig:
 
 def names_of(model: ModelConfig, name: str) -> tuple[str, ...]:
     """Hugging Face's names of the tensors that make up our parameter `name`."""
-    kind = family(model)
-    if name in ENDS[kind]:
-        return (ENDS[kind][name],)
+    of = FORMATS[family(model)]
+    if name in of["ends"]:
+        return (of["ends"][name],)
     owner, _, last = name.rpartition(".")
-    if owner in ENDS[kind]:
-        return (f"{ENDS[kind][owner]}.{last}",)
+    if owner in of["ends"]:
+        return (f"{of['ends'][owner]}.{last}",)
     _, layer, part = owner.split(".", 2)
-    stem, parts = f"{LAYER[kind]}.{layer}", PARTS[kind][part]
+    stem, parts = f"{of['layer']}.{layer}", of["parts"][part]
     if ".experts." in name:
         return tuple(f"{stem}.{own.format(i)}.{last}" for i in range(model.experts) for own in parts)
     return tuple(f"{stem}.{own}.{last}" for own in parts)
