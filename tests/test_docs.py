@@ -21,7 +21,7 @@ import pytest
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.formulas import model_flops_per_iteration
 from ptdp_core.layers.blocks import layer_of
-from ptdp_core.schedules import Schedule, bubble_fraction, check_complete
+from ptdp_core.schedules import bubble_fraction, check_complete
 from ptdp_core.simulator import load_cluster
 from reproduce.annex.accuracy import ledger
 from reproduce.annex.bench.gpu_archive import SEALED
@@ -469,7 +469,7 @@ def test_the_schedule_of_the_guide_is_complete_and_has_the_bubble_that_it_says()
     exec(compile(text, "adding.md", "exec"), names)
     definition = names["SCHEDULE"]
     p, m = 4, 8
-    table = Schedule(definition.name, definition.placement(p, 1), m, tuple(map(tuple, definition.order(p, m, 1))))
+    table = definition.table(p, m, 1)
     check_complete(table)
     assert bubble_fraction(table, 1, 2) == Fraction(definition.bubble(p, m, 1, 1, 2, 0), m * 3)
 

@@ -12,8 +12,8 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import NamedTuple
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
 from ptdp_core.schedules.placement import StagePlacement
 
@@ -102,6 +102,11 @@ class Vocabulary(NamedTuple):
     def everywhere(self, kind: str, microbatch: int) -> tuple[Action, ...]:
         """The passes of a kind on all ranks."""
         return tuple([Action(kind, stage, microbatch) for stage in self.shards])
+
+
+Pass = tuple[str, int, int]  # kind, stage, microbatch: an `Action`, or a plain tuple, of which a table may have 100,000
+# The action of a pass; the class's own constructor costs more than all the rest of a table.
+as_action: Any = partial(tuple.__new__, Action)
 
 
 class Fused(NamedTuple):

@@ -12,14 +12,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import chain
 
-from ptdp_core.schedules.actions import Action
-from ptdp_core.schedules.definition import Definition, Order, Time, passes, split_on_v
+from ptdp_core.schedules.definition import Definition, Order, Pass, Time, passes, split_on_v
 from ptdp_core.schedules.placement import wave
 from ptdp_core.schedules.vocabulary import METHODS, shared_order
 
 PERIOD = 6
 _NEVER = 1 << 62
-_NOTHING = Action("", 0, 0)
+_NOTHING = ("", 0, 0)
 
 
 def from_block(
@@ -66,7 +65,7 @@ def from_block(
     )
 
 
-def _queues(blocks: Sequence[Sequence[int]], m: int) -> list[list[Action]]:
+def _queues(blocks: Sequence[Sequence[int]], m: int) -> list[list[Pass]]:
     """By rank, F and I of m microbatches in the order of their slots."""
     queues = []
     for block, (first, last) in zip(blocks, wave(len(blocks), 2).stages, strict=True):
@@ -87,8 +86,8 @@ def _repeated(blocks: Sequence[Sequence[int]], m: int, most: int) -> Order:
     p = len(blocks)
     waiting = list(map(deque, _queues(blocks, m)))
     weights = [passes("W", g, range(m)) for g in range(2 * p)]
-    deferred: list[deque[Action]] = [deque() for _ in blocks]  # by rank, the W of its I
-    ranks: list[list[Action]] = [[] for _ in blocks]
+    deferred: list[deque[Pass]] = [deque() for _ in blocks]  # by rank, the W of its I
+    ranks: list[list[Pass]] = [[] for _ in blocks]
     stash = [0] * p
     # The slots in which the outputs of F and of I exist, by stage and microbatch; outside of the pipeline in any.
     forward, backward = ([*([_NEVER] * m for _ in range(2 * p)), [0] * m] for _ in "FI")

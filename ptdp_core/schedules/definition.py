@@ -13,11 +13,11 @@ from itertools import chain, count, repeat
 from operator import itemgetter
 from typing import Any
 
-from ptdp_core.schedules.actions import VOCABULARY_KINDS, Action, Cell, Fused, Schedule, Vocabulary
+from ptdp_core.schedules.actions import VOCABULARY_KINDS, Cell, Fused, Pass, Schedule, Vocabulary, as_action
 from ptdp_core.schedules.placement import StagePlacement, looped, wave
 
 Time = int | Fraction
-Order = Sequence[Sequence[Action]]
+Order = Sequence[Sequence[Pass]]
 Formula = Callable[[int, int, int, Time, Time, Time], Time | None]  # of p, m, v, t_f, t_b, t_w
 
 
@@ -27,7 +27,7 @@ class Definition:
 
     - `name` is what configurations and the command line call it, `title` what figures call it. `year` and `reference`
       say where it was published.
-    - `order(p, m, v)` returns the actions of each rank, in the order in which the rank runs them; a forward and a
+    - `order(p, m, v)` returns the passes of each rank, in the order in which the rank runs them; a forward and a
       backward pass that run together are a `Fused` pair.
     - `placement(p, v)` says which rank holds which stages of the model.
     - `chunks` is the smallest and the largest v that the schedule exists for; None as the largest means any.
@@ -59,7 +59,7 @@ class Definition:
     title: str
     year: int
     reference: str
-    order: Callable[[int, int, int], Sequence[Sequence[Cell]]]
+    order: Callable[[int, int, int], Sequence[Sequence[Pass | Fused]]]
     placement: Callable[[int, int], StagePlacement] = looped
     chunks: tuple[int, int | None] = (1, 1)
     problem: Callable[[int, int, int], str] = lambda p, m, v: ""
@@ -88,10 +88,11 @@ class Definition:
 
     def table(self, p: int, m: int, v: int) -> Schedule:
         """The schedule's table for sizes that it exists for (`registry.build` checks them first)."""
-        rows, placement = self.order(p, m, v), self.placement(p, v)
+        rows: Any = self.order(p, m, v)
+        placement = self.placement(p, v)
         if self.fuses:
             return Schedule.of_cells(self.name, placement, m, rows, self.exchanges)
-        ranks: Any = tuple(map(tuple, rows))  # no pair has to be looked for in a table of 100,000 actions
+        ranks = tuple([tuple(map(as_action, row)) for row in rows])  # no pair has to be looked for
         vocabulary = Vocabulary.of(placement, self.vocabulary) if self.vocabulary else None
         return Schedule(self.name, placement, m, ranks, self.exchanges, vocabulary=vocabulary)
 
@@ -130,20 +131,16 @@ def of_table(table: Schedule) -> Definition:
 split_on_v = partial(Definition, placement=wave, chunks=(2, 2), splits=True, period=lambda p: 1)
 
 
-# A table may hold 100,000 actions, and a NamedTuple's own constructor costs more than all the rest.
-_action: Any = partial(tuple.__new__, Action)
-
-
-def passes(kind: str, stages: int | Iterable[int], microbatches: Iterable[int]) -> list[Action]:
+def passes(kind: str, stages: int | Iterable[int], microbatches: Iterable[int]) -> list[Pass]:
     """The passes of one kind for these microbatches, in order: all by one stage, or each by its own of `stages`."""
     if isinstance(stages, int):
         stages = repeat(stages)
-    return list(map(_action, zip(repeat(kind), stages, microbatches, strict=False)))
+    return list(zip(repeat(kind), stages, microbatches, strict=False))
 
 
 def in_turn(
     p: int, m: int, warmup: Callable[[int], int], v: int = 1, round_size: int | None = None
-) -> list[list[Action]]:
+) -> list[list[Pass]]:
     """Return the order of 1F1B and its relatives (Section 2.2): "one forward, one backward" after a warm-up.
 
     Rank r starts with `warmup(r)` forward passes, goes on with forward and backward passes in turn until the forward
@@ -167,39 +164,39 @@ def in_turn(
     return ranks
 
 
-def split(actions: Iterable[Action], deferred: int) -> list[Action]:
+def split(actions: Iterable[Pass], deferred: int) -> list[Pass]:
     """Split each backward pass B of a rank into an I, which takes its place, and a W, which may come later.
 
     A W follows the I that comes `deferred` backward passes after its own; the last `deferred` of them stand at the end.
     Zero-bubble schedules defer W so, to fill what would be waiting time (Qi et al., ICLR 2024, Section 2).
     """
-    row: list[Action] = []
-    weights: list[Action] = []
+    row: list[Pass] = []
+    weights: list[Pass] = []
     for action in actions:
         kind, stage, microbatch = action
         if kind == "F":
             row.append(action)
         else:
-            row.append(_action(("I", stage, microbatch)))
-            weights.append(_action(("W", stage, microbatch)))
+            row.append(("I", stage, microbatch))
+            weights.append(("W", stage, microbatch))
             if len(weights) > deferred:
                 row.append(weights[-1 - deferred])
     return row + weights[max(len(weights) - deferred, 0) :]
 
 
-def fused(actions: Iterable[Action]) -> list[Cell]:
+def fused(actions: Iterable[Pass]) -> list[Cell]:
     """Fuse each forward pass of a rank with the backward pass B right after it, if there is one."""
     row: list[Cell] = []
-    for action in actions:
+    for action in map(as_action, actions):
         before = row[-1] if row else None
-        if action.kind == "B" and isinstance(before, Action) and before.kind == "F":
+        if action.kind == "B" and before is not None and not isinstance(before, Fused) and before.kind == "F":
             row[-1] = Fused(before, action)
         else:
             row.append(action)
     return row
 
 
-def numbered(words: Iterable[str], stages: Sequence[int]) -> list[Action]:
+def numbered(words: Iterable[str], stages: Sequence[int]) -> list[Pass]:
     """Return the passes of a rank from words of kind and chunk, such as 'F0' or 'I1'; `stages` are its chunks' stages.
 
     The n-th F of a chunk is that of microbatch n - 1, and so is its n-th backward pass (B or I). A W belongs to the
@@ -207,8 +204,8 @@ def numbered(words: Iterable[str], stages: Sequence[int]) -> list[Action]:
     """
     chunks = [str(chunk) for chunk in range(len(stages))]
     numbers = {(forward, chunk): count() for forward in (True, False) for chunk in chunks}
-    deferred: dict[str, deque[tuple[int, Action]]] = {chunk: deque() for chunk in chunks}
-    row: list[Action] = []  # whose places stand with the deferred
+    deferred: dict[str, deque[tuple[int, Pass]]] = {chunk: deque() for chunk in chunks}
+    row: list[Pass] = []  # whose places stand with the deferred
     for word in words:
         kind, chunk = word[0], word[1:]
         if kind == "W":
@@ -217,6 +214,6 @@ def numbered(words: Iterable[str], stages: Sequence[int]) -> list[Action]:
             continue
         stage, microbatch = stages[int(chunk)], next(numbers[kind == "F", chunk])
         if kind == "I":
-            deferred[chunk].append((len(row), _action(("W", stage, microbatch))))
-        row.append(_action((kind, stage, microbatch)))
+            deferred[chunk].append((len(row), ("W", stage, microbatch)))
+        row.append((kind, stage, microbatch))
     return row

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 
 from ptdp_core.schedules.actions import VOCABULARY_KINDS, Action, Vocabulary
-from ptdp_core.schedules.definition import Order, Time
+from ptdp_core.schedules.definition import Time
 from ptdp_core.schedules.execution import needs
 from ptdp_core.schedules.placement import StagePlacement
 
@@ -80,7 +80,7 @@ def list_schedule(
     message: Time = 0,
     vocabulary: Vocabulary | None = None,
     late: Time = 0,
-) -> Order:
+) -> list[list[Action]]:
     """Execute a rule, and return the passes of each rank in the order in which they started.
 
     `times` are t_f, t_i and t_w: how long F, I and W of a chunk take; B takes t_i + t_w. `offers(rank, partial)` gives

@@ -20,7 +20,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
-from ptdp_core.schedules.actions import EMBED, GATHER, SCORE, TURN, Action, Vocabulary
+from ptdp_core.schedules.actions import EMBED, GATHER, SCORE, TURN, Action, Vocabulary, as_action
 from ptdp_core.schedules.definition import Definition, Order
 from ptdp_core.schedules.list_scheduling import PartialSchedule, list_schedule
 from ptdp_core.schedules.placement import StagePlacement
@@ -96,16 +96,15 @@ def with_vocabulary(schedule: Definition, method: str) -> Definition:
     )
 
 
-def shared_order(
-    placement: StagePlacement, m: int, method: str, queues: Sequence[Sequence[Action]], most: Sequence[int]
-) -> Order:
+def shared_order(placement: StagePlacement, m: int, method: str, passes: Order, most: Sequence[int]) -> Order:
     """The order of a schedule with passes of the vocabulary: each rank runs the first of these that it can.
 
-    These are E, S, T and G, then the next pass of `queues[rank]`, F and backward passes in the schedule's own order,
-    then W, the oldest first. Where S stands in the queues, it has its place there. A rank starts no F while it holds
+    These are E, S, T and G, then the next of `passes[rank]`, F and backward passes in the schedule's own order,
+    then W, the oldest first. Where S stands among them, it has its place there. A rank starts no F while it holds
     `most[rank]` microbatches of a chunk.
     """
     chosen, vocabulary = METHODS[method], Vocabulary.of(placement, method)
+    queues = [list(map(as_action, row)) for row in passes]
     has_scores = any(action.kind == SCORE for action in queues[0])
 
     def offers(rank: int, partial: PartialSchedule) -> Iterator[Action]:

@@ -112,12 +112,14 @@ def _executed(name: str, p: int, m: int, v: int, costs: Costs) -> Executed:
 
 @lru_cache(maxsize=512)
 def _native_program(name: str, p: int, m: int, v: int) -> object | None:
-    period = definition(name).period
+    schedule = definition(name)
+    q = schedule.period(p) if schedule.period is not None else 0
     with no_collection():
-        schedule = _table(name, p, m, v)
-        q = period(p) if period is not None else 0
-        made = native().compile(schedule.ranks, schedule.placement.ranks, m, schedule.exchanges, q)
-        return made[0] if isinstance(made, tuple) else made  # a build of 1.0.0 also gives fronts of the stash
+        by_formula = schedule.stash is not None and not schedule.splits
+        table = tuple(map(tuple, schedule.order(p, m, v))) if by_formula else _kept_table(name, p, m, v).ranks
+        made = native().compile(table, schedule.placement(p, v).ranks, m, schedule.exchanges, q)
+        del table  # before the collector looks for what is new
+    return made[0] if isinstance(made, tuple) else made  # a build of 1.0.0 also gives fronts of the stash
 
 
 def _table(name: str, p: int, m: int, v: int) -> Schedule:

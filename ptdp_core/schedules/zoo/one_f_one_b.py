@@ -17,7 +17,7 @@ def order(p: int, m: int, v: int) -> Order:
 def shared(p: int, m: int, v: int, method: str) -> Order:
     """Return the order with passes of a shared vocabulary, and some more forward passes of warm-up."""
     if METHODS[method].together:
-        queues = [_between(p - rank - 1, rank, m) for rank in range(p)]
+        queues: Order = [_between(p - rank - 1, rank, m) for rank in range(p)]
     else:
         queues = in_turn(p, m, warmup=lambda rank: min(p - rank - 1 + METHODS[method].ahead, m))
     return shared_order(looped(p, 1), m, method, queues, [m] * p)

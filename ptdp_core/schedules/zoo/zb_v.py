@@ -18,7 +18,7 @@ def order(p: int, m: int, v: int) -> Order:
         warmup = ["F0"] * (2 * left - 1) + ["F1", "F0"] * rank + ["F1", "I1", "W1"] * left
         steady = ["F0", "I0", "W0", "F1", "I1", "W1"] * (n - p - left + 1) + ["I0", "W0", "F1", "I1", "W1"] * (left - 1)
         cooldown = ["I0", "I1"] * rank + ["I0", "W0"] * left + ["W1"] * rank + ["W0"] * rank
-        ranks.append([action for action in numbered(warmup + steady + cooldown, stages) if action.microbatch < m])
+        ranks.append([each for each in numbered(warmup + steady + cooldown, stages) if each[2] < m])
     return ranks
 
 
