@@ -12,9 +12,8 @@ from textwrap import shorten
 
 from reproduce.experiment import catalog
 from reproduce.experiment.fidelity import folder_name
-from reproduce.output.plain_text import plain
 from reproduce.output.tables import LATEX
-from reproduce.output.verdicts import SHOWN
+from reproduce.output.verdicts import SHOWN, plain
 from results import ROOT
 from results.records import read_record
 

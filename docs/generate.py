@@ -24,10 +24,9 @@ from reproduce.experiment.artifact import NOT_IN_PAPER, Artifact
 from reproduce.experiment.claims import quoted
 from reproduce.experiment.fidelity import FIDELITIES, folder_name
 from reproduce.output.figures import render
-from reproduce.output.plain_text import plain
 from reproduce.output.tables import markdown_table, origin_of, result_table
 from reproduce.output.theme import FigureLook, figure_bytes, style
-from reproduce.output.verdicts import SHOWN, told
+from reproduce.output.verdicts import SHOWN, plain, told
 from results.records import VERDICTS, Record, read_record
 
 ROOT = Path(__file__).parents[1]

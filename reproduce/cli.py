@@ -13,9 +13,8 @@ from itertools import groupby
 from typing import Any
 
 from ptdp_core import interrupts
-from reproduce.commands import COMMANDS, EXAMPLES, GONE, GROUPS, module_of
-from reproduce.commands.options import add_usual, program, program_to_type, where_exit_codes_are, with_network
-from reproduce.commands.schema_option import add_schema
+from reproduce.commands import COMMANDS, EXAMPLES, GONE, GROUPS, module_of, options
+from reproduce.commands.options import program, program_to_type
 from results.records import errors
 from results.records.errors import ReproduceError, UsageError, did_you_mean
 from results.records.storage import StorageError
@@ -117,7 +116,7 @@ def command_of(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
 def parser_of(name: str) -> Parser:
     """The parser of a command."""
     module = module_of(name)
-    codes, text = where_exit_codes_are(), getattr(module, "HELP", "")
+    codes, text = options.where_exit_codes_are(), getattr(module, "HELP", "")
     example = f"example:\n  {program()} {EXAMPLES[name]}\n\n" if name in EXAMPLES else ""
     if not name:
         meanings = [f"  {code:>3}  {text}" for code, text in errors.MEANINGS.items()]
@@ -131,8 +130,8 @@ def parser_of(name: str) -> Parser:
         allow_abbrev=False,
     )
     parser.fields = getattr(module, "FIELDS", ())
-    add_usual(parser)
-    add_schema(parser, name)
+    options.add(parser, "debug", "quiet")
+    parser.add_argument("--schema", action=options.PrintSchema, command=name)
     module.add_arguments(parser)
     return parser
 
@@ -156,7 +155,7 @@ def _dispatch(arguments: Sequence[str]) -> int:
     name, rest = command_of(arguments)
     known = argparse.Namespace(program=program_to_type(), command=(*program().split(), *arguments))
     parsed = parser_of(name).parse_args(rest, known)
-    with_network(parsed)
+    options.with_network(parsed)
     code: int = module_of(name).run(parsed)
     return code
 

@@ -25,9 +25,8 @@ from reproduce.annex import part
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.fidelity import PAPERS_CLUSTER
-from reproduce.experiment.parameters import Scalar
 from reproduce.experiment.quantities import USUAL_BEYOND
-from reproduce.experiment.sweep import Point, Sweep
+from reproduce.experiment.sweep import Point, Scalar, Sweep
 from reproduce.output import export
 from reproduce.running import fidelities, runner
 from reproduce.running.simulated import cluster_of, open_cluster
@@ -55,7 +54,7 @@ class Record(records.Record):
         return cls(**vars(record))
 
     def frame(self, shown_units: bool = False) -> "DataFrame":
-        """The record as a tidy frame: one row per point and metric (columns: see `reproduce.output.rows`).
+        """The record as a tidy frame: one row per point and metric (columns: see `reproduce.output.columns`).
 
         Numbers are in base units, or in those that tables show (GB, teraFLOP/s, %).
         """
@@ -119,7 +118,7 @@ class Record(records.Record):
 
 
 def load(what: Place | Iterable[Place], results: Place = DEFAULT_RESULTS) -> "DataFrame":
-    """Results as one tidy frame: one row per point and metric (columns: see `reproduce.output.rows`).
+    """Results as one tidy frame: one row per point and metric (columns: see `reproduce.output.columns`).
 
     `what` is a record's file, a folder with records anywhere below it, the id of an artifact or a benchmark that has
     records below the folder `results`, or several of these. Raises `UsageError` for what is none of them,
@@ -176,7 +175,7 @@ def simulate(*configurations: Mapping[str, Any], cluster: str = PAPERS_CLUSTER, 
     """
     from ptdp_core.simulator.cluster import PROGRAM
     from ptdp_core.simulator.programs import load_program
-    from reproduce.experiment.parameters import check_keys
+    from reproduce.experiment.sweep import check_keys
     from reproduce.planning import lengths
     from reproduce.planning.advice import advice, to_try
     from reproduce.planning.models import with_model_fields

@@ -29,7 +29,7 @@ from reproduce.annex.bench.gpu_cases import CASES
 from reproduce.cli import command_of, main, parser_of
 from reproduce.experiment import catalog, margins
 from reproduce.experiment.predictions import PREFIX
-from reproduce.output.answer import answer, claims_of
+from reproduce.output.verdicts import answer, claims_of
 from reproduce.running import runner
 from results.records import errors, read_record
 from tests.processes import python

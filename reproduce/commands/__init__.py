@@ -5,7 +5,7 @@ A command of two words, such as `gate exact`, is in a module `..._gate_exact`. `
 `results.records.errors`; besides what was parsed it finds `parsed.program`, how this program was started,
 `parsed.command`, the whole command line as records keep it, and `parsed.quiet`. Importing a module is quick: whatever
 takes long to import is imported in `run`. `run.py` is the command without a name: `reproduce ID [ID ...]`. `options.py`
-has what several commands share, `schema_option.py` what `--schema` prints of each.
+has what several commands share.
 """
 
 from importlib import import_module

@@ -6,14 +6,14 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 
 from reproduce.commands.list import summary
-from reproduce.commands.options import add_json
+from reproduce.commands.options import add
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import OURS, quoted
 from reproduce.experiment.published import numbers_set_with
 from reproduce.experiment.tested_as import what_is_tested, words_used
-from reproduce.output.plain_text import plain
-from reproduce.output.progress import LONG_S, spoken
+from reproduce.output.terminal import LONG_S, spoken
+from reproduce.output.verdicts import plain
 from results.records.documents import print_document
 from results.records.errors import DONE, UnavailableError, UsageError
 from results.records.storage import DEFAULT_RESULTS
@@ -22,7 +22,7 @@ from results.records.storage import DEFAULT_RESULTS
 def add_arguments(parser: ArgumentParser) -> None:
     """The options of `reproduce describe`."""
     parser.add_argument("ids", nargs="+", metavar="ID", help="an artifact (reproduce list shows them)")
-    add_json(parser)
+    add(parser, "json")
 
 
 def run(parsed: Namespace) -> int:

@@ -14,8 +14,7 @@ from results.records.errors import DONE, USAGE
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The options of `reproduce list`."""
-    options.add_paper(parser)
-    options.add_json(parser)
+    options.add(parser, "paper", "json")
 
 
 def run(parsed: Namespace) -> int:

@@ -1,5 +1,6 @@
 """Options that several commands share, and how this program was started."""
 
+import argparse
 import json
 import math
 import os
@@ -12,9 +13,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reproduce.annex import part
 from reproduce.experiment.fidelity import FIDELITIES, PAPERS_CLUSTER
 from results.records import storage
 from results.records.errors import UnavailableError, UsageError
+from results.records.validation import SCHEMAS
 from results.visible import visible
 
 if TYPE_CHECKING:
@@ -123,13 +126,6 @@ def command_line(parsed: Namespace, *words: str) -> str:
     return f"{parsed.program} {shlex.join([*words, *where])}"
 
 
-def add_usual(parser: ArgumentParser, **of_both: Any) -> None:
-    """--debug, --quiet"""
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error", **of_both)
-    text = "no progress, and of results the shortest form"
-    parser.add_argument("-q", "--quiet", action="store_true", help=text, **of_both)
-
-
 def teller(quiet: bool) -> Callable[[str], None]:
     """What shows the progress on a terminal, on a line that the next text, or '', overwrites; without one nothing."""
     if quiet or not sys.stderr.isatty():
@@ -146,22 +142,6 @@ def say_where_python_runs(quiet: bool) -> None:
         print(f"note: Python runs the simulator's inner loops, more slowly: {why}", file=sys.stderr)
 
 
-def add_results(parser: ArgumentParser) -> None:
-    """--results DIR"""
-    parser.add_argument(
-        "--results",
-        type=path_of,
-        default=storage.DEFAULT_RESULTS,
-        metavar="DIR",
-        help=f"folder of the results (default: {storage.DEFAULT_RESULTS_TEXT})",
-    )
-
-
-def add_paper(parser: ArgumentParser) -> None:
-    """--paper NAME"""
-    parser.add_argument("--paper", metavar="NAME", help="only this paper: sc21, ... (default: all of them)")
-
-
 def say_broken() -> bool:
     """Print a line for each paper that cannot be read; whether there is one. The others go on."""
     from reproduce.experiment import catalog  # what many commands do without
@@ -172,32 +152,85 @@ def say_broken() -> bool:
     return bool(broken)
 
 
-def add_json(parser: ArgumentParser) -> None:
-    """--json"""
-    text = "the result as JSON on stdout, and nothing else there; results/schema/ says what each property means"
-    parser.add_argument("--json", action="store_true", help=text)
-
-
-def add_program(parser: ArgumentParser) -> None:
-    """--program NAME"""
-    text = "the training program, by name or with a release, as megatron-bridge@26.04 (default: the cluster's)"
-    parser.add_argument("--program", dest="trainer", metavar="NAME", help=text)
-
-
 def names(text: str) -> tuple[str, ...]:
     """Names with commas between."""
     return tuple(name.strip() for name in text.split(","))
 
 
-def add_columns(parser: ArgumentParser) -> None:
-    """--columns NAME,NAME"""
-    parser.add_argument(
-        "--columns",
-        type=names,
-        default=(),
-        metavar="NAMES",
-        help="only these columns of the table: their names, or how their headings begin, with commas between",
-    )
+# What `--json` prints is called like the command but for these.
+OUTPUTS = {"": "run", "gate exact": "exact", "explain trace": "trace"}
+KINDS = ("file", "options", "output")
+# The file that a command reads, or that `calibrate` writes: a function of `reproduce.annex.schema.input_schemas`.
+READS = {
+    "simulate": "points",
+    "predict": "points",
+    "explain": "point",
+    "explain trace": "point",
+    "train": "run",
+    "calibrate": "cluster",
+}
+# Options that mean the same wherever they stand: what argparse is told of each.
+SHARED: dict[str, dict[str, Any]] = {
+    "debug": {"action": "store_true", "help": "show the traceback of an error"},
+    "quiet": {"action": "store_true", "help": "no progress, and of results the shortest form"},
+    "paper": {"metavar": "NAME", "help": "only this paper: sc21, ... (default: all of them)"},
+    "json": {
+        "action": "store_true",
+        "help": "the result as JSON on stdout, and nothing else there; results/schema/ says what each property means",
+    },
+    "results": {
+        "type": path_of,
+        "default": storage.DEFAULT_RESULTS,
+        "metavar": "DIR",
+        "help": f"folder of the results (default: {storage.DEFAULT_RESULTS_TEXT})",
+    },
+    "program": {
+        "dest": "trainer",
+        "metavar": "NAME",
+        "help": "the training program, by name or with a release, as megatron-bridge@26.04 (default: the cluster's)",
+    },
+    "columns": {
+        "type": names,
+        "default": (),
+        "metavar": "NAMES",
+        "help": "only these columns of the table: their names, or how their headings begin, with commas between",
+    },
+    "network": {
+        "metavar": "NETWORK",
+        "help": "what joins its nodes, in place of its own: roce-400, efa-3200, ..., or a .toml file",
+    },
+}
+LETTERS = {"quiet": ("-q",)}
+
+
+def add(parser: ArgumentParser, *names: str, **further: Any) -> None:
+    """The options of `SHARED` with these names; what else argparse is told, of each."""
+    for name in names:
+        parser.add_argument(*LETTERS.get(name, ()), f"--{name}", **SHARED[name], **further)
+
+
+class PrintSchema(argparse.Action):
+    """--schema: prints a schema (2020-12) of the command and ends, as --help does."""
+
+    def __init__(self, option_strings: list[str], dest: str, command: str) -> None:
+        self.command = command
+        self.output = SCHEMAS / f"{OUTPUTS.get(command, command)}-1.schema.json"
+        there = {"file": command in READS, "options": True, "output": self.output.is_file()}
+        self.kinds = [kind for kind in KINDS if there[kind]]  # the file before the options
+        text = f"print a JSON Schema and end: of its {', '.join(self.kinds)} (default: {self.kinds[0]})"
+        super().__init__(option_strings, dest, "?", default=argparse.SUPPRESS, choices=KINDS, help=text, metavar="OF")
+
+    def __call__(self, parser: ArgumentParser, namespace: Namespace, values: Any, option_string: Any = None) -> None:
+        """Print the one asked for, else that of the file, else of the options. Raises `UsageError` for none."""
+        kind = values or self.kinds[0]
+        if kind not in self.kinds:
+            raise UsageError(f"{parser.prog} has no schema of its {kind}; there is {', '.join(self.kinds)}")
+        if kind == "output":
+            print(self.output.read_text(encoding="utf-8").rstrip())
+        else:
+            reads = READS[self.command] if kind == "file" else None
+            print(json.dumps(part("schema", "schemas").schema_of(self.command, reads), indent=1))
+        parser.exit()
 
 
 def add_cluster(
@@ -207,8 +240,7 @@ def add_cluster(
     parser.add_argument(
         "--cluster", default=default, help=f"{help}: a name or a .toml file (default: {PAPERS_CLUSTER})"
     )
-    text = "what joins its nodes, in place of its own: roce-400, efa-3200, ..., or a .toml file"
-    parser.add_argument("--network", metavar="NETWORK", help=text)
+    add(parser, "network")
 
 
 def with_network(parsed: Namespace) -> None:

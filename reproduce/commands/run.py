@@ -19,15 +19,13 @@ from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.experiment.judging import accuracy
-from reproduce.experiment.parameters import ranks_of
 from reproduce.experiment.predictions import PREFIX
+from reproduce.experiment.sweep import ranks_of
 from reproduce.output import export
-from reproduce.output.progress import LONG_S, progress, spoken
-from reproduce.output.terminal import console, files_line, shown_path, wrapped
+from reproduce.output.terminal import LONG_S, console, files_line, progress, shown_path, spoken, wrapped
 from reproduce.output.verdicts import SHOWN
 from reproduce.running import runner
-from reproduce.running.evaluator import Plan
-from reproduce.running.fidelities import expected_seconds
+from reproduce.running.fidelities import Plan, expected_seconds
 from reproduce.running.runner import RECORD, Run
 from reproduce.running.simulated import open_cluster
 from results import ROOT
@@ -70,8 +68,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.usage = "reproduce ID [ID ...] | all  [options]\n       reproduce COMMAND [options]"
     parser.add_argument("--version", action="store_true", help="say which version this is")
     parser.add_argument("ids", nargs="*", metavar="ID", help="artifacts to run (reproduce list shows them)")
-    options.add_paper(parser)
-    options.add_columns(parser)
+    options.add(parser, "paper", "columns")
     parser.add_argument("--fidelity", help=f"{', '.join(FIDELITIES)} (default: the artifact's first)")
     parser.add_argument("--scale", help="size of the experiment (default: the artifact's first, paper)")
     options.add_cluster(parser, default=None)
@@ -87,8 +84,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="say what would run and where; run nothing")
     parser.add_argument("--fresh", action="store_true", help="compute every point, reuse no earlier result")
     parser.add_argument("--strict", action="store_true", help="exit with 5 if a claim of the paper is contradicted")
-    options.add_json(parser)
-    options.add_results(parser)
+    options.add(parser, "json", "results")
     slurm.add_options(parser)
 
 
@@ -351,8 +347,8 @@ def _as_json(done: Run) -> dict[str, Any]:
 
 def _print_result(plan: Plan, parsed: Namespace, started: float, record: Record, computed: int) -> None:
     """What was found: the table, how many sentences hold, and of each note the beginning; table.md has all of it."""
-    from reproduce.output.answer import answer
     from reproduce.output.tables import failures, origin_of, print_table, result_table
+    from reproduce.output.verdicts import answer
 
     artifact, out, seconds = plan.artifact, console(WIDTH), time.monotonic() - started
     out.print(f"{artifact.label}: {artifact.title}", style="bold")
@@ -400,7 +396,7 @@ def verdict_counts(records: Iterable[Record]) -> str:
 
 def _print_answer(runs: Sequence[Run], parsed: Namespace, paper: str | None) -> None:
     """What all runs together say: whether the paper holds, if they are those that its claims are judged on."""
-    from reproduce.output.answer import answer, claims_of  # for all artifacts together alone
+    from reproduce.output.verdicts import answer, claims_of  # for all artifacts together alone
 
     elsewhere = any(done.plan.elsewhere for done in runs)
     if not elsewhere and (claims := claims_of(done.record for done in runs)):

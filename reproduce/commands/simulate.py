@@ -16,7 +16,7 @@ from reproduce.annex import part
 from reproduce.commands import options
 from reproduce.experiment import margins
 from reproduce.experiment.metrics import MetricDef, listed
-from reproduce.experiment.parameters import KEYS, REQUIRED
+from reproduce.experiment.sweep import KEYS, REQUIRED
 from reproduce.output.columns import Column, Table, chosen, key
 from reproduce.output.tables import print_table
 from reproduce.output.terminal import console, shown_path, wrapped
@@ -75,8 +75,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="the configurations, - reads standard input; or the keys of one",
     )
     options.add_cluster(parser, "for points that name none")
-    options.add_program(parser)
-    options.add_columns(parser)
+    options.add(parser, "program", "columns")
     options.add_run(parser)
     parser.add_argument(
         "--lengths",
@@ -90,7 +89,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="GB/S",
         help="what all GPUs together write to storage: checkpoints' sizes by format, seconds, and host memory",
     )
-    options.add_json(parser)
+    options.add(parser, "json")
     parser.add_argument(
         "--plot",
         type=options.path_to_write,

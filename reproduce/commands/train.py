@@ -8,7 +8,7 @@ from argparse import ArgumentParser, Namespace
 from ptdp_core.engine import settings_file
 from ptdp_core.launch import command_line
 from ptdp_core.launch.outcome import Trained
-from reproduce.commands.options import add_json
+from reproduce.commands.options import add
 from results.records.errors import UsageError
 
 FIELDS = settings_file.FIELDS
@@ -23,7 +23,7 @@ fields for --set, or a file's sections:
 def add_arguments(parser: ArgumentParser) -> None:
     """The options of a training run."""
     command_line.add_arguments(parser)
-    add_json(parser)
+    add(parser, "json")
 
 
 def run(parsed: Namespace) -> int:

@@ -11,14 +11,10 @@ from reproduce.experiment import catalog, coverage
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import quoted
 from reproduce.experiment.fidelity import folder_name
-from reproduce.output.answer import Answer, answer
-from reproduce.output.plain_text import plain
-from reproduce.output.progress import progress
-from reproduce.output.terminal import console, shown_path, wrapped
-from reproduce.output.verdicts import SHOWN, VERDICT_LOOKS, VERDICT_MEANINGS, by_what
+from reproduce.output.terminal import console, progress, shown_path, wrapped
+from reproduce.output.verdicts import SHOWN, VERDICT_LOOKS, VERDICT_MEANINGS, Answer, answer, by_what, plain
 from reproduce.running import runner
-from reproduce.running.evaluator import Plan
-from reproduce.running.fidelities import evaluator
+from reproduce.running.fidelities import Plan, evaluator
 from reproduce.running.simulated import open_cluster
 from results import ROOT
 from results.records import VERDICTS, ClaimResult, PointResult, read_record, storage
@@ -84,7 +80,7 @@ def _check(
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `reproduce verify`."""
     parser.add_argument("ids", nargs="*", metavar="ID", help="artifacts to check (default: all)")
-    options.add_paper(parser)
+    options.add(parser, "paper")
     options.add_cluster(parser, default=None)
     parser.add_argument(
         *("--verdict",), type=_stored, choices=VERDICTS, metavar="VERDICT", help="show only claims with this verdict"
@@ -94,8 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--expected", action="store_true", help="say which verdicts differ from the committed ones; exit with 6 then"
     )
-    options.add_json(parser)
-    options.add_results(parser)
+    options.add(parser, "json", "results")
 
 
 def _stored(words: str) -> str:

@@ -23,7 +23,6 @@ from reproduce.experiment.papers import FIRST, PaperError, check_table, line_of,
 from reproduce.experiment.quantities import Quantity, XAxis
 from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import CPU, PAPER, SCALES, Point, Sweep
-from results import opening
 from results.records import Metric, Record, RecordedTimeline
 
 if TYPE_CHECKING:
@@ -216,9 +215,7 @@ class Artifact:
         try:
             return self.claim(tested, papers_points=in_the_paper, **told)(judge)
         except ValueError as error:
-            raise PaperError(
-                path, line_of(opening.read_text(path, opening.TOML), judge.__name__), str(error)
-            ) from error
+            raise PaperError(path, line_of(path, judge.__name__), str(error)) from error
 
     def claim(
         self,
@@ -280,7 +277,7 @@ def _told(judge: Judge, path: Path) -> dict[str, Any]:
     if judge.__name__ not in tables:
         text = f"claim {judge.__name__!r} has no table in {path.name}; needs one; try [{judge.__name__}]"
         raise PaperError(path, 1, text)
-    check_table(path, tables[judge.__name__], CLAIM)
+    check_table(path, tables[judge.__name__], CLAIM, place=(judge.__name__,))
     told: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in tables[judge.__name__].items()
     }

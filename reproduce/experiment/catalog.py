@@ -9,11 +9,10 @@ from traceback import extract_tb
 from typing import Any
 
 from reproduce.annex import part, require
-from reproduce.experiment import declared, papers
+from reproduce.experiment import papers, told
 from reproduce.experiment.artifact import NOT_IN_PAPER, Artifact
 from reproduce.experiment.claims import IN_OUR_WORDS, OURS
 from reproduce.experiment.papers import FIRST, Paper
-from results import opening
 from results.records.errors import UsageError, did_you_mean
 
 _KINDS = ("Table", "Figure", "Section")  # of a label, in the order in which a section has them
@@ -83,10 +82,12 @@ def _artifact_of(paper: Paper, name: str) -> Artifact:
         artifact = part("papers", f"{paper.name}.{name}").ARTIFACT
     else:
         artifact = _of_own_module(paper, name)
-    claims = [*artifact.claims, *declared.claims_of(paper, name, artifact)]
+    claims = [*artifact.claims, *told.claims_of(paper, name, artifact)]
     if paper.paraphrased:
-        told = [f"{IN_OUR_WORDS}{claim.sentence}" if claim.place != OURS else claim.sentence for claim in claims]
-        claims = [replace(claim, sentence=sentence) for claim, sentence in zip(claims, told, strict=True)]
+        claims = [
+            claim if claim.place == OURS else replace(claim, sentence=f"{IN_OUR_WORDS}{claim.sentence}")
+            for claim in claims
+        ]
     return replace(artifact, paper=paper.name, cluster=paper.cluster, claims=claims)
 
 
@@ -109,7 +110,7 @@ def _of_own_module(paper: Paper, name: str) -> Artifact:
     if not isinstance(artifact, Artifact):
         raise papers.PaperError(path, 1, "defines no ARTIFACT; needs one; a module that begins with _ may do without")
     if artifact.id != (id := paper.id_of(name)):
-        line = papers.line_of(opening.read_text(path), "ARTIFACT")
+        line = papers.line_of(path, "ARTIFACT")
         raise papers.PaperError(path, line, f"id={artifact.id!r}; needs the paper's and the module's name; try {id!r}")
     return artifact
 

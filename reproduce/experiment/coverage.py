@@ -8,7 +8,7 @@ words (`text`), where they are not those of a claim. The entries of a paper's `c
 import json
 from typing import Any
 
-from reproduce.experiment import declared, papers
+from reproduce.experiment import papers, told
 from reproduce.experiment.claims import OURS
 from reproduce.experiment.papers import Paper
 from results import opening
@@ -20,7 +20,7 @@ def statements(paper: Paper) -> tuple[dict[str, Any], ...]:
     """All of a paper's list, in its order, then those of its claims that are data."""
     path = paper.folder / FILE
     listed = json.loads(opening.read_text(path, within=paper.folder))["statements"] if opening.exists(path) else []
-    declared_here = [] if paper.ours else [entry for entry in declared.entries(paper) if entry["place"] != OURS]
+    declared_here = [] if paper.ours else [entry for entry in told.entries(paper) if entry["place"] != OURS]
     return (*listed, *map(_statement, declared_here))
 
 

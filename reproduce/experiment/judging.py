@@ -5,12 +5,11 @@ from dataclasses import dataclass, replace
 from math import ceil, fsum, log
 
 from reproduce.experiment import fidelity
+from reproduce.experiment.alternatives import readings, spread
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.bounded import Bounded
 from reproduce.experiment.claims import NOTHING, Claim, Judgement, OnPapersPoints
-from reproduce.experiment.made_of import COUNTED, names_of
-from reproduce.experiment.quantities import Quantity
-from reproduce.experiment.readings import readings, spread
+from reproduce.experiment.quantities import COUNTED, Quantity, names_of
 from reproduce.experiment.results import Alternative, MissingResultError, Read, Results, counted, where
 from results.records import ClaimResult, PointResult
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from reproduce.experiment.made_of import RANGED, made_of
 from reproduce.experiment.metrics import METRICS, answers
+from reproduce.experiment.quantities import RANGED, made_of
 from results import ROOT
 from results.records import Interval, PointResult
 

@@ -6,7 +6,7 @@ The first paper's folder is in `reproduce/papers/`, the others' in an annex, `re
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from pathlib import Path
@@ -25,10 +25,15 @@ FILE = "paper.toml"
 FIRST = "sc21"  # the paper whose ids and labels need no name of a paper
 _KINDS: dict[str, Any] = {"title": str, "authors": list, "year": int, "short": str, "citation": str, "cluster": str}
 _KINDS |= {"plain_ids": list, "ours": bool, "paraphrased": bool, "configuration": dict, "tables": dict}
+NEEDED = ("title", "authors", "year", "short", "citation")
 SCALAR = int | float | str  # true and false are whole numbers
 NUMBER = int | float
 _WORDS: dict[Any, str] = {str: "a text in quotes", list: "a list", int: "a whole number", bool: "true or false"}
 _WORDS |= {dict: "a table", NUMBER: "a number", SCALAR: "a number, a text in quotes, true or false"}
+_WORDS |= {str | list: "a text in quotes, or a list of them", dict | str: "a table, or a text in quotes"}
+_WORDS |= {NUMBER | list: "a number, or a list of two"}
+BEGINS_OF_KEY = (r"^[ \t]*\[*(?:[\w.]+\.)?", r"[{,][ \t]*")
+END_OF_KEY = r"(?:\.[\w.]+)?[ \t]*[=\]]"
 
 
 class PaperError(UsageError):
@@ -108,18 +113,29 @@ def read(folder: Path) -> Paper:
     """The paper in a folder. Raises `PaperError` that names file, line and what is expected."""
     path = folder / FILE
     data = read_toml(path)
-    check_table(path, data, _KINDS)
-    required = [item.name for item in fields(Paper) if item.name in ("title", "authors", "year", "short", "citation")]
-    if missing := [key for key in required if key not in data]:
-        raise PaperError(path, 1, f"lacks {', '.join(missing)}; needs {', '.join(required)}")
+    check_table(path, data, _KINDS, NEEDED)
     frozen: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
     return Paper(folder.name, folder, **frozen)
 
 
 def check_table(
-    path: Path, table: Mapping[str, Any], kinds: Mapping[str, Any], parameters: Collection[str] = ()
+    path: Path,
+    table: Any,
+    kinds: Mapping[str, Any],
+    needed: Collection[str] = (),
+    parameters: Collection[str] = (),
+    place: tuple[str, ...] = (),
+    first: int = 1,
 ) -> None:
-    """Raise `PaperError`, at its line, for a key that is none of these, or whose value is of another kind."""
+    """Raise `PaperError`, at its line, for a key that is none of these or of another kind, or that is needed.
+
+    `place` are the keys above those of the table, and `first` is the line from which on they stand.
+    """
+    at, text = place, ""
+    if not isinstance(table, dict):
+        table, text = {}, f"{table!r} as {place[-1]}; needs a table"
+    elif missing := [key for key in needed if not table.get(key)]:
+        text = f"lacks {', '.join(missing)}; needs {', '.join(needed)}"
     for key, value in table.items():
         kind = kinds.get(key, SCALAR if key in parameters else None)
         if kind is None:
@@ -130,7 +146,10 @@ def check_table(
             text = f"{key} = {value!r}; needs {_WORDS[kind]}"
         else:
             continue
-        raise PaperError(path, line_of(opening.read_text(path, opening.TOML), key), text)
+        at = (*place, key)
+        break
+    if text:
+        raise PaperError(path, line_of(path, *at, first=first), text)
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -147,14 +166,24 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise PaperError(path, 1, f"cannot be read: {error}; needs a text file") from None
     for key, value in data.items():
         if has_control((key, value)):
-            raise PaperError(path, line_of(text, key), f"{visible(key)} has control characters; needs plain text")
+            raise PaperError(path, line_of(path, key), f"{visible(key)} has control characters; needs plain text")
     return data
 
 
-def line_of(text: str, key: str) -> int:
-    """The line in which a key of a TOML file stands, as `key =` or `[key]`; the first if it stands nowhere."""
-    found = re.search(rf"^\s*\[*(?:[\w.]+\.)?{re.escape(key)}(?:\.[\w.]+)?\s*[=\]]", text, re.MULTILINE)
-    return text.count("\n", 0, found.start() + len(found[0]) - len(found[0].lstrip())) + 1 if found else 1
+def line_of(path: Path, *keys: str, first: int = 1) -> int:
+    """The line in which the last of these keys of a TOML file stands, each after the one before it, from `first` on.
+
+    A key stands as `key =` or `[key]` at the beginning of a line, or inside braces. The line of one that stands nowhere
+    is that of the key before it.
+    """
+    text = opening.read_text(path, opening.TOML)
+    place = len("".join(text.splitlines(keepends=True)[: first - 1]))
+    for depth, key in enumerate(keys):
+        ways = [rf"{begin}[\"']?(?P<key>{re.escape(key)})[\"']?{END_OF_KEY}" for begin in BEGINS_OF_KEY]
+        found = [match.start("key") for way in ways if (match := re.compile(way, re.MULTILINE).search(text, place))]
+        if found:  # inside of another key the nearest, else what begins a line
+            place = min(found) if depth else found[0]
+    return text.count("\n", 0, place) + 1
 
 
 def configuration(name: str) -> Mapping[str, Any]:

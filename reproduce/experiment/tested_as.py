@@ -6,14 +6,13 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from reproduce.experiment.alternatives import PLOT
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.bounds import RULES
-from reproduce.experiment.claims import NOTHING, Claim
-from reproduce.experiment.made_of import COUNTED, SPEED, UNKNOWN, made_of, names_of
+from reproduce.experiment.claims import NOTHING, RULES, Claim
 from reproduce.experiment.margins import CLUSTER, for_judging
 from reproduce.experiment.metrics import METRICS
 from reproduce.experiment.published import numbers_set_with
-from reproduce.experiment.readings import PLOT
+from reproduce.experiment.quantities import COUNTED, SPEED, UNKNOWN, made_of, names_of
 from reproduce.experiment.results import MissingResultError, Read, Results
 from results import ROOT
 from results.records import PointResult, read_record

@@ -1,22 +1,29 @@
-"""Artifacts told as data: the table `artifact` of the TOML file beside an artifact's module.
+"""Artifacts and claims told as data: the TOML file beside an artifact's module, and a paper's `claims.toml`.
 
-It has the fields of `Artifact` that are words, numbers and names, and a table for each of its sweeps: those of
-`reproduce/papers/sc21/fig_interleaved.toml` are an example. The module has what is computed: points of its own,
-metrics, drawings, judges.
+The table `artifact` of the file has the fields of `Artifact` that are words, numbers and names, and a table for each of
+its sweeps: those of `reproduce/papers/sc21/fig_interleaved.toml` are an example. The module has what is computed:
+points of its own, metrics, drawings, judges.
+
+A claim of `claims.toml` is checked and given its judge (`bounded.Bounded`). One with a `reason` in place of a metric is
+a sentence that no artifact here is about; one with `nothing` is a claim on an artifact that no result of it can decide,
+and says why.
 """
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields as fields_of
+from functools import cache
+from math import inf
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from reproduce.experiment import papers, published
 from reproduce.experiment.artifact import Artifact, tables_beside
-from reproduce.experiment.papers import NUMBER, PaperError, check_table
-from reproduce.experiment.parameters import KEYS
+from reproduce.experiment.bounded import BOUNDS, PUBLISHED, REDUCED, Bounded
+from reproduce.experiment.claims import NOTHING, OURS, RULES, Claim, Judgement, allowed
+from reproduce.experiment.papers import NUMBER, Paper, PaperError, check_table, line_of, read_toml
 from reproduce.experiment.quantities import CHOICES, METRICS, Quantity, XAxis
-from reproduce.experiment.sweep import DEFAULTS, SCALES, Level, Point, Sweep, batches, levels
+from reproduce.experiment.sweep import DEFAULTS, KEYS, SCALES, Level, Point, Sweep, batches, levels
 from results import opening
 from results.records.errors import did_you_mean
 
@@ -36,8 +43,21 @@ SWEEP |= {
     "x_axis": dict,
 }
 PARAMETERS = {*KEYS, "gpus", "gpus_per_node"}.union(*DEFAULTS.values())
+AXIS, OF_QUANTITY = (
+    {item.name: {float: NUMBER, int: int}.get(item.type, str) for item in fields_of(kind)} for kind in (XAxis, Quantity)
+)
 
-T = TypeVar("T", Quantity, XAxis)
+CLAIMS = "claims.toml"
+NEEDED = ("id", "table", "sentence", "place")
+SAID = ("tested", "untested", "miss", "hit")
+AS_GIVEN = ("of", "over", "less", "match", "which", "rule", "digits", "inexact", "short", "narrow")
+# Keys of a claim, and what each is.
+CLAIM: dict[str, Any] = dict.fromkeys(NEEDED, str) | {"metric": str | list, "of": dict, "over": dict | str}
+CLAIM |= {"less": dict, "match": str, "which": str, **dict.fromkeys(BOUNDS, NUMBER), "rule": str}
+CLAIM |= {"printed": NUMBER | list, "step": NUMBER, "digits": bool, "judged_on": str, "set_with": list}
+CLAIM |= {"inputs": list, "inexact": NUMBER, "short": NUMBER, **dict.fromkeys(SAID, str), "narrow": bool}
+CLAIM |= {"reason": str, "nothing": str}
+CHOSEN = {"which": tuple(REDUCED), "match": ("label", "series"), "judged_on": ("results", PUBLISHED)}
 
 
 def told(
@@ -56,46 +76,77 @@ def told(
     id = papers.paper(paper).id_of(name)
     fields = dict(tables_beside(path).get(ARTIFACT, {}))
     try:
-        check_table(path, fields, TOLD)
-        rows = _sweeps(fields.pop("sweeps", {}))
-        _check(path, fields, rows)
-        shown = {**_shown(fields), **computed}
-        all_sweeps = {scale: _sweep(id, row) for scale, row in rows.items()}
+        check_table(path, fields, TOLD, ("title", "description"), place=(ARTIFACT,))
+        rows = fields.pop("sweeps", {})
+        if unknown := {scale for scales in rows for scale in scales.split()} - set(SCALES):
+            raise ValueError(f"no scale {min(unknown)!r}; needs one of {', '.join(SCALES)}")
+        parameters = {*PARAMETERS, *fields.get("columns", {})}
+        all_sweeps = {
+            scale: _sweep(path, id, scale, rows[row["like"]] | row if "like" in row else row, parameters)
+            for scale, row in rows.items()
+        }
         all_sweeps |= {"paper": Sweep(points)} if points else {}
         all_sweeps |= sweeps or {}
         if not all_sweeps:
             raise ValueError("lacks sweeps; needs one, such as [artifact.sweeps.paper]")
-        return Artifact(id=id, sweeps=all_sweeps, **shown, **fields)
+        return Artifact(id=id, sweeps=all_sweeps, **{**_shown(path, fields, ARTIFACT), **computed}, **fields)
     except (TypeError, KeyError, ValueError, AttributeError) as error:
         wrong = f"there is no {error.args[0]!r}" if isinstance(error, KeyError) else " ".join(map(str, error.args))
         text = f"[{ARTIFACT}]: {wrong}; docs/adding.md has an example"
-        raise PaperError(path, papers.line_of(opening.read_text(path, opening.TOML), ARTIFACT), text) from error
+        raise PaperError(path, line_of(path, ARTIFACT), text) from error
 
 
-def _sweeps(told: Mapping[str, Any]) -> dict[str, Any]:
-    """The tables of sweeps by their scales, each with what it is `like`. Raises ValueError for a scale that is none."""
-    if unknown := {scale for scales in told for scale in scales.split()} - set(SCALES):
-        raise ValueError(f"no scale {min(unknown)!r}; needs one of {', '.join(SCALES)}")
-    return {scale: told[row["like"]] | row if "like" in row else row for scale, row in told.items()}
+def _shown(path: Path, fields: dict[str, Any], *place: str) -> dict[str, Any]:
+    """The fields that say what is shown, which an artifact and its sweeps have alike, taken from the others.
 
-
-def _check(path: Path, fields: Mapping[str, Any], rows: Mapping[str, Any]) -> None:
-    """Raise `PaperError` or ValueError for what is missing, and for keys and parameters that are none.
-
-    A parameter is one of a configuration, of the engine's settings, or the artifact's own, which a column shows.
+    A quantity is a metric by its name, a choice of several by its name, or one of the artifact's own.
     """
-    if missing := [name for name in ("title", "description") if name not in fields]:
-        raise ValueError(f"lacks {' and '.join(missing)}; needs title and description")
-    parameters = {*PARAMETERS, *fields.get("columns", {})}
-    for scale, row in rows.items():
-        if not row.get("x"):
-            raise ValueError(f"the sweep {scale!r} lacks x; needs levels, such as x = {{B = [8, 16]}}")
-        named = row | _varied(row.get("series", ())) | _varied(row["x"])
-        if named.keys() - SWEEP.keys() - parameters:
-            from ptdp_core.engine.settings_file import FIELDS
+    made: dict[str, Any] = {name: tuple(fields.pop(name)) for name in ("notes", "shown") if name in fields}
+    if "x_axis" in fields:
+        check_table(path, axis := fields.pop("x_axis"), AXIS, place=(*place, "x_axis"))
+        made["x_axis"] = XAxis(**axis)
+    known = CHOICES | {name: (metric,) for name, metric in METRICS.items()}
+    quantities: list[Quantity] = []
+    for quantity in fields.pop("quantities", ()):
+        if isinstance(quantity, Mapping):
+            check_table(path, quantity, OF_QUANTITY, place=(*place, "quantities"))
+            quantities.append(Quantity(**{"shown": "", **quantity}))
+        elif quantity in known:
+            quantities += known[quantity]
+        else:
+            hint = did_you_mean(quantity, tuple(known))
+            raise ValueError(f"quantity {quantity!r}{hint}; needs a metric of docs/metrics.md, {' or '.join(CHOICES)}")
+    return made | ({"quantities": tuple(quantities)} if quantities else {})
 
-            parameters.update(FIELDS)
-        check_table(path, named, SWEEP, parameters)
+
+def _sweep(path: Path, id: str, scale: str, told: Mapping[str, Any], parameters: set[str]) -> Sweep:
+    """A sweep: points of the paper with `published = true`, else `series` times `x`; any other key is a parameter.
+
+    `batches` is a series for each batch size. It begins with what it is `like`, the sweep of another scale, or with
+    the `configuration` of published values, by their id. A parameter is one of a configuration, of the engine's
+    settings, or the artifact's own, which a column shows. Raises `PaperError` or ValueError for what is missing, and
+    for keys and parameters that are none.
+    """
+    if not told.get("x"):
+        raise ValueError(f"the sweep {scale!r} lacks x; needs levels, such as x = {{B = [8, 16]}}")
+    named = told | _varied(told.get("series", ())) | _varied(told["x"])
+    if named.keys() - SWEEP.keys() - parameters:
+        from ptdp_core.engine.settings_file import FIELDS
+
+        parameters.update(FIELDS)
+    place = (ARTIFACT, "sweeps", scale)
+    check_table(path, named, SWEEP, (), parameters, place)
+    row = {name: value for name, value in told.items() if name != "like"}
+    shown = _shown(path, row, *place)
+    shown |= {"x": x if isinstance(x := row.pop("x"), str) else _levels(x)}
+    if "series" in row:
+        shown["series"] = _levels(row.pop("series"))
+    elif "batches" in row:
+        shown["series"] = batches(*row.pop("batches"))
+    shared = published.configuration(row.pop("configuration")) if "configuration" in row else {}
+    if row.pop("published", False):
+        return Sweep.published(id, **shown, **shared, **row)
+    return Sweep(None, **{**shown, **shared, **row})
 
 
 def _varied(told: str | Sequence[Mapping[str, Any]] | Mapping[str, Any]) -> dict[str, Any]:
@@ -105,54 +156,6 @@ def _varied(told: str | Sequence[Mapping[str, Any]] | Mapping[str, Any]) -> dict
     if isinstance(told, Mapping):
         return {name: 0 for names in told if names != "labels" for name in names.split()}
     return {name: value for level in told for name, value in level.items() if name != "key"}
-
-
-def _shown(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields that say what is shown, which an artifact and its sweeps have alike, taken from the others."""
-    made: dict[str, Any] = {}
-    if "quantities" in fields:
-        made["quantities"] = tuple(q for told in fields.pop("quantities") for q in _quantities(told))
-    if "x_axis" in fields:
-        made["x_axis"] = _made(XAxis, fields.pop("x_axis"))
-    return made | {name: tuple(fields.pop(name)) for name in ("notes", "shown") if name in fields}
-
-
-def _quantities(told: str | Mapping[str, Any]) -> Sequence[Quantity]:
-    """A metric by its name, a choice of several by its name, or a quantity of the artifact's own."""
-    if isinstance(told, str):
-        known = CHOICES | {name: (metric,) for name, metric in METRICS.items()}
-        if told not in known:
-            hint = did_you_mean(told, tuple(known))
-            raise ValueError(f"quantity {told!r}{hint}; needs a metric of docs/metrics.md, {' or '.join(CHOICES)}")
-        return known[told]
-    return (_made(Quantity, {"shown": "", **told}),)
-
-
-def _made(kind: type[T], told: Mapping[str, Any]) -> T:
-    """A quantity or an axis from its table."""
-    names = tuple(field.name for field in fields_of(kind))
-    if unknown := [name for name in told if name not in names]:
-        raise ValueError(f"unknown key {unknown[0]!r}; needs {', '.join(names)}{did_you_mean(unknown[0], names)}")
-    return kind(**told)
-
-
-def _sweep(id: str, told: Mapping[str, Any]) -> Sweep:
-    """A sweep: points of the paper with `published = true`, else `series` times `x`; any other key is a parameter.
-
-    `batches` is a series for each batch size. It begins with what it is `like`, the sweep of another scale, or with
-    the `configuration` of published values, by their id.
-    """
-    row = {name: value for name, value in told.items() if name != "like"}
-    shown = _shown(row)
-    shown |= {"x": x if isinstance(x := row.pop("x", ()), str) else _levels(x)}
-    if "series" in row:
-        shown["series"] = _levels(row.pop("series"))
-    elif "batches" in row:
-        shown["series"] = batches(*row.pop("batches"))
-    shared = published.configuration(row.pop("configuration")) if "configuration" in row else {}
-    if row.pop("published", False):
-        return Sweep.published(id, **shown, **shared, **row)
-    return Sweep(None, **{**shown, **shared, **row})
 
 
 def _levels(told: Sequence[Mapping[str, Any]] | Mapping[str, Any]) -> tuple[Level, ...]:
@@ -165,3 +168,111 @@ def _levels(told: Sequence[Mapping[str, Any]] | Mapping[str, Any]) -> tuple[Leve
         Level(row["label"], row["key"], {name: value for name, value in row.items() if name not in ("label", "key")})
         for row in told
     )
+
+
+@cache
+def entries(paper: Paper) -> tuple[dict[str, Any], ...]:
+    """The claims of a paper's file, checked, each with the `line` in which it begins. Raises `PaperError`."""
+    path = paper.folder / CLAIMS
+    if not opening.exists(path):
+        return ()
+    listed = read_toml(path).get("claims", [])
+    rows = opening.read_text(path, opening.TOML).splitlines()
+    lines = [number for number, row in enumerate(rows, 1) if row.strip() == "[[claims]]"]
+    seen: dict[str, int] = {}
+    for line, entry in zip(lines, listed, strict=True):
+        _check_claim(path, line, entry)
+        if entry["id"] in seen:
+            text = f"claim {entry['id']!r} stands in line {seen[entry['id']]} already; needs an id of its own"
+            raise PaperError(path, line, text)
+        if entry["table"] not in paper.names:
+            near = did_you_mean(entry["table"], paper.names)
+            raise PaperError(path, line, f"no table {entry['table']!r}; needs one of {', '.join(paper.names)}{near}")
+        seen[entry["id"]] = line
+    return tuple({**entry, "line": line} for line, entry in zip(lines, listed, strict=True))
+
+
+def _check_claim(path: Path, line: int, entry: Mapping[str, Any]) -> None:
+    """Raise `PaperError` for keys that are missing, unknown, of another kind or impossible together."""
+    judged = "reason" not in entry and "nothing" not in entry
+    check_table(path, entry, CLAIM, (*NEEDED, "metric") if judged else NEEDED, first=line)
+    wrong = {
+        key: f"one of {', '.join(words)}" for key, words in CHOSEN.items() if entry.get(key, words[0]) not in words
+    }
+    if entry.get("inexact") and (entry.get("over"), entry.get("which", "every")) != (PUBLISHED, "every"):
+        wrong["inexact"] = f"over = {PUBLISHED!r}, of every value"
+    for key, needs in wrong.items():
+        raise PaperError(path, line_of(path, key, first=line), f"{key} = {entry[key]!r}; needs {needs}")
+    if judged:
+        try:
+            bounds_of(entry)
+        except ValueError as error:
+            raise PaperError(path, line, str(error)) from None
+
+
+def bounds_of(entry: Mapping[str, Any], tolerance: float = 0.10) -> dict[str, float]:
+    """The bounds of a claim: those that its rule gives for the number `printed`, or those that stand there.
+
+    `printed` is one number, the two of a range, or, with `less`, the two whose difference is judged; `step` is what
+    their last digit counts. A value over the paper's own
+    is held against the number 1, one with `digits` against what is printed of it, one that is 'reproduced' against the
+    `tolerance` of its table. Raises ValueError for a rule that is
+    unknown, or bounds that do not follow from it.
+    """
+    rule, given = entry.get("rule", ""), {name: entry[name] for name in BOUNDS if name in entry}
+    if rule and rule not in RULES:
+        raise ValueError(f"rule = {rule!r}{did_you_mean(rule, tuple(RULES))}; needs one of {', '.join(RULES)}")
+    numbers = [*given.values(), entry.get("step", 0.0)]
+    if not all(isinstance(number, int | float) for number in numbers):
+        raise ValueError(f"the claim has no bound; needs a number as {' or '.join(BOUNDS)}")
+    printed = entry.get("printed", 1.0 if entry.get("over") == PUBLISHED else None)
+    if entry.get("digits") and not given:
+        given = {"at_least": 1.0, "at_most": 1.0}
+    if rule == "range" and printed is not None:
+        least, most = (allowed("rounding", end, entry.get("step", 0.0)) for end in printed)
+        return {"at_least": least[0], "at_most": most[1]}
+    if rule == "rounding" and isinstance(printed, list):
+        larger, smaller = (allowed(rule, number, entry.get("step", 0.0)) for number in printed)
+        return {"at_least": larger[0] - smaller[1], "at_most": larger[1] - smaller[0]}
+    if not given and printed is not None and rule and RULES[rule].interval is not None:
+        names = ("above", "below") if RULES[rule].open else ("at_least", "at_most")
+        step = tolerance if rule == "reproduced" else entry.get("step", 0.0)
+        ends = zip(names, allowed(rule, printed, step), strict=True)
+        return {name: end for name, end in ends if abs(end) != inf}
+    if "printed" in entry:
+        raise ValueError(f"printed = {printed!r} with rule = {rule!r}; needs a rule that gives bounds, and no others")
+    if not given:
+        raise ValueError(f"the claim has no bound; needs a number as {' or '.join(BOUNDS)}, or as printed with a rule")
+    return given
+
+
+def claims_of(paper: Paper, name: str, artifact: Artifact) -> list[Claim]:
+    """The claims of the paper's file on an artifact, by its name in the paper. Raises `PaperError`."""
+    claims = []
+    for entry in entries(paper):
+        if entry["table"] != name or "reason" in entry:
+            continue
+        sentence = " ".join(entry["sentence"].split())
+        if "nothing" in entry:
+            why = " ".join(entry["nothing"].split())
+            told = (entry["id"], sentence, entry["place"], artifact.fidelities[0], f"{NOTHING}{why}")
+            claims.append(Claim(*told, lambda results: Judgement("not testable here", "")))
+            continue
+        of_paper = entry.get("judged_on") == PUBLISHED
+        metric = entry["metric"]
+        said: dict[str, Any] = {name: " ".join(entry[name].split()) for name in SAID if name in entry}
+        judge = Bounded(
+            metrics=(metric,) if isinstance(metric, str) else tuple(metric),
+            bounds=bounds_of(entry, artifact.tolerance),
+            of_paper=of_paper,
+            inputs=tuple(entry.get("inputs", ())),
+            shown=METRICS | {quantity.name: quantity for quantity in artifact.quantities},
+            **{name: entry[name] for name in AS_GIVEN if name in entry},
+            **said,
+        )
+        place = OURS if paper.ours else entry["place"]
+        fidelity = "derived" if of_paper else artifact.fidelities[0]
+        rule, set_with = entry.get("rule") or ("ours" if paper.ours else ""), tuple(entry.get("set_with", ()))
+        judged = (fidelity, judge.tolerance, judge)
+        claims.append(Claim(entry["id"], sentence, place, *judged, rule=rule, set_with=set_with))
+    return claims

@@ -11,9 +11,19 @@ from typing import TYPE_CHECKING, Any
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.results import MissingResultError
 from reproduce.output import colours, theme
+from reproduce.output.chart import (
+    Mark,
+    at_each_x,
+    chart_data,
+    interval_label,
+    numbers,
+    of_series,
+    origin_lines,
+    overlay_caption,
+    overlay_lines,
+    own_rows,
+)
 from reproduce.output.colours import KEY
-from reproduce.output.marks import Mark, at_each_x, chart_data, numbers, of_series, own_rows
-from reproduce.output.origins import interval_label, origin_lines, overlay_caption, overlay_lines
 from reproduce.output.tables import csv_text
 from results.records import Record
 

@@ -1,4 +1,4 @@
-"""Records as one tidy pandas DataFrame: the rows of `reproduce.output.rows`, from which exports are made."""
+"""Records as one tidy pandas DataFrame: the rows of `reproduce.output.columns`, from which exports are made."""
 
 import pandas
 
@@ -6,7 +6,7 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.metrics import METRICS
 from reproduce.experiment.predictions import PREFIX
 from reproduce.experiment.quantities import Quantity
-from reproduce.output.rows import FIXED, NUMBERS, OF_METRIC, OF_POINT, OF_RECORD, rows
+from reproduce.output.columns import FIXED, NUMBERS, OF_METRIC, OF_POINT, OF_RECORD, rows
 from results.records import Record
 
 

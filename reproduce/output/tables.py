@@ -18,8 +18,7 @@ from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.experiment.judging import agreement
 from reproduce.experiment.metrics import listed
 from reproduce.experiment.predictions import PREFIX
-from reproduce.output.columns import Column, Getter, Table, chosen, quantity_column
-from reproduce.output.rows import rows
+from reproduce.output.columns import Column, Getter, Table, chosen, quantity_column, rows
 from reproduce.output.verdicts import VERDICT_LOOKS, told
 from results.records import PointResult, Record
 from results.records.units import with_unit

@@ -10,7 +10,7 @@ from ptdp_core.simulator import Cluster, Estimate, simulate, software_of
 from ptdp_core.simulator.programs import load_program
 from reproduce.experiment import margins
 from reproduce.experiment.metrics import answers
-from reproduce.experiment.parameters import check_keys
+from reproduce.experiment.sweep import check_keys
 from reproduce.planning.advice import advice, to_try
 from reproduce.planning.amounts import sequences
 from reproduce.planning.models import find, with_model_fields

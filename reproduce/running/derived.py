@@ -4,10 +4,9 @@ import sys
 from collections.abc import Mapping
 
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.parameters import Scalar
-from reproduce.experiment.sweep import Point
+from reproduce.experiment.sweep import Point, Scalar
 from reproduce.running import simulated
-from reproduce.running.evaluator import Outcome, Plan, PointEvaluator, sources_digest
+from reproduce.running.fidelities import Outcome, Plan, PointEvaluator, sources_digest
 
 
 class Derived(PointEvaluator):

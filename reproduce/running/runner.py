@@ -23,8 +23,7 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.fidelity import ELSEWHERE, FIDELITIES, folder_name
 from reproduce.experiment.judging import accuracy, judge
 from reproduce.experiment.results import Results
-from reproduce.running.evaluator import Plan, PointEvaluator
-from reproduce.running.fidelities import default_scale, evaluator
+from reproduce.running.fidelities import Plan, PointEvaluator, default_scale, evaluator
 from results import ROOT
 from results.records import (
     ClaimResult,

@@ -18,7 +18,7 @@ from reproduce.experiment.metrics import METRICS, MetricDef, of_every_point
 from reproduce.experiment.published import numbers_set_with
 from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import LAPTOP, Point
-from reproduce.running.evaluator import Outcome, Plan, PointEvaluator, sources_digest
+from reproduce.running.fidelities import Outcome, Plan, PointEvaluator, sources_digest
 from results.records import ClusterRef, Metric, PointResult, digest_file, digest_files
 from results.records.errors import UsageError
 

@@ -8,8 +8,7 @@ version_1       reads records of version 1
 validation      the check against `results/schema/`, with one line that says what is wrong and where
 storage         files written whole or not at all; digests of files and of configurations
 units           a number with its unit, as people read it
-provenance      the commit, the machine and the command that made a record
-environment     the conditions of the run: governor, frequency, quota, clocks
+provenance      the commit, the machine, its state and the command that made a record
 errors          exit codes, and the errors that end a command with one of them and a single line
 """
 

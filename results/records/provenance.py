@@ -1,7 +1,8 @@
-"""Collects where a record's numbers come from: the commit, the versions, the machine and the command.
+"""Collects where a record's numbers come from: the commit, the versions, the machine, its state and the command.
 
 Records are published, so the machine is described by an allow-list of what explains a number; nothing names a person,
-a host or a folder. No function here fails: what cannot be found out is None or left out.
+a host or a folder. No function here fails: what cannot be found out is None or left out. Linux, PyTorch and nvidia-smi
+are asked; none of them needs to be there.
 """
 
 import os
@@ -10,16 +11,40 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from results import ROOT
 from results.records import ClusterRef, Host, Provenance
-from results.records.environment import environment
 
 SOURCES = ("results/records", "kernels", "ptdp_core", "benchmarks", "reproduce", "pyproject.toml")
 PACKAGES = ("numpy", "torch", "triton", "pandas", "matplotlib")
+
+# Conditions of the moment, which differ between any two runs: they are recorded, and no comparison points at them.
+MOMENTARY = ("cpu_mhz", "gpu_sm_mhz", "gpu_memory_mhz")
+# Our names of what nvidia-smi can be asked for. `clocks_throttle_reasons` is what all its versions know it as.
+GPU_QUERIES = {
+    "gpu_driver": "driver_version",
+    "gpu_sm_mhz": "clocks.sm",
+    "gpu_sm_mhz_limit": "clocks.max.sm",
+    "gpu_memory_mhz": "clocks.mem",
+    "gpu_power_limit_w": "power.limit",
+    "gpu_throttle_reasons": "clocks_throttle_reasons.active",
+}
+# Bits of the throttle reasons that NVML documents; the others are printed as they are.
+THROTTLE_REASONS = {
+    0x1: "idle",
+    0x2: "clocks set by an application",
+    0x4: "power cap",
+    0x8: "hardware slowdown",
+    0x10: "sync boost",
+    0x20: "software thermal",
+    0x40: "hardware thermal",
+    0x80: "power brake",
+    0x100: "clocks set for the display",
+}
 
 _HOME = re.compile(r"(?:/home|/Users|\b[A-Za-z]:\\Users)[/\\][^/\\\s:;,\"'=]+")
 # An absolute path, or one that starts with ~ or ..; a slash inside a word or a URL does not start a path.
@@ -87,15 +112,13 @@ def git_state(root: Path) -> tuple[str | None, bool | None]:
 
 def versions(packages: Sequence[str] = ()) -> dict[str, str]:
     """The versions of Python and packages by name; a package that is not loaded is not imported for it."""
-    by_name = {"python": platform.python_version()}
-    if version := _version("ptdp"):
-        by_name["ptdp"] = version
-    for name in PACKAGES:
-        if version := getattr(sys.modules.get(name), "__version__", None):
-            by_name[name] = str(version)
-    for name in packages:
-        if name not in by_name and (version := _version(name)):
-            by_name[name] = version
+    import importlib.metadata  # imported here: it takes 20 ms, and only records need it
+
+    loaded = {name: getattr(sys.modules.get(name), "__version__", None) for name in PACKAGES}
+    by_name = {"python": platform.python_version()} | {name: str(known) for name, known in loaded.items() if known}
+    for name in ("ptdp", *packages):
+        with suppress(importlib.metadata.PackageNotFoundError):
+            by_name.setdefault(name, importlib.metadata.version(name))
     return by_name
 
 
@@ -103,12 +126,16 @@ def host() -> Host:
     """Describe this machine. `gpus` comes from nvidia-smi and has all GPUs, also those hidden from this process."""
     gpus = [line.strip() for line in (_nvidia_smi(["name"]) or "").splitlines() if line.strip()]
     kernel = re.match(r"\d+(\.\d+)*", platform.release())  # what follows the number may name a person or a host
+    models = _of_cores(Path("/"), "model name")
+    pages = (-1, -1)  # unknown
+    with suppress(AttributeError, OSError, ValueError):
+        pages = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_PHYS_PAGES")
     return Host(
         os=f"{platform.system()} {kernel.group() if kernel else ''}".strip() or "unknown",
         machine=platform.machine() or "unknown",
-        cpu=_cpu_model(),
+        cpu=next(iter(models), "" if sys.platform == "linux" else platform.processor()) or None,
         logical_cores=os.cpu_count(),
-        memory_bytes=_memory_bytes(),
+        memory_bytes=pages[0] * pages[1] if min(pages) > 0 else None,
         gpus=tuple(sorted(set(gpus))),
         gpu_count=len(gpus),
     )
@@ -134,22 +161,9 @@ def scrub(text: str) -> str:
     home = os.path.expanduser("~").rstrip("/\\")
     if home and home != "~":
         text = re.sub(rf"{re.escape(home)}(?![\w.-])", "~", text)
-    text = _PATH.sub(_base_name, _HOME.sub("~", text))
-    return text.encode("utf-8", "replace").decode()
-
-
-def _base_name(path: re.Match[str]) -> str:
     users = [os.environ.get(name) for name in ("USER", "LOGNAME", "USERNAME")]
-    return "~" if path["base"] in users else path["base"]
-
-
-def _version(package: str) -> str | None:
-    import importlib.metadata  # imported here: it takes 20 ms, and only records need it
-
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
+    text = _PATH.sub(lambda path: "~" if path["base"] in users else path["base"], _HOME.sub("~", text))
+    return text.encode("utf-8", "replace").decode()
 
 
 def _output(command: Sequence[str], timeout_s: float, **options: object) -> str | None:
@@ -167,18 +181,82 @@ def _nvidia_smi(queries: Sequence[str]) -> str | None:
     return _output(command, 5.0) if program else None
 
 
-def _cpu_model() -> str | None:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            names = (line.partition(":")[2].strip() for line in file if line.startswith("model name"))
-            return next(names, None) or None
-    except OSError:  # not Linux
-        return platform.processor() or None
+def environment(nvidia_smi: Callable[[Sequence[str]], str | None], root: Path = Path("/")) -> dict[str, str]:
+    """The conditions of a run by name, as short texts: what slows a machine without changing it.
+
+    `nvidia_smi` prints a line per GPU for a list of queries, or None where there is none.
+    """
+    torch, known = sys.modules.get("torch"), {}
+    if torch is not None and torch.version.cuda is not None:  # the versions that PyTorch brings
+        known["cuda"] = str(torch.version.cuda)
+        with suppress(AttributeError, ImportError, RuntimeError):  # a build without NCCL
+            known["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
+    megahertz = sorted(map(float, _of_cores(root, "cpu MHz")))
+    known = {
+        "cpu_governor": _read(root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "cpu_mhz": _range([f"{each:.0f}" for each in megahertz]),
+        "cpu_usable_cores": str(len(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else "",
+        "cpu_quota_cores": _quota(root),
+        "numa_nodes": _read(root / "sys/devices/system/node/online"),
+        **known,
+        **_gpus(nvidia_smi),
+    }
+    return {name: value for name, value in known.items() if value}
 
 
-def _memory_bytes() -> int | None:
+def _read(path: Path) -> str:
     try:
-        page, pages = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return None
-    return page * pages if min(page, pages) > 0 else None  # -1: unknown
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _of_cores(root: Path, name: str) -> list[str]:
+    """What /proc/cpuinfo says under a name, core by core; nothing where there is no such file."""
+    lines = (line.partition(":") for line in _read(root / "proc/cpuinfo").splitlines() if line.startswith(name))
+    return [value.strip() for _, _, value in lines]
+
+
+def _quota(root: Path) -> str:
+    """The cores' worth of time that the control groups of this process allow it; '' if they do not limit it."""
+    group = next((line[3:] for line in _read(root / "proc/self/cgroup").splitlines() if line.startswith("0::")), "/")
+    folder = root / "sys/fs/cgroup"
+    paths = [folder / group.strip("/"), *(folder / group.strip("/")).parents]
+    limits = [_read(path / "cpu.max").split() for path in paths if path.is_relative_to(folder)]
+    older = [_read(folder / "cpu" / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
+    if all(older) and int(older[0]) > 0:
+        limits.append(older)
+    cores = [int(limit[0]) / int(limit[1]) for limit in limits if len(limit) == 2 and limit[0] != "max"]
+    return f"{min(cores):g}" if cores else ""
+
+
+def _gpus(nvidia_smi: Callable[[Sequence[str]], str | None]) -> dict[str, str]:
+    """What nvidia-smi says of each GPU, the values of all GPUs as one range."""
+    lines = [line.split(", ") for line in (nvidia_smi(list(GPU_QUERIES.values())) or "").splitlines() if line.strip()]
+    columns = list(zip(*lines, strict=False))
+    if len(columns) != len(GPU_QUERIES):
+        return {}
+    texts = {
+        name: [value for value in map(str.strip, column) if not value.startswith("[")]  # [N/A], [Not Supported]
+        for name, column in zip(GPU_QUERIES, columns, strict=True)
+    }
+    reasons = dict.fromkeys(_reasons(mask) for mask in texts.pop("gpu_throttle_reasons"))
+    return {"gpu_throttle_reasons": "; ".join(reasons)} | {
+        name: _range(sorted(values, key=lambda value: (len(value), value))) for name, values in texts.items()
+    }
+
+
+def _reasons(mask: str) -> str:
+    """The reasons in a mask of bits such as 0x0000000000000004."""
+    try:
+        bits = int(mask, 16)
+    except ValueError:
+        return mask
+    named = [reason for bit, reason in THROTTLE_REASONS.items() if bits & bit]
+    rest = bits & ~sum(THROTTLE_REASONS)
+    return ", ".join([*named, *([hex(rest)] if rest else [])]) or "none"
+
+
+def _range(values: Sequence[str]) -> str:
+    """The first and the last of sorted values, or the one that they all are."""
+    return " to ".join(dict.fromkeys([values[0], values[-1]])) if values else ""

@@ -16,7 +16,7 @@ from reproduce.annex.explain.throughput_lines import read_lines
 from reproduce.annex.papers import csv_table
 from reproduce.annex.plot.own_points import read_points
 from reproduce.cli import main
-from reproduce.experiment import catalog, declared, papers
+from reproduce.experiment import catalog, papers, told
 from reproduce.planning.models import find
 from results import ROOT, opening
 from results.records import read_record
@@ -176,9 +176,9 @@ def _paper(folder: Path) -> list[Path]:
 
 def _read_paper() -> None:
     paper = papers.read(Path("papers/mine"))
-    declared.entries(paper)
+    told.entries(paper)
     for name in paper.tables:
-        declared.claims_of(paper, name, csv_table.artifact(paper, name))
+        told.claims_of(paper, name, csv_table.artifact(paper, name))
 
 
 FORMATS = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from results.records.environment import GPU_QUERIES, environment
+from results.records.provenance import GPU_QUERIES, environment
 
 FILES = {
     "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "powersave\n",

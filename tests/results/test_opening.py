@@ -126,13 +126,13 @@ OTHERWISE = {
         "words.py",
     ),
     "reproduce/annex/report": ("contents.py", "report_page.py"),
-    "reproduce/commands": ("schema_option.py",),
+    "reproduce/commands": ("options.py",),
     "reproduce/experiment": ("margins.py",),
     "reproduce/output": ("export.py",),
     "reproduce/planning": ("hub.py",),
     "reproduce/annex/weights": ("earlier_checkpoints.py",),  # files of a manifest, whose sums have been compared
     "results": ("opening.py",),
-    "results/records": ("environment.py", "provenance.py", "storage.py", "validation.py"),
+    "results/records": ("provenance.py", "storage.py", "validation.py"),
 }
 READS = re.compile(
     r"\.read_text\(|\.read_bytes\(|(?<![\w.])open\((?!.*\"[wax]b?\")|\.open\((\"rb\"|newline|encoding)|gzip\.\w"

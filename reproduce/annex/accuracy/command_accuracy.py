@@ -12,9 +12,8 @@ from reproduce.annex import part
 from reproduce.commands import options
 from reproduce.experiment import catalog, margins
 from reproduce.experiment.papers import FIRST
-from reproduce.output.progress import progress
 from reproduce.output.tables import print_table
-from reproduce.output.terminal import console, files_line, wrapped
+from reproduce.output.terminal import console, files_line, progress, wrapped
 from reproduce.running.runner import require_folder
 from reproduce.running.simulated import open_cluster
 from results.records import atomic_write_bytes
@@ -74,8 +73,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--open", action="store_true", help="score the open rows, public runs of today's programs")
     parser.add_argument("--slopes", action="store_true", help="split the errors: per microbatch, and the rest")
     parser.add_argument("--refit", action="store_true", help="fit the parameters anew without each artifact, first")
-    options.add_json(parser)
-    options.add_results(parser)
+    options.add(parser, "json", "results")
 
 
 def run(parsed: Namespace) -> int:

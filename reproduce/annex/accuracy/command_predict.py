@@ -23,7 +23,7 @@ example:
 def add_arguments(parser: ArgumentParser) -> None:
     """The options of `reproduce predict`."""
     parser.add_argument("file", metavar="POINTS.json", type=options.path_of, help="the runs")
-    options.add_program(parser)
+    options.add(parser, "program")
     parser.add_argument("--out", type=options.path_of, metavar="DIR", required=True, help="where to seal them")
 
 

@@ -14,8 +14,8 @@ from reproduce.annex.accuracy.accuracy import ALL, Assessment
 from reproduce.annex.accuracy.scores import mean_error
 from reproduce.annex.accuracy.sensitivity import DROPPED, HIGH, LOW, means
 from reproduce.output import colours
+from reproduce.output.chart import cluster_title
 from reproduce.output.figures import fit_labels
-from reproduce.output.origins import cluster_title
 from reproduce.output.theme import add_origin, figure_files, new_figure, style
 from results.records import Record
 

@@ -13,7 +13,7 @@ from pandas import DataFrame, Series, concat
 
 from ptdp_core.simulator import Cluster, ClusterParameter
 from reproduce.annex.accuracy.sensitivity import evaluation
-from reproduce.experiment.made_of import RANGED, names_of
+from reproduce.experiment.quantities import RANGED, names_of
 from reproduce.running.simulated import Simulated
 from results.records import PointResult
 

@@ -30,12 +30,12 @@ from ptdp_core.simulator.software import software_of
 from reproduce.annex.accuracy.ledger import range_of_today
 from reproduce.experiment import margins
 from reproduce.experiment import metrics as quantities
-from reproduce.experiment.parameters import check_keys
+from reproduce.experiment.sweep import check_keys
 from reproduce.planning.advice import advice, to_try
 from reproduce.planning.elasticities import what_limits
 from reproduce.planning.models import with_model_fields
 from reproduce.running import simulated
-from reproduce.running.evaluator import sources_digest
+from reproduce.running.fidelities import sources_digest
 from reproduce.running.runner import RECORD, require_folder
 from results.records import Interval, Metric, PointResult, Record, digest_file, fingerprint, write_record
 from results.records.errors import UsageError, did_you_mean

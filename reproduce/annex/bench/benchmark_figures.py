@@ -10,10 +10,10 @@ from pandas import DataFrame, concat
 from benchmarks.harness.benchmark_list import BENCHMARKS, NOT_QUIET, results_of
 from benchmarks.harness.points import size_text
 from reproduce.output import colours, theme
+from reproduce.output.chart import Mark
+from reproduce.output.columns import HIGH, LOW
 from reproduce.output.figures import series_lines
 from reproduce.output.frame import frame
-from reproduce.output.marks import Mark
-from reproduce.output.rows import HIGH, LOW
 from reproduce.output.tables import csv_text
 from results.records import Record
 

@@ -56,7 +56,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.set_defaults(action=list_benchmarks, json=False)
     actions = parser.add_subparsers(metavar="ACTION", title="actions")
     for name, add, action, epilog in (
-        ("list", options.add_json, list_benchmarks, ""),
+        ("list", lambda parser: options.add(parser, "json"), list_benchmarks, ""),
         ("run", _add_run, measure, RUN_HELP),
         *((name, _add_gpu, run_session, GPU_HELP.format(folder=name)) for name in ("gpu", "gpus")),
     ):
@@ -64,7 +64,7 @@ def add_arguments(parser: ArgumentParser) -> None:
             name, help=MEANINGS[name], description=MEANINGS[name], epilog=f"{epilog}{options.where_exit_codes_are()}",
             formatter_class=RawDescriptionHelpFormatter, allow_abbrev=False,
         )  # fmt: skip
-        options.add_usual(described, default=SUPPRESS)
+        options.add(described, "debug", "quiet", default=SUPPRESS)
         add(described)
         described.set_defaults(action=action, table=name)
 
@@ -93,8 +93,7 @@ def _add_run(parser: ArgumentParser) -> None:
     parser.add_argument("names", metavar="NAME", nargs="*", help="benchmarks to run, or all; gpu_step/NAME: a point")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="default: cuda if there is one")
     parser.add_argument("--quick", action="store_true", help="small sizes and few samples: a trial")
-    options.add_json(parser)
-    options.add_results(parser)
+    options.add(parser, "json", "results")
 
 
 def measure(parsed: Namespace) -> int:
@@ -146,8 +145,7 @@ def _add_gpu(parser: ArgumentParser) -> None:
         "--import", dest="archive", metavar="FILE", type=options.path_of, help="write the records of an archive to DIR"
     )
     parser.add_argument("--seal", action="store_true", help="predict all steps of today's sources, before any is taken")
-    options.add_results(parser)
-    options.add_json(parser)
+    options.add(parser, "results", "json")
 
 
 def run_session(parsed: Namespace) -> int:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reproduce.annex.bench.gpu_cases import CASES, GPUS_CASES, PEERS
-from reproduce.running.evaluator import sources_digest
+from reproduce.running.fidelities import sources_digest
 from results import ROOT
 from results.records import Metric, errors, read_record
 from results.records.storage import atomic_write_bytes

@@ -64,8 +64,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="what nccl-tests prints on 2, 4 or 8 GPUs of a node, or on several nodes, in one or several files",
     )
     parser.add_argument("--check", action="store_true", help="also train tiny GPTs, and compare with the predictions")
-    options.add_json(parser)
-    options.add_results(parser)
+    options.add(parser, "json", "results")
 
 
 def run(parsed: Namespace) -> int:
@@ -133,7 +132,7 @@ def _train(parsed: Namespace, device: str, ranks: int) -> Path:
     from ptdp_core.launch.local import RankError
     from reproduce.annex.calibrate import checking_runs
     from reproduce.annex.calibrate.measure import failed
-    from reproduce.output.progress import progress
+    from reproduce.output.terminal import progress
     from reproduce.running.runner import RECORD
     from results.records import write_record
 

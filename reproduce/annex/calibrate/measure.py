@@ -46,7 +46,7 @@ from ptdp_core.layers.parts import Gemm
 from reproduce.annex import part
 from reproduce.annex.calibrate.timings import DeviceTimings, LayerSize, Timings, gemms_of, layers_for
 from reproduce.annex.calibrate.write import machine
-from reproduce.output.progress import progress
+from reproduce.output.terminal import progress
 from results.records import provenance
 from results.records.errors import UnavailableError
 

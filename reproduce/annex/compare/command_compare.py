@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from reproduce.annex.compare.compare import Comparison, Key, Pair, ValueDifference, compare, load
-from reproduce.commands.options import add_json, path_of
+from reproduce.commands.options import add, path_of
 from results.records.documents import print_document
 from results.records.errors import DONE, INVALID_RESULTS, REGRESSED, UsageError
 from results.records.units import with_unit
@@ -54,7 +54,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--across-hosts", action="store_true", help="times of other machines, too: numbers and environments, no verdict"
     )
-    add_json(parser)
+    add(parser, "json")
 
 
 def _share(text: str) -> float:

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from reproduce.experiment.fidelity import ELSEWHERE, FIDELITIES
 from results.records import Metric, PointResult, Record, RecordedTimeline, read_record
-from results.records.environment import MOMENTARY
 from results.records.errors import InvalidResultsError, NothingSelectedError, UsageError
+from results.records.provenance import MOMENTARY
 
 # Wall-clock time passed: emulated links are shaped, but the processes around them run on this machine.
 TIMED = tuple(fidelity.name for fidelity in FIDELITIES.values() if fidelity.timed)

@@ -17,7 +17,7 @@ from ptdp_core.packages import installation
 from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.native import why_in_python
 from reproduce.annex import part
-from reproduce.commands.options import add_json
+from reproduce.commands.options import add
 from reproduce.experiment.fidelity import FIDELITIES
 from results.records import provenance
 from results.records.documents import print_document
@@ -142,7 +142,7 @@ def _gpus(torch, devices: int, installed: int) -> Check:  # type: ignore[no-unty
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The options of `reproduce doctor`."""
-    add_json(parser)
+    add(parser, "json")
 
 
 def run(parsed: Namespace) -> int:

@@ -19,7 +19,7 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.metrics import MetricDef, Quantity, of_every_point
 from reproduce.experiment.predictions import ASKED_RATE, LINK_RATE, PREFIX
 from reproduce.experiment.sweep import Point
-from reproduce.running.evaluator import Outcome, Plan, PointEvaluator, sources_digest
+from reproduce.running.fidelities import Outcome, Plan, PointEvaluator, sources_digest
 from reproduce.running.simulated import OUT_OF_MEMORY, cluster_of, oom_reason, open_cluster, simulated_metrics
 from results.records import Metric
 from results.records.errors import UnavailableError

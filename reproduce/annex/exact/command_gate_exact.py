@@ -16,7 +16,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     """The options of `reproduce gate exact`."""
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"{', '.join(SECTIONS)} (default: all)")
     parser.add_argument("--accept", action="store_true", help="make what is computed now the reference, on purpose")
-    options.add_json(parser)
+    options.add(parser, "json")
 
 
 def run(parsed: Namespace) -> int:

@@ -12,7 +12,7 @@ from reproduce.annex.explain.explanation import MOST_PLAYERS, Explanation, Gap, 
 from reproduce.annex.explain.throughput_lines import LOGS, Measurement, read_lines
 from reproduce.commands import options
 from reproduce.commands.simulate import read_point
-from reproduce.experiment.parameters import KEYS
+from reproduce.experiment.sweep import KEYS
 from results import opening
 from results.records.errors import DONE, UsageError
 
@@ -46,8 +46,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--seconds2", type=_seconds, metavar="SECONDS", help="measured time of an iteration of POINT2")
     options.add_cluster(parser, "for points that name none")
-    options.add_program(parser)
-    options.add_json(parser)
+    options.add(parser, "program", "json")
 
 
 def _seconds(text: str) -> float:

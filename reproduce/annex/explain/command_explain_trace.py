@@ -37,9 +37,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--step", type=int, metavar="N", help="which of the profiled steps (default: the last)")
     options.add_cluster(parser, "for a point that names none")
-    options.add_program(parser)
-    options.add_json(parser)
-    options.add_results(parser)
+    options.add(parser, "program", "json", "results")
 
 
 def run(parsed: Namespace) -> int:

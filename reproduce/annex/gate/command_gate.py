@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_measured(parser, budget="10m", of="all included", summary="result")
     parser.add_argument("--seed", type=int, help="of the random orders and swaps (default: random, and said)")
     parser.add_argument("--keep-going", action="store_true", help="take times even if the exact checks fail")
-    options.add_json(parser)
+    options.add(parser, "json")
 
 
 def add_measured(parser: argparse.ArgumentParser, budget: str, of: str, summary: str) -> None:
@@ -55,7 +55,7 @@ def add_measured(parser: argparse.ArgumentParser, budget: str, of: str, summary:
     parser.add_argument(
         "--summary", type=options.path_to_write, metavar="FILE", help=f"append the {summary} to this Markdown file, too"
     )
-    options.add_results(parser)
+    options.add(parser, "results")
 
 
 def run(parsed: argparse.Namespace, project: Path = OWN) -> int:

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 from ptdp_core.formulas import flops_per_iteration, model_flops_per_iteration
 from reproduce.experiment.artifact import Artifact, Take
 from reproduce.experiment.fidelity import FIDELITIES
-from reproduce.experiment.parameters import ranks_of, settings_of
 from reproduce.experiment.results import Results
-from reproduce.experiment.sweep import Point
-from reproduce.running.evaluator import Outcome, Plan, PointEvaluator, sources_digest
+from reproduce.experiment.sweep import Point, ranks_of, settings_of
+from reproduce.running.fidelities import Outcome, Plan, PointEvaluator, sources_digest
 from results import ROOT
 from results.records import Metric, PointResult, provenance
 from results.records.errors import UnavailableError
@@ -50,7 +49,7 @@ SOURCES = (
     "benchmarks/harness/training.py",
     "benchmarks/harness/timing.py",
     *(name for name in OF_ANNEX if (ROOT / name).is_file()),
-    "reproduce/experiment/parameters.py",
+    "reproduce/experiment/sweep.py",
 )
 GPUS_OF = FIDELITIES["measured"].scales
 STEPS, WARM_UP = {"cpu": 5, "cuda": 20}, {"cpu": 1, "cuda": 5}

@@ -38,14 +38,12 @@ from reproduce.experiment.claims import quoted
 from reproduce.experiment.judging import agreement
 from reproduce.experiment.metrics import listed
 from reproduce.experiment.sweep import Point
-from reproduce.output.plain_text import plain
-from reproduce.output.verdicts import told
+from reproduce.output.verdicts import plain, told
 from reproduce.planning.amounts import amount
 from reproduce.planning.models import find, main_names
 from reproduce.planning.what_if import answer as what_if_answer
 from reproduce.running import runner
-from reproduce.running.evaluator import Plan, PointEvaluator
-from reproduce.running.fidelities import code_digest, evaluator
+from reproduce.running.fidelities import Plan, PointEvaluator, code_digest, evaluator
 from reproduce.running.simulated import open_cluster
 from results.records import Metric, PaperValue, PointResult
 from results.records.errors import ReproduceError, UsageError

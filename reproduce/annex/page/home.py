@@ -14,9 +14,7 @@ from reproduce.annex.page import lessons, picture
 from reproduce.annex.page.words import KINDS
 from reproduce.experiment import catalog, papers
 from reproduce.experiment.claims import quoted
-from reproduce.output.answer import Answer, Judged, answer, claims_of
-from reproduce.output.plain_text import plain
-from reproduce.output.verdicts import BY, SHOWN
+from reproduce.output.verdicts import BY, SHOWN, Answer, Judged, answer, claims_of, plain
 from reproduce.running import runner
 from results import ROOT
 from results.records import Record

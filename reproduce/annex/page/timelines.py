@@ -11,7 +11,7 @@ from ptdp_core.schedules import Schedule, execute, stash_course
 from ptdp_core.schedules.files import check
 from ptdp_core.simulator import Estimate, simulate
 from reproduce.annex.page import answers
-from reproduce.experiment.parameters import check_keys
+from reproduce.experiment.sweep import check_keys
 from reproduce.output import traces
 from reproduce.output.timeline import from_estimate, from_schedule
 

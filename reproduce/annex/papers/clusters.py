@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from reproduce.experiment.artifact import Artifact
 from reproduce.output import theme
+from reproduce.output.chart import chart_data, in_panels, interval_label, numbers
 from reproduce.output.figures import (
     draw_others,
     finish,
@@ -14,8 +15,6 @@ from reproduce.output.figures import (
     series_styles,
     spread_of,
 )
-from reproduce.output.marks import chart_data, in_panels, numbers
-from reproduce.output.origins import interval_label
 from results.records import Record
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pathlib import Path
 from reproduce.commands import options
 from reproduce.experiment import papers
 from reproduce.experiment.bounded import PUBLISHED
-from reproduce.experiment.declared import CLAIMS
+from reproduce.experiment.told import CLAIMS
 from reproduce.output.terminal import shown_path
 from results import opening
 from results.records import write_files

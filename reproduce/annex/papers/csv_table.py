@@ -12,37 +12,33 @@ from typing import Any
 
 from reproduce.experiment.artifact import NOT_IN_PAPER, Artifact
 from reproduce.experiment.bounded import PUBLISHED
-from reproduce.experiment.papers import FILE, Paper, PaperError, line_of
+from reproduce.experiment.papers import FILE, NUMBER, Paper, PaperError, check_table, line_of
 from reproduce.experiment.quantities import Quantity, XAxis
 from reproduce.experiment.results import word
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output.figures import line_plot
 from results import opening
 from results.records import Metric, PaperValue
-from results.records.errors import did_you_mean
 from results.records.record import UNITS
 from results.visible import CONTROL, visible
 
-NUMBER = (int, float)
 SHOWN = 40  # letters of a cell that is wrong
+NEEDED = ("title", "values", "parameters", "metrics")
 TABLE = {"title": str, "values": str, "parameters": list, "metrics": dict}
-TABLE_OPTIONS = {"label": str, "section": str, "series": str, "x": str, "tolerance": NUMBER}
-METRIC = {"label": str, "unit": str}
-METRIC_OPTIONS = {"shown": str, "factor": NUMBER, "digits": int}
-KINDS = {str: "a text in quotes", list: "a list", dict: "a table", int: "a whole number", NUMBER: "a number"}
+TABLE |= {"label": str, "section": str, "series": str, "x": str, "tolerance": NUMBER}
+METRIC = {"label": str, "unit": str, "shown": str, "factor": NUMBER, "digits": int}
 
 
 def artifact(paper: Paper, name: str) -> Artifact:
     """The table of that name of `paper.toml`, with the points of its CSV file. Raises `PaperError`."""
     path, entry = paper.folder / FILE, paper.tables[name]
-    text = opening.read_text(path, opening.TOML)
-    line = line_of(text, f"tables.{name}")
-    _check(path, line, f"table {name!r}", entry, TABLE, TABLE_OPTIONS)
+    check_table(path, entry, TABLE, NEEDED, place=(f"tables.{name}",))
     for metric, how in entry["metrics"].items():
-        place = line_of(text, f"tables.{name}.metrics.{metric}")
-        _check(path, place, f"metric {metric!r}", how, METRIC, METRIC_OPTIONS)
+        place = f"tables.{name}.metrics.{metric}"
+        check_table(path, how, METRIC, ("label", "unit"), place=(place,))
         if how["unit"] not in UNITS:
-            raise PaperError(path, place, f"unit {how['unit']!r} of {metric!r}; needs one of {', '.join(UNITS)}")
+            text = f"unit {how['unit']!r} of {metric!r}; needs one of {', '.join(UNITS)}"
+            raise PaperError(path, line_of(path, place, "unit"), text)
     points = tuple(_points(paper.folder, entry))
     return Artifact(
         id=paper.id_of(name),
@@ -59,19 +55,6 @@ def artifact(paper: Paper, name: str) -> Artifact:
         draw=line_plot if "x" in entry else None,
         notes=(),
     )
-
-
-def _check(path: Path, line: int, what: str, entry: Any, needed: Mapping[str, Any], more: Mapping[str, Any]) -> None:
-    """Raise `PaperError` for a table of TOML that lacks a key, has an unknown one, or one of another kind."""
-    known = {**needed, **more}
-    if not isinstance(entry, dict) or (missing := [key for key in needed if key not in entry]):
-        lacks = ", ".join(missing) if isinstance(entry, dict) else "everything"
-        raise PaperError(path, line, f"{what} lacks {lacks}; needs {', '.join(needed)}")
-    for key, value in entry.items():
-        if key not in known:
-            raise PaperError(path, line, f"unknown key {key!r} of {what}{did_you_mean(key, tuple(known))}")
-        if not isinstance(value, known[key]):
-            raise PaperError(path, line, f"{key} = {value!r} of {what}; needs {KINDS[known[key]]}")
 
 
 def _quantity(metric: str, how: Mapping[str, Any]) -> Quantity:

@@ -84,7 +84,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help=f"a field of the model, or of every layout: {', '.join(SET_FIELDS)}; repeatable",
     )
     options.add_cluster(parser)
-    options.add_program(parser)
+    options.add(parser, "program")
     parser.add_argument(
         "--headroom",
         type=float,
@@ -101,9 +101,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         parser.add_argument(f"--{option}", type=options.names, default=(), metavar="NAME,NAME", help=text)
     parser.add_argument("--top", type=int, default=3, metavar="N", help="how many of the best to show (default 3)")
     options.add_run(parser)
-    options.add_columns(parser)
-    options.add_json(parser)
-    options.add_results(parser)
+    options.add(parser, "columns", "json", "results")
 
 
 def run(parsed: Namespace) -> int:

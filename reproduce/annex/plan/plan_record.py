@@ -13,7 +13,7 @@ from reproduce.planning import plan_text, run_cost, untried
 from reproduce.planning.plan import TrainingPlan
 from reproduce.planning.time_shares import time_differences
 from reproduce.running import simulated
-from reproduce.running.evaluator import sources_digest
+from reproduce.running.fidelities import sources_digest
 from results.records import (
     PaperValue,
     PointResult,

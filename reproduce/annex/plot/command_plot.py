@@ -7,7 +7,7 @@ from pathlib import Path
 from benchmarks.harness.benchmark_list import BENCHMARKS, record_path
 from reproduce.annex import part
 from reproduce.annex.plot import own_points
-from reproduce.commands.options import add_json, add_results, path_of
+from reproduce.commands.options import add, path_of
 from reproduce.experiment import catalog
 from reproduce.output import figures, theme
 from reproduce.output.terminal import shown_path
@@ -56,8 +56,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help=f"column: {theme.COLUMN} in, page: {theme.PAGE} in (default: the venue's, or what it was made for)",
     )  # fmt: skip
     parser.add_argument("--font", choices=tuple(theme.FONTS), help="(default: serif for a venue, else sans)")
-    add_json(parser)
-    add_results(parser)
+    add(parser, "json", "results")
 
 
 def _formats(text: str) -> tuple[str, ...]:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from reproduce.experiment.artifact import Artifact
-from reproduce.output.marks import Mark
-from reproduce.output.rows import column
+from reproduce.output.chart import Mark
+from reproduce.output.columns import column
 from results import opening
 from results.records import Record
 from results.records.errors import UsageError, did_you_mean

@@ -32,9 +32,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=options.path_to_write, metavar="FILE", help="where to write (default: report.html in --results)"
     )
-    options.add_paper(parser)
-    options.add_json(parser)
-    options.add_results(parser)
+    options.add(parser, "paper", "json", "results")
 
 
 def run(parsed: Namespace) -> int:

@@ -12,7 +12,7 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.judging import Accuracy, accuracy
 from reproduce.experiment.predictions import time_differences
 from reproduce.experiment.results import MissingResultError
-from reproduce.output.answer import Answer, answer, claims_of
+from reproduce.output.verdicts import Answer, answer, claims_of
 from results import ROOT
 from results.records import VERDICTS, Record, digest_file, digest_files, fingerprint
 

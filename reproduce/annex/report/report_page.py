@@ -21,9 +21,8 @@ from reproduce.experiment.artifact import NOT_IN_PAPER
 from reproduce.experiment.claims import quoted
 from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.output import colours
-from reproduce.output.plain_text import plain
 from reproduce.output.tables import failures, origin_of, result_table
-from reproduce.output.verdicts import BY, SHOWN, VERDICT_LOOKS, by_what, told
+from reproduce.output.verdicts import BY, SHOWN, VERDICT_LOOKS, by_what, plain, told
 from results.records.units import with_unit
 from results.visible import visible
 

@@ -62,8 +62,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--export", choices=EXPORTS, action="append", default=[], help="write FILE for other programs")
     parser.add_argument("--search", action="store_true", help="find a schedule with at most --memory")
     parser.add_argument("--memory", default="1", help="activation memory over 1F1B's, for --search (default: 1)")
-    options.add_json(parser)
-    options.add_results(parser)
+    options.add(parser, "json", "results")
 
 
 def run(parsed: Namespace) -> int:

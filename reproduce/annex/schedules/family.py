@@ -10,7 +10,7 @@ from ptdp_core.schedules import Schedule, Time, build, definition, exists, names
 from ptdp_core.schedules.execution import vocabulary_time
 from ptdp_core.simulator import Cluster, simulate
 from reproduce.experiment import quantities as q
-from reproduce.experiment.parameters import KEYS
+from reproduce.experiment.sweep import KEYS
 from reproduce.output.columns import Column, Table
 from reproduce.output.tables import metric
 from reproduce.running.simulated import simulated_metrics

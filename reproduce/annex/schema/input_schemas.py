@@ -13,7 +13,7 @@ from ptdp_core.engine.settings_file import SECTIONS
 from ptdp_core.simulator import PAPER
 from ptdp_core.simulator.cluster import HOST, NUMBERS, TILES
 from ptdp_core.simulator.programs import program_names
-from reproduce.experiment.parameters import REQUIRED
+from reproduce.experiment.sweep import REQUIRED
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 TYPES: Mapping[type, str] = {int: "integer", float: "number", bool: "boolean", str: "string"}

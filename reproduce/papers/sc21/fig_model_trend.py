@@ -13,7 +13,7 @@ from reproduce.experiment.results import Results, numbers_of
 from reproduce.experiment.sweep import Point
 from reproduce.experiment.told import told
 from reproduce.output import colours, theme
-from reproduce.output.origins import origin_lines
+from reproduce.output.chart import origin_lines
 from results.records import Record
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from reproduce.experiment.results import Results, listed, rises, word
 from reproduce.experiment.sweep import PAPER
 from reproduce.experiment.told import told
 from reproduce.output import theme
+from reproduce.output.chart import chart_data, in_panels, interval_label, numbers
 from reproduce.output.figures import (
     draw_others,
     finish,
@@ -24,8 +25,6 @@ from reproduce.output.figures import (
     series_lines,
     series_styles,
 )
-from reproduce.output.marks import chart_data, in_panels, numbers
-from reproduce.output.origins import interval_label
 from reproduce.papers.sc21 import table_zero3
 from reproduce.papers.sc21.table_zero3 import MODELS, PTDP, ZERO3, along, key_of
 from reproduce.papers.shared.paper_models import model_of

@@ -9,9 +9,8 @@ from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Take
 from reproduce.experiment.claims import Judgement, holds_if
-from reproduce.experiment.parameters import settings_of
 from reproduce.experiment.results import MissingResultError, Results, numbers_of
-from reproduce.experiment.sweep import PAPER, Level, Point, Sweep, level
+from reproduce.experiment.sweep import PAPER, Level, Point, Sweep, level, settings_of
 from reproduce.experiment.told import told
 from reproduce.papers.shared.paper_models import sizes_of
 from results.records import Metric

@@ -9,9 +9,8 @@ from ptdp_core.formulas import flops_per_iteration, logit_flops, parameters
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.claims import Judgement, consistent_if, holds_if
-from reproduce.experiment.parameters import ranks_of
 from reproduce.experiment.results import Results, listed
-from reproduce.experiment.sweep import Sweep
+from reproduce.experiment.sweep import Sweep, ranks_of
 from reproduce.experiment.told import told
 from reproduce.papers.shared import efficiency, paper_models
 from reproduce.papers.shared.paper_models import model_of, rounds_to

@@ -18,7 +18,7 @@ from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import MissingResultError, Results, argmax, counted, where
 from reproduce.experiment.sweep import LAPTOP, Point, Sweep
 from reproduce.output import timeline_figure
-from reproduce.output.origins import cluster_title
+from reproduce.output.chart import cluster_title
 from reproduce.output.timeline import Timeline, from_schedule, schedule_of
 from reproduce.output.traces import trace
 from results.records import Metric, PointResult, Record, RecordedEvent, RecordedTimeline

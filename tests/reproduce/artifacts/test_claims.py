@@ -8,10 +8,10 @@ from reproduce.experiment import catalog, papers, told
 from reproduce.experiment.bounded import PUBLISHED, Bounded
 from reproduce.experiment.claims import IN_OUR_WORDS, NARROW, NOTHING, OURS, quoted
 from reproduce.experiment.judging import judge
-from reproduce.experiment.made_of import made_of
 from reproduce.experiment.margins import for_judging
 from reproduce.experiment.papers import ANNEX, FOLDER, read_toml
 from reproduce.experiment.published import numbers_set_with
+from reproduce.experiment.quantities import made_of
 from reproduce.experiment.tested_as import what_is_tested
 
 PLACES = ("Abstract", "Section", "Figure", "Table", "Appendix", "not in the paper")

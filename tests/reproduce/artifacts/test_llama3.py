@@ -8,8 +8,8 @@ from ptdp_core.simulator.cluster import with_program
 from reproduce.annex.papers.beyond import fig_scaling
 from reproduce.annex.papers.llama3 import table_4, table_4_columns, table_5
 from reproduce.experiment import catalog, papers, published
-from reproduce.experiment.declared import entries
 from reproduce.experiment.margins import read
+from reproduce.experiment.told import entries
 from results import ROOT
 from results.records import read_record
 

@@ -11,9 +11,8 @@ from reproduce.annex.measured import fidelity as measured
 from reproduce.commands.run import exit_code
 from reproduce.experiment import catalog
 from reproduce.experiment.fidelity import folder_name
-from reproduce.experiment.parameters import ranks_of, settings_of
-from reproduce.experiment.sweep import CPU, GPU, GPUS, Level, Sweep, level
-from reproduce.output import origins, theme
+from reproduce.experiment.sweep import CPU, GPU, GPUS, Level, Sweep, level, ranks_of, settings_of
+from reproduce.output import chart, theme
 from reproduce.running import runner
 from reproduce.running.fidelities import default_scale, evaluator, expected_seconds
 from results.records import Metric
@@ -248,4 +247,4 @@ def test_the_figure_shows_the_spread_and_the_devices(tmp_path):
     expected = [(0.6 * value, 1.8 * value) for value in b]  # a tenth and nine tenths of 1/2, 1 and 2 times it
     assert [tuple(segment[:, 1]) for segment in bars.get_segments()] == [pytest.approx(span) for span in expected]
     assert axes.get_ylabel() == "Achieved gigaFLOP/s per\nprocess (model FLOPs)"
-    assert origins.origin_lines(plan.artifact, record)[0].startswith("measured: ptdp's engine on ")
+    assert chart.origin_lines(plan.artifact, record)[0].startswith("measured: ptdp's engine on ")

@@ -10,9 +10,8 @@ from reproduce.annex.bench.checkpoint import CheckpointTimes
 from reproduce.annex.bench.fused_step import Fusion
 from reproduce.experiment import catalog
 from reproduce.experiment.judging import judge
-from reproduce.experiment.parameters import settings_of
 from reproduce.experiment.results import Results
-from reproduce.experiment.sweep import CPU, GPU
+from reproduce.experiment.sweep import CPU, GPU, settings_of
 from reproduce.papers.sc21 import table_checkpoint, table_fused_operators
 from reproduce.running import runner
 from results import ROOT

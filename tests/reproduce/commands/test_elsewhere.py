@@ -8,7 +8,7 @@ import reproduce
 from reproduce.annex.compare import compare
 from reproduce.cli import main
 from reproduce.experiment import catalog
-from reproduce.output.answer import claims_of
+from reproduce.output.verdicts import claims_of
 from reproduce.running import runner
 from reproduce.running.fidelities import evaluator
 from results import ROOT

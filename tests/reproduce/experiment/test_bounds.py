@@ -4,9 +4,8 @@ from math import inf
 
 import pytest
 
-from reproduce.experiment.bounds import RULES, allowed, allows
-from reproduce.experiment.claims import Claim, Judgement
-from reproduce.experiment.declared import bounds_of
+from reproduce.experiment.claims import RULES, Claim, Judgement, allowed, allows
+from reproduce.experiment.told import bounds_of
 from results import ROOT
 
 

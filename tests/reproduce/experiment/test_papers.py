@@ -9,8 +9,9 @@ import pytest
 
 from reproduce.annex.papers.command_paper import EXAMPLE
 from reproduce.cli import main
-from reproduce.experiment import catalog, coverage, declared, papers, published
+from reproduce.experiment import catalog, coverage, papers, published
 from reproduce.experiment.claims import OURS
+from reproduce.experiment.told import entries
 from results.records.errors import DONE, USAGE, UsageError
 
 ID = "mine/table_1"
@@ -75,11 +76,11 @@ BROKEN = {
     "a point twice": ("table_1.csv", "ours,16", "ours,8", "line 3: is the point of line 2 again; needs other system"),
     "a claim without a bound": ("claims.toml", "at_most = 0.10", "", "line 3: the claim has no bound; needs a number"),
     "a claim of no table": ("claims.toml", "table_1", "table_2", "line 3: no table 'table_2'; needs one of table_1"),
-    "an unknown way": ("claims.toml", "mean distance from 1 of", "median", "line 3: which = 'median'; needs one of"),
-    "a share that is none": ("claims.toml", "at_most", 'short = "x"\nat_most', "line 3: short = 'x'; needs a number"),
+    "an unknown way": ("claims.toml", "mean distance from 1 of", "median", "line 10: which = 'median'; needs one of"),
+    "a share that is none": ("claims.toml", "at_most", 'short = "x"\nat_most', "line 11: short = 'x'; needs a number"),
     "rounding of nothing printed": (
         *("claims.toml", "at_most", "inexact = 0.1\nat_most"),
-        "line 3: inexact = 0.1; needs over = 'published', of every value",
+        "line 11: inexact = 0.1; needs over = 'published', of every value",
     ),
 }
 
@@ -217,13 +218,13 @@ ARTIFACT = told(__name__, draw=line_plot)
 """
 BROKEN_TABLES = {
     "an unknown field": ("title", "titel", "line 5: unknown key 'titel'; needs one of label, section, title, "),
-    "a missing field": ('title = "Two lengths"\n', "", "line 2: [artifact]: lacks title; needs title and description"),
+    "a missing field": ('title = "Two lengths"\n', "", "line 2: lacks title; needs title, description"),
     "a field of another kind": ('"Two lengths"', "2", "line 5: title = 2; needs a text in quotes"),
     "a metric that is none": ("iteration_time", "iteration_tim", "quantity 'iteration_tim'; did you mean 'iteration_t"),
     "an unknown part of an axis": (
         'label = "Seq',
         'lable = "Seq',
-        "unknown key 'lable'; needs parameter, label, scale",
+        "line 8: unknown key 'lable'; needs one of parameter, label, scale; did you mean 'label'",
     ),
     "an axis of no scale": (
         'Sequence length"}',
@@ -246,11 +247,16 @@ BROKEN_TABLES = {
         "(reproduce simulate --schema); did you mean 'hidden'",
     ),
     "a parameter of several values": ("published = true", "p = [1, 2]", "line 11: p = [1, 2]; needs a number, a text"),
-    "levels of no parameter": ('x = "seq"', "x = {sequ = [1]}", "unknown key 'sequ'; needs one of like, configuration"),
+    "levels of no parameter": ('x = "seq"', "x = {sequ = [1]}", "line 12: unknown key 'sequ'; needs one of like, con"),
+    "another kind in the second of two sweeps": (
+        'x = "seq"',
+        'x = "seq"\n\n[artifact.sweeps."cpu gpus"]\nseq = 64\nx = {seq = [8]}\npublished = 2',
+        "line 17: published = 2; needs true or false",
+    ),
     "a level of no parameter": (
         'x = "seq"',
         'x = [{label = "", key = "", sequ = 1}]',
-        "unknown key 'sequ'; needs one of",
+        "line 12: unknown key 'sequ'; needs one of",
     ),
 }
 BROKEN_CLAIMS = {
@@ -345,7 +351,7 @@ def test_the_example_has_ten_numbers():
 @pytest.mark.parametrize("paper", papers.papers(), ids=lambda paper: paper.name)
 def test_every_claim_that_is_data_is_one_of_its_paper(paper):
     known = {claim.id: claim for id in catalog.ids(paper.name) for claim in catalog.load(id).claims}
-    for entry in declared.entries(paper):
+    for entry in entries(paper):
         assert ("reason" in entry) != (entry["id"] in known)
         assert "reason" in entry or known[entry["id"]].place == (OURS if paper.ours else entry["place"])
 

@@ -6,8 +6,7 @@ import pytest
 
 from reproduce.experiment import catalog
 from reproduce.experiment.claims import OURS
-from reproduce.output.answer import answer, claims_of
-from reproduce.output.verdicts import VERDICT_LOOKS, told
+from reproduce.output.verdicts import VERDICT_LOOKS, answer, claims_of, told
 from results.records import VERDICTS, ClaimResult
 
 ALL_12 = len(catalog.load("fig_interleaved").claims)  # of Figure 12

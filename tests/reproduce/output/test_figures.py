@@ -19,7 +19,7 @@ from reproduce.experiment import catalog
 from reproduce.experiment.judging import accuracy
 from reproduce.experiment.metrics import METRICS
 from reproduce.experiment.quantities import XAxis
-from reproduce.output import colours, figures, origins, theme
+from reproduce.output import chart, colours, figures, theme
 from reproduce.papers.sc21 import fig_bubble, fig_interleaved, fig_model_trend, fig_tensor_vs_data
 from results import ROOT
 from results.records import Metric, read_record
@@ -91,7 +91,7 @@ def test_origin_and_accuracy_are_drawn(figure, figure_12):
 
 def test_a_partial_record_says_so(figure_12):
     record = replace(figure_12.record, state="partial")
-    assert "PARTIAL" in "\n".join(origins.origin_lines(fig_interleaved.ARTIFACT, record))
+    assert "PARTIAL" in "\n".join(chart.origin_lines(fig_interleaved.ARTIFACT, record))
 
 
 def test_size_fonts_and_colours(figure):
@@ -397,7 +397,7 @@ def test_predictions_and_series_stand_side_by_side():
 
 def test_a_difference_too_small_to_show_is_not_called_zero():
     record = read_record(ROOT / "results" / "reference" / "fig_model_trend" / "derived" / "record.json")
-    assert "at most 0.01% off on 4 published points" in origins.origin_lines(fig_model_trend.ARTIFACT, record)
+    assert "at most 0.01% off on 4 published points" in chart.origin_lines(fig_model_trend.ARTIFACT, record)
 
 
 def test_ticks_too_close_to_be_read_lose_their_label():

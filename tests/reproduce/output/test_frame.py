@@ -5,8 +5,8 @@ from dataclasses import replace
 import pandas
 import pytest
 
+from reproduce.output.columns import FIXED
 from reproduce.output.frame import concatenated, frame
-from reproduce.output.rows import FIXED
 from results import ROOT
 from results.records import Metric, read_record
 

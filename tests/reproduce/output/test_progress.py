@@ -6,7 +6,7 @@ from io import StringIO
 import pytest
 
 from reproduce.annex.plan import command_plan
-from reproduce.output import progress
+from reproduce.output import terminal
 from results.visible import VisibleStream
 
 
@@ -17,12 +17,12 @@ def clock(monkeypatch):
     class Clock:
         now = 0.0
 
-    monkeypatch.setattr(progress.time, "monotonic", lambda: Clock.now)
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: Clock.now)
     return Clock
 
 
 def test_time_left_follows_the_pace(clock):
-    left = progress.TimeLeft([10.0, 20.0, 30.0], later=100.0)
+    left = terminal.TimeLeft([10.0, 20.0, 30.0], later=100.0)
     assert left.seconds() == 160
     clock.now = 12.0  # a fifth longer than expected
     left.done()
@@ -30,7 +30,7 @@ def test_time_left_follows_the_pace(clock):
 
 
 def test_points_that_were_there_already_say_nothing_of_the_pace(clock):
-    left = progress.TimeLeft([10.0, 20.0])
+    left = terminal.TimeLeft([10.0, 20.0])
     clock.now = 0.01
     left.done()
     assert left.seconds() == 20
@@ -38,11 +38,11 @@ def test_points_that_were_there_already_say_nothing_of_the_pace(clock):
 
 @pytest.mark.parametrize(("seconds", "text"), [(0.2, "1 s"), (42.4, "42 s"), (99.4, "99 s"), (180, "3 min")])
 def test_spoken(seconds, text):
-    assert progress.spoken(seconds) == text
+    assert terminal.spoken(seconds) == text
 
 
 def test_a_line_for_each_point_that_takes_long(clock, capsys):
-    with progress.progress("fig", 2, [30.0, 60.0], later=120.0) as on_point:
+    with terminal.progress("fig", 2, [30.0, 60.0], later=120.0) as on_point:
         clock.now = 30.0
         on_point("B=4")
         clock.now = 90.0
@@ -55,7 +55,7 @@ def test_a_line_for_each_point_that_takes_long(clock, capsys):
 
 
 def test_one_line_for_points_that_take_no_time(capsys):
-    with progress.progress("fig", 2, [0.0, 0.0]) as on_point:
+    with terminal.progress("fig", 2, [0.0, 0.0]) as on_point:
         on_point("B=4")
     assert capsys.readouterr().err.splitlines() == ["fig: 2 points"]
 
@@ -70,7 +70,7 @@ def test_a_bar_and_a_spinner_move_on_a_terminal_instead_of_spelling_out_how(monk
     terminal = Terminal()
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", VisibleStream(terminal))
-    with progress.progress("fig", 2) as on_point:
+    with terminal.progress("fig", 2) as on_point:
         on_point("B=4")
         on_point("B=8")
     with command_plan._status(quiet=False) as on_step:

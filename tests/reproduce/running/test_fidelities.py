@@ -15,8 +15,7 @@ from reproduce.experiment.judging import judge
 from reproduce.experiment.results import Results
 from reproduce.output.tables import origin_of
 from reproduce.running import runner, simulated
-from reproduce.running.evaluator import Outcome, PointEvaluator
-from reproduce.running.fidelities import default_scale, evaluator, expected_seconds, module_of
+from reproduce.running.fidelities import Outcome, PointEvaluator, default_scale, evaluator, expected_seconds, module_of
 from results import ROOT, records
 from results.records import Metric
 from tests.processes import python

@@ -12,8 +12,8 @@ import pytest
 from reproduce.experiment import alternatives, catalog, judging
 from reproduce.experiment.alternatives import with_margins
 from reproduce.experiment.judging import judge
-from reproduce.experiment.made_of import COUNTED, RANGED, made_of, names_of
 from reproduce.experiment.margins import Margin, Margins
+from reproduce.experiment.quantities import COUNTED, RANGED, made_of, names_of
 from reproduce.experiment.results import Results
 from tests.reproduce.tolerances.edges import blanks
 from tests.reproduce.tolerances.test_tolerances import edges_of

@@ -16,6 +16,7 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.sweep import Point
 from reproduce.experiment.told import told
 from reproduce.output import theme
+from reproduce.output.chart import chart_data, interval_label, numbers, of_series
 from reproduce.output.figures import (
     draw_others,
     finish,
@@ -24,8 +25,6 @@ from reproduce.output.figures import (
     series_lines,
     series_styles,
 )
-from reproduce.output.marks import chart_data, numbers, of_series
-from reproduce.output.origins import interval_label
 from reproduce.papers.sc21.table_weak_scaling import ARTIFACT as TABLE_1
 from reproduce.papers.shared.paper_models import model_of
 from results.records import PaperValue, Record

@@ -19,8 +19,8 @@ from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import Level, Sweep, batches
 from reproduce.experiment.told import told
 from reproduce.output import colours, theme
+from reproduce.output.chart import cluster_title, interval_label
 from reproduce.output.figures import fit_labels
-from reproduce.output.origins import cluster_title, interval_label
 from reproduce.papers.shared.paper_models import FIGURE_12_ON_A_LAPTOP
 from results.records import PointResult
 

@@ -17,6 +17,7 @@ from reproduce.experiment.results import MissingResultError, Results, listed
 from reproduce.experiment.sweep import Level, Point, Sweep, levels
 from reproduce.experiment.told import told
 from reproduce.output import theme, timeline_figure
+from reproduce.output.chart import chart_data, interval_label, of_series
 from reproduce.output.colours import UNSURE
 from reproduce.output.figures import (
     breadth,
@@ -28,8 +29,6 @@ from reproduce.output.figures import (
     series_lines,
     series_styles,
 )
-from reproduce.output.marks import chart_data, of_series
-from reproduce.output.origins import interval_label
 from reproduce.output.timeline import Timeline, from_schedule
 from reproduce.output.traces import trace
 from reproduce.papers.shared import executed_timelines

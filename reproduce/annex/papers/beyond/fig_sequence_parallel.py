@@ -17,9 +17,8 @@ from reproduce.experiment.results import MissingResultError, Results, listed
 from reproduce.experiment.sweep import Level, Point, Sweep, levels
 from reproduce.experiment.told import told
 from reproduce.output import colours, theme
+from reproduce.output.chart import chart_data, interval_label
 from reproduce.output.figures import finish, label_axes, series_lines
-from reproduce.output.marks import chart_data
-from reproduce.output.origins import interval_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

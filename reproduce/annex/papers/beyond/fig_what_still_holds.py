@@ -21,10 +21,9 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Claim, Judgement, holds_if
 from reproduce.experiment.judging import within_margins
 from reproduce.experiment.papers import read_toml
-from reproduce.experiment.parameters import ranks_of
 from reproduce.experiment.published import numbers_set_with
 from reproduce.experiment.results import MissingResultError, Results, listed
-from reproduce.experiment.sweep import Point
+from reproduce.experiment.sweep import Point, ranks_of
 from reproduce.experiment.told import told
 from reproduce.output import theme
 from reproduce.output.colours import NOTE, SHADE, VERDICT_CELLS

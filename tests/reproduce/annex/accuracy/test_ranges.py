@@ -9,8 +9,8 @@ from reproduce.annex.accuracy import ranges
 from reproduce.annex.accuracy.accuracy import evaluators_of
 from reproduce.annex.accuracy.published_points import published_points
 from reproduce.experiment import catalog, margins
-from reproduce.experiment.made_of import RANGED, made_of, names_of
 from reproduce.experiment.papers import FIRST
+from reproduce.experiment.quantities import RANGED, made_of, names_of
 from results import ROOT
 
 REFERENCE = ROOT / "results" / "reference"

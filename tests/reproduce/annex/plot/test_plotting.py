@@ -17,7 +17,7 @@ from reproduce.cli import main
 from reproduce.experiment import catalog
 from reproduce.interface import Record as OwnRecord
 from reproduce.output import figures, theme
-from reproduce.output.origins import origin_lines
+from reproduce.output.chart import origin_lines
 from reproduce.output.tables import csv_text
 from reproduce.papers.sc21 import fig_interleaved
 from results import ROOT

@@ -17,8 +17,7 @@ from reproduce.experiment import catalog
 from reproduce.experiment.claims import OURS
 from reproduce.experiment.judging import accuracy
 from reproduce.experiment.predictions import time_differences
-from reproduce.output.answer import answer, claims_of
-from reproduce.output.plain_text import plain
+from reproduce.output.verdicts import answer, claims_of, plain
 from reproduce.running.runner import record_paths
 from results import ROOT
 from results.records import ClaimResult, Number, read_record, write_record

@@ -13,7 +13,7 @@ from ptdp_core.simulator.cluster import CLUSTER_FOLDER
 from reproduce.annex.schema.input_schemas import field_schema
 from reproduce.cli import main
 from reproduce.commands import COMMANDS
-from reproduce.commands.schema_option import READS
+from reproduce.commands.options import READS
 from results import ROOT
 from results.records import errors
 
