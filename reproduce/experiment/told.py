@@ -43,9 +43,8 @@ SWEEP |= {
     "x_axis": dict,
 }
 PARAMETERS = {*KEYS, "gpus", "gpus_per_node"}.union(*DEFAULTS.values())
-AXIS, OF_QUANTITY = (
-    {item.name: {float: NUMBER, int: int}.get(item.type, str) for item in fields_of(kind)} for kind in (XAxis, Quantity)
-)
+OF_TYPE: dict[Any, Any] = {float: NUMBER, int: int}
+AXIS, OF_QUANTITY = ({item.name: OF_TYPE.get(item.type, str) for item in fields_of(kind)} for kind in (XAxis, Quantity))
 
 CLAIMS = "claims.toml"
 NEEDED = ("id", "table", "sentence", "place")
@@ -119,7 +118,7 @@ def _shown(path: Path, fields: dict[str, Any], *place: str) -> dict[str, Any]:
     return made | ({"quantities": tuple(quantities)} if quantities else {})
 
 
-def _sweep(path: Path, id: str, scale: str, told: Mapping[str, Any], parameters: set[str]) -> Sweep:
+def _sweep(path: Path, id: str, scale: str, told: dict[str, Any], parameters: set[str]) -> Sweep:
     """A sweep: points of the paper with `published = true`, else `series` times `x`; any other key is a parameter.
 
     `batches` is a series for each batch size. It begins with what it is `like`, the sweep of another scale, or with
@@ -196,9 +195,7 @@ def _check_claim(path: Path, line: int, entry: Mapping[str, Any]) -> None:
     """Raise `PaperError` for keys that are missing, unknown, of another kind or impossible together."""
     judged = "reason" not in entry and "nothing" not in entry
     check_table(path, entry, CLAIM, (*NEEDED, "metric") if judged else NEEDED, first=line)
-    wrong = {
-        key: f"one of {', '.join(words)}" for key, words in CHOSEN.items() if entry.get(key, words[0]) not in words
-    }
+    wrong = {key: f"one of {', '.join(words)}" for key, words in CHOSEN.items() if entry.get(key) not in (None, *words)}
     if entry.get("inexact") and (entry.get("over"), entry.get("which", "every")) != (PUBLISHED, "every"):
         wrong["inexact"] = f"over = {PUBLISHED!r}, of every value"
     for key, needs in wrong.items():

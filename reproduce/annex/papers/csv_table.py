@@ -24,9 +24,9 @@ from results.visible import CONTROL, visible
 
 SHOWN = 40  # letters of a cell that is wrong
 NEEDED = ("title", "values", "parameters", "metrics")
-TABLE = {"title": str, "values": str, "parameters": list, "metrics": dict}
+TABLE: dict[str, Any] = {"title": str, "values": str, "parameters": list, "metrics": dict}
 TABLE |= {"label": str, "section": str, "series": str, "x": str, "tolerance": NUMBER}
-METRIC = {"label": str, "unit": str, "shown": str, "factor": NUMBER, "digits": int}
+METRIC: dict[str, Any] = {"label": str, "unit": str, "shown": str, "factor": NUMBER, "digits": int}
 
 
 def artifact(paper: Paper, name: str) -> Artifact:
