@@ -98,22 +98,5 @@ def read_archive(path: Name, names: Container[str], most: int = ARCHIVE) -> dict
         raise OSError(errno.EINVAL, f"is no whole zip archive ({error})", os.fspath(path)) from None
 
 
-def exists(path: Name) -> bool:
-    """Whether there is something of that name; a name too long for a file, or with a zero in it, is none."""
-    try:
-        os.stat(path)
-    except (OSError, ValueError):
-        return False
-    return True
-
-
-def is_file(path: Name) -> bool:
-    """Whether there is a regular file of that name."""
-    try:
-        return stat.S_ISREG(os.stat(path).st_mode)
-    except (OSError, ValueError):
-        return False
-
-
 def _too_large(path: Name, most: int) -> OSError:
     return OSError(errno.EFBIG, f"has more than {most // MIB} MiB", os.fspath(path))

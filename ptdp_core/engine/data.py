@@ -148,7 +148,7 @@ def prepare(data: str, cache: str = "") -> Path:
     Raises `ValueError` for data that cannot be read, and `EngineUnavailableError` if the cache cannot be written.
     """
     path = Path(data)
-    if data and (path.suffix in (".tokens", ".bin", ".idx") or opening.exists(f"{data}.idx")):
+    if data and (path.suffix in (".tokens", ".bin", ".idx") or os.path.exists(f"{data}.idx")):
         if not any(p.exists() for p in (path, Path(f"{data}.idx"))):
             raise ValueError(f"data={data!r} does not exist; needs a file or a folder; try another path")
         return path
@@ -175,7 +175,7 @@ def prepare(data: str, cache: str = "") -> Path:
 
 def _text_files(path: Path) -> Iterator[Path]:
     """A file, or all files in a folder, in an order that does not change. Raises `ValueError` if there is none."""
-    if not opening.exists(path):
+    if not os.path.exists(path):
         raise ValueError(f"data={str(path)!r} does not exist; needs a file or a folder; try another path")
     yield from [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
 

@@ -6,6 +6,7 @@ with a `base` may give the value of a number alone, and has the rest from there.
 a network file (`networks/*.toml`), which a cluster file names as its `network`, or 'h100+efa-3200' after a plus.
 """
 
+import os
 import tomllib
 import warnings
 from collections.abc import Mapping
@@ -168,14 +169,14 @@ def network_path(name: str) -> Path:
 def _split(name: str) -> tuple[str, str]:
     """The cluster of a name, and the network behind a plus, '' without one. A file may have a plus in its name."""
     cluster, plus, network = name.rpartition("+")
-    return (cluster, network) if plus and not (name.endswith(".toml") and opening.exists(name)) else (name, "")
+    return (cluster, network) if plus and not (name.endswith(".toml") and os.path.exists(name)) else (name, "")
 
 
 def _file(what: str, name: str, folder: Path, usual: str) -> Path:
     known = folder / f"{name.lower()}.toml"
-    if "/" not in name and opening.is_file(known):
+    if "/" not in name and os.path.isfile(known):
         return known
-    if name.endswith(".toml") and opening.exists(name):
+    if name.endswith(".toml") and os.path.exists(name):
         return Path(name)
     names = sorted(path.stem for path in folder.glob("*.toml"))
     wrong = "is not there: no such file" if name.endswith(".toml") or "/" in name else "is unknown"

@@ -6,6 +6,7 @@ words (`text`), where they are not those of a claim. The entries of a paper's `c
 """
 
 import json
+import os
 from typing import Any
 
 from reproduce.experiment import papers, told
@@ -19,7 +20,7 @@ FILE = "coverage.json"
 def statements(paper: Paper) -> tuple[dict[str, Any], ...]:
     """All of a paper's list, in its order, then those of its claims that are data."""
     path = paper.folder / FILE
-    listed = json.loads(opening.read_text(path, within=paper.folder))["statements"] if opening.exists(path) else []
+    listed = json.loads(opening.read_text(path, within=paper.folder))["statements"] if os.path.exists(path) else []
     declared_here = [] if paper.ours else [entry for entry in told.entries(paper) if entry["place"] != OURS]
     return (*listed, *map(_statement, declared_here))
 

@@ -9,6 +9,7 @@ a sentence that no artifact here is about; one with `nothing` is a claim on an a
 and says why.
 """
 
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields as fields_of
@@ -173,7 +174,7 @@ def _levels(told: Sequence[Mapping[str, Any]] | Mapping[str, Any]) -> tuple[Leve
 def entries(paper: Paper) -> tuple[dict[str, Any], ...]:
     """The claims of a paper's file, checked, each with the `line` in which it begins. Raises `PaperError`."""
     path = paper.folder / CLAIMS
-    if not opening.exists(path):
+    if not os.path.exists(path):
         return ()
     listed = read_toml(path).get("claims", [])
     rows = opening.read_text(path, opening.TOML).splitlines()

@@ -1,6 +1,7 @@
 """Models of Hugging Face's hub: well-known ones by name, others by their `config.json`. Imports no torch."""
 
 import json
+import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -60,7 +61,7 @@ def short_name(name: str) -> str:
 
 def is_file(name: str) -> bool:
     """Whether a model is given by its `config.json`, or the folder that has it."""
-    return name.endswith(".json") or opening.exists(Path(name) / "config.json")
+    return name.endswith(".json") or os.path.exists(Path(name) / "config.json")
 
 
 def read(name: str) -> Known:

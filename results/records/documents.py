@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from results.records.validation import check_document
+from results.records.validation import check
 
 
 def print_document(name: str, version: int, body: Mapping[str, Any]) -> None:
@@ -14,5 +14,5 @@ def print_document(name: str, version: int, body: Mapping[str, Any]) -> None:
     print them. Raises `RecordError`, and prints nothing, if the document does not match the schema.
     """
     text = json.dumps({"schema": f"ptdp-{name}/{version}", **body}, indent=1, allow_nan=False)
-    check_document(json.loads(text), f"{name}-{version}", "--json")
+    check(json.loads(text), f"{name}-{version}", "--json")
     print(text)

@@ -17,7 +17,7 @@ from results.records import version_1
 from results.records.document_parts import Name, Real, RecordPart, SchemaRule, Text, told
 from results.records.errors import InvalidResultsError
 from results.records.storage import atomic_write_bytes, json_lines
-from results.records.validation import RecordError, check, parse
+from results.records.validation import RECORD, RecordError, check, parse
 
 SCHEMA = "ptdp-record/2"
 FIDELITIES = ("simulated", "emulated", "measured", "derived")
@@ -302,14 +302,14 @@ class Record(RecordPart):
         """Make a record of parsed JSON. Raises a `RecordError` that names `source` if `document` is no record."""
         if isinstance(document, Mapping) and document.get("schema") == version_1.SCHEMA:
             document = version_1.to_version_2(document, source)
-        check(document, source)
+        check(document, RECORD, source)
         return super().from_json({key: value for key, value in document.items() if key != "schema"})
 
 
 def write_record(record: Record, path: str | os.PathLike[str]) -> None:
     """Check `record` and write it to `path`, whole or not at all. Raises `RecordError` or `StorageError`."""
     document = record.to_json()
-    check(document, os.fspath(path))
+    check(document, RECORD, os.fspath(path))
     text = json_lines(document, LINES) + "\n"
     try:
         data = text.encode()

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from results.records.validation import RecordError, check_document
+from results.records.validation import RecordError, check
 
 SCHEMA = "ptdp-record/1"
 _TIMES = re.compile(r"(?P<prefix>|predicted_)(?P<side>begins|ends)_rank_(?P<rank>\d+)")
@@ -23,7 +23,7 @@ def to_version_2(document: Mapping[str, Any], source: str) -> dict[str, Any]:
     """
     from ptdp_core.config import in_todays_words  # here: most records are of version 2
 
-    check_document(document, "record-1", source)
+    check(document, "record-1", source)
     points = []
     for index, point in enumerate(document["points"]):
         try:

@@ -85,12 +85,6 @@ def test_a_small_packed_file_does_not_become_a_large_one(tmp_path):
         opening.read_packed(path)
 
 
-@pytest.mark.parametrize("name", ["x" * 300, "zero\0", "nothing"])
-def test_what_cannot_be_a_name_is_no_file(name, tmp_path):
-    assert not opening.exists(tmp_path / name)
-    assert not opening.is_file(tmp_path / name)
-
-
 # Files that are read otherwise: this project's own, those that a command has just made, and the system's.
 OTHERWISE = {
     "ptdp_core/launch": ("local.py", "srun.py"),

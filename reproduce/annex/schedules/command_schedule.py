@@ -1,5 +1,6 @@
 """`reproduce schedule`: the pipeline schedules side by side; one of one's own; a search under a memory limit."""
 
+import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from reproduce.commands import options
 from reproduce.output.terminal import console, files_line, wrapped
-from results import opening
 from results.records.documents import print_document
 from results.records.errors import DONE, UsageError, did_you_mean
 from results.records.storage import write_files
@@ -161,7 +161,7 @@ def _own_table(parsed: Namespace, p: int, m: int, times: Sequence[Fraction]) -> 
         try:
             table = read_schedule(parsed.file, {"p": parsed.p, "m": parsed.m, "v": parsed.v})
         except ValueError as error:
-            near = "" if opening.exists(parsed.file) else did_you_mean(str(parsed.file), names())
+            near = "" if os.path.exists(parsed.file) else did_you_mean(str(parsed.file), names())
             raise UsageError(f"{error}{near}") from None
         sizes = (table.name, table.p, table.m, table.v)
         if table.name in names() and not (exists(*sizes) and build(*sizes) == table):  # the two are compared

@@ -12,6 +12,7 @@ from ptdp_core.simulator.cluster import (
     NUMBERS,
     cluster_files,
     cluster_label,
+    cluster_path,
     read_parameters,
 )
 from ptdp_core.simulator.kernels import KernelModel
@@ -232,3 +233,11 @@ def test_a_file_that_is_its_own_base_is_said(own, tmp_path):
 def test_names_ignore_case(own):
     assert load_cluster("H100") is load_cluster("h100")
     assert load_cluster(own('base = "Selene"\n')).peak_flops == load_cluster("selene").peak_flops
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "zero\0", "nothing"])
+def test_what_cannot_be_a_name_is_no_file(name, tmp_path):
+    with pytest.raises(ValueError, match="is not there: no such file"):
+        cluster_path(f"{tmp_path / name}.toml")
+    with pytest.raises(ValueError, match="is unknown"):
+        cluster_path(name)

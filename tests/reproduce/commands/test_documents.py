@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 from reproduce.cli import main
 from results import ROOT
 from results.records.documents import print_document
-from results.records.validation import SCHEMAS, RecordError, check_document, validator
+from results.records.validation import SCHEMAS, RecordError, check, validator
 
 MODEL = ("--layers", "4", "--hidden", "512", "--heads", "8", "--gpus", "2", "--batch", "4")
 REFERENCE = str(ROOT / "results" / "reference" / "fig_bubble")
@@ -51,7 +51,7 @@ def test_a_command_prints_a_document_of_its_schema(name, tmp_path, capsys, monke
     main([argument.replace("TMP", str(tmp_path)) for argument in PRINTED[name]] + ["--json"])
     document = json.loads(capsys.readouterr().out)
     assert document["schema"] == f"ptdp-{name}/1"
-    check_document(document, f"{name}-1", name)
+    check(document, f"{name}-1", name)
     if name == "simulate":
         assert [point["status"] for point in document["points"]] == ["ok", "oom", "invalid"]
 

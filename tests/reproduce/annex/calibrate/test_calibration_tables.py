@@ -8,7 +8,7 @@ from ptdp_core.simulator import load_cluster
 from ptdp_core.simulator.kernels import KernelModel
 from ptdp_core.simulator.network import Group, NetworkModel
 from reproduce.annex.calibrate.measured_tables import PRODUCTS
-from results.records.validation import check_document
+from results.records.validation import check
 
 SHAPES = [(m, n, k) for m in (512, 2048, 8192) for n in (1024, 4096, 16384) for k in (1024, 8192)]
 # Bytes on the bus over (n-1)/n of the size, as nccl-tests counts them; 'broadcast' stands for what is none of ours.
@@ -74,7 +74,7 @@ def test_numbers_are_recovered_from_the_tables_of_a_known_cluster(tmp_path, as_j
     given = ["--gemm", gemm_table(tmp_path / "g.csv"), "--attention", attention_table(tmp_path / "a.csv")]
     given += ["--collectives", nccl_output(tmp_path / "n.txt", 8, 40e-6, 350e9)]
     document = as_json("calibrate", "--out", out, "--base", "h100", *given)
-    check_document(document, "calibrate-tables-1", "calibrate-tables")
+    check(document, "calibrate-tables-1", "calibrate-tables")
     assert max(document["errors"].values()) < 0.01
     made = load_cluster(str(out))
     assert (made.attention_forward, made.attention_backward) == pytest.approx((0.3, 0.25), rel=0.001)
