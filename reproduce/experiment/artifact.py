@@ -32,21 +32,20 @@ if TYPE_CHECKING:
     from ptdp_core.config import TrainingConfig
     from ptdp_core.simulator import Cluster, Estimate, Software
 
+    class EmulatedIteration(Protocol):
+        """What an artifact reads of an emulated iteration (`Emulation` of the annex) or of an estimate."""
 
-class EmulatedIteration(Protocol):
-    """What an artifact reads of an emulated iteration (`Emulation` of the annex) or of an estimate."""
+        @property
+        def config(self) -> "TrainingConfig": ...
 
-    @property
-    def config(self) -> "TrainingConfig": ...
+        @property
+        def timeline(self) -> "Any": ...
 
-    @property
-    def timeline(self) -> "Any": ...
+        @property
+        def peak_stash(self) -> int: ...
 
-    @property
-    def peak_stash(self) -> int: ...
-
-    @property
-    def prediction(self) -> "Estimate": ...
+        @property
+        def prediction(self) -> "Estimate": ...
 
 
 Take = Callable[[Point], Mapping[str, Metric]]
@@ -143,7 +142,8 @@ class Artifact:
     @property
     def scales(self) -> tuple[str, ...]:
         """The scales that it has, the default first."""
-        return tuple(sorted((name for names in self.sweeps for name in names.split()), key=_order))
+        names = (name for names in self.sweeps for name in names.split())
+        return tuple(sorted(names, key=lambda name: (SCALES.index(name) if name in SCALES else len(SCALES), name)))
 
     @property
     def fidelities(self) -> tuple[str, ...]:
@@ -210,15 +210,31 @@ class Artifact:
         'sc21.fig_bubble.NAME' that of another module. Raises `PaperError` for what is wrong with the table.
         """
         path = Path(str(sys.modules[judge.__module__].__file__)).with_suffix(".toml")
-        told = _told(judge, path)
+        tables, name = tables_beside(path), judge.__name__
+        if name not in tables:
+            raise PaperError(path, 1, f"claim {name!r} has no table in {path.name}; needs one; try [{name}]")
+        check_table(path, tables[name], CLAIM, place=(name,))
+        told = {key: tuple(value) if isinstance(value, list) else value for key, value in tables[name].items()}
+        if of := told.pop("sentence_of", ""):
+            elsewhere, _, other = of.rpartition(".")
+            module = f"reproduce.papers.{elsewhere}" if elsewhere else judge.__module__
+            told["sentence"] = getattr(import_module(module), other)
         tested, in_the_paper = told.pop("tested", None), told.pop("in_the_paper", "")
         try:
-            return self.claim(tested, papers_points=in_the_paper, **told)(judge)
+            return self.add(judge, tested, papers_points=in_the_paper, **told)
         except ValueError as error:
-            raise PaperError(path, line_of(path, judge.__name__), str(error)) from error
+            raise PaperError(path, line_of(path, name), str(error)) from error
 
-    def claim(
+    def claim(self, tolerance: str | None, place: str = "", **told: Any) -> Callable[[Judge], Judge]:
+        """Make a function the judge of the sentence in its docstring: `@ARTIFACT.claim("within 5%", "Section 5.1")`.
+
+        The arguments are those of `add`.
+        """
+        return lambda judge: self.add(judge, tolerance, place, **told)
+
+    def add(
         self,
+        judge: Judge,
         tolerance: str | None,
         place: str = "",
         *,
@@ -230,8 +246,8 @@ class Artifact:
         rule: str = "",
         set_with: tuple[str, ...] = (),
         by: str = "",
-    ) -> Callable[[Judge], Judge]:
-        """Make a function the judge of the sentence in its docstring: `@ARTIFACT.claim("within 5%", "Section 5.1")`.
+    ) -> Judge:
+        """Add a claim, of which the function is the judge, and return the function.
 
         The place is the artifact's own unless given. A `sentence` stands in place of the docstring: as text, or as
         another judge, of this or another artifact, whose sentence is judged once more. The claim's id is the function's
@@ -239,73 +255,42 @@ class Artifact:
         sentence is not the paper's. Other parameters are those of `Claim`. With
         `papers_points` the same function judges the paper's own points, too, as a claim '..._in_the_paper' of fidelity
         'derived', whose tolerance it is, or, if it ends with a colon, stands before the tolerance. `by` is the claim's
-        `tested_by`.
+        `tested_by`. Raises ValueError for an id that there is already, and without a sentence.
         """
-
-        def add(judge: Judge) -> Judge:
-            name = id or judge.__name__
-            if any(claim.id == name for claim in self.claims):
-                raise ValueError(f"claim {name!r} stands twice in {self.id}; needs an id of its own; try another name")
-            said = sentence or judge
-            said = said if isinstance(said, str) else _docstring(said)
-            needs = fidelity or self.fidelities[0]
-            where = place or self.place
-            bound_by = rule or ("ours" if where == OURS else "")
-            claim = Claim(name, said, where, needs, tolerance, judge, scales, bound_by, set_with, by)
-            self.claims.append(claim)
-            if papers_points:
-                self.claims.append(
-                    replace(
-                        claim,
-                        id=f"{name}{IN_THE_PAPER}",
-                        place=f"{claim.place}, in the paper's own points",
-                        fidelity="derived",
-                        tolerance=f"{papers_points} {tolerance}" if papers_points.endswith(":") else papers_points,
-                        judge=OnPapersPoints(judge),
-                        scales=(PAPER,),
-                        set_with=(),
-                    )
+        name = id or judge.__name__
+        if any(claim.id == name for claim in self.claims):
+            raise ValueError(f"claim {name!r} stands twice in {self.id}; needs an id of its own; try another name")
+        said = sentence or judge
+        if not isinstance(said, str):
+            if not said.__doc__:
+                hint = "needs a docstring; try without python -OO, if it has one"
+                raise ValueError(f"claim {said.__name__!r} has no sentence; {hint}")
+            said = " ".join(line.strip() for line in said.__doc__.strip().splitlines())
+        needs = fidelity or self.fidelities[0]
+        where = place or self.place
+        bound_by = rule or ("ours" if where == OURS else "")
+        claim = Claim(name, said, where, needs, tolerance, judge, scales, bound_by, set_with, by)
+        self.claims.append(claim)
+        if papers_points:
+            self.claims.append(
+                replace(
+                    claim,
+                    id=f"{name}{IN_THE_PAPER}",
+                    place=f"{claim.place}, in the paper's own points",
+                    fidelity="derived",
+                    tolerance=f"{papers_points} {tolerance}" if papers_points.endswith(":") else papers_points,
+                    judge=OnPapersPoints(judge),
+                    scales=(PAPER,),
+                    set_with=(),
                 )
-            return judge
-
-        return add
-
-
-def _told(judge: Judge, path: Path) -> dict[str, Any]:
-    """The table of the judge's name in the TOML file beside its module. Raises `PaperError` if there is none."""
-    tables = tables_beside(path)
-    if judge.__name__ not in tables:
-        text = f"claim {judge.__name__!r} has no table in {path.name}; needs one; try [{judge.__name__}]"
-        raise PaperError(path, 1, text)
-    check_table(path, tables[judge.__name__], CLAIM, place=(judge.__name__,))
-    told: dict[str, Any] = {
-        key: tuple(value) if isinstance(value, list) else value for key, value in tables[judge.__name__].items()
-    }
-    if of := told.pop("sentence_of", ""):
-        elsewhere, _, name = of.rpartition(".")
-        module = f"reproduce.papers.{elsewhere}" if elsewhere else judge.__module__
-        told["sentence"] = getattr(import_module(module), name)
-    return told
+            )
+        return judge
 
 
 @cache
 def tables_beside(path: Path) -> dict[str, Any]:
     """The tables of the TOML file beside a module, read once. Raises `PaperError`."""
     return read_toml(path)
-
-
-def _docstring(judge: Judge) -> str:
-    """A judge's docstring on one line. Raises ValueError if it has none."""
-    if not judge.__doc__:
-        raise ValueError(
-            f"claim {judge.__name__!r} has no sentence; needs a docstring; try without python -OO, if it has one"
-        )
-    return " ".join(line.strip() for line in judge.__doc__.strip().splitlines())
-
-
-def _order(scale: str) -> tuple[int, str]:
-    """Scales in the order of `SCALES`, then others by name."""
-    return SCALES.index(scale) if scale in SCALES else len(SCALES), scale
 
 
 def _description(subject: str, sweep: Sweep, scale: str, metric: str) -> str:

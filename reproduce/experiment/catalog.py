@@ -115,15 +115,6 @@ def _of_own_module(paper: Paper, name: str) -> Artifact:
     return artifact
 
 
-def _place_of(id: str) -> tuple[Paper, str]:
-    """The paper and the name in it that an id means. Raises KeyError if there is none."""
-    paper, _, name = id.rpartition("/")
-    for known in papers.papers():
-        if paper in ("", known.name) and name in known.names and (paper or known.id_of(name) == name):
-            return known, name
-    raise KeyError(id)
-
-
 def load(id: str, commands: tuple[str, ...] = ()) -> Artifact:
     """The artifact of that id, or of that label of the paper, such as 'Figure 12'. Raises `UsageError` if unknown.
 
@@ -131,15 +122,15 @@ def load(id: str, commands: tuple[str, ...] = ()) -> Artifact:
     have been meant to be.
     """
     id = id_of(id)
-    try:
-        known, name = _place_of(id)
-    except KeyError:
-        require(papers.ANNEX.name)
-        near = did_you_mean(id, (*ids(), *commands))
-        raise UsageError(f"unknown artifact {id!r}{near} (reproduce list shows all)") from None
-    if problem := _readable(known):
-        raise UsageError(problem)
-    return _artifact_of(known, name)
+    paper, _, name = id.rpartition("/")
+    for known in papers.papers():
+        if paper in ("", known.name) and name in known.names and (paper or known.id_of(name) == name):
+            if problem := _readable(known):
+                raise UsageError(problem)
+            return _artifact_of(known, name)
+    require(papers.ANNEX.name)
+    near = did_you_mean(id, (*ids(), *commands))
+    raise UsageError(f"unknown artifact {id!r}{near} (reproduce list shows all)")
 
 
 def id_of(name: str) -> str:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from reproduce.annex import require
@@ -184,11 +183,6 @@ def line_of(path: Path, *keys: str, first: int = 1) -> int:
         if found:  # inside of another key the nearest, else what begins a line
             place = min(found) if depth else found[0]
     return text.count("\n", 0, place) + 1
-
-
-def configuration(name: str) -> Mapping[str, Any]:
-    """What all runs of a paper share."""
-    return MappingProxyType(dict(paper(name).configuration))
 
 
 def _folders() -> tuple[Path, ...]:

@@ -65,10 +65,11 @@ def model(id: str) -> dict[str, Any]:
 def text_sizes(id: str) -> dict[str, Any]:
     """Sequence length and vocabulary of every model of the artifact's paper."""
     paper = id.rpartition("/")[0] or FIRST
-    shared = papers.configuration(paper)
+    known = papers.paper(paper)
+    shared = known.configuration
     if missing := [name for name in ("seq", "vocab") if name not in shared]:
         text = f"lacks {' and '.join(missing)}; {id} needs them in [configuration]; try seq = 2048, vocab = 51200"
-        raise papers.PaperError(papers.paper(paper).folder / papers.FILE, 1, text)
+        raise papers.PaperError(known.folder / papers.FILE, 1, text)
     return {"seq": shared["seq"], "vocab": shared["vocab"]}
 
 

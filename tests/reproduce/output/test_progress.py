@@ -67,15 +67,15 @@ def test_a_bar_and_a_spinner_move_on_a_terminal_instead_of_spelling_out_how(monk
         def isatty(self):
             return True
 
-    terminal = Terminal()
+    stream = Terminal()
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(sys, "stderr", VisibleStream(terminal))
+    monkeypatch.setattr(sys, "stderr", VisibleStream(stream))
     with terminal.progress("fig", 2) as on_point:
         on_point("B=4")
         on_point("B=8")
     with command_plan._status(quiet=False) as on_step:
         on_step(7)
-    text = terminal.getvalue()
+    text = stream.getvalue()
     assert "2/2" in text
     assert "7 configurations" in text
     assert r"\x1b[2K" not in text
