@@ -205,14 +205,16 @@ class Attention(nn.Module):
         build, (s, _, d), keys = self.build, q_SND.shape, k_SND.size(0)
         if self.queries > 1:
             k_SND, v_SND = (x.repeat_interleave(self.queries, 1) for x in (k_SND, v_SND))
-        # Scaled inside the product, which sums in fp32: an unscaled score above 65504 is inf in fp16.
-        q_NSD, k_NDS, scale = q_SND.transpose(0, 1), k_SND.permute(1, 2, 0), 1 / sqrt(d)
+        q_NSD, k_NDS, unread = q_SND.transpose(0, 1), k_SND.permute(1, 2, 0), q_SND.new_empty(1, 1, 1)
+        # Scaled inside the product, which sums in fp32: an unscaled score above 65504 is inf in fp16. baddbmm wants a
+        # tensor to add, and with beta=0 does not read it.
+        scores_NSS = torch.baddbmm(unread, q_NSD, k_NDS, beta=0, alpha=1 / sqrt(d))
         if build.products_add:
-            scores_NSS = torch.baddbmm(build.future[keys - s : keys, :keys].to(q_SND.dtype), q_NSD, k_NDS, alpha=scale)
+            with torch.no_grad():  # softmax has no gradient where its result is 0
+                # Written over before it is added to: of a masked score that overflows inf - inf would be NaN.
+                scores_NSS.tril_(keys - s).add_(build.future[keys - s : keys, :keys])
             probs = torch.softmax(scores_NSS, -1)
         else:
-            unread = q_SND.new_empty(1, 1, 1)  # baddbmm wants a tensor to add, and with beta=0 does not read it
-            scores_NSS = torch.baddbmm(unread, q_NSD, k_NDS, beta=0, alpha=scale)
             scores = scores_NSS.view(b, self.heads, s, keys)
             if s == keys:
                 probs = build.ops.causal_softmax(scores, 1.0)

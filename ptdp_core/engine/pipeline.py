@@ -173,13 +173,14 @@ class Executor:
         """
         modules = [stage for stage in self.stages if isinstance(stage, nn.Module)]
         self.trains = False
-        for module in modules:
-            module.eval()
-        losses = self.run(batch).losses
-        for module in modules:
-            module.train()
-        self.trains = True
-        return list(losses.values())
+        try:
+            for module in modules:
+                module.eval()
+            return list(self.run(batch).losses.values())
+        finally:
+            for module in modules:
+                module.train()
+            self.trains = True
 
     @cached_property
     def _forward_instructions(self) -> Sequence[Compute | Exchange]:

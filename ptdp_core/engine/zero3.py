@@ -86,8 +86,10 @@ class Zero3Trainer:
     def evaluate(self, batch: Callable[[int], Batch]) -> torch.Tensor:
         """The mean loss of a batch (a scalar on the device), without dropout."""
         self.model.eval()
-        losses = [self.model(None, *batch(j)) for j in range(self.settings.parallel.m)]
-        self.model.train()
+        try:
+            losses = [self.model(None, *batch(j)) for j in range(self.settings.parallel.m)]
+        finally:
+            self.model.train()
         return self._summed(self._share_of_loss(losses))
 
     def _share_of_loss(self, losses: list[torch.Tensor]) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from ptdp_core.engine.groups import Groups
 from ptdp_core.launch.local import launch
 from tests.ptdp_core.engine import jobs
 
@@ -37,3 +38,17 @@ def test_there_is_no_dropout_and_training_s_is_as_it_was():
     plain, dropped = (launch(jobs.evaluated, 2, ([case | {"dropout": p}],))[0][0] for p in (0.0, 0.3))
     assert dropped[1][0] == plain[1][0]  # the first evaluation, of the initial weights
     assert dropped[0] == dropped[2] != plain[0]
+
+
+@pytest.mark.parametrize("case", [{}, {"data_parallel": "zero3"}], ids=["ptdp", "zero3"])
+def test_training_goes_on_where_an_evaluation_failed(case):
+    trainer, data = jobs.make({"B": 2, "layers": 2, "dropout": 0.3} | case, Groups.alone())
+
+    def broken(j):
+        raise OSError("no such file")
+
+    with pytest.raises(OSError, match="no such file"):
+        trainer.evaluate(broken)
+    undisturbed, _ = jobs.make({"B": 2, "layers": 2, "dropout": 0.3} | case, Groups.alone())
+    assert trainer.step(data[0]).loss == undisturbed.step(data[0]).loss
+    assert trainer.step(data[1]).loss == undisturbed.step(data[1]).loss
