@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from reproduce.experiment.metrics import METRICS, answers
+from reproduce.experiment.metrics import METRICS
 from reproduce.experiment.quantities import RANGED, made_of
 from results import ROOT
 from results.records import Interval, PointResult
@@ -228,21 +228,20 @@ def signs(*kinds: str) -> dict[str, int]:
     return {name: metric.sign for name, metric in METRICS.items() if metric.margin in kinds}
 
 
-def of_estimate(estimate: "Estimate", cluster: "Cluster") -> dict[str, dict[str, Any]]:
-    """The intervals of a simulated iteration as plain data, by metric.
+def of_values(
+    values: Mapping[str, float | None], estimate: "Estimate", cluster: "Cluster"
+) -> dict[str, dict[str, Any]]:
+    """The intervals of the metrics of a simulated iteration as plain data, by metric.
 
     There are none on a cluster without runs that were scored, nor on the paper's for a program that is not its own.
     """
-    known, intervals = intervals_of(estimate, cluster), {}
-    for metric in answers():
-        value = metric.simulated(estimate, cluster)
-        if value is not None and (interval := known(metric.name, value)):
-            intervals[metric.name] = interval.to_json()
-    return intervals
+    known = intervals_of(estimate, cluster)
+    found = {name: known(name, value) for name, value in values.items() if value is not None}
+    return {name: interval.to_json() for name, interval in found.items() if interval}
 
 
 def intervals_of(estimate: "Estimate", cluster: "Cluster") -> Callable[[str, float], Interval | None]:
-    """What gives the interval of a metric's value of this estimate, None where it has none (`of_estimate`)."""
+    """What gives the interval of a metric's value of this estimate, None where it has none (`of_values`)."""
     known, parameters = read(estimate.cluster), {**vars(estimate.config.model), **vars(estimate.config.parallel)}
     spread = of_class(estimate.cluster, parameters, program_named(cluster))
     scored = known is not None and known.has_scored(cluster)

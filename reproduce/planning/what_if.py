@@ -14,7 +14,7 @@ from reproduce.experiment.sweep import check_keys
 from reproduce.planning.advice import advice, to_try
 from reproduce.planning.amounts import sequences
 from reproduce.planning.models import find, with_model_fields
-from reproduce.running.simulated import check_passes, oom_reason, open_cluster
+from reproduce.running.simulated import check_passes, named_cluster, oom_reason
 from results.records.errors import UsageError
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def described(entry: Any, cluster: str, program: str | None = None) -> tuple[Tra
 
         config, packed = lengths.applied(config, lengths.read(own["lengths"]))
     check_passes(config)
-    model, _ = open_cluster(entry.get("cluster", cluster), program)
+    model = named_cluster(entry.get("cluster", cluster), program)
     if program is not None:
         load_program(program).check(config)
     if "software" in own:
@@ -151,7 +151,7 @@ def answer(
     if estimate is not None and cluster is not None:
         document |= {"cluster": estimate.cluster, "program": cluster.program or None}
         document["gpus"] = estimate.config.parallel.n
-        document |= {metric.name: metric.simulated(estimate, cluster) for metric in answers()}
-        document |= {name: getattr(estimate, name) for name in PARTS}
-        document["intervals"] = margins.of_estimate(estimate, cluster)
+        values = {metric.name: metric.simulated(estimate, cluster) for metric in answers()}
+        document |= values | {name: getattr(estimate, name) for name in PARTS}
+        document["intervals"] = margins.of_values(values, estimate, cluster)
     return document

@@ -112,11 +112,20 @@ def open_cluster(name: str, program: str | None = None) -> tuple[Cluster, Cluste
 
     Raises `UsageError`.
     """
+    cluster = named_cluster(name, program)
     try:
         files = cluster_files(name)
         digest = digest_files(files) if files[1:] else digest_file(files[0])
+    except (ValueError, OSError) as error:
+        raise UsageError(str(error)) from None
+    return cluster, ClusterRef(cluster_label(name), digest)
+
+
+def named_cluster(name: str, program: str | None = None) -> Cluster:
+    """The cluster of that name or file, with the program named on it. Raises `UsageError`."""
+    try:
         cluster = load_cluster(name)
-        return with_program(cluster, program) if program else cluster, ClusterRef(cluster_label(name), digest)
+        return with_program(cluster, program) if program else cluster
     except (ValueError, OSError) as error:
         raise UsageError(str(error)) from None
 

@@ -8,7 +8,7 @@ import functools
 import math
 import numbers
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, field, fields
+from dataclasses import MISSING, Field, field, fields
 from types import NoneType
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, get_args, get_origin, get_type_hints
 
@@ -62,7 +62,7 @@ class RecordPart:
     def to_json(self) -> dict[str, Any]:
         """The part as plain values, maps in the order of their keys."""
         document = {}
-        for item in fields(self):  # type: ignore[arg-type]
+        for item in _fields(type(self)):
             value = getattr(self, item.name)
             if not item.metadata["absent"] or value != item.metadata["default"]:
                 document[item.name] = _plain(value)
@@ -98,6 +98,7 @@ def _ways_of(part: type[RecordPart]) -> _Ways:
 
 
 _ways: Callable[[Any], _Ways] = functools.cache(_ways_of)
+_fields: Callable[[Any], tuple[Field[Any], ...]] = functools.cache(fields)
 
 
 def _cleaning(kind: Any) -> Callable[[str, Any], Any] | None:
@@ -117,10 +118,11 @@ def _cleaning(kind: Any) -> Callable[[str, Any], Any] | None:
 
 def number(name: str, value: Any) -> int | float:
     """Return `value`, which may be a numpy scalar, as a plain int or float. Raises ValueError if it is not finite."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise ValueError(f"{name}={value!r} is not a number; needs a finite int or float")
-    # A float first: that it is no Integral is slow to say.
-    plain = int(value) if not isinstance(value, float) and isinstance(value, numbers.Integral) else float(value)
+    plain: int | float = value
+    if type(value) not in (float, int):  # of another type, whether it is a number is slow to say
+        if isinstance(value, bool) or not isinstance(value, numbers.Real):
+            raise ValueError(f"{name}={value!r} is not a number; needs a finite int or float")
+        plain = int(value) if isinstance(value, numbers.Integral) else float(value)
     if isinstance(plain, float) and not math.isfinite(plain):
         raise ValueError(f"{name}={value!r} is not finite; needs a finite number")
     return plain

@@ -110,7 +110,7 @@ def _held(row: Sequence[Any], time: float) -> float:
     return states[-1] if states else 0
 
 
-def _facts(kept: Kept) -> list[dict[str, str]]:
+def _facts(kept: Kept) -> list[tuple[str, str, str, str]]:
     """What to look for: how long is waited, how long at once, what is held at most, how long a backward pass is."""
     estimate, rows = kept.estimate, kept.estimate.timeline
     gaps = [(_gap(estimate, rank, i)[1], rank) for rank, row in enumerate(rows) for i in range(len(row) + 1)]
@@ -135,7 +135,7 @@ def _facts(kept: Kept) -> list[dict[str, str]]:
     if all(lengths.values()):
         share = median(lengths["B"]) / median(lengths["F"])
         facts.append(("Backward over forward", f"{share:.2g}", "×", "with what it computes again"))
-    return [dict(zip(("name", "value", "unit", "said"), fact, strict=True)) for fact in facts]
+    return facts
 
 
 def _simulated(configuration: Mapping[str, Any], cluster: str) -> Kept:

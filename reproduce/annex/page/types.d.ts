@@ -164,6 +164,7 @@ interface Part {
   size: number;
 }
 
+type Row = [name: string, value: string, unit: string, note: string]; // of facts
 type Pass = [kind: string, stage: number | null, microbatch: number | null, start: number, end: number];
 
 interface TimelineAnswer {
@@ -172,7 +173,7 @@ interface TimelineAnswer {
   rows: Pass[][];
   stash: [number, number][][];
   unit: string;
-  facts: Record<"name" | "value" | "unit" | "said", string>[];
+  facts: Row[];
 }
 
 interface ComparisonAnswer {

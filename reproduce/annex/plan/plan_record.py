@@ -73,15 +73,16 @@ def document(plan: TrainingPlan, folder: Path) -> dict[str, Any]:
 
 def entry(plan: TrainingPlan, estimate: Estimate) -> dict[str, Any]:
     """A configuration and its numbers, as JSON."""
-    told = [metric for metric in answers() if metric.name != "sequences_per_s"]  # the batch is the same for all
+    values = {metric.name: metric.simulated(estimate, plan.cluster) for metric in answers()}
+    told = [name for name in values if name != "sequences_per_s"]  # the batch is the same for all
     return {
         **{name: getattr(estimate.config.parallel, name) for name in plan_text.PARAMETERS},
-        **{metric.name: metric.simulated(estimate, plan.cluster) for metric in told},
+        **{name: values[name] for name in told},
         **{name: getattr(estimate, name) for name in ("memory_bytes", "traffic", "phase_times")},
         "slower_by": plan_text.slower(estimate, plan.best),
         "free_memory": plan_text.free(plan, estimate),
         "tight": plan.is_tight(estimate),
-        "intervals": margins.of_estimate(estimate, plan.cluster),
+        "intervals": margins.of_values(values, estimate, plan.cluster),
     }
 
 

@@ -5,7 +5,7 @@ import * as home from "./home.js";
 import * as lessons from "./lessons.js";
 import * as machine from "./machine.js";
 import * as page from "./page.js";
-import { ask, onStatus, restart } from "./python.js";
+import { ask, isAsking, onStatus, restart } from "./python.js";
 import * as timelines from "./timelines.js";
 import * as whatif from "./whatif.js";
 
@@ -20,7 +20,7 @@ const VIEWS = { home, figure, whatif, timeline: timelines, lessons, paper: { ref
 let shown = "";
 
 function refresh() {
-  page.writeAddress();
+  page.later("address", page.writeAddress, page.QUIET_MS);
   const { view } = page.current();
   for (const name of Object.keys(VIEWS)) byId(`view-${name}`).hidden = name !== view;
   for (const tab of document.querySelectorAll(".tabs a")) mark(tab, tab.getAttribute("data-view") === view, "page");
@@ -75,5 +75,5 @@ window.addEventListener("hashchange", () => {
   refresh();
 });
 onStatus(showStatus);
-Object.assign(window, { ptdp: { ask } }); // for tests, and for the curious
+Object.assign(window, { ptdp: { ask, isBusy: () => isAsking() || page.isPending() } }); // for tests, and for the curious
 void begin();

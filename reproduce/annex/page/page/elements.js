@@ -71,11 +71,11 @@ export const tell = (id, words) => (byId(id).querySelector("summary .u").textCon
 /** A value with its unit, lighter. @param {string} value @param {string} unit */
 export const valued = (value, unit) => [value, el("span.u", `${unit === "%" || unit === "×" ? "" : " "}${unit}`)];
 
-/** Facts in a row: what, value, unit, and a note. @param {[string, string, string, string][]} rows */
-export function facts(rows) {
-  const said = rows.map(([, value, unit, note]) => el("dd", valued(value, unit), el("small", note)));
-  const each = rows.map(([name], i) => el("div", el("dt", name), said[i]));
-  return el("dl.facts", each);
+/** Fill a row of facts: what, value, unit, and a note. @param {string} id @param {Row[]} rows */
+export function facts(id, rows) {
+  const one = (/** @type {Row} */ [name, value, unit, note]) =>
+    el("div", el("dt", name), el("dd", valued(value, unit), el("small", note)));
+  fill(id, rows.map(one));
 }
 
 /** A table of rows, the first its headings; a column of numbers stands at its right. @param {string} label @param {any[][]} rows */

@@ -9,6 +9,7 @@ let complaint = ""; // about the address
 let offer;
 /** @type {Record<string, number>} */
 const asked = {};
+let [hash, pending] = ["", 0]; // the address as it was read or written; what is still to be done later
 let refresh = () => {};
 
 export const current = () => state;
@@ -45,7 +46,7 @@ export const point = () => ({ configuration: state.configuration, ...cluster() }
 export const isShipped = () => !state.text && !Object.keys(state.changes).length;
 
 export function readAddress() {
-  const [read, why] = address.read(location.hash);
+  const [read, why] = address.read((hash = location.hash));
   state = read;
   complain(why);
 }
@@ -54,13 +55,31 @@ export function readAddress() {
 export function follow(href) {
   const to = /** @type {any} */ (address.read(href)[0]);
   const named = [...new URLSearchParams(href.slice(1)).keys()];
+  writeAddress();
   history.pushState(null, "", location.href);
   change({ claim: "", ...Object.fromEntries(named.map((key) => [key, to[key]])), view: to.view });
 }
 
 export function writeAddress() {
-  const hash = address.write(state);
-  if (hash !== location.hash) history.replaceState(null, "", hash === "#" ? location.pathname + location.search : hash);
+  const next = address.write(state);
+  if (next === location.hash || location.hash !== hash) return; // who changed it is heard in an event of its own
+  history.replaceState(null, "", next === "#" ? location.pathname + location.search : next);
+  hash = location.hash;
+}
+
+export const isPending = () => pending > 0;
+
+export const QUIET_MS = 50; // without a change: then what can wait is done
+
+/** Do something once what was just changed is on the screen, unless something newer of its kind comes meanwhile. @param {string} kind @param {() => unknown} then @param {number} [wait] milliseconds */
+export function later(kind, then, wait = 0) {
+  const turn = (asked[kind] = (asked[kind] ?? 0) + 1);
+  pending++;
+  const due = () => {
+    pending--;
+    if (turn === asked[kind]) then();
+  };
+  requestAnimationFrame(() => setTimeout(due, wait));
 }
 
 /** Say what is wrong with the address, until something else is shown. @param {string} why */

@@ -28,6 +28,8 @@ export function ask(name, given) {
   });
 }
 
+export const isAsking = () => waiting.size > 0;
+
 /** Begins again with a new Python, for 'Cancel'. */
 export function restart() {
   waiting = new Map(); // what was asked is never answered

@@ -1,11 +1,13 @@
 // What is refused in What if: a sentence at the field, and the last answer dimmed.
 import { byId } from "./elements.js";
-import { current } from "./page.js";
+import { modelOf } from "./form.js";
+import { current, offered } from "./page.js";
 
 const ANSWERS = ["answer", "dock"]; // where it is told
 const CHOICES = /** @type {Record<string, string>} */ ({ B: "batch", d: "gpus" }); // a field by another name
-/** @type {{ card: string, bar: string } | undefined} */
-let last; // of what the shown answer is
+/** @type {{ words: string, asked: any, answer: WhatIfAnswer } | undefined} */
+let last; // the shown answer, what was asked, and what it is called once it is old
+let old = false;
 
 /** @param {string} id @param {string} why */
 export function wrong(id, why) {
@@ -23,7 +25,7 @@ export function refused(why) {
 
 /** Say what is wrong with each value, at its field, or where that is not shown below the choices. @param {Record<string, string>} values */
 export function refuse(values) {
-  if (values.tokens || values.price) byId("priced")?.click();
+  if (values.tokens || values.price) byId("pricing").hidden = false;
   const at = (/** @type {string} */ name) =>
     CHOICES[name] ?? (name in { tokens: 0, price: 0 } ? name : `field-${name}`);
   const others = [];
@@ -38,20 +40,29 @@ export function refuse(values) {
   if (others.length) refused(others.join(" "));
 }
 
-/** An answer is told, of what its model, sizes and tokens say. @param {string} words what it is called once it is old @param {string} model @param {WhatIfAnswer} answer @param {string} tokens */
-export function answered(words, model, { gpus, sizes }, tokens) {
-  const of = `${Number(gpus).toLocaleString("en")} GPUs, batch ${sizes.B.toLocaleString("en")}`;
-  const all = [model, of, tokens && `${tokens} tokens`].filter(Boolean).join(", ");
-  last = { card: `${words}: ${all}`, bar: `${words}: ${of}` };
-  for (const id of ANSWERS) byId(id).classList.remove("stale");
+/** An answer is shown. @param {string} words what it is called once it is old @param {any} asked @param {WhatIfAnswer} answer */
+export function answered(words, asked, answer) {
+  last = { words, asked, answer };
+  dim(false);
 }
 
 export const hasAnswer = () => Boolean(last);
+export const isOutdated = () => old;
+
+/** @param {boolean} on */
+function dim(on) {
+  old = on;
+  for (const id of ANSWERS) byId(id).classList.toggle("stale", on);
+}
 
 /** The answer is of something else than what is chosen: it is dimmed, and says of what. */
 export function outdated() {
   if (!last) return;
-  byId("answer").querySelector(".over").textContent = last.card;
-  byId("dock").children[1].textContent = last.bar;
-  for (const id of ANSWERS) byId(id).classList.add("stale");
+  const { words, asked, answer } = last;
+  const of = `${Number(answer.gpus).toLocaleString("en")} GPUs, batch ${answer.sizes.B.toLocaleString("en")}`;
+  const model = offered()?.model_words[modelOf(asked.configuration)];
+  const all = [model, of, asked.tokens && `${asked.tokens} tokens`].filter(Boolean).join(", ");
+  byId("answer").querySelector(".over").textContent = `${words}: ${all}`;
+  byId("dock").children[1].textContent = `${words}: ${of}`;
+  dim(true);
 }

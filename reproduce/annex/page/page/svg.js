@@ -20,19 +20,28 @@ export function picture(width, height, label, ...content) {
   return svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, ...said }, ...content);
 }
 
-/** @type {WeakMap<HTMLElement, ResizeObserver>} */
-const observers = new WeakMap();
+/** @type {WeakMap<Element, { draw: (width: number) => any, width: number }>} */
+const places = new WeakMap();
+
+/** @param {any} place @param {number} width */
+function redraw(place, width) {
+  const drawn = /** @type {any} */ (places.get(place));
+  drawn.width = width;
+  place.replaceChildren(...[drawn.draw(width)].flat());
+}
+const observer = new ResizeObserver((entries) => {
+  for (const { target, contentRect } of entries) {
+    const width = Math.floor(contentRect.width);
+    if (width && width !== places.get(target)?.width) redraw(target, width);
+  }
+});
 
 /** Draws once the place has a width, before it is seen, and again whenever it has another; returns the place. @param {HTMLElement} place @param {(width: number) => any} draw */
 export function fitted(place, draw) {
-  observers.get(place)?.disconnect();
-  let drawn = 0;
-  const observer = new ResizeObserver(([{ contentRect }]) => {
-    const width = Math.floor(contentRect.width);
-    if (width && width !== drawn) place.replaceChildren(...[draw((drawn = width))].flat());
-  });
-  observer.observe(place);
-  observers.set(place, observer);
+  const width = places.get(place)?.width ?? 0;
+  places.set(place, { draw, width });
+  if (width) redraw(place, width);
+  else observer.observe(place);
   return place;
 }
 

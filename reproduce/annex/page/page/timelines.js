@@ -74,7 +74,7 @@ export function make() {
       "section",
       { "aria-labelledby": "look" },
       el("h2#look", "What to look for"),
-      el("div#timeline-facts"),
+      el("dl.facts#timeline-facts"),
       el("p", link("#view=lessons&lesson=bubble", "Why a pipeline waits, in three minutes →", "")),
     ),
   );
@@ -118,7 +118,7 @@ function show(answers) {
   const m = 1 + Math.max(...rows[0].map(([, , microbatch]) => microbatch ?? 0));
   const size = `${p} stages, ${m} microbatches, ${figures(whole)} ${unit}${own ? "" : ` on ${called()}`}`;
   byId("timeline-lede").textContent = `${size}. What does each stage do, and for whom does it wait?`;
-  put("timeline-facts", facts(looked.map(({ name, value, unit: of, said }) => [name, value, of, said])));
+  facts("timeline-facts", looked);
   put("timeline-key", key(...answers));
   redraw();
 }

@@ -23,22 +23,41 @@ import * as form from "./form.js";
 import { layout } from "./layout.js";
 import * as limits from "./limits.js";
 import { picker } from "./machine.js";
-import { change, cluster, complain, configure, current, isShipped, machine, offered, point, update } from "./page.js";
+import {
+  change,
+  cluster,
+  complain,
+  configure,
+  current,
+  isShipped,
+  later,
+  machine,
+  offered,
+  point,
+  QUIET_MS,
+  update,
+} from "./page.js";
 import { ask } from "./python.js";
-import { answered, hasAnswer, outdated, refuse, refused, wrong } from "./refusals.js";
+import { answered, hasAnswer, isOutdated, outdated, refuse, refused, wrong } from "./refusals.js";
 import { START } from "./state.js";
 import { figures, fitted } from "./svg.js";
 import * as sweep from "./sweep.js";
 
 /** @type {any} */
 let said;
-/** @type {object} */
-let shown; // what the answer on the page is of
+/** @type {{ asked: any, answer: WhatIfAnswer } | undefined} */
+let shown; // the answer on the page, and what was asked
+/** @type {Record<string, any>} */
+let steps = {}; // the next legal sizes of the layout
+// The sizes of the layout, by letter: what they are called, and help where they can be chosen.
+const STEPS = [
+  ["p", "Pipeline stages", "pieces the layers are cut into"],
+  ["t", "GPUs per layer", "tensor parallelism"],
+  ["d", "Replicas", ""],
+];
 let taken = ""; // the configuration of which the note below the choices speaks
-/** @type {{ of: string, answer: WhatIfAnswer } | undefined} */
-let known; // what was answered to a choice, until it is shown
 
-const number = (/** @type {string} */ words, /** @type {string} */ id) =>
+const counted = (/** @type {string} */ words, /** @type {string} */ id) =>
   checked([words], el(`input#${id}`, { type: "number", inputmode: "numeric", min: 1, input: () => choose(id) }));
 
 /** What Python is asked for an answer. */
@@ -60,8 +79,8 @@ export function make() {
           "div.fields",
           field("Model", el("select#model", { change: chosenModel }), ".field.full"),
           picker("whatif"),
-          number("GPUs", "gpus"),
-          number("Batch, sequences", "batch"),
+          counted("GPUs", "gpus"),
+          counted("Batch, sequences", "batch"),
         ),
         el("p.note.error#invalid", { role: "alert", hidden: true }),
         el("p.note#taken", { role: "status" }),
@@ -73,14 +92,14 @@ export function make() {
         { "aria-label": "Layout and techniques" },
         el("h2", "Layout"),
         el("div.plot#layout"),
-        el("div#steps"),
+        el("div#steps", STEPS.map(stepper)),
         el("h2", "Techniques"),
         field("Training program", el("select#program", { change: chosenProgram })),
         el("div.chips#chips"),
         el("small#chip-why", { role: "status" }),
         el("div#whatif-details", more("More of the layout", "more-layout"), more("The model in detail", "more-model")),
       ),
-      el("div.told", el("section.card#answer", { "aria-label": "Answer" }), el("section.limits#limited")),
+      el("div.told", card(), el("section.limits#limited")),
     ),
     el("section#plans"),
     el("section#comparison"),
@@ -123,14 +142,14 @@ async function chosenProgram() {
   change({ configuration });
 }
 
-/** Another number of GPUs or sequences: taken with its answer if legal, else a sentence at the field. @param {string} id */
+/** Another number of GPUs or sequences: its answer and all else if it is legal, else a sentence at the field. @param {string} id */
 function choose(id) {
   const value = byId(id).valueAsNumber;
   if (!(value > 0)) return wrong(id, "Needs a number.");
   return update("whatif", "what_if", { ...given(), [id]: value }, ({ changes, refused: why, ...answer }) => {
     wrong(id, why ?? "");
     if (!changes) return;
-    known = { of: JSON.stringify({ ...given(), configuration: { ...current().configuration, ...changes } }), answer };
+    show(answer, { ...given(), configuration: { ...current().configuration, ...changes } });
     configure(changes);
   });
 }
@@ -143,23 +162,25 @@ const find = () =>
   });
 
 export function refresh() {
+  const asked = given();
+  const usual = { configuration: START.configuration, tokens: START.tokens, price: "" };
+  const say = (/** @type {string} */ why) => lacking(usual, () => complain(why));
+  const isShown = JSON.stringify(asked) === JSON.stringify(shown?.asked) && !isOutdated();
+  const answered = isShown ? Promise.resolve() : update("whatif", "what_if", asked, (it) => show(it, asked), say);
+  return answered.then(() => later("rest", rest));
+}
+
+/** What is changed after the number: the choices, the layout, and what is asked when no other choice comes. */
+function rest() {
+  const { configuration } = current();
   form.show();
   if (offered()) {
-    byId("model").value = form.modelOf(current().configuration);
-    byId("program").value = current().configuration.program ?? "";
+    byId("model").value = form.modelOf(configuration);
+    byId("program").value = configuration.program ?? "";
   }
   best.refresh();
-  const usual = { configuration: START.configuration, tokens: START.tokens, price: "" };
-  const asked = given();
-  const say = (/** @type {string} */ why) => lacking(usual, () => complain(why));
-  const answer =
-    known?.of === JSON.stringify(asked)
-      ? show(known.answer, asked)
-      : update("whatif", "what_if", asked, (it) => show(it, asked), say);
-  known = undefined;
-  comparison.refresh();
-  sweep.refresh();
-  return answer;
+  if (shown) around(shown.answer, shown.asked.configuration);
+  later("follow", follow, QUIET_MS);
 }
 
 /** Where no answer can be had the last one stays, dimmed; where there is none, that of what is nearest. @param {any} instead @param {() => void} say */
@@ -176,116 +197,138 @@ function lacking(instead, say) {
   });
 }
 
-/** @param {WhatIfAnswer} answer @param {any} asked @param {string} [words] what it is called once it is old */
+/** The number, and what is said of it. @param {WhatIfAnswer} answer @param {any} asked @param {string} [words] what it is called once it is old */
 function show(answer, asked, words = "Last answer") {
   if (answer.wrong) return lacking({ ...asked, ...answer.instead }, () => refuse(answer.wrong ?? {}));
-  refused("");
-  const { tokens, price: _, ...about } = asked;
-  const { configuration } = about;
-  if (JSON.stringify(configuration) !== taken) byId("taken").textContent = "";
-  answered(words, offered()?.model_words[form.modelOf(configuration)] ?? "", answer, tokens);
+  shown = { asked, answer };
   const { sizes, gpus, headline, brief } = answer;
-  for (const [id, value] of Object.entries({ gpus, batch: sizes.B })) {
+  number(answer);
+  byId("dock").children[0].textContent = `${headline.value} ${headline.unit}`;
+  byId("dock").children[1].textContent = brief;
+  answered(words, asked, answer);
+  const { tokens, price } = current();
+  for (const [id, value] of Object.entries({ gpus, batch: sizes.B, tokens, price })) {
     if (byId(id) !== document.activeElement) byId(id).value = value;
     wrong(id, "");
   }
-  put("answer", told(answer));
-  fitted(byId("layout"), (width) => layout(sizes, answer.per_node ?? 8, width));
-  tell("more-layout", `microbatch ${sizes.b}`);
-  tell("more-model", `${sizes.layers} layers, hidden size ${Number(configuration.hidden).toLocaleString("en")}`);
-  const [big, rest] = byId("dock").children;
-  big.textContent = `${headline.value} ${headline.unit}`;
-  rest.textContent = brief;
   clearTimeout(said);
   const { words: before, value, unit, interval: sure } = headline;
   const sentence = `${before} ${value} ${unit}${sure ? `, 9 of 10 in ${figures(sure.low)} to ${figures(sure.high)}` : ""}.`;
   said = setTimeout(() => (byId("changed").textContent = sentence), 500);
-  shown = asked;
-  requestAnimationFrame(() => setTimeout(() => shown === asked && follow(answer, about))); // once it is on the screen
 }
 
-/** What an answer leads to: the next legal sizes and techniques, then what limits it. @param {WhatIfAnswer} answer @param {object} about */
-const follow = ({ sizes, gpus }, about) =>
-  update("knobs", "knobs", about, ({ steps, chips }) => {
-    put("steps", sized(sizes, steps, gpus));
-    put("chips", chips.map(chip));
-    void limits.refresh(about);
-  });
+/** The answer's place: its number, facts, bars, and what one may do with it. */
+const card = () =>
+  el(
+    "section.card#answer",
+    { "aria-label": "Answer", hidden: true },
+    el("div.answer#number"),
+    el("p.chips#helps"),
+    el("dl.facts#facts"),
+    ["time", "memory"].map((of) => el("div.titled", el(`h3#${of}-words`), el(`div.plot#${of}-bar`))),
+    el(
+      "p.row.tight",
+      button("Keep to compare", comparison.keep, ".quiet#keep"),
+      link("#view=timeline", "See the timeline"),
+      button("Change tokens and price", () => (byId("pricing").hidden = !byId("pricing").hidden)),
+    ),
+    el(
+      "div.fields#pricing",
+      { hidden: true },
+      amount("Tokens to train on, as 300B", "tokens"),
+      amount("USD per GPU hour", "price"),
+    ),
+  );
+
+/** A field of an amount. @param {string} words @param {"tokens" | "price"} name */
+function amount(words, name) {
+  const changed = (/** @type {any} */ event) => {
+    const text = event.target.value.trim();
+    ask("amount", { text }).then(
+      () => change({ [name]: text }),
+      (error) => wrong(name, error.message),
+    );
+  };
+  return checked([words], el(`input#${name}`, { change: changed }));
+}
 
 /** @param {WhatIfAnswer} answer */
-function told({ status, headline, doubt, facts: rows, notes, phases, memory, iteration_time, capacity, helps = [] }) {
+function number({ status, headline, doubt, facts: rows, notes, phases, memory, iteration_time, capacity, helps = [] }) {
   const seconds = Number(iteration_time);
   const { words, value, unit, now, interval: sure } = headline;
   const [useful, fits, needed] = notes;
   const full = status === "oom";
   const help = (/** @type {Answers} */ { name, changes, memory: needs }) =>
     button(`${name}: ${figures(needs / 1e9)} GB, fits`, () => configure(changes), ".chip");
-  return [
-    el(
-      "div.answer",
-      el("p.over", words),
-      el(full ? "p.big.no" : "p.big", valued(value, unit)),
-      sure && interval(now, sure, unit),
-      el("p.note", full ? `${needed}.` : doubt),
-    ),
-    full && el("p.chips#helps", helps.map(help), button("Find a layout that fits", find, ".chip")),
-    facts(rows),
-    titled(`Where an iteration’s ${figures(seconds)} s go`, useful, (width) => stack(phases, seconds, "s", width)),
-    titled("The fullest GPU’s memory", fits, (width) => stack(memory, capacity / 1e9, "GB", width)),
-    el(
-      "p.row.tight",
-      button("Keep to compare", comparison.keep, ".quiet#keep"),
-      link("#view=timeline", "See the timeline"),
-      button("Change tokens and price", priced, ".quiet#priced"),
-    ),
-  ];
+  byId("answer").hidden = false;
+  put(
+    "number",
+    el("p.over", words),
+    el(full ? "p.big.no" : "p.big", valued(value, unit)),
+    sure && interval(now, sure, unit),
+    el("p.note", full ? `${needed}.` : doubt),
+  );
+  put("helps", full && [helps.map(help), button("Find a layout that fits", find, ".chip")]);
+  facts("facts", rows);
+  put("time-words", `Where an iteration’s ${figures(seconds)} s go`, el("span.u", ` · ${useful}`));
+  fitted(byId("time-bar"), (width) => stack(phases, seconds, "s", width));
+  put("memory-words", "The fullest GPU’s memory", el("span.u", ` · ${fits}`));
+  fitted(byId("memory-bar"), (width) => stack(memory, capacity / 1e9, "GB", width));
 }
 
-/** Tokens of the run and the price of a GPU hour, in fields in place of the button. @param {any} event */
-function priced({ target }) {
-  const one = (/** @type {string} */ words, /** @type {"tokens" | "price"} */ name) => {
-    const changed = (/** @type {any} */ event) => {
-      const text = event.target.value.trim();
-      ask("amount", { text }).then(
-        () => change({ [name]: text }),
-        (error) => wrong(name, error.message),
-      );
-    };
-    return checked([words], el(`input#${name}`, { value: current()[name], change: changed }));
-  };
-  const made = [one("Tokens to train on, as 300B", "tokens"), one("USD per GPU hour", "price")];
-  target.closest(".row").after(el("div.fields", made));
-  target.remove();
+/** What stands around an answer: its layout, and the state of the details. @param {WhatIfAnswer} answer @param {Configuration} configuration */
+function around({ sizes, per_node }, configuration) {
+  if (JSON.stringify(configuration) !== taken) byId("taken").textContent = "";
+  fitted(byId("layout"), (width) => layout(sizes, per_node ?? 8, width));
+  tell("more-layout", `microbatch ${sizes.b}`);
+  tell("more-model", `${sizes.layers} layers, hidden size ${Number(configuration.hidden).toLocaleString("en")}`);
+  STEPS.forEach(sized);
 }
 
-/** A drawing below its words. @param {string} words @param {string} note @param {(width: number) => any} drawing */
-const titled = (words, note, drawing) =>
-  el("div.titled", el("h3", words, el("span.u", ` · ${note}`)), fitted(el("div.plot"), drawing));
-
-/** The sizes of the layout, with the next legal ones. @param {any} sizes @param {any} next @param {number | null} gpus */
-function sized(sizes, next, gpus) {
-  const one = (/** @type {string} */ words, /** @type {string} */ help, /** @type {string} */ name) => {
-    const set = (/** @type {string} */ way, /** @type {string} */ sign, /** @type {string} */ more) => {
-      const to = next[name]?.[way];
-      const label = `${more} ${words.toLowerCase()}`;
-      return next[name] ? button(sign, () => configure(to), "", { "aria-label": label, disabled: !to }) : el("span");
-    };
-    const said = !next[name] || next[name].more ? help : "no larger number is legal here";
-    return el(
-      "div.step",
-      { "data-size": name },
-      el("span", words, el("small", said)),
-      set("less", "−", "Fewer"),
-      el("output", sizes[name]),
-      set("more", "+", "More"),
-    );
+/** A size of the layout: its words and help, and its value between buttons, but for what follows from the others. @param {string[]} size */
+function stepper([name, words, help]) {
+  const set = (/** @type {string} */ way, /** @type {string} */ sign, /** @type {string} */ change) => {
+    const label = `${change} ${words.toLowerCase()}`;
+    return help ? button(sign, () => configure(steps[name][way]), "", { "aria-label": label }) : el("span");
   };
-  const split = [sizes.p, sizes.t, ...(sizes.c > 1 ? [sizes.c] : [])].join(" × ");
-  return [
-    one("Pipeline stages", "pieces the layers are cut into", "p"),
-    one("GPUs per layer", "tensor parallelism", "t"),
-    one("Replicas", `what is left: ${Number(gpus).toLocaleString("en")} ÷ (${split})`, "d"),
-  ];
+  return el(
+    "div.step",
+    { "data-size": name },
+    el("span", words, el("small", help)),
+    set("less", "−", "Fewer"),
+    el("output"),
+    set("more", "+", "More"),
+  );
+}
+
+/** The value of a size, and whether there is a next one. @param {string[]} size */
+function sized([name, , help]) {
+  const { sizes, gpus } = /** @type {any} */ (shown).answer;
+  const row = /** @type {any} */ (document.querySelector(`[data-size=${name}]`));
+  const [small, output] = row.querySelectorAll("small, output");
+  const [less, more] = row.querySelectorAll("button");
+  output.textContent = sizes[name];
+  const others = [sizes.p, sizes.t, ...(sizes.c > 1 ? [sizes.c] : [])].join(" × ");
+  small.textContent = help || `what is left: ${Number(gpus).toLocaleString("en")} ÷ (${others})`;
+  if (!steps[name]) return;
+  [less.disabled, more.disabled] = [!steps[name].less, !steps[name].more];
+  if (more.disabled) small.textContent = "no larger number is legal here";
+}
+
+/** What an answer leads to: how it compares, its curve, the next legal sizes and techniques, what limits it. */
+function follow() {
+  comparison.refresh();
+  void sweep.refresh();
+  if (!shown) return;
+  const { tokens: _, price: __, ...about } = shown.asked;
+  return update("knobs", "knobs", about, (next) => {
+    steps = next.steps;
+    STEPS.forEach(sized);
+    const at = [...byId("chips").children].indexOf(document.activeElement);
+    put("chips", next.chips.map(chip));
+    byId("chips").children[at]?.focus();
+    void limits.refresh(about);
+  });
 }
 
 /** A technique: on or off, or one of several values. @param {Chip} technique */

@@ -15,6 +15,7 @@ from ptdp_core.simulator.programs import load_program, program_names
 from reproduce.annex.page import bridge, build, home, lessons
 from reproduce.annex.page.home import REFERENCE
 from reproduce.experiment import catalog
+from reproduce.planning import what_if
 from reproduce.planning.plan import make_plan, request
 from reproduce.planning.run_cost import TrainingRun
 from reproduce.planning.search import takeaways
@@ -22,7 +23,7 @@ from reproduce.planning.time_shares import time_shares
 from reproduce.planning.what_if import evaluate
 from reproduce.running import runner
 from reproduce.running.simulated import open_cluster
-from results import ROOT
+from results import ROOT, opening
 from results.records.errors import UnavailableError
 
 FIGURE_12 = {"layers": 96, "hidden": 12288, "heads": 96, "p": 12, "t": 8, "B": 60}
@@ -235,6 +236,16 @@ def test_a_choice_is_answered_at_once_as_the_configuration_that_it_makes():
         configuration = asked["configuration"] | changes
         after = answer("what_if", **asked | {"configuration": configuration})
         assert answer("what_if", **asked, **choice) == after | {"changes": changes}
+
+
+def test_a_choice_is_one_simulation_and_no_file_is_read_for_it(monkeypatch):
+    simulated = []
+    monkeypatch.setattr(what_if, "simulate", lambda *args, **given: simulated.append(args) or simulate(*args, **given))
+    answer("what_if", configuration=FIGURE_12, tokens="300B")
+    simulated.clear()
+    monkeypatch.setattr(opening, "read_text", None)
+    assert answer("what_if", configuration=FIGURE_12, tokens="300B", batch=72)["changes"] == {"B": 72}
+    assert len(simulated) == 1
 
 
 def test_what_is_offered_in_the_layout_is_legal_and_what_is_not_says_why():

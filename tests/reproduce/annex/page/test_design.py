@@ -52,12 +52,11 @@ def visit(visit):
 
 
 def settled(page):
-    """Waits until Python has answered all that was asked, also a frame after an answer, and it is drawn."""
-    frames = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))"
-    for _ in range(3):
-        page.evaluate(frames)
-        page.evaluate("ptdp.ask('start', {}).then(() => true)")
+    """Waits until Python has answered all that was asked, also what was asked because of that, and it is drawn."""
+    frames = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(ptdp.isBusy()))))"
     page.evaluate(frames)
+    while page.evaluate(frames):
+        pass
 
 
 def shows(page, selector, text):
@@ -116,6 +115,7 @@ def test_04_each_claim_is_a_link_and_the_matrix_is_one_tab_stop(visit):
     target = page.evaluate("document.activeElement.getAttribute('href')")
     page.keyboard.press("Enter")
     page.locator("[data-chosen]").wait_for(timeout=START_MS)
+    settled(page)
     assert re.search(r"claim=(\w+)", target)[1] in page.evaluate("location.hash")
 
 
@@ -196,6 +196,36 @@ def test_09_four_choices_and_each_changes_the_answer(visit):
     page.locator("#answer .big").filter(has_not_text=before).wait_for(timeout=START_MS)
 
 
+def test_a_number_comes_before_what_follows_from_it_which_is_asked_once_nothing_newer_comes(visit):
+    page = visit(anchor=whatif())
+    page.evaluate(
+        """() => {
+          globalThis.asked = [];
+          const post = Worker.prototype.postMessage;
+          Worker.prototype.postMessage = function (message) { asked.push(message.name); post.call(this, message); };
+          const type = (batch) => {
+            document.querySelector("#batch").value = batch;
+            document.querySelector("#batch").dispatchEvent(new Event("input", { bubbles: true }));
+          };
+          const seen = new Promise((done) => new MutationObserver(done).observe(document.querySelector("#number"),
+            { childList: true }));
+          type(512);
+          return seen.then(() => type(2048));
+        }"""
+    )
+    settled(page)
+    assert page.evaluate("asked") == ["what_if", "what_if", "knobs", "limits"]
+    assert '"B":2048' in page.evaluate("decodeURIComponent(location.hash)")
+
+
+def test_a_button_that_was_pressed_keeps_the_focus(visit):
+    page = visit(anchor=whatif())
+    for button in ("[data-size=p] button >> nth=1", "#chips button >> nth=0"):
+        page.locator(button).press("Enter")
+        settled(page)
+        assert page.evaluate("document.activeElement.tagName") == "BUTTON", button
+
+
 def test_10_the_number_has_its_interval_or_none(visit):
     page = visit(anchor=whatif())
     label = page.get_attribute("#answer .answer svg", "aria-label")
@@ -213,6 +243,7 @@ def test_another_program_changes_the_answer_and_its_interval_says_whose_it_is(vi
     shows(page, "#answer .note", "torchtitan")
     assert page.inner_text("#answer .answer") != before
     assert page.locator("#answer .answer svg").count() == 1
+    settled(page)
     assert "torchtitan" in page.evaluate("decodeURIComponent(location.hash)")
     page.select_option("[aria-label='Context parallel']", "Context over 2 GPUs")
     shows(page, "#steps", "2 × 8 × 2")
@@ -559,6 +590,7 @@ def test_lessons_are_walked_through_and_lead_to_full_size(visit):
     shows(page, "#lesson-title", "Why a pipeline waits")
     page.click("#lesson-open")
     shows(page, "#timelines", "alike")
+    settled(page)
     assert "tokens=1T" in page.evaluate("location.hash")  # a link leaves all else as it is
 
 
