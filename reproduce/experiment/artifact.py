@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from reproduce.experiment import quantities as q
+from reproduce.experiment import shaped
 from reproduce.experiment.claims import OURS, Claim, Judge, OnPapersPoints
 from reproduce.experiment.fidelity import FIDELITIES, PAPERS_CLUSTER
 from reproduce.experiment.papers import FIRST, PaperError, check_table, line_of, read_toml
 from reproduce.experiment.quantities import Quantity, XAxis
 from reproduce.experiment.results import Results
+from reproduce.experiment.sized import Sized
 from reproduce.experiment.sweep import CPU, PAPER, SCALES, Point, Sweep
 from results.records import Metric, Record, RecordedTimeline
 
@@ -58,7 +60,9 @@ MEASURED_SCALES = tuple(FIDELITIES["measured"].scales)
 CLAIM: dict[str, Any] = dict.fromkeys(
     ("tested", "rule", "place", "by", "fidelity", "sentence_of", "in_the_paper", "sentence"), str
 )
-CLAIM |= {"scales": list, "set_with": list}
+CLAIM |= {"scales": list, "set_with": list, "printed": dict, "about": bool} | shaped.SHAPED
+AS_DATA = {"judged", "printed"}  # one of them has a table that needs no judge
+NO_CLAIMS = ("artifact", shaped.VALUES)  # tables that are no claim's
 
 
 def out_of_memory(results: Results) -> tuple[str, ...]:
@@ -210,18 +214,39 @@ class Artifact:
         'sc21.fig_bubble.NAME' that of another module. Raises `PaperError` for what is wrong with the table.
         """
         path = Path(str(sys.modules[judge.__module__].__file__)).with_suffix(".toml")
-        tables, name = tables_beside(path), judge.__name__
+        self._judge(path, judge.__name__, judge)
+        self.judge_told(judge.__module__, after=judge.__name__)
+        return judge
+
+    def judge_told(self, module: str, after: str = "") -> None:
+        """Add the claims whose tables need no function: the first of the file, or those that come after one's table."""
+        path = Path(str(sys.modules[module].__file__)).with_suffix(".toml")
+        tables = tables_beside(path)
+        names = [name for name in tables if name not in NO_CLAIMS]
+        for name in names[names.index(after) + 1 if after else 0 :]:
+            if not AS_DATA & tables[name].keys():
+                break
+            self._judge(path, name)
+
+    def _judge(self, path: Path, name: str, judge: Judge | None = None) -> None:
+        """Add the claim of a table, judged by a function, or as the table says. Raises `PaperError`."""
+        tables = tables_beside(path)
         if name not in tables:
             raise PaperError(path, 1, f"claim {name!r} has no table in {path.name}; needs one; try [{name}]")
         check_table(path, tables[name], CLAIM, place=(name,))
-        told = {key: tuple(value) if isinstance(value, list) else value for key, value in tables[name].items()}
+        told = dict(tables[name])
+        told |= {key: tuple(told[key]) for key in ("scales", "set_with") if key in told}
         if of := told.pop("sentence_of", ""):
             elsewhere, _, other = of.rpartition(".")
-            module = f"reproduce.papers.{elsewhere}" if elsewhere else judge.__module__
-            told["sentence"] = getattr(import_module(module), other)
+            artifact = import_module(f"reproduce.papers.{elsewhere}").ARTIFACT if elsewhere else self
+            told["sentence"] = next(claim.sentence for claim in artifact.claims if claim.id == other)
         tested, in_the_paper = told.pop("tested", None), told.pop("in_the_paper", "")
         try:
-            return self.add(judge, tested, papers_points=in_the_paper, **told)
+            if "printed" in told:
+                sized = judge = Sized(told.pop("printed"), told.pop("about", False))
+                tested, told["fidelity"], told["rule"] = sized.tested, "derived", "ours" if sized.about else "rounding"
+            judge = judge or shaped.judge_of(path, tables, name, told)
+            self.add(judge, tested, papers_points=in_the_paper, id=name, **told)
         except ValueError as error:
             raise PaperError(path, line_of(path, name), str(error)) from error
 
@@ -265,7 +290,8 @@ class Artifact:
             if not said.__doc__:
                 hint = "needs a docstring; try without python -OO, if it has one"
                 raise ValueError(f"claim {said.__name__!r} has no sentence; {hint}")
-            said = " ".join(line.strip() for line in said.__doc__.strip().splitlines())
+            said = said.__doc__
+        said = " ".join(line.strip() for line in said.strip().splitlines())
         needs = fidelity or self.fidelities[0]
         where = place or self.place
         bound_by = rule or ("ours" if where == OURS else "")

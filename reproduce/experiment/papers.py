@@ -30,7 +30,7 @@ NUMBER = int | float
 _WORDS: dict[Any, str] = {str: "a text in quotes", list: "a list", int: "a whole number", bool: "true or false"}
 _WORDS |= {dict: "a table", NUMBER: "a number", SCALAR: "a number, a text in quotes, true or false"}
 _WORDS |= {str | list: "a text in quotes, or a list of them", dict | str: "a table, or a text in quotes"}
-_WORDS |= {NUMBER | list: "a number, or a list of two"}
+_WORDS |= {NUMBER | list: "a number, or a list of two", dict | list: "a table, or a list of them"}
 BEGINS_OF_KEY = (r"^[ \t]*\[*(?:[\w.]+\.)?", r"[{,][ \t]*")
 END_OF_KEY = r"(?:\.[\w.]+)?[ \t]*[=\]]"
 

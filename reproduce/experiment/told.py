@@ -89,11 +89,13 @@ def told(
         all_sweeps |= sweeps or {}
         if not all_sweeps:
             raise ValueError("lacks sweeps; needs one, such as [artifact.sweeps.paper]")
-        return Artifact(id=id, sweeps=all_sweeps, **{**_shown(path, fields, ARTIFACT), **computed}, **fields)
+        artifact = Artifact(id=id, sweeps=all_sweeps, **{**_shown(path, fields, ARTIFACT), **computed}, **fields)
     except (TypeError, KeyError, ValueError, AttributeError) as error:
         wrong = f"there is no {error.args[0]!r}" if isinstance(error, KeyError) else " ".join(map(str, error.args))
         text = f"[{ARTIFACT}]: {wrong}; docs/adding.md has an example"
         raise PaperError(path, line_of(path, ARTIFACT), text) from error
+    artifact.judge_told(module)
+    return artifact
 
 
 def _shown(path: Path, fields: dict[str, Any], *place: str) -> dict[str, Any]:

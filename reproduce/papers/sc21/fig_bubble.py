@@ -6,7 +6,7 @@ from typing import Any
 from ptdp_core.formulas import bubble_fraction_data_parallel
 from ptdp_core.schedules import bubble_fraction, build
 from reproduce.experiment.claims import Judgement, holds_if
-from reproduce.experiment.results import Results, argmax, falls, numbers_of
+from reproduce.experiment.results import Results, argmax, numbers_of
 from reproduce.experiment.sweep import Point, printed_points
 from reproduce.experiment.told import told
 from reproduce.output.figures import line_plot
@@ -52,14 +52,6 @@ def formula_is_the_schedule(results: Results) -> Judgement:
     )
     equal = all(difference <= 1e-9 * results.value(key, FORMULA) for key, difference in differences.items())
     return holds_if(equal, text, numbers_of("derived", largest_difference=differences[worst]))
-
-
-@ARTIFACT.judge
-def larger_d_smaller_bubble(results: Results) -> Judgement:
-    """As $d$ becomes larger, $n-d$ becomes smaller, and thus the pipeline bubble becomes smaller."""
-    rising = [name for name in results.series_names if not falls(results.series(name, EXECUTED, "d"))]
-    text = "the executed bubble falls from each d to the next in every series"
-    return holds_if(not rising, f"the executed bubble does not fall in {'; '.join(rising)}" if rising else text)
 
 
 @ARTIFACT.judge

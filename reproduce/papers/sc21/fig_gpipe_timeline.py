@@ -62,23 +62,6 @@ ARTIFACT = told(
 
 
 @ARTIFACT.judge
-def gpipe_efficiency(results: Results) -> Judgement:
-    """The efficiency of the pipeline schedule does not depend on this factor."""
-    bubbles = {
-        point.parameters["t_b"]: results.value(point.key, "bubble_fraction")
-        for point in results.points
-        if point.series in (FIGURE, FACTORS)
-    }
-    listed = ", ".join(f"{t_b:g}" for t_b in sorted(bubbles))
-    low, high = min(bubbles.values()), max(bubbles.values())
-    return holds_if(
-        low == high,
-        f"bubble {low:.1%} to {high:.1%} of the ideal time for t_b/t_f = {listed} (p = {P}, m = {M})",
-        numbers_of("derived", lowest_bubble=low, highest_bubble=high),
-    )
-
-
-@ARTIFACT.judge
 def gpipe_bubble_time(results: Results) -> Judgement:
     """In this schedule, the pipeline bubble consists of p-1 forward passes at the start of a batch, and p-1 backward
     passes at the end. The total amount of time spent in the pipeline bubble is then t_pb=(p-1)·(t_f+t_b).
@@ -115,25 +98,6 @@ def gpipe_ideal_time(results: Results) -> Judgement:
 
 
 @ARTIFACT.judge
-def gpipe_bubble_fraction(results: Results) -> Judgement:
-    """Therefore, the fraction of ideal computation time spent in the pipeline bubble is: Bubble time fraction (pipeline
-    bubble size)=t_pb/t_id=(p-1)/m.
-    """
-    wrong = [
-        point.label
-        for point in results.points
-        if results.value(point.key, "bubble_fraction") != point.paper["bubble_fraction"].value
-    ]
-    bubble = results.value(f"gpipe-p{P}-m{M}-tb2", "bubble_fraction")
-    return holds_if(
-        not wrong,
-        f"executed, the figure's schedule idles {bubble:.1%} = {P - 1}/{M} of the ideal time; "
-        + (f"not (p-1)/m for {'; '.join(wrong)}" if wrong else "all other ratios and sizes have (p-1)/m, too"),
-        numbers_of("derived", bubble=bubble),
-    )
-
-
-@ARTIFACT.judge
 def gpipe_needs_many_microbatches(results: Results) -> Judgement:
     r"""For the bubble time fraction to be small, we thus need $m \gg p$."""
     small = {
@@ -144,19 +108,3 @@ def gpipe_needs_many_microbatches(results: Results) -> Judgement:
     least = min(small.values(), default=0.0)
     text = f"bubbles of at most {SMALL:.0%}: {', '.join(small) or 'none'}; the least m is {least:g} times p"
     return holds_if(least >= MUCH_LARGER, text, numbers_of("derived", least_m_over_p=least))
-
-
-@ARTIFACT.judge
-def gpipe_stash(results: Results) -> Judgement:
-    """However, for such large m, this approach has a high memory footprint as it requires stashed intermediate
-    activations (or just input activations for each pipeline stage when using activation recomputation) to be kept in
-    memory for all m microbatches through the lifetime of a training iteration.
-    """
-    wrong = [point.label for point in results.points if results.value(point.key, "peak_stash") != point.parameters["m"]]
-    stash = results.value(f"gpipe-p{P}-m{M}-tb2", "peak_stash")
-    return holds_if(
-        not wrong,
-        f"every device holds {stash:g} microbatches when its first backward pass begins (p = {P}, m = {M}); "
-        + (f"not m for {'; '.join(wrong)}" if wrong else "m for all other sizes, too"),
-        numbers_of("derived", "count", peak_stash=stash),
-    )

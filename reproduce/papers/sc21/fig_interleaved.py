@@ -18,16 +18,6 @@ def _gains(results: Results) -> dict[int, float]:
 
 
 @ARTIFACT.judge
-def improves_throughput(results: Results) -> Judgement:
-    r"""We propose a novel interleaved pipelining schedule that can improve throughput by 10+\% with memory footprint
-    comparable to existing approaches.
-    """
-    gains = _gains(results)
-    best = max(gains.values())
-    return holds_if(best >= GAIN, f"gain by batch size: {listed(gains)}", results.numbers(largest_gain=best))
-
-
-@ARTIFACT.judge
 def comparable_memory(results: Results) -> Judgement:
     default, ours = (results.series(series, "peak_memory", "B") for series in (DEFAULT, INTERLEAVED))
     increases = results.gains(INTERLEAVED, DEFAULT, "peak_memory", "B")
@@ -59,35 +49,6 @@ def as_much_as_10_percent(results: Results) -> Judgement:
         text = f"the paper's own Figure 12 shows {'more' if least > GAIN else 'less'} than 10%; gain by batch size: "
         return Judgement("paper inconsistent", f"{text}{listed(gains)}", numbers)
     return Judgement("holds", f"the paper's points, by batch size: {listed(gains)}", numbers)
-
-
-@ARTIFACT.judge
-def interleaved_higher(results: Results) -> Judgement:
-    """The interleaved schedule with the scatter/gather communication optimization has higher computational performance
-    than the non-interleaved (default) schedule.
-    """
-    gains = _gains(results)
-    least = min(gains.values())
-    return holds_if(least > 0, f"gain by batch size: {listed(gains)}", results.numbers(smallest_gain=least))
-
-
-@ARTIFACT.judge
-def improves_small_batches(results: Results) -> Judgement:
-    """In this work, we also introduce a new pipeline schedule that improves efficiency at small batch sizes."""
-    gains = _gains(results)
-    small = dict(sorted(gains.items())[: len(gains) // 2])
-    return holds_if(min(small.values()) > 0, f"gain by batch size: {listed(gains)}", results.numbers(gain_b=small))
-
-
-@ARTIFACT.judge
-def gap_closes(results: Results) -> Judgement:
-    """This gap closes as the batch size increases due to two reasons: (a) as the batch size increases, the bubble size
-    in the default schedule decreases, and (b) the amount of point-to-point communication within the pipeline is
-    proportional to the batch size, and consequently the non-interleaved schedule catches up as the amount of
-    communication increases (the interleaved schedule features more communication per sample).
-    """
-    gains = _gains(results)
-    return holds_if(falls(gains), f"gain by batch size: {listed(gains, '{:+.1%}')}", results.numbers(gain_b=gains))
 
 
 def _per_sequence(results: Results, metric: str) -> list[dict[int, float]]:

@@ -6,13 +6,11 @@ from ptdp_core.formulas import batch_time
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import out_of_memory
 from reproduce.experiment.claims import Judgement, holds_if
-from reproduce.experiment.results import MissingResultError, Results, argmax, listed_by_batch, rises
+from reproduce.experiment.results import MissingResultError, Results, argmax, listed_by_batch
 from reproduce.experiment.told import told
 from reproduce.output.figures import line_plot
 from reproduce.papers.shared import efficiency
-from reproduce.papers.shared.paper_models import size_claim
 
-BEST = 2
 COMPUTE = ("forward_time", "recompute_time", "backward_time", "embedding_and_logits_time")
 
 
@@ -31,60 +29,6 @@ def notes(results: Results) -> tuple[str, ...]:
 
 
 ARTIFACT = told(__name__, further=efficiency.kernel_metrics, draw=line_plot, notes=notes)
-
-
-@ARTIFACT.judge
-def best_microbatch_2(results: Results) -> Judgement:
-    r"""We see that the best microbatch size is 2 for this model; the optimal microbatch size is different for other
-    models (not shown in Figure) and \emph{model-dependent}.
-    """
-    lines = results.by_batch(q.THROUGHPUT, "b")
-    best = {B: argmax(line) for B, line in lines.items()}
-    numbers = results.numbers("count", best_b_at_batch_=best)
-    text = f"teraFLOP/s per GPU: {listed_by_batch(lines, 'b', '{:.1f}', 1e12)}"
-    return holds_if(set(best.values()) == {BEST}, text, numbers)
-
-
-@ARTIFACT.judge
-def increases_throughput_15_percent(results: Results) -> Judgement:
-    r"""In our experiments, the optimal value of the microbatch size is problem-dependent and can increase throughput by
-    15\%.
-    """
-    lines = results.by_batch(q.THROUGHPUT, "b")
-    over_each = {B: {b: max(line.values()) / speed - 1 for b, speed in line.items()} for B, line in lines.items()}
-    gains = {B: line[1] for B, line in over_each.items()}
-    text = f"gain of the best microbatch size over each: {listed_by_batch(over_each, 'b', '{:+.1%}')}"
-    numbers, most = results.numbers(gain_at_batch_=gains), max(gains.values())
-    if most < 0.145 <= max(gain for line in over_each.values() for gain in line.values()):
-        return Judgement("inconclusive", f"not over b=1, and the sentence does not say over what; {text}", numbers)
-    return holds_if(0.145 <= most <= 0.155, text, numbers)
-
-
-@ARTIFACT.judge
-def bubble_against_intensity(results: Results) -> Judgement:
-    """For a given batch size, increasing the microbatch size decreases the number of microbatches in the pipeline
-    ($m$), leading to a larger pipeline bubble; however, increasing the microbatch size can also improve GPU utilization
-    by increasing the arithmetic intensity of executed kernels.
-    """
-    bubbles, rates = results.by_batch("bubble_fraction", "b"), results.by_batch(q.GEMM_RATE, "b")
-    denser = all(line[BEST] > line[1] for line in rates.values())
-    first = min(rates)
-    text = (
-        f"bubble over compute time: {listed_by_batch(bubbles, 'b', '{:.0%}')}; teraFLOP/s inside GEMMs: "
-        f"{listed_by_batch({first: rates[first]}, 'b', '{:.0f}', 1e12)}"
-    )
-    return holds_if(rises(*bubbles.values()) and denser, text)
-
-
-@ARTIFACT.judge
-def impact_on_memory(results: Results) -> Judgement:
-    """Values of hyperparameters such as microbatch size have an impact on the memory footprint, the arithmetic
-    efficiency of kernels executed on the worker, and the pipeline bubble size.
-    """
-    lines = results.by_batch("peak_memory", "b")
-    more = {B: line[max(line)] / line[min(line)] - 1 for B, line in lines.items()}
-    text = f"GB on the fullest GPU: {listed_by_batch(lines, 'b', '{:.1f}', 1e9)}"
-    return holds_if(min(more.values()) > 0.02, text, results.numbers(increase_b=more))
 
 
 def _estimates(results: Results) -> dict[int, dict[int, float]]:
@@ -116,13 +60,3 @@ def analytical_model(results: Results) -> Judgement:
     )
     numbers = results.numbers(largest_difference=apart[worst])
     return holds_if(same and abs(apart[worst]) <= 0.10, text, numbers)
-
-
-size_claim(
-    ARTIFACT,
-    "model_size",
-    "Throughput per GPU of a $(t, p) = (8, 8)$ parallel configuration for different microbatch sizes on a GPT "
-    "model with 91 billion parameters, for two different batch sizes using 64 A100 GPUs.",
-    "Figure 16, caption",
-    (("91", "B128_b1"),),
-)

@@ -147,14 +147,6 @@ ARTIFACT = told(__name__, points=points, derive=derive, draw=draw)
 
 
 @ARTIFACT.judge
-def n_is_p_t_d(results: Results) -> Judgement:
-    r"""We require $p \cdot t \cdot d = n$."""
-    wrong = [p.label for p in results.of(TABLE_1) if results.value(p.key, GPU_COUNT) != p.paper[GPU_COUNT].value]
-    text = f"p*t*d is not n for {', '.join(wrong)}" if wrong else "a whole d with p*t*d = n for all rows of Table 1"
-    return holds_if(not wrong, text)
-
-
-@ARTIFACT.judge
 def tensor_inside_pipeline_across(results: Results) -> Judgement:
     """Our method leverages the combination of pipeline parallelism across multi-GPU servers, tensor parallelism within
     a multi-GPU server, and data parallelism, to practically train models with a trillion parameters with graceful

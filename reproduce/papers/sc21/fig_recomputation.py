@@ -2,10 +2,9 @@
 
 from reproduce.experiment import quantities as q
 from reproduce.experiment.claims import Judgement, holds_if
-from reproduce.experiment.results import MissingResultError, Results, argmax, listed
+from reproduce.experiment.results import MissingResultError, Results, argmax
 from reproduce.experiment.told import told
 from reproduce.output.figures import line_plot
-from reproduce.papers.shared.paper_models import size_claim
 
 WITH, WITHOUT = "With recomputation", "Without recomputation"
 
@@ -21,19 +20,6 @@ def _line(results: Results, series: str, metric: q.Quantity = q.SEQUENCES) -> di
     if not rates:
         raise MissingResultError(f"no point of {series!r} fits in memory")
     return rates
-
-
-@ARTIFACT.judge
-def up_to_33_percent_lower(results: Results) -> Judgement:
-    r"""For small batch sizes, activation recomputation leads to up to $33\%$ lower throughput (in sequences per second)
-    due to the extra forward pass that needs to be executed during the backward pass.
-    """
-    full, none = _line(results, WITH), _line(results, WITHOUT)
-    losses = {B: 1 - full[B] / none[B] for B in none if B in full}
-    worst = max(losses.values())
-    text = f"throughput lost to recomputation, by batch size: {listed(losses, '{:.0%}')}. With a backward "
-    text += "pass twice as long as the forward pass, one more forward pass is a third more time: 25% less throughput"
-    return holds_if(0.325 <= worst <= 0.335, text, results.numbers(largest_loss=worst))
 
 
 @ARTIFACT.judge
@@ -68,13 +54,3 @@ def up_to_two_times_higher(results: Results) -> Judgement:
     )
     holds = 1.95 <= ratio <= 2.05 and best > best_none
     return holds_if(holds, text, results.numbers(ratio=ratio))
-
-
-size_claim(
-    ARTIFACT,
-    "model_size",
-    "Throughput (in sequences per second) with and without activation recomputation for a GPT model with 145 "
-    "billion parameters using 128 A100 GPUs ($(t, p) = (8, 16)$).",
-    "Figure 17, caption",
-    (("145", "full_B1"),),
-)

@@ -9,12 +9,13 @@ from reproduce.experiment import published
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import Results, numbers_of
+from reproduce.experiment.sized import model_of
 from reproduce.experiment.sweep import Point
 from reproduce.experiment.told import told
 from reproduce.output import theme
 from reproduce.output.colours import BLUE, LIGHT_BLUE, NOTE, ORANGE, PALE_BLUE
 from reproduce.papers.shared.diagrams import arrow, box
-from reproduce.papers.shared.paper_models import GPT_3, model_of
+from reproduce.papers.shared.paper_models import GPT_3
 from results.records import PaperValue, PointResult, Record
 
 if TYPE_CHECKING:

@@ -13,11 +13,12 @@ from reproduce.experiment import published
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import Results, numbers_of
+from reproduce.experiment.sized import model_of
 from reproduce.experiment.sweep import Point
 from reproduce.experiment.told import told
 from reproduce.output import theme
 from reproduce.papers.shared.diagrams import block_height, draw_block
-from reproduce.papers.shared.paper_models import GPT_3, model_of
+from reproduce.papers.shared.paper_models import GPT_3
 from results.records import PaperValue, Record
 
 if TYPE_CHECKING:
@@ -130,31 +131,6 @@ def two_all_reduces_each_way(results: Results) -> Judgement:
     )
     numbers = numbers_of("derived", "count", forward=forward, backward=backward)
     return holds_if(counts == {(2.0, 2.0, 2.0, 2.0)}, text, numbers)
-
-
-def _judge_volume(results: Results, series: str, formula: str) -> Judgement:
-    ratios = {p.label: results.value(p.key, ELEMENTS) / p.paper[ELEMENTS].value for p in results.of(series)}
-    worst = max(abs(ratio - 1) for ratio in ratios.values())
-    text = f"the rings of the cost model's all-reduces send {formula} for {', '.join(ratios)}, to {worst:.1e}"
-    return holds_if(worst <= 1e-9, text, numbers_of("derived", largest_difference=worst))
-
-
-@ARTIFACT.judge
-def layer_communication(results: Results) -> Judgement:
-    r"""With tensor model parallelism, tensors of total size $bsh$ need to be all-reduced among $t$ model replicas twice
-    each in the forward and backward pass for each layer, leading to a total communication of $8bsh
-    \left(\frac{t-1}{t}\right)$ \emph{per layer} per device for each microbatch.
-    """
-    return _judge_volume(results, LAYER, "8bsh(t-1)/t elements a layer")
-
-
-@ARTIFACT.judge
-def stage_communication(results: Results) -> Judgement:
-    r"""Each device typically has multiple layers; the total amount of tensor-parallel-communication per device for each
-    microbatch is then $l^{\text{stage}} \cdot \left(8bsh \left(\frac{t-1}{t}\right)\right)$, where $l^{\text{stage}}$
-    is the number of layers in a pipeline stage.
-    """
-    return _judge_volume(results, STAGE, "l_stage times 8bsh(t-1)/t elements")
 
 
 def _shown(results: Results) -> tuple[ModelConfig, int]:

@@ -4,84 +4,16 @@ from ptdp_core.formulas import parameters
 from ptdp_core.schedules import bubble_fraction, build
 from reproduce.experiment import quantities as q
 from reproduce.experiment.claims import Judgement, consistent_if, holds_if
-from reproduce.experiment.results import Results, argmax, falls, listed, listed_by_batch, numbers_of, rises
+from reproduce.experiment.results import Results, argmax, listed, numbers_of
+from reproduce.experiment.sized import model_of
 from reproduce.experiment.told import told
 from reproduce.output.figures import line_plot
-from reproduce.papers.sc21.fig_tensor_vs_data import shares_inside_and_across
 from reproduce.papers.shared import efficiency
-from reproduce.papers.shared.paper_models import model_of, size_claim
 
-SIZE_IN_CAPTION, SIZE_IN_TEXT = "162.2", 161  # billions of parameters, of the same model
+SIZE_IN_TEXT = 161  # billions of parameters, of the model that is of 162.2 in the caption
 
 
 ARTIFACT = told(__name__, further=efficiency.kernel_metrics, draw=line_plot)
-
-
-@ARTIFACT.judge
-def best_at_node_size(results: Results) -> Judgement:
-    """Consequently, we see peak performance when the tensor-parallel size is equal to the number of GPUs in a single
-    node (8 with DGX A100 nodes).
-    """
-    lines, node = results.by_batch(q.THROUGHPUT, "t"), results.gpus_per_node
-    best = {B: argmax(line) for B, line in lines.items()}
-    text = f"teraFLOP/s by tensor-parallel size: {listed_by_batch(lines, 't', '{:.0f}', 1e12)}"
-    return holds_if(set(best.values()) == {node}, text, results.numbers("count", best_t_b=best))
-
-
-@ARTIFACT.judge
-def up_to_two_times_lower(results: Results) -> Judgement:
-    r"""For example, in our experiments, we found that sub-optimal combinations of tensor and pipeline model parallelism
-    can lead to up to 2$\times$ lower throughput, even with high-bandwidth network links between servers;
-    """
-    lines = results.by_batch(q.THROUGHPUT, "t")
-    ratios = {B: max(line.values()) / min(line.values()) for B, line in lines.items()}
-    text = f"fastest over slowest combination of t and p, by batch size: {listed(ratios, '{:.2f}')}"
-    numbers, most = results.numbers(ratio_b=ratios), max(ratios.values())
-    if most < 1.95:
-        return Judgement("inconclusive", f"not in Figure 13, and the sentence names no figure; {text}", numbers)
-    return holds_if(most <= 2.05, text, numbers)
-
-
-@ARTIFACT.judge
-def tensor_best_within_node(results: Results) -> Judgement:
-    """We observe that tensor model parallelism is best within a node (DGX A100 server) due to its expensive all-reduce
-    communication.
-    """
-    node = results.gpus_per_node
-    shares, other_shares = shares_inside_and_across(results)
-    inside, across = max(shares), min(other_shares)
-    slower = all(
-        speed < line[node]
-        for line in results.by_batch(q.THROUGHPUT, "t").values()
-        for t, speed in line.items()
-        if t > node
-    )
-    text = (
-        f"share of the iteration in tensor all-reduces: at most {inside:.0%} within a node (t <= {node}), at "
-        f"least {across:.0%} across nodes, where throughput is {'lower' if slower else 'not lower'} at every batch size"
-    )
-    numbers = results.numbers(largest_inside=inside, smallest_across=across)
-    return holds_if(across > inside and slower, text, numbers)
-
-
-@ARTIFACT.judge
-def pipeline_messages_cheap(results: Results) -> Judgement:
-    """Pipeline model parallelism, on the other hand, uses much cheaper point-to-point communication that can be
-    performed across nodes without bottlenecking the entire computation.
-    """
-    lines = results.shares_of_time("pipeline_communication_time", "p")
-    shares = {f"B={B}, p={p}": share for B, line in lines.items() for p, share in line.items()}
-    worst = argmax(shares)
-    text = f"exposed point-to-point communication takes at most {shares[worst]:.1%} of an iteration ({worst})"
-    return holds_if(shares[worst] <= 0.10, text, results.numbers(largest_share=shares[worst]))
-
-
-@ARTIFACT.judge
-def bubble_falls_with_t(results: Results) -> Judgement:
-    """As $t$ increases, the pipeline bubble thus decreases for fixed $B$, $b$, and $d$"""
-    bubbles = {B: dict(sorted(line.items())) for B, line in results.by_batch("bubble_fraction", "t").items()}
-    text = f"bubble over compute time: {listed_by_batch(bubbles, 't', '{:.0%}')}"
-    return holds_if(falls(*bubbles.values()), text)
 
 
 @ARTIFACT.judge
@@ -117,15 +49,6 @@ def bubble_in_terms_of_t(results: Results) -> Judgement:
 
 
 @ARTIFACT.judge
-def communication_rises_with_t(results: Results) -> Judgement:
-    """Consequently, we see that tensor model parallelism increases the amount of communication between devices."""
-    tensor, pipeline = (results.by_batch(f"{use}_traffic", "t") for use in ("tensor", "pipeline"))
-    sent = {B: {t: line[t] + pipeline[B][t] for t in sorted(line)} for B, line in tensor.items()}
-    text = f"GB sent by the GPU that sends most: {listed_by_batch(sent, 't', '{:.0f}', 1e9)}"
-    return holds_if(rises(*sent.values()), text)
-
-
-@ARTIFACT.judge
 def stages_should_be_limited(results: Results) -> Judgement:
     """However, with pipeline parallelism, significant time can be spent in the pipeline bubble: the total number of
     pipeline stages should thus be limited so that the number of microbatches in the pipeline is a reasonable multiple
@@ -140,16 +63,6 @@ def stages_should_be_limited(results: Results) -> Judgement:
     )
     numbers = results.numbers(share_b=deepest, multiple_b=multiples)
     return holds_if(min(deepest.values()) >= 0.25 and min(multiples.values()) >= 4, text, numbers)
-
-
-size_claim(
-    ARTIFACT,
-    "model_size_in_caption",
-    "Throughput per GPU of various parallel configurations that combine pipeline and tensor model parallelism "
-    "using a GPT model with 162.2 billion parameters and 64 A100 GPUs.",
-    "Figure 13, caption",
-    ((SIZE_IN_CAPTION, "B32_p2_t32"),),
-)
 
 
 @ARTIFACT.judge

@@ -11,7 +11,8 @@ from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, consistent_if, holds_if
-from reproduce.experiment.results import Results, listed, rises, word
+from reproduce.experiment.results import Results, listed, word
+from reproduce.experiment.sized import model_of
 from reproduce.experiment.sweep import PAPER
 from reproduce.experiment.told import told
 from reproduce.output import theme
@@ -27,7 +28,6 @@ from reproduce.output.figures import (
 )
 from reproduce.papers.sc21 import table_zero3
 from reproduce.papers.sc21.table_zero3 import MODELS, PTDP, ZERO3, along, key_of
-from reproduce.papers.shared.paper_models import model_of
 from results.records import Record
 
 if TYPE_CHECKING:
@@ -133,21 +133,6 @@ def partially_hidden(results: Results) -> Judgement:
     text = f"share of ZeRO-3's communication that is exposed on the fewest GPUs: {listed(exposed, '{:.0%}')}"
     holds = all(0 < share < 1 for share in exposed.values())
     return holds_if(holds, text, results.numbers(exposed_share=exposed))
-
-
-@ARTIFACT.judge
-def batch_too_small_to_hide(results: Results) -> Judgement:
-    r"""However, this can become harder if tensor parallelism is not used or the batch size is not large enough to hide
-    the extra communication overhead (Figure~\ref{fig:zero3_comparison_throughputs}).
-    """
-    shares = {}
-    for model in MODELS:
-        time, exposed = (along(results, ZERO3, model, name) for name in ("iteration_time", "data_parallel_time"))
-        shares[model] = {n: exposed[n] / time[n] for n in time}
-    text = "exposed share of ZeRO-3's iteration by GPUs: " + "; ".join(
-        f"{model}: {listed(line, '{:.0%}')}" for model, line in shares.items()
-    )
-    return holds_if(rises(*shares.values()), text)
 
 
 @ARTIFACT.judge

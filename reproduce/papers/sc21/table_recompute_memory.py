@@ -98,15 +98,6 @@ def checkpoints_and_throughput(results: Results) -> Judgement:
 
 
 @ARTIFACT.judge
-def checkpoints_and_memory(results: Results) -> Judgement:
-    best, worst = (results.by_label(metric) for metric in (BEST_PEAK, WORST_PEAK))
-    changes = {model: worst[model] / best[model] - 1 for model in best}
-    most = argmax(changes)
-    text = f"peak memory varies by up to {changes[most]:.0%} ({most}) over the number of checkpoints"
-    return holds_if(changes[most] > 0.02, text, results.numbers(memory_spread=changes[most]))
-
-
-@ARTIFACT.judge
 def total_memory(results: Results) -> Judgement:
     r"""If a model stage has $l$ layers, and if $c$ is the number of checkpoints, the total memory footprint is going to
     be $c \cdot A^\text{input} + l/c \cdot A^\text{intermediate}$.
@@ -121,18 +112,6 @@ def total_memory(results: Results) -> Judgement:
         "backward pass of a layer has beside its activations"
     )
     return holds_if(abs(off[worst]) <= 1e-9, text, results.numbers(largest_difference=off[worst]))
-
-
-@ARTIFACT.judge
-def intermediate_much_larger(results: Results) -> Judgement:
-    """stashing only the input activations for a given pipeline stage, as opposed to the entire set of intermediate
-    activations, which is much larger
-    """
-    kept, intermediate = (results.by_label(metric) for metric in (INPUT, INTERMEDIATE))
-    ratios = {model: intermediate[model] / kept[model] for model in kept}
-    least, most = min(ratios.values()), max(ratios.values())
-    text = f"a layer's intermediate activations are {least:.0f} to {most:.0f} times its input"
-    return holds_if(least >= 10.0, text, results.numbers(smallest_ratio=least))
 
 
 @ARTIFACT.judge

@@ -7,10 +7,10 @@ from ptdp_core.simulator import Cluster, Estimate
 from reproduce.experiment import published
 from reproduce.experiment.claims import Judgement, consistent_if, holds_if
 from reproduce.experiment.results import Results, listed, numbers_of
+from reproduce.experiment.sized import model_of
 from reproduce.experiment.sweep import Point
 from reproduce.experiment.told import told
 from reproduce.papers.shared import paper_models
-from reproduce.papers.shared.paper_models import model_of
 from results.records import Metric
 
 ID = "table_training_time"
@@ -71,46 +71,6 @@ def notes(results: Results) -> tuple[str, ...]:
 
 
 ARTIFACT = told(__name__, points=points, further=times, notes=notes)
-
-
-def _printed_days(results: Results, key: str, said: int) -> Judgement:
-    theirs = results.value(key, THEIRS)
-    text = f"{theirs:.1f} days with the paper's throughput by eq. (4)"
-    return consistent_if(abs(theirs - said) <= 0.5, text, numbers_of("derived", "d", **{THEIRS: theirs}))
-
-
-def _days(results: Results, key: str, said: int) -> Judgement:
-    ours, exact = (results.value(key, name) for name in (OURS, OURS_EXACT))
-    text = f"with our throughput {ours:.1f} days by eq. (4) and {exact:.1f} by eq. (3)"
-    if key == GPT_3:
-        text += "; how the paper's run was configured is not stated, ours is an assumption"
-    return holds_if(abs(ours - said) <= 0.5, text, results.numbers("d", **{OURS: ours, OURS_EXACT: exact}))
-
-
-@ARTIFACT.judge
-def gpt_3_in_34_days_by_eq_4(results: Results) -> Judgement:
-    """On $n=1024$ A100 GPUs using batch size 1536, we achieve $X=140$ teraFLOP/s per GPU. As a result, the time
-    required to train this model is 34 days.
-    """
-    return _printed_days(results, GPT_3, 34)
-
-
-@ARTIFACT.judge
-def gpt_3_in_34_days(results: Results) -> Judgement:
-    return _days(results, GPT_3, 34)
-
-
-@ARTIFACT.judge
-def trillion_in_84_days_by_eq_4(results: Results) -> Judgement:
-    """With 3072 A100 GPUs, we can achieve a per-GPU throughput of 163 teraFLOP/s, and end-to-end training time of 84
-    days.
-    """
-    return _printed_days(results, TRILLION, 84)
-
-
-@ARTIFACT.judge
-def trillion_in_84_days(results: Results) -> Judgement:
-    return _days(results, TRILLION, 84)
 
 
 @ARTIFACT.judge

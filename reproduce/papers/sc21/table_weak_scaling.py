@@ -10,10 +10,10 @@ from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.claims import Judgement, consistent_if, holds_if
 from reproduce.experiment.results import Results, listed
+from reproduce.experiment.sized import model_of, rounds_to
 from reproduce.experiment.sweep import Sweep, ranks_of
 from reproduce.experiment.told import told
 from reproduce.papers.shared import efficiency, paper_models
-from reproduce.papers.shared.paper_models import model_of, rounds_to
 
 SMALLEST, LARGEST = 0, -1
 COMMUNICATION = (q.TENSOR_TIME, "pipeline_communication_time", "data_parallel_time")
@@ -34,75 +34,6 @@ def _ends(values: Mapping[str, float]) -> tuple[float, float]:
     return by_size[SMALLEST], by_size[LARGEST]
 
 
-def _rounds_to(results: Results, metric: q.Quantity, said: int, show: str, factor: float) -> Judgement:
-    point = results.points[LARGEST]
-    value = results.value(point.key, metric)
-    shown = value / factor
-    text = f"{point.label} on {point.parameters['gpus']} GPUs: {show.format(shown)}, {shown / said - 1:+.1%}"
-    return holds_if(abs(shown - said) <= 0.5, text, results.numbers("FLOP/s", **{metric.name: value}))
-
-
-@ARTIFACT.judge
-def aggregate_502_petaflops(results: Results) -> Judgement:
-    r"""Our approach allows us to perform training iterations on a model with 1 trillion parameters at 502 petaFLOP/s on
-    3072 GPUs (per-GPU throughput of 52\% of theoretical peak).
-    """
-    return _rounds_to(results, q.AGGREGATE_THROUGHPUT, 502, "{:.1f} petaFLOP/s", 1e15)
-
-
-def _shares(results: Results, said: dict[int, float]) -> Judgement:
-    values = {index: results.value(results.points[index].key, q.SHARE_OF_PEAK) for index in said}
-    labels = {index: results.points[index].label for index in said}
-    text = "share of peak: " + ", ".join(f"{labels[i]} {values[i]:.1%} (said {said[i]:.0%})" for i in said)
-    numbers = results.numbers(share_of_peak={labels[i]: values[i] for i in said})
-    return holds_if(all(abs(values[i] - said[i]) <= 0.005 for i in said), text, numbers)
-
-
-@ARTIFACT.judge
-def share_of_peak_52_percent(results: Results) -> Judgement:
-    return _shares(results, {LARGEST: 0.52})
-
-
-@ARTIFACT.judge
-def throughput_163_teraflops(results: Results) -> Judgement:
-    r"""In our experiments, we demonstrate close to linear scaling to 3072 A100 GPUs, with an achieved end-to-end
-    training throughput of 163 teraFLOP/s per GPU (including communication, data processing, and optimization), and an
-    aggregate throughput of 502 petaFLOP/s, on a GPT model~\cite{gpt3} with a trillion parameters using mixed precision.
-    """
-    return _rounds_to(results, q.THROUGHPUT, 163, "{:.1f} teraFLOP/s per GPU", 1e12)
-
-
-@ARTIFACT.judge
-def close_to_linear(results: Results) -> Judgement:
-    values = results.by_label(q.THROUGHPUT)
-    smallest, largest = _ends(values)
-    shares = {model: value / smallest for model, value in values.items()}
-    text = f"throughput per GPU over the smallest model's: {listed(shares, '{:.0%}')}"
-    numbers = results.numbers(share_of_linear=largest / smallest, smallest_share=min(shares.values()))
-    return holds_if(min(shares.values()) >= 0.90, text, numbers)
-
-
-@ARTIFACT.judge
-def super_linear(results: Results) -> Judgement:
-    """We see super-linear scaling to 3072 A100 GPUs (384 DGX A100 nodes), since GPU utilization improves as the models
-    get larger (larger matrix multiplications) without significant increase in the communication time relative to
-    computation time.
-    """
-    values = results.by_label(q.THROUGHPUT)
-    text = f"teraFLOP/s per GPU by model: {listed(values, '{:.0f}', 1e12)}"
-    smallest, largest = _ends(values)
-    share = largest / smallest
-    return holds_if(share > 1, text, results.numbers(largest_over_smallest=share))
-
-
-@ARTIFACT.judge
-def larger_matrix_multiplications(results: Results) -> Judgement:
-    rates = results.by_label(q.GEMM_RATE)
-    text = f"teraFLOP/s inside GEMMs by model: {listed(rates, '{:.0f}', 1e12)}"
-    smallest, largest = _ends(rates)
-    return holds_if(largest > smallest, text)
-
-
 @ARTIFACT.judge
 def communication_does_not_rise(results: Results) -> Judgement:
     shares = {}
@@ -117,14 +48,6 @@ def communication_does_not_rise(results: Results) -> Judgement:
         f"{'falls' if largest < shares[first] else 'rises'} to the largest"
     )
     return holds_if(largest - smallest <= 0.02, text, results.numbers(rise=largest - smallest))
-
-
-@ARTIFACT.judge
-def shares_of_peak_52_and_44(results: Results) -> Judgement:
-    r"""We achieve 52\% of peak device throughput for the largest model, and 44\% of peak device throughput for the
-    smallest model.
-    """
-    return _shares(results, {LARGEST: 0.52, SMALLEST: 0.44})
 
 
 @ARTIFACT.judge
@@ -192,21 +115,6 @@ def mostly_compute_bound(results: Results) -> Judgement:
         shares[point.label] = flops / n / results.value(point.key, q.GEMM_RATE) / (layers - tensor)
     least = min(shares.values())
     text = f"share of the layers' computing time in GEMMs, by model: {listed(shares, '{:.0%}')}"
-    return holds_if(least > 0.5, text, results.numbers(smallest_share=least))
-
-
-@ARTIFACT.judge
-def all_reduce_dominant(results: Results) -> Judgement:
-    """This topology allows efficient all-reduce communication (dominant communication pattern in deep learning
-    training).
-    """
-    shares = {}
-    for point in results.points:
-        pipeline = results.value(point.key, "pipeline_traffic")
-        reduced = fsum(results.value(point.key, f"{use}_traffic") for use in ("tensor", "data", "embedding"))
-        shares[point.label] = reduced / (reduced + pipeline)
-    least = min(shares.values())
-    text = f"share of a GPU's bytes that it sends in all-reduces, by model: {listed(shares, '{:.0%}')}"
     return holds_if(least > 0.5, text, results.numbers(smallest_share=least))
 
 

@@ -13,9 +13,10 @@ from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import Results, listed, numbers_of
+from reproduce.experiment.sized import model_of
 from reproduce.experiment.sweep import Level, Point, Sweep, level
 from reproduce.experiment.told import told
-from reproduce.papers.shared.paper_models import model_of, sizes_of
+from reproduce.papers.shared.paper_models import sizes_of
 
 ID = "table_zero3"
 ZERO3, PTDP = "ZeRO-3", "PTD-P"

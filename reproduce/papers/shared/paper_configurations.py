@@ -6,31 +6,15 @@ from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import MissingResultError, Results, listed, numbers_of
+from reproduce.experiment.sized import model_of
 from reproduce.papers.shared import paper_points
-from reproduce.papers.shared.paper_models import GPT_3, model_of, table_1
+from reproduce.papers.shared.paper_models import GPT_3, table_1
 from reproduce.papers.shared.whole_paper import ARTIFACT, SLOWER
 
 STATE_BYTES = WEIGHT_BYTES + GRADIENT_BYTES + OPTIMIZER_BYTES  # of a parameter
 GPU_BYTES = 80e9
 
-
-@ARTIFACT.judge
-def data_parallel_scale_out(results: Results) -> Judgement:
-    """Data-parallel scale-out usually works well, but suffers from two limitations: a) beyond a point, the per-GPU
-    batch size becomes too small, reducing GPU utilization and increasing communication cost, [...]
-    """
-    rates = results.series(paper_points.DATA_PARALLEL, q.GEMM_RATE, "d")
-    exposed, times = (
-        results.series(paper_points.DATA_PARALLEL, name, "d") for name in (q.DATA_PARALLEL_TIME, "iteration_time")
-    )
-    shares = {d: exposed[d] / times[d] for d in exposed}
-    few, many = min(rates), max(rates)
-    text = (
-        f"by GPUs: teraFLOP/s inside GEMMs {listed(rates, '{:.0f}', 1e12)}; exposed all-reduce's share of the "
-        f"iteration {listed(shares, '{:.1%}')}"
-    )
-    numbers = results.numbers(share_d=shares)
-    return holds_if(rates[many] < rates[few] and shares[many] > shares[few], text, numbers)
+ARTIFACT.judge_told(__name__)
 
 
 @ARTIFACT.judge
@@ -112,34 +96,10 @@ def every_model_fits(results: Results) -> Judgement:
     return holds_if(bool(plotted) and not out, text, results.numbers("count", plotted=len(plotted), fit_not=len(out)))
 
 
-@ARTIFACT.judge
-def tensor_in_isolation(results: Results) -> Judgement:
-    node = published.gpus_per_node()
-    alone = results.series(paper_points.IN_ISOLATION, q.THROUGHPUT, "B")
-    both = {
-        point.parameters["B"]: results.value(point.key, q.THROUGHPUT)
-        for point in results.of(paper_points.TENSOR_VS_PIPELINE)
-        if point.parameters["t"] == node
-    }
-    shares = {B: speed / both[B] for B, speed in alone.items()}
-    text = f"throughput with tensor parallelism alone over that of (8, 8), by batch size: {listed(shares, '{:.0%}')}"
-    return holds_if(max(shares.values()) < 1, text, results.numbers(share_b=shares))
-
-
 def _sharded(results: Results, metric: str) -> tuple[float, float]:
     """A metric with every replica's own optimizer, and with the sharded one."""
     whole, shard = (results.value(point.key, metric) for point in results.of(paper_points.SHARDED))
     return whole, shard
-
-
-@ARTIFACT.judge
-def sharded_optimizer_communication(results: Results) -> Judgement:
-    """This method has two advantages: (a) it does not introduce extra communication over vanilla data parallelism, and
-    (b) it divides the optimizer's computation and memory cost across the data-parallel partitions.
-    """
-    whole, shard = _sharded(results, "data_traffic")
-    text = f"{whole / 1e9:.2f} GB of a GPU without, {shard / 1e9:.2f} GB with a sharded optimizer"
-    return holds_if(shard <= whole, text, results.numbers("B", replicated=whole, sharded=shard))
 
 
 @ARTIFACT.judge

@@ -17,7 +17,8 @@ from ptdp_core.simulator.kernels import FP16_BYTES
 from reproduce.experiment import published
 from reproduce.experiment.claims import Judgement, consistent_if, holds_if
 from reproduce.experiment.results import Results, argmax, falls, listed, numbers_of
-from reproduce.papers.shared.paper_models import GPT_3, model_of, table_1
+from reproduce.experiment.sized import model_of
+from reproduce.papers.shared.paper_models import GPT_3, table_1
 from reproduce.papers.shared.whole_paper import ARTIFACT
 
 # Figures and tables whose rows have a pipeline.

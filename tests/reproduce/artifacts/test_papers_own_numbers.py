@@ -1,11 +1,13 @@
 """Claims on the paper's own numbers, above all the model sizes that it prints, held against eq. (2)."""
 
+from dataclasses import replace
+
 import pytest
 
 from reproduce.experiment import catalog
 from reproduce.experiment.judging import judge
 from reproduce.experiment.results import Results
-from reproduce.papers.shared.paper_models import rounds_to, size_claim
+from reproduce.experiment.sized import Sized, rounds_to
 
 
 @pytest.mark.parametrize(
@@ -51,5 +53,5 @@ def test_what_the_papers_own_numbers_say(id, claim, verdict, results_for):
 
 
 def test_a_point_that_is_not_there_makes_it_inconclusive(small):
-    size_claim(small, "size", "Sentence.", "Section 0", (("1", "none"),))
-    assert judge(small.claims[-1], Results((), "simulated")).verdict == "inconclusive"
+    claim = replace(small.claims[-1], judge=Sized({"1": "none"}))
+    assert judge(claim, Results((), "simulated")).verdict == "inconclusive"

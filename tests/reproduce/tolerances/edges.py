@@ -283,7 +283,7 @@ def larger_across_nodes(words: str, batches: Sequence[int], **how: Any) -> list[
     ]
 
 
-PARAMETERS = "reproduce.papers.shared.paper_models.parameters"  # eq. (2), as claims on models' sizes call it
+PARAMETERS = "reproduce.experiment.sized.parameters"  # eq. (2), as claims on models' sizes call it
 
 
 def printed_sizes(**layers: str) -> list[Edge]:

@@ -1,6 +1,7 @@
 """Edges of the claims of Table 1."""
 
-from reproduce.papers.shared.paper_models import model_of, table_1
+from reproduce.experiment.sized import model_of
+from reproduce.papers.shared.paper_models import table_1
 from tests.reproduce.tolerances.edges import INCONSISTENT, above, at, at_least, below, between, not_testable, over
 
 MODULE = "reproduce.papers.sc21.table_weak_scaling"

@@ -12,7 +12,6 @@ from reproduce.annex.papers import clusters
 from reproduce.annex.papers.clusters import CLUSTERS
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import Results, listed
 from reproduce.experiment.sweep import LAPTOP, Point
 from reproduce.experiment.told import told
@@ -96,31 +95,3 @@ def merit(record: "Record") -> str:
 
 
 ARTIFACT = told(__name__, points=points, draw=draw, merit=merit, notes=notes)
-
-
-@ARTIFACT.judge
-def experts_first(results: Results) -> Judgement:
-    """Inside a node of H100s experts come before tensor parallelism."""
-    return _experts_over_tensor(results, "h100")
-
-
-@ARTIFACT.judge
-def experts_first_gb200(results: Results) -> Judgement:
-    """Experts come before tensor parallelism in a GB200 NVL72, too."""
-    return _experts_over_tensor(results, "gb200")
-
-
-def _experts_over_tensor(results: Results, cluster: str) -> Judgement:
-    gains = {}
-    for model, sizes in SIZES.items():
-        speeds = _speeds(results, cluster, model)
-        gains[f"{model}, t={NODE // sizes[0]}"] = speeds[NODE] / speeds[sizes[0]] - 1
-    return holds_if(min(gains.values()) > 0, f"e=8 over the largest t: {listed(gains, '{:+.0%}')}")
-
-
-@ARTIFACT.judge
-def not_across_nodes(results: Results) -> Judgement:
-    """Expert parallelism over more than a node of H100s is slower than inside one."""
-    speeds = _speeds(results, "h100", "Qwen3 30B")
-    change = speeds[64] / speeds[NODE] - 1
-    return holds_if(change < 0, f"e=64 over e=8: {change:+.0%}")

@@ -13,6 +13,7 @@ from reproduce.annex.papers.megascale import table_2
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.sized import model_of
 from reproduce.experiment.sweep import Point
 from reproduce.experiment.told import told
 from reproduce.output import theme
@@ -26,7 +27,6 @@ from reproduce.output.figures import (
     series_styles,
 )
 from reproduce.papers.sc21.table_weak_scaling import ARTIFACT as TABLE_1
-from reproduce.papers.shared.paper_models import model_of
 from results.records import PaperValue, Record
 
 if TYPE_CHECKING:

@@ -1,0 +1,158 @@
+"""Judges of claims that are data: what has to hold of named values (`values.py`), and how it is said.
+
+A claim's table says it: `reproduce/papers/sc21/fig_interleaved.toml` is an example. A path such as 'gains.least' names
+values, or what `Values` reads off them.
+"""
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from string import Formatter
+from typing import Any
+
+from reproduce.experiment.bounded import BOUNDS
+from reproduce.experiment.claims import Judgement, consistent_if, holds_if
+from reproduce.experiment.papers import NUMBER, check_table
+from reproduce.experiment.results import Results, falls, numbers_of, rises
+from reproduce.experiment.values import OWN, Value, Values
+from results.records.errors import did_you_mean
+
+VALUES = "values"  # the table that names them
+# How values compare with a bound, a number or a path; with values at the same keys each by itself.
+COMPARED: dict[str, Callable[[float, float], bool]] = {name: compare for name, (compare, _) in BOUNDS.items()}
+COMPARED["equals"] = operator.eq
+ORDERED = {"rises": rises, "falls": falls}
+# Keys of the tables, and what each is.
+VALUE: dict[str, Any] = {"metric": str | list, "per": str | list, "along": str, "of": str, "where": dict, "by": str}
+VALUE |= {
+    "fits": bool,
+    "over": object,
+    "own": object,
+    "inverse": bool,
+    "plain": bool,
+    "less": NUMBER,
+    "taken_from": NUMBER,
+    "at": list,
+    "ordered": bool,
+}
+VALUE |= {"unit": NUMBER, "paper": bool}
+ASKED: dict[str, Any] = {"value": str, "open": str, "say": list} | dict.fromkeys(ORDERED, bool)
+ASKED |= dict.fromkeys(COMPARED, int | float | str)
+SHAPED: dict[str, Any] = {"judged": dict | list, "shown": str, "missed": str, "numbers": dict, "unit": str}
+SHAPED |= {"origin": str, "inconsistent": bool}
+
+
+class _Scope(dict[str, Any]):
+    """What a text may name: values, made when they are asked for; a node's GPUs; parameters of the first point."""
+
+    def __init__(self, values: Mapping[str, Value], results: Results) -> None:
+        super().__init__()
+        self.told, self.results = values, results
+
+    def __missing__(self, name: str) -> Any:
+        if name in self.told:
+            self[name] = self.told[name](self.results)
+        elif name == "gpus_per_node":
+            self[name] = self.results.gpus_per_node
+        else:
+            self[name] = self.results.points[0].parameters[name]
+        return self[name]
+
+    def at(self, path: str) -> Any:
+        """What a path names: 'gains.least'."""
+        name, *parts = path.split(".")
+        found = self[name]
+        for part in parts:
+            found = getattr(found, part)
+        return found
+
+
+@dataclass(frozen=True)
+class Shaped:
+    """The judge of a claim's table.
+
+    - `values`: by name, those of the file
+    - `judged`: each a path as `value`, and what has to hold of it: `rises`, `falls`, or a bound of `COMPARED`; with
+      `open` a miss is inconclusive, and this says why; `say` are two words of which a text names one: '{say}'
+    - `shown`: the explanation, with paths in braces; `missed`: that of a miss, which may name what misses: '{wrong}'
+    - `numbers`: paths by the names of the numbers that are kept, in `unit`, of the results' origin or another
+    - `inconsistent`: a miss is the paper's own
+    """
+
+    values: Mapping[str, Value]
+    judged: tuple[Mapping[str, Any], ...]
+    shown: str
+    missed: str = ""
+    numbers: Mapping[str, str] = field(default_factory=dict)
+    unit: str = "1"
+    origin: str = ""
+    inconsistent: bool = False
+
+    def __call__(self, results: Results) -> Judgement:
+        """The verdict on these results. Raises `MissingResultError`."""
+        scope = _Scope(self.values, results)
+        wrong = [_wrong(scope, row) for row in self.judged]
+        for row, names in zip(self.judged, wrong, strict=True):
+            if "say" in row:
+                scope["say"] = row["say"][bool(names)]
+        missed = [row for row, names in zip(self.judged, wrong, strict=True) if names]
+        scope["wrong"] = "; ".join(name for names in wrong for name in names)
+        text = (self.missed if missed and self.missed else self.shown).format_map(scope)
+        kept = {name: scope.at(path) for name, path in self.numbers.items()}
+        numbers = numbers_of(self.origin or results.fidelity, self.unit, **kept)
+        if missed and "open" in missed[0]:
+            return Judgement("inconclusive", f"{missed[0]['open']}; {text}", numbers)
+        return (consistent_if if self.inconsistent else holds_if)(not missed, text, numbers)
+
+
+def _wrong(scope: _Scope, row: Mapping[str, Any]) -> list[str]:
+    """The names of what is not as a row asks."""
+    values = scope.at(row["value"])
+    if not isinstance(values, Values):
+        values = Values({row["value"]: values})
+    wrong = []
+    for name, bound in row.items():
+        if name in ORDERED:
+            lines = values.named if values.of_lines else {row["value"]: values}
+            wrong += [which for which, line in lines.items() if not ORDERED[name](line)]
+        elif name in COMPARED:
+            limit = scope.at(bound) if isinstance(bound, str) else bound
+            limits = limit.flat if isinstance(limit, Values) else dict.fromkeys(values.flat, limit)
+            wrong += [
+                str(x) for x, value in values.flat.items() if x in limits and not COMPARED[name](value, limits[x])
+            ]
+    return wrong
+
+
+def judge_of(path: Path, tables: Mapping[str, Any], name: str, row: dict[str, Any]) -> Shaped:
+    """The judge that a claim's table is, whose keys are taken from the row. Raises `PaperError` or ValueError."""
+    values = {}
+    for value, told in tables.get(VALUES, {}).items():
+        check_table(path, told, VALUE, ("metric",), place=(VALUES, value))
+        values[value] = Value(**told)
+    said = {key: row.pop(key) for key in SHAPED if key in row}
+    check_table(path, said, SHAPED, ("judged", "shown"), place=(name,))
+    rows = said["judged"] if isinstance(said["judged"], list) else [said["judged"]]
+    texts = {key: " ".join(said[key].split()) for key in ("shown", "missed") if key in said}
+    for asked in rows:
+        check_table(path, asked, ASKED, ("value",), place=(name, "judged"))
+        _check_path(asked["value"], values, or_parameter=False)
+    paths = [asked[key] for asked in rows for key in COMPARED if isinstance(asked.get(key), str)]
+    paths += list(said.get("numbers", {}).values())
+    paths += [path for text in texts.values() for _, path, _, _ in Formatter().parse(text) if path]
+    for path_to in paths:
+        _check_path(path_to, values)
+    all_told: dict[str, Any] = {**said, **texts, "judged": tuple(rows)}
+    return Shaped(values, **all_told)
+
+
+def _check_path(path: str, values: Mapping[str, Value], or_parameter: bool = True) -> None:
+    """Raise ValueError for a path that names nothing; a word alone may be a parameter's name."""
+    name, *parts = path.split(".")
+    if name not in values and (parts or not or_parameter):
+        raise ValueError(f"no value {name!r}; needs one of [{VALUES}]{did_you_mean(name, tuple(values))}")
+    readings = (*OWN, *(known for known in vars(Values) if not known.startswith("_")))
+    for part in parts:
+        if part not in readings:
+            raise ValueError(f"{part!r} of {path!r}; needs one of {', '.join(readings)}{did_you_mean(part, readings)}")

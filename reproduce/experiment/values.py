@@ -1,0 +1,288 @@
+"""Named values of the points of a run, for claims that are data: lines along a parameter, and what is read off them.
+
+The table `values` of a TOML file beside an artifact's module tells them: `reproduce/papers/sc21/fig_interleaved.toml`
+is an example.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import fsum
+from typing import Any
+
+from reproduce.experiment.bounded import PUBLISHED, is_one
+from reproduce.experiment.results import MissingResultError, Results, argmax, listed
+from results.records import PointResult
+
+OWN: dict[str, Callable[[Mapping[Any, float]], float]] = {
+    "first": lambda line: next(iter(line.values())),
+    "last": lambda line: list(line.values())[-1],
+    "largest": lambda line: max(line.values()),
+    "smallest": lambda line: min(line.values()),
+}
+LOWEST = "lowest"  # the line of the smallest key
+
+
+class Shown(float):
+    """A value that explanations show in units of `unit`."""
+
+    unit: float
+
+    def __new__(cls, value: float, unit: float) -> "Shown":
+        """The value, which keeps its own unit."""
+        made = super().__new__(cls, value)
+        made.unit = unit
+        return made
+
+    def __format__(self, spec: str) -> str:
+        return format(float(self) / self.unit, spec)
+
+
+class Values(dict[Any, Any]):
+    """Values by x, or lines of values by batch size. A text lists them: '{gains:+.1%}', or '{ratios:.2f|x}' with an x.
+
+    `letter` is what names a key: 'B=32'.
+    """
+
+    def __init__(self, values: Mapping[Any, Any], unit: float = 1.0, letter: str = "") -> None:
+        super().__init__(values)
+        self.unit, self.letter = unit, letter
+
+    def __format__(self, spec: str) -> str:
+        if self.of_lines:
+            return "; ".join(f"{name}: {line:{spec}}" for name, line in self.named.items())
+        how, _, after = spec.partition("|")
+        return listed(self.named, f"{{:{how}}}{after}", self.unit)
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """The same by the names of their keys."""
+        return {f"{self.letter}={key}" if self.letter else str(key): value for key, value in self.items()}
+
+    @property
+    def of_lines(self) -> bool:
+        """Whether these are lines of values."""
+        return any(isinstance(value, Values) for value in self.values())
+
+    @property
+    def lines(self) -> "list[Values]":
+        """Its lines, or itself as the only one."""
+        return list(self.values()) if self.of_lines else [self]
+
+    @property
+    def flat(self) -> "Values":
+        """All values by the names of their keys: 'B=32, p=4'."""
+        if not self.of_lines:
+            return self
+        both = {f"{line}, {x}": value for line, values in self.named.items() for x, value in values.named.items()}
+        return Values(both, next(iter(self.values())).unit)
+
+    def _each(self, made: "Callable[[Values], Any]", unit: bool = False) -> Any:
+        """What is made of a line, or of each line; in the unit of their values."""
+        own = self.lines[0].unit if unit else 1.0
+        return Values({key: made(line) for key, line in self.items()}, own) if self.of_lines else made(self)
+
+    def __getattr__(self, name: str) -> Any:
+        """A value of `OWN`, of each line."""
+        if name not in OWN:
+            raise AttributeError(name)
+        return self._each(lambda line: Shown(OWN[name](line), line.unit), unit=True)
+
+    @property
+    def most(self) -> float:
+        """The largest value of all lines."""
+        return Shown(max(self.flat.values()), self.lines[0].unit)
+
+    @property
+    def least(self) -> float:
+        """The smallest value of all lines."""
+        return Shown(min(self.flat.values()), self.lines[0].unit)
+
+    @property
+    def where_most(self) -> Any:
+        """The key of the largest value of all lines."""
+        return argmax(self.flat)
+
+    @property
+    def farthest(self) -> Any:
+        """The key of the value farthest from zero."""
+        return argmax(self.flat, abs)
+
+    @property
+    def off(self) -> float:
+        """The value farthest from zero."""
+        return Shown(self.flat[self.farthest], self.lines[0].unit)
+
+    @property
+    def distance(self) -> float:
+        """How far that is from zero."""
+        return abs(float(self.off))
+
+    @property
+    def xs(self) -> str:
+        """The keys, listed."""
+        return ", ".join(self.named)
+
+    @property
+    def best(self) -> Any:
+        """The key of the largest value, of each line."""
+        return self._each(argmax)
+
+    @property
+    def kept(self) -> Any:
+        """The last value over the first, of each line."""
+        return self._each(lambda line: OWN["last"](line) / OWN["first"](line))
+
+    @property
+    def range(self) -> Any:
+        """The largest value over the smallest, of each line."""
+        return self._each(lambda line: OWN["largest"](line) / OWN["smallest"](line))
+
+    @property
+    def lowest(self) -> "Values":
+        """The value, or the line, of the smallest key alone."""
+        return Values({min(self): self[min(self)]}, self.unit, self.letter)
+
+    @property
+    def beyond_lowest(self) -> "Values":
+        """The values, or lines, of all but the smallest key."""
+        return Values({key: value for key, value in self.items() if key != min(self)}, self.unit, self.letter)
+
+    @property
+    def lower_half(self) -> "Values":
+        """The values at the lower half of all x."""
+        return Values(dict(sorted(self.items())[: len(self) // 2]), self.unit, self.letter)
+
+    @property
+    def low(self) -> Any:
+        """The smallest key."""
+        return min(self)
+
+    @property
+    def high(self) -> Any:
+        """The largest key."""
+        return max(self)
+
+    @property
+    def smallest_x(self) -> Any:
+        """The smallest key of all lines."""
+        return min(x for line in self.lines for x in line)
+
+    @property
+    def count(self) -> int:
+        """How many values there are in all."""
+        return len(self.flat)
+
+
+@dataclass(frozen=True)
+class Value:
+    """How values are made of points.
+
+    - `metric`: of a point, the sum of several if it is a list; over `per`, metrics or a parameter of the same point
+    - `along`: the parameter that is x, or a text with the point's parameters, 'label' or 'series' in braces
+    - `where`: the points that have these parameters, series, label or key; all without it
+    - `of`: the series of one line; without it there is a line for each value of `by`, or, along a text, one line
+    - `fits`: points that are out of memory are left out
+    - `over`: what each is divided by: a number; the paper's own value of the same point, 'published'; at the same x
+      the value of another series, or of points with these parameters; of lines 'lowest' makes one of the last, over
+      the first
+    - `own`: likewise the line's own value at an x, or one of `OWN`; `inverse`: that over each
+    - `less`: a number that is taken off; `from`: a number from which it is taken off
+    - `at`: the x that are kept; `ordered`: in their order
+    - `unit`: that of texts; `plain`: keys of lines are not named there by their parameters
+    - `paper`: the paper's values in place of ours
+    """
+
+    metric: str | list[str]
+    along: str = "{label}"
+    per: str | list[str] = ""
+    of: str | None = None
+    where: Mapping[str, Any] = field(default_factory=dict)
+    by: str = "B"
+    fits: bool = False
+    over: Any = None
+    own: Any = None
+    inverse: bool = False
+    less: float = 0.0
+    taken_from: float | None = None
+    at: Sequence[Any] = ()
+    ordered: bool = False
+    unit: float = 1.0
+    plain: bool = False
+    paper: bool = False
+
+    def __call__(self, results: Results) -> Values:
+        """The values. Raises `MissingResultError`."""
+        points = [p for p in (results.points if self.of is None else results.of(self.of)) if is_one(p, self.where)]
+        if self.of is not None or not self.by or "{" in self.along:
+            return self._made(self._over(results, self._line(results, points)))
+        grouped: dict[Any, list[PointResult]] = {}
+        for point in points:
+            grouped.setdefault(_of(point, self.by), []).append(point)
+        if not grouped:
+            raise MissingResultError("no point was evaluated")
+        lines = {key: self._line(results, each) for key, each in grouped.items()}
+        if self.over == LOWEST:
+            few, many = lines[min(lines)], lines[max(lines)]
+            return self._made({x: many[x] / value for x, value in few.items()}, self.along)
+        letters = ("", "") if self.plain else (self.by if self.by != "series" else "", self.along)
+        made = {key: self._made(self._over(results, line), letters[1]) for key, line in lines.items()}
+        return Values(made, self.unit, letters[0])
+
+    def _line(self, results: Results, points: Sequence[PointResult]) -> dict[Any, float]:
+        """The values of points by x, before they are divided by others. Raises `MissingResultError` for none."""
+        line = {}
+        for point in points:
+            x = _of(point, self.along)
+            if not (self.fits and point.status == "oom") and (not self.at or x in self.at or self.own is not None):
+                line[x] = self._at(results, point)
+        if not line:
+            series = points[0].series if points else self.of
+            raise MissingResultError(f"no point of {series!r} fits in memory" if points else "no point was evaluated")
+        return line
+
+    def _at(self, results: Results, point: PointResult) -> float:
+        if self.paper:
+            return float(point.paper[str(self.metric)].value)
+        value = _sum(results, point, self.metric)
+        if self.over == PUBLISHED:
+            value /= float(point.paper[str(self.metric)].value)
+        return value / _sum(results, point, self.per) if self.per else value
+
+    def _over(self, results: Results, line: Mapping[Any, float]) -> Mapping[Any, float]:
+        """The line over what its values are divided by, where both have an x. Raises `MissingResultError`."""
+        if self.own is not None:
+            one = OWN[self.own](line) if isinstance(self.own, str) else line[self.own]
+            return {x: one / value if self.inverse else value / one for x, value in line.items()}
+        if self.over is None or self.over == PUBLISHED:
+            return line
+        if isinstance(self.over, int | float):
+            return {x: value / self.over for x, value in line.items()}
+        asked = {"series": self.over} if isinstance(self.over, str) else self.over
+        base = self._line(results, [point for point in results.points if is_one(point, asked)])
+        shared = {x: value / base[x] for x, value in line.items() if x in base}
+        if not shared:
+            raise MissingResultError(f"{self.of!r} and {self.over!r} have no {self.along} in common")
+        return shared
+
+    def _made(self, line: Mapping[Any, float], letter: str = "") -> Values:
+        kept = {x: value for x, value in line.items() if not self.at or x in self.at}
+        if self.taken_from is not None:
+            kept = {x: self.taken_from - value for x, value in kept.items()}
+        elif self.less:
+            kept = {x: value - self.less for x, value in kept.items()}
+        return Values(dict(sorted(kept.items())) if self.ordered else kept, self.unit, letter)
+
+
+def _of(point: PointResult, what: str) -> Any:
+    """A parameter of a point, its series, or a text with such in braces."""
+    if "{" in what:
+        return what.format(**{**point.parameters, "label": point.label, "series": point.series})
+    return point.series if what == "series" else point.parameters[what]
+
+
+def _sum(results: Results, point: PointResult, names: str | list[str]) -> float:
+    """The sum of metrics of a point; of a name that is none the parameter."""
+    named = [names] if isinstance(names, str) else names
+    return fsum(
+        float(point.parameters[name]) if name in point.parameters else results.value(point.key, name) for name in named
+    )
