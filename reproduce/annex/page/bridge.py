@@ -329,6 +329,7 @@ ANSWERS_ON_CLUSTER: Mapping[str, Callable[..., dict[str, Any]]] = {
     "limits": limits.limits,
     "changes": limits.changes,
     "modelled": sensible.modelled,
+    "recipe": sensible.recipe,
     "compare": compare,
     "sweep": answers.sweep,
     "best": choices.best,

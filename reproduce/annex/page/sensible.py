@@ -45,6 +45,19 @@ def modelled(configuration: Mapping[str, Any], name: str, cluster: str, gpus: in
     return {"configuration": found, "said": f"Taken for this model: a layout {how}, a batch of {tokens}."}
 
 
+def recipe(configuration: Mapping[str, Any], cluster: str) -> dict[str, Any]:
+    """The layout that the paper's takeaways choose for the model, GPUs and batch of a configuration.
+
+    Raises `UsageError` where none of theirs fits.
+    """
+    filled = answers.filled(configuration)
+    model = {name: filled[name] for name in MODEL_FIELDS if filled.get(name) is not None}
+    _, job = request({**model, "gpus": answers.gpus(configuration), "batch": filled["B"]})
+    if not (chosen := takeaways(job, answers.opened(cluster)).chosen):
+        raise UsageError("2021’s recipe has no layout of this model that fits on these GPUs; try more of them")
+    return {"configuration": chosen.config.to_plain()}
+
+
 def instead(configuration: Mapping[str, Any], tokens: str, price: str, why: str) -> dict[str, Any]:
     """What is wrong with what was asked, a sentence by field, and what is legal in its place.
 

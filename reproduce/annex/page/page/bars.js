@@ -64,6 +64,9 @@ export function stack(given, whole, unit, width) {
       text(Math.max(60, X(sum)) - 4, TALL + 24, `${figures(sum)} GB`, "k b end"),
       text(width, TALL + 42, `${figures(whole)} GB usable`, "end"),
     );
+    const middle = (X(sum) + X(whole)) / 2;
+    if (X(whole) - X(sum) > wide("free") + 12)
+      drawn.push(text(middle, 22, "free", "mid"), text(middle, 38, figures(whole - sum), "mid"));
     if (sum > whole) drawn.push(rect(X(whole), 6, X(sum) - X(whole), TALL, "bad-line over", 0));
   }
   let [x, y] = [0, TALL + (memory ? 42 : 24)];

@@ -6,6 +6,9 @@ import { capital, fitted } from "./svg.js";
 
 export const keep = () => change({ against: point() });
 
+const recipe = () =>
+  update("recipe", "recipe", point(), ({ configuration }) => change({ against: { ...point(), configuration } }));
+
 export function refresh() {
   const { against, tokens, price } = current();
   if (against.configuration) return update("compare", "compare", { ...point(), tokens, price, other: against }, show);
@@ -13,7 +16,7 @@ export function refresh() {
     "comparison",
     el("h2", "Compare two layouts"),
     el("p", "Keep this one, change something, and both stand side by side."),
-    el("p.row", button("Keep to compare", keep, ".btn")),
+    el("p.row", button("Keep to compare", keep, ".btn"), button("Compare with 2021’s recipe", recipe)),
   );
 }
 

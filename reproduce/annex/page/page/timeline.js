@@ -49,7 +49,7 @@ const pane = (from, to, x, width) => ({ from, to, x, width, head: path("", "play
 /** A time within a pane, as a place. @param {Pane} pane @param {number} time */
 const place = ({ from, to, x, width }, time) => x + ((Math.min(Math.max(time, from), to) - from) / (to - from)) * width;
 
-/** Draws a timeline in its place; returns what moves its playhead. @param {any} where @param {Shown} shown */
+/** Draws a timeline in its place, with the memory below it where a playhead can read it; returns what moves the playhead. @param {any} where @param {Shown} shown */
 export function draw(where, shown) {
   /** @type {Pane[]} */
   let panes = [];
@@ -119,14 +119,14 @@ function drawing({ data, onTime }, panes, width, height, title) {
   const drawn = panes.map((pane) => [
     ticks(data, pane, height),
     ranks.map((rank, i) => rank !== null && row(data, pane, rank, TOP + i * tall)),
-    held(data, pane, TOP + height),
+    onTime && held(data, pane, TOP + height),
   ]);
   const first = panes[0].x < 40 ? "1" : "Stage 1";
   const names = ranks.map((rank, i) =>
     text(panes[0].x - 8, TOP + (i + 0.5) * tall + 2, rank === null ? "⋯" : rank ? String(rank + 1) : first, "end k"),
   );
   const heads = panes.map(({ head }) => head);
-  const made = picture(width, TOP + height + HELD + 22, title, drawn, names, heads);
+  const made = picture(width, TOP + height + (onTime ? HELD + 22 : 0), title, drawn, names, heads);
   made.addEventListener("click", (/** @type {any} */ event) => {
     const x = event.clientX - made.getBoundingClientRect().left;
     const pane = panes.find((each) => x >= each.x && x <= each.x + each.width);

@@ -41,7 +41,12 @@ export function make() {
       { "aria-label": "Timeline" },
       el(
         "div.row.ends",
-        el("div.seg", { role: "radiogroup", "aria-label": "Schedule" }, Object.entries(OFTEN).map(often)),
+        el(
+          "div.seg",
+          { role: "radiogroup", "aria-label": "Schedule" },
+          Object.entries(OFTEN).map(often),
+          el("select#schedule-a", { "aria-label": "Another schedule", change: ({ target }) => choose(target.value) }),
+        ),
         el(
           "span.row.tight",
           button("Your own schedule (CSV)", () => file.click()),
@@ -49,11 +54,7 @@ export function make() {
           link("#view=whatif", "Same in What if"),
         ),
       ),
-      el(
-        "div.fields",
-        field("Any schedule", el("select#schedule-a", { change: ({ target }) => choose(target.value) })),
-        field("Beside it", beside),
-      ),
+      el("div.fields", field("Compare with", beside)),
       el("div#timeline-key"),
       el("figure.titled#timelines"),
       el(
@@ -98,7 +99,7 @@ export function refresh() {
   const { configuration, beside } = current();
   for (const input of /** @type {NodeListOf<HTMLInputElement>} */ (document.querySelectorAll(".seg input")))
     input.checked = input.value === schedule() && !own;
-  byId("schedule-a").value = schedule();
+  byId("schedule-a").value = own || schedule() in OFTEN ? "" : schedule();
   byId("schedule-b").value = beside;
   if (own) return;
   const second = async () => {
@@ -230,7 +231,8 @@ const trace = () =>
 
 export function fill() {
   const names = offered()?.schedules ?? {};
-  choices("schedule-a", names, schedule());
+  const others = Object.entries(names).filter(([name]) => !(name in OFTEN));
+  choices("schedule-a", { "": "More…", ...Object.fromEntries(others) }, schedule() in OFTEN ? "" : schedule());
   choices("schedule-b", { "": "nothing", ...names }, current().beside);
   if (shown.length && current().view === "timeline") void refresh();
 }

@@ -16,7 +16,7 @@ from reproduce.annex.page import bridge, build, home, lessons
 from reproduce.annex.page.home import REFERENCE
 from reproduce.experiment import catalog
 from reproduce.planning import what_if
-from reproduce.planning.plan import make_plan, request
+from reproduce.planning.plan import MODEL_FIELDS, make_plan, request
 from reproduce.planning.run_cost import TrainingRun
 from reproduce.planning.search import takeaways
 from reproduce.planning.time_shares import time_shares
@@ -605,3 +605,15 @@ def test_a_package_that_was_fetched_once_needs_no_npm_unless_a_file_of_it_was_ch
     kept.write_bytes(b"b")
     with pytest.raises(UnavailableError, match="npm was not found"):
         build.fetch("package", tmp_path / "out")
+
+
+def test_the_recipe_of_2021_is_what_the_paper_s_takeaways_choose_for_as_many_gpus_and_the_batch():
+    chosen = answer("start")["scenarios"][1]
+    configuration, cluster = chosen["configuration"], chosen["cluster"]
+    recipe = answer("recipe", configuration=configuration, cluster=cluster)["configuration"]
+    _, job = request(
+        {key: configuration[key] for key in MODEL_FIELDS if key in configuration} | {"gpus": 512, "batch": 1024}
+    )
+    assert recipe == json.loads(json.dumps(takeaways(job, open_cluster(cluster)[0]).chosen.config.to_plain()))
+    assert "attention" not in recipe  # not fused, as the default is
+    assert "no layout of this model that fits" in error("recipe", configuration=FIGURE_12 | {"p": 1, "B": 8})

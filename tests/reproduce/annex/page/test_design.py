@@ -126,6 +126,7 @@ def test_05_signs_and_hatches_stand_for_colours(visit):
     assert page.evaluate(sign, "self") == '"≠"'
     lesson = visit(anchor="#view=lessons")
     assert lesson.locator("#lesson-picture rect.wait").count() == 4
+    assert "held" not in lesson.text_content("#lesson-picture")  # memory stands where a playhead can read it
     assert "hatch" in lesson.evaluate("getComputedStyle(document.querySelector('rect.wait')).fill")
 
 
@@ -552,6 +553,9 @@ def test_what_a_link_has_wrong_is_said_and_stays_until_something_changes(visit):
 
 def test_a_kept_layout_stands_beside_the_shown_one_and_what_limits_it_is_told(visit):
     page = visit(anchor=whatif())
+    shows(page, "#memory-bar", "free")
+    page.click("text=Compare with 2021’s recipe")
+    shows(page, "#comparison h2", "s longer, for")
     page.click("#keep")
     shows(page, "#comparison", "Kept: now change something")
     page.click("[data-size=p] button >> nth=1")
@@ -592,6 +596,18 @@ def test_lessons_are_walked_through_and_lead_to_full_size(visit):
     shows(page, "#timelines", "alike")
     settled(page)
     assert "tokens=1T" in page.evaluate("location.hash")  # a link leaves all else as it is
+
+
+def test_any_schedule_is_behind_more_beside_the_usual_ones(visit):
+    page = visit(390, timeline({**GPT_3, "B": 24}))
+    assert page.locator(".seg label").all_inner_texts() == ["Default (1F1B)", "Interleaved", "Zero bubble"]
+    assert page.locator("#schedule-a option:checked").text_content() == "More…"
+    page.select_option("#schedule-a", "gpipe")
+    settled(page)
+    assert page.locator(".seg :checked").all_text_contents() == ["GPipe"]
+    page.click(".seg label >> nth=0")
+    settled(page)
+    assert page.locator(".seg option:checked").text_content() == "More…"
 
 
 def test_two_schedules_stand_on_one_scale_and_one_s_own_is_drawn(visit, tmp_path):
