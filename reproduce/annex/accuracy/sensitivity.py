@@ -4,9 +4,11 @@ One at a time, all else as in the cluster file. A mechanism is dropped by the va
 time, no penalty, the full peak.
 """
 
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from math import inf
+from pathlib import Path
 from typing import Any
 
 from pandas import DataFrame
@@ -21,30 +23,8 @@ from results.records import PointResult
 LOW, HIGH, DROPPED = WAYS = ("low", "high", "dropped")
 NOTHING = inf  # an efficiency at which the work takes no time
 
-# What the simulator models, by the name of its one parameter or by a name of its own: what dropping it means, and the
-# values that do so.
-MECHANISMS: Mapping[str, tuple[str, Mapping[str, float]]] = {
-    "host_per_call": ("the host never limits", {"host_per_call": 0.0}),
-    "microbatch_host_time": ("fetching a microbatch costs nothing", {"microbatch_host_time": 0.0}),
-    "iteration_host_time": ("nothing on the host once an iteration", {"iteration_host_time": 0.0}),
-    "network_latency": ("no latency between nodes", {"network_latency": 0.0}),
-    "gemm_tile_intensity": ("small tiles as fast as large ones", {"gemm_tile_intensity": 0.0}),
-    "gemm_write_efficiency": ("writing a tile takes no time", {"gemm_write_efficiency": NOTHING}),
-    "gemm_memory_efficiency": ("GEMMs are never bound by memory", {"gemm_memory_efficiency": NOTHING}),
-    "gemm_plateau": ("no power limit", {"gemm_plateau": 1.0}),
-    "tree_hop_latency": ("collectives between nodes are rings", {"tree_hop_latency": NOTHING}),
-    "shared_hcas": ("every GPU has an HCA to itself", {"gpus_per_hca": 1, "gpus_per_switch": 1}),
-    "memory_efficiency": ("memory-bound kernels take only their gaps", {"memory_efficiency": NOTHING}),
-    "zero3_interference": ("ZeRO-3's traffic does not slow computation", {"zero3_interference": 1.0}),
-    "nvlink_latency": (
-        "collectives inside a node have no latency",
-        {f"nvlink_latency_{k}": 0.0 for k in (2, 4, 8)},
-    ),
-    "tensor_all_reduce": (
-        "collectives inside a node take no time",
-        {**{f"nvlink_latency_{k}": 0.0 for k in (2, 4, 8)}, **{f"nvlink_bandwidth_{k}": NOTHING for k in (2, 4, 8)}},
-    ),
-}
+# What the simulator models, by the name of its one parameter or by a name of its own.
+MECHANISMS: Mapping[str, Mapping[str, Any]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 LOGITS = "embedding_and_logits"
 
 Evaluation = Callable[[Any], PointResult]  # of a row of published points
@@ -84,8 +64,9 @@ def variants(
         for way, value in ((LOW, parameter.low), (HIGH, parameter.high)):
             if value != parameter.value:
                 yield name, way, value, "", replace(cluster, **{name: value})  # type: ignore[arg-type]
-    for name, (meaning, values) in MECHANISMS.items():
-        yield name, DROPPED, values.get(name), meaning, replace(cluster, **dict(values))  # type: ignore[arg-type]
+    for name, dropped in MECHANISMS.items():
+        values = dropped["values"]
+        yield name, DROPPED, values.get(name), dropped["meaning"], replace(cluster, **values)
     yield LOGITS, DROPPED, None, "almost no vocabulary in time and memory, the FLOP count as before", None
 
 

@@ -16,9 +16,11 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from reproduce.annex.bench.gpu_cases import CASES, GPUS_CASES, PEERS
 from reproduce.running.fidelities import sources_digest
@@ -32,84 +34,32 @@ LIMIT = 4  # times what a step is expected to take, which is all that it gets
 TOY_TAKES = 3  # times as long, on any two cores
 SAVING_S = 5.0  # of the session's time are kept for the archive
 COMPILERS = ("cc", "gcc", "clang")
-WHEELS = (
-    "numpy",
-    "pandas",
-    "jsonschema",
-    "fastjsonschema",
-    "referencing",
-    "rich",
-    "jinja2",
-    "tabulate",
-)  # of all steps
-DRAWN = ("matplotlib", "seaborn")
-
-ON_GPU = {
-    "device": "cuda", "quick": "", "check": "--check", "scale": "gpu", "recipe": "small", "steps": "60",
-    "dtype": "bf16", "tests": "-m gpu tests/kernels tests/ptdp_core/engine",
-}  # fmt: skip
-TOY = {
-    "device": "cpu", "quick": "--quick", "check": "", "scale": "cpu", "recipe": "tiny", "steps": "2", "dtype": "fp32",
-    "tests": "tests/benchmarks/harness/test_timing.py",
-}  # fmt: skip
-REPRODUCE = "{python} -m reproduce"
-BENCH = f"{REPRODUCE} bench run --results {{here}} --device {{device}}"
-STEP = f"{BENCH} {{quick}} gpu_step/"
-ARTIFACT = "--fidelity measured --scale {scale} --results {here}"
-TRAIN = (
-    "{python} -m torch.distributed.run --standalone --nproc-per-node 1 --log-dir {here}/torchrun "
-    "-m ptdp_core.launch --recipe {recipe} --set device={device} --set dtype={dtype} --set validation=0.01 "
-)
-PEER_NEEDS = {"plain": (), "bf16": (), "llama": ("transformers",), "mixtral": ("transformers",)}
+TABLE: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+TABLES = tuple(TABLE["steps"])
+BEHIND = {
+    row["name"]: row["behind"] for row in TABLE["steps"]["gpu"] if "behind" in row
+}  # reads what another one leaves
 
 
-def _training_steps() -> Iterator[tuple[str, str, int, tuple[str, ...], str]]:
-    """A row for each case of one GPU, and behind it one for each of its peers, which takes the engine's steps again."""
-    for case in CASES:
-        yield case.name, f"a training step: {case.name}", 20, (), STEP + case.name
-        for name, (of, kind, compiled) in PEERS.items():
-            if of == case.name:
-                needs = (*PEER_NEEDS[kind], *["compiler"] * compiled)
-                yield name, f"in turns with a peer: {name}", 70 if compiled else 20, needs, STEP + name
+def _rows(table: str) -> Iterator[Mapping[str, Any]]:
+    """The rows of the steps of a table, with one for each case and peer."""
+    for row in TABLE["steps"][table]:
+        if row.get("cases") == "one":
+            for case in CASES:
+                yield _of_case("one", case.name)
+                for name, (of, kind, compiled) in PEERS.items():
+                    if of == case.name:
+                        yield _of_case("compiled" if compiled else "peers", name, TABLE["needs"].get(kind, ()))
+        elif "cases" in row:
+            yield from (_of_case("several", case.name, ranks=case.layout.n) for case in reversed(GPUS_CASES))
+        else:
+            yield row
 
 
-# Name, what it shows, the seconds that an H100 is expected to take, its needs beside `WHEELS` and torch, the command.
-ROWS = (
-    ("doctor", "what this machine can do", 10, (), f"{REPRODUCE} doctor"),
-    ("toys", "one microbatch of the largest case, tiny", 15, (), f"{BENCH} --quick gpu_step/gpt-sdpa"),
-    ("toy-fp8", "FP8, tiny", 15, (), f"{BENCH} --quick gpu_step/gpt-fp8"),
-    ("tests", "correctness: the tests that need a GPU", 60, ("pytest", "compiler"),
-     "{python} -m pytest -q -p no:cacheprovider {tests}"),
-    *_training_steps(),
-    ("peaks", "matrix products and memory", 20, (), f"{BENCH} {{quick}} gemm memory"),
-    ("operators", "fused operators against eager PyTorch", 90, ("compiler",), f"{BENCH} {{quick}} fused_kernels"),
-    ("parts", "a layer, AdamW and a checkpoint", 30, (), f"{BENCH} {{quick}} layer optimizer_step checkpoint"),
-    *((id, f"the paper's {label}", seconds, (*DRAWN, *further), f"{REPRODUCE} {id} {ARTIFACT}")
-      for id, label, seconds, further in (
-          ("fig_microbatch_single_gpu", "Figure 7", 60, ()),
-          ("table_fused_operators", "Section 5.8", 120, ("compiler",)),
-          ("fig_recomputation", "Figure 17's ratio", 90, ()),
-          ("table_checkpoint", "Section 5.10", 60, ()))),
-    ("calibrate", "this GPU as a cluster to simulate, and how well it predicts", 90, (),
-     f"{REPRODUCE} calibrate --force --out {{here}}/gpu.toml --results {{here}} --device {{device}} {{check}}"),
-    ("train", "training under torchrun with one rank, saved and profiled", 40, (),
-     f"{TRAIN} --set steps={{steps}} --resume auto --set save={{here}}/checkpoints --set profile={{folder}}/profile"),
-    ("trace", "where that step's time went", 15, DRAWN,
-     f"{REPRODUCE} explain trace {{folder}}/profile/rank0.json.gz --results {{here}}"),
-    ("zero3", "the FSDP2 baseline", 40, (), f"{TRAIN} --set steps={{steps}} --set data_parallel=zero3"),
-    ("sanitizer", "the Triton kernels under compute-sanitizer", 120, ("compute-sanitizer", "pytest", "compiler"),
-     "compute-sanitizer --error-exitcode 9 {python} -m pytest -q -n 0 tests/kernels/test_bias_gelu.py"),
-)  # fmt: skip
-GPUS_ROWS = (
-    ROWS[0],
-    ("messages", "messages between two GPUs, and collectives", 60, (), f"{BENCH} {{quick}} p2p collectives"),
-    *((case.name, f"a step on {case.layout.n} GPUs against one: {case.name}", 50, (), STEP + case.name)
-      for case in reversed(GPUS_CASES)),
-    ("calibrate", "this node as a cluster to simulate, and how well it predicts", 150, (),
-     f"{REPRODUCE} calibrate --force --out {{here}}/gpu.toml --results {{here}} --device {{device}} {{check}}"),
-)  # fmt: skip
-TABLES = {"gpu": ROWS, "gpus": GPUS_ROWS}
-BEHIND = {"trace": "train"}  # a step that reads what another one leaves
+def _of_case(kind: str, name: str, needs: Sequence[str] = (), ranks: int = 1) -> dict[str, Any]:
+    row = TABLE["case"][kind]
+    title, needs = row["title"].format(case=name, ranks=ranks), [*needs, *row.get("needs", ())]
+    return row | {"name": name, "title": title, "needs": needs, "command": f"{{bench}} {{quick}} gpu_step/{name}"}
 
 
 @dataclass(frozen=True)
@@ -154,12 +104,13 @@ def _there(need: str) -> bool:
 def steps(folder: Path, toy: bool, table: str = "gpu") -> list[SessionStep]:
     """The steps of a session that writes its results there, in the order of their worth; `toy`: on a CPU, tiny."""
     found = []
-    for name, title, seconds, needs, command in TABLES[table]:
-        words = {"python": sys.executable, "folder": str(folder), "here": str(folder / name.replace("/", "-"))}
-        filled = command.format(**{key: shlex.quote(word) for key, word in words.items()}, **(TOY if toy else ON_GPU))
-        found.append(
-            SessionStep(name, title, tuple(shlex.split(filled)), seconds * (TOY_TAKES if toy else 1), (*WHEELS, *needs))
-        )
+    for row in _rows(table):
+        paths = {"python": sys.executable, "folder": str(folder), "here": str(folder / row["name"].replace("/", "-"))}
+        words = TABLE["words"]["toy" if toy else "gpu"] | {key: shlex.quote(word) for key, word in paths.items()}
+        words |= {key: command.format(**words) for key, command in TABLE["commands"].items()}
+        command = tuple(shlex.split(row["command"].format(**words)))
+        needs = (*TABLE["wheels"], *row.get("needs", ()))
+        found.append(SessionStep(row["name"], row["title"], command, row["seconds"] * (TOY_TAKES if toy else 1), needs))
     return found
 
 
@@ -172,7 +123,8 @@ def wheels(steps: Sequence[SessionStep]) -> dict[str, list[str]]:
 def sources() -> str:
     """A digest of what the steps run."""
     annex = "reproduce/annex/bench"
-    packages = ("kernels", "ptdp_core", "benchmarks", annex, f"{annex}/gpu_cases.toml")
+    tables = (f"{annex}/gpu_cases.toml", f"{annex}/gpu_session.toml")
+    packages = ("kernels", "ptdp_core", "benchmarks", annex, *tables)
     return sources_digest(packages, None, sys.modules[__name__])
 
 

@@ -15,10 +15,12 @@ The ratio of a round is PyTorch's time over the engine's, each of its slowest ra
 Everything is computed in fp32.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from statistics import quantiles
 from typing import Any
 
@@ -53,7 +55,7 @@ from reproduce.annex.bench.train_step_peers import AsStage, PlainGPT, PlainStage
 from results.records import Metric, PointResult
 from results.records.errors import UnavailableError
 
-NANOGPT, HUGGING_FACE = "nanoGPT's model", "Hugging Face GPT-2"
+HUGGING_FACE = "Hugging Face GPT-2"
 # A comparison goes on for so many rounds, or until its samples add up to so many seconds; fewer than 15 rounds moved
 # medians by up to 30%.
 ROUNDS, LIMIT_S = 40, 22.0
@@ -74,7 +76,7 @@ class StepComparison:
     name: str
     against: str
     parallel: ParallelConfig
-    exchange: str = "overlapped"
+    exchange: str = "blocking"
     kernels: str = "reference"
     attention: str = "sdpa"
     large: bool = False  # `LARGE` in place of the usual model
@@ -95,40 +97,15 @@ class StepComparison:
 
 
 def comparisons() -> list[StepComparison]:
-    """All comparisons, in the order of the report."""
-    plain: dict[str, Any] = {"b": 2, "recompute": "none"}
-    large = ParallelConfig(b=1, B=2, recompute="none")
-    pipeline = [
-        StepComparison("pipeline", against, ParallelConfig(p=2, v=v, B=8, schedule=ours, **plain), exchange)
-        for against, ours, v, exchange in (
-            ("Schedule1F1B", "1f1b", 1, "overlapped"),
-            ("Schedule1F1B", "1f1b", 1, "blocking"),
-            ("ScheduleInterleaved1F1B", "interleaved", 2, "overlapped"),
-            ("ScheduleZBVZeroBubble", "zb-v", 2, "overlapped"),
-        )
-    ]
-    # Not ZB-V: torch can split only backward passes of modules that it knows, and the engine's are unknown to it.
-    same_modules = [replace(pipeline[i], plain=False) for i in (0, 2)]
-    return [
-        *(
-            StepComparison("serial", NANOGPT, ParallelConfig(B=4, **plain), "blocking", *how)
-            for how in (
-                ("reference", "operators"),
-                ("reference", "sdpa"),
-                ("compiled", "operators"),
-                ("compiled", "sdpa"),
-            )
-        ),
-        StepComparison("serial", HUGGING_FACE, ParallelConfig(B=4, **plain), "blocking"),
-        *(StepComparison("serial", against, large, "blocking", large=True) for against in (NANOGPT, HUGGING_FACE)),
-        *pipeline,
-        *same_modules,
-        *(
-            StepComparison("data", against, ParallelConfig(d=2, B=8, data_parallel=kind, **plain), "blocking")
-            for against, kind in (("DistributedDataParallel", "torch"), ("FSDP2", "zero3"))
-        ),
-        StepComparison("tensor", "parallelize_module", ParallelConfig(t=2, B=4, **plain), "blocking"),
-    ]
+    """All comparisons, in the order of the report: the rows of train_step.toml."""
+    table = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    return [_comparison(name, row) for name, rows in table.items() for row in rows]
+
+
+def _comparison(name: str, row: Mapping[str, Any]) -> StepComparison:
+    own = {field.name for field in fields(StepComparison)}
+    parallel = ParallelConfig(recompute="none", **{key: value for key, value in row.items() if key not in own})
+    return StepComparison(name, parallel=parallel, **{key: value for key, value in row.items() if key in own})
 
 
 def engine(comparison: StepComparison, setup: Setup) -> tuple[Trainer, Callable[[int], Batch], torch.Tensor]:

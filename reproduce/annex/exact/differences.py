@@ -9,12 +9,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from reproduce.annex.exact.entries import COUNTED, KINDS, Entry, Quantities, Scalar, Section, Value
+from reproduce.annex.exact.entries import KINDS, NEW_OR_GONE, UNITS, Entry, Quantities, Scalar, Section, Value
 
-# The kind of a difference in which nothing changed but which function does what, and the kinds of quantities that say
-# which function that is.
-MOVED = "moved"
-WORK = ("operators", "gradients", "sent", "waits", "alive", "peak")
+MOVED = "moved"  # the kind of a difference in which nothing changed but which function does what
 
 
 @dataclass(frozen=True)
@@ -77,9 +74,9 @@ def compare(name: str, reference: Mapping[str, Quantities], current: Section) ->
     changes: list[Change] = []
     for entry in dict.fromkeys([*reference, *current]):
         if entry not in current:
-            changes.append(Change(name, entry, KINDS[0], "entry", None, "in the reference", "gone"))
+            changes.append(Change(name, entry, NEW_OR_GONE, "entry", None, "in the reference", "gone"))
         elif entry not in reference:
-            changes.append(Change(name, entry, KINDS[0], "entry", None, None, "not in the reference"))
+            changes.append(Change(name, entry, NEW_OR_GONE, "entry", None, None, "not in the reference"))
         else:
             changes += _changes_of_entry(name, entry, reference[entry], current[entry])
     return changes
@@ -89,10 +86,10 @@ def _changes_of_entry(section: str, label: str, reference: Quantities, entry: En
     """Yield the changes of an entry, one for each quantity, thing counted and rank."""
     values = [value for kinds in (reference, entry.quantities) for kind in kinds.values() for value in kind.values()]
     ranks = max((len(value) for value in values if isinstance(value, list)), default=0)
-    for kind in KINDS[1:]:
+    for kind, of in KINDS.items():
         old, new = reference.get(kind, {}), entry.quantities.get(kind, {})
         for name in dict.fromkeys([*old, *new]):
-            by_item = _counted if kind in COUNTED else _by_rank
+            by_item = _counted if of.counted else _by_rank
             for item, rank, before, after in by_item(old.get(name), new.get(name)):
                 # 1 == 1.0, but a whole number that becomes a float is a change, too.
                 if before != after or type(before) is not type(after):
@@ -133,7 +130,7 @@ def explain(changes: Sequence[Change]) -> list[Difference]:
     for change in changes:
         by_entry.setdefault((change.section, change.entry), []).append(change)
     moves = {key: group for key, group in by_entry.items() if _is_move(group)}
-    moving = [group for group in moves.values() if any(change.kind in WORK for change in group)]
+    moving = [group for group in moves.values() if any(change.kind in UNITS for change in group)]
     movers = {(change.section, change.counted[0]) for group in moving for change in group}
     others: list[Change] = []
     moved: dict[str, list[Change]] = {}  # by section
@@ -159,7 +156,7 @@ def _is_move(changes: Iterable[Change]) -> bool:
         elif change.kind == "growth":
             if change.growth > 1 or None not in (change.old, change.new):
                 return False
-        elif change.kind in WORK:
+        elif change.kind in UNITS:
             everywhere = change.rank is None and change.ranks
             for rank in range(change.ranks) if everywhere else [change.rank]:
                 totals[change.kind, rank, change.counted[1]] += int(change.growth)

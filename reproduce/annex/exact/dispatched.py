@@ -1,24 +1,22 @@
-"""Counts on one rank what the training of one batch does, at PyTorch's dispatcher, below the engine.
+"""What passes PyTorch's dispatcher, below the engine, whatever code issued it.
 
-Every collective and message passes the dispatcher with its tensor and its process group, whatever code issued it, and
-so does every GEMM that is really executed.
+Every collective and message has its tensor and its process group there, and so has every GEMM that is really executed.
 """
 
-from collections import Counter
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any, Self
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache, partial
+from typing import Any
 from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from kernels import select
 from ptdp_core.engine.groups import Groups
-from ptdp_core.engine.settings import Settings
-from ptdp_core.engine.trainer import Trainer
 from ptdp_core.engine.vocabulary import SharedVocabulary
 from ptdp_core.turns import Turns
 
@@ -54,88 +52,25 @@ def group_of(args: Any, names: Mapping[str, str]) -> str:
     return "no group"
 
 
-class Counts(TorchDispatchMode):
-    """Counts, while it is active, `calls` and `bytes` by group and operator, and the `flops` of GEMMs.
+@contextmanager
+def in_threads(counted: Callable[[Callable[[], None]], None]) -> Iterator[None]:
+    """Let `counted` run what is done in other threads: the other pass of a fused pair, what vocab-2 does after S."""
+    together, correct = Turns.beside, SharedVocabulary.correct
 
-    A mode is of one thread: what a fused pass does in another (`Turns`), and what follows S of a shared vocabulary, is
-    counted by a mode of that thread.
-    """
+    def beside(turns: Turns, other: Callable[[], None]) -> Any:
+        return together(turns, partial(counted, other))
 
-    def __init__(self, groups: Groups, vocabulary: SharedVocabulary | None = None) -> None:
-        super().__init__()
-        self.calls: Counter[str] = Counter()
-        self.bytes: Counter[str] = Counter()
-        self.flops = 0
-        self._formulas: dict[Any, Callable[..., int] | None] = {}
-        self._names = group_names(groups, vocabulary)
-
-    def __enter__(self) -> Self:
-        self._patches = beside(partial(_counted, self)), after_scores(partial(_counted, self))
-        for each in self._patches:
-            each.start()
-        super().__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)
-        for each in self._patches:
-            each.stop()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out = func(*args, **(kwargs or {}))
-        if func.namespace == "c10d":
-            operator = func._schema.name.split("::")[1]
-            if operator != "recv_":  # a message is counted once, where it is sent
-                self._count(operator, args)
-        elif formula := self._formula(func):
-            self.flops += formula(*args, **(kwargs or {}), out_val=out)
-        return out
-
-    def _formula(self, func: Any) -> Callable[..., int] | None:
-        """The function that computes an operator's FLOPs; None if it is no GEMM. `addmm_` uses that of `addmm`."""
-        if func not in self._formulas:
-            packet = getattr(torch.ops.aten, func._overloadpacket.__name__.rstrip("_"), None)
-            self._formulas[func] = flop_registry.get(packet)
-        return self._formulas[func]
-
-    def _count(self, operator: str, args: Any) -> None:
-        """Count a collective or message, and the bytes of this rank's input to it."""
-        tensors = torch.utils._pytree.tree_leaves(args[INPUT_ARGUMENT.get(operator, 0)])
-        key = f"{group_of(args, self._names)} {NAMES.get(operator, operator.strip('_'))}"
-        self.calls[key] += 1
-        self.bytes[key] += sum(x.numel() * x.element_size() for x in tensors if isinstance(x, torch.Tensor))
-
-    def communication(self) -> dict[str, int]:
-        """The calls and bytes as quantities, such as 'tp all_reduce calls'."""
-        return {
-            f"{key} {unit}": count[key]
-            for key in sorted(self.calls)
-            for unit, count in (("calls", self.calls), ("bytes", self.bytes))
-        }
-
-
-def beside(counted: Callable[[Callable[[], None]], None]) -> Any:
-    """A patch of `Turns`, by which `counted` runs what a fused pass does in another thread."""
-
-    def patched(turns: Turns, other: Callable[[], None], own: Any = Turns.beside) -> Any:
-        return own(turns, partial(counted, other))
-
-    return patch.object(Turns, "beside", patched)
-
-
-def after_scores(counted: Callable[[Callable[[], None]], None]) -> Any:
-    """A patch of `SharedVocabulary`, by which `counted` runs what vocab-2 does in another thread."""
-
-    def patched(*args: Any, own: Any = SharedVocabulary.correct) -> Any:
+    def corrected(*args: Any) -> Any:
         made: list[Any] = []
-        counted(lambda: made.append(own(*args)))
+        counted(lambda: made.append(correct(*args)))
         return made[0]
 
-    return patch.object(SharedVocabulary, "correct", patched)
+    with patch.object(Turns, "beside", beside), patch.object(SharedVocabulary, "correct", corrected):
+        yield
 
 
-class Beside(TorchDispatchMode):
-    """Counts, in another thread, with these `counts`."""
+class _Beside(TorchDispatchMode):
+    """Counts, in another thread, with these `counts`: a mode is of one thread."""
 
     def __init__(self, counts: TorchDispatchMode) -> None:
         super().__init__()
@@ -145,25 +80,54 @@ class Beside(TorchDispatchMode):
         return self.counts.__torch_dispatch__(func, types, args, kwargs)
 
 
-def _counted(counts: Counts, function: Callable[[], None]) -> None:
-    with Beside(counts):
-        function()
+class Counts(TorchDispatchMode):
+    """While `active()`: by group and operator ('dp all_reduce') calls and bytes of this rank's input, `flops` of GEMMs.
+
+    A message is counted once, where it is sent.
+    """
+
+    def __init__(self, groups: Groups, vocabulary: SharedVocabulary | None = None) -> None:
+        super().__init__()
+        self.collectives: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+        self.flops = 0
+        self._groups = group_names(groups, vocabulary)
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Count what is done inside, in whatever thread."""
+        with in_threads(self._beside), self:
+            yield
+
+    def _beside(self, other: Callable[[], None]) -> None:
+        """Count what `other` does, in another thread than that of `active`."""
+        with _Beside(self):
+            other()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if func.namespace == "c10d":
+            kind, tensors = self._collective(func, args)
+            if kind.split()[-1] != "recv":
+                count = self.collectives[kind]
+                count[0] += 1
+                count[1] += sum(x.nbytes for x in tree_leaves(tensors) if isinstance(x, torch.Tensor))
+        elif formula := _flops_of(func):
+            self.flops += formula(*args, **(kwargs or {}), out_val=out)
+        return out
+
+    def _collective(self, func: Any, args: Any) -> tuple[str, Any]:
+        """What an operator of c10d is called, such as 'dp all_reduce', and this rank's input to it."""
+        operator = func._schema.name.split("::")[1]
+        name = NAMES.get(operator, operator.strip("_"))
+        return f"{group_of(args, self._groups)} {name}", args[INPUT_ARGUMENT.get(operator, 0)]
+
+    def communication(self) -> dict[str, int]:
+        """The calls and bytes as quantities, such as 'tp all_reduce calls'."""
+        every = sorted(self.collectives.items())
+        return {f"{key} {unit}": n for key, of in every for unit, n in zip(("calls", "bytes"), of, strict=True)}
 
 
-def count(settings: Settings, beat: Callable[[], None]) -> dict[str, dict[str, Any]]:
-    """Train one batch, and return this rank's quantities by kind."""
-    parallel = settings.parallel
-    groups = Groups.create(parallel)
-    trainer = Trainer(settings, groups, select(settings.kernels), record=True)
-    tokens = torch.zeros(parallel.b, settings.model.seq, dtype=torch.long)
-    with Counts(groups, trainer.vocabulary) as counts:
-        run = trainer.step(lambda microbatch: (tokens, tokens)).run
-    beat()
-    statistics = trainer.p2p.statistics
-    return {
-        "order": {"executed": " ".join(str(event.action) for event in run.timeline if event.action)},
-        "communication": counts.communication()
-        | {"messages": statistics.messages, "message bytes": statistics.bytes, "exchanges": statistics.exchanges},
-        "work": {"GEMM FLOPs": counts.flops},
-        "memory": {"peak stash": run.peak_stash, "peak receive buffers": statistics.peak_receive_buffers},
-    }
+@cache
+def _flops_of(func: Any) -> Callable[..., int] | None:
+    """The function that computes an operator's FLOPs; None if it is no GEMM. `addmm_` uses that of `addmm`."""
+    return flop_registry.get(getattr(torch.ops.aten, func._overloadpacket.__name__.rstrip("_"), None))

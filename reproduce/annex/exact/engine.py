@@ -13,7 +13,7 @@ from ptdp_core.launch.local import RankError, launch
 from ptdp_core.packages import installation
 from ptdp_core.schedules import build, lower
 from reproduce.annex.exact.entries import (
-    COUNTED,
+    KINDS,
     PROBLEM,
     Case,
     Entry,
@@ -111,9 +111,33 @@ def _problem(case: Case) -> str:
 
 def count_in_rank(beat: Callable[[], None], cases: Sequence[Case]) -> list[Any]:
     """Count each case on this rank; every rank runs this function."""
-    from reproduce.annex.exact.dispatched import count
+    return [_count(settings(case), beat) for case in cases]
 
-    return [count(settings(case), beat) for case in cases]
+
+def _count(settings: Settings, beat: Callable[[], None]) -> dict[str, dict[str, Any]]:
+    """Train one batch, and return this rank's quantities by kind."""
+    import torch
+
+    from kernels import select
+    from ptdp_core.engine.groups import Groups
+    from ptdp_core.engine.trainer import Trainer
+    from reproduce.annex.exact.dispatched import Counts
+
+    groups, b = Groups.create(settings.parallel), settings.parallel.b
+    trainer = Trainer(settings, groups, select(settings.kernels), record=True)
+    tokens = torch.zeros(b, settings.model.seq, dtype=torch.long)
+    counts = Counts(groups, trainer.vocabulary)
+    with counts.active():
+        run = trainer.step(lambda microbatch: (tokens, tokens)).run
+    beat()
+    statistics = trainer.p2p.statistics
+    return {
+        "order": {"executed": " ".join(str(event.action) for event in run.timeline if event.action)},
+        "communication": counts.communication()
+        | {"messages": statistics.messages, "message bytes": statistics.bytes, "exchanges": statistics.exchanges},
+        "work": {"GEMM FLOPs": counts.flops},
+        "memory": {"peak stash": run.peak_stash, "peak receive buffers": statistics.peak_receive_buffers},
+    }
 
 
 def transposed(by_rank: Sequence[Mapping[str, Mapping[str, Any]]]) -> Quantities:
@@ -128,5 +152,5 @@ def transposed(by_rank: Sequence[Mapping[str, Mapping[str, Any]]]) -> Quantities
         for key in dict.fromkeys(key for rank in by_rank for key in rank[kind]):
             known = next(rank[kind][key] for rank in by_rank if key in rank[kind])
             values = [rank[kind].get(key, "" if isinstance(known, str) else 0) for rank in by_rank]
-            kinds[kind][key] = values[0] if kind in COUNTED and len(set(values)) == 1 else values
+            kinds[kind][key] = values[0] if KINDS[kind].counted and len(set(values)) == 1 else values
     return {kind: values for kind, values in kinds.items() if values}

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ptdp_core.config import ParallelConfig
 from results import ROOT
@@ -18,32 +18,42 @@ SECTIONS = (
     *("engine", "counts", "resources"),
 )
 
+
+class Kind(NamedTuple):
+    """A kind of quantities: how headlines begin, whether values are texts that count several things, a unit of work.
+
+    A text such as '4 clone bf16, 12 mm bf16' is compared by what it counts. What has a unit may move between functions.
+    """
+
+    title: str
+    counted: bool = False
+    unit: str = ""
+
+
 # Each kind explains later ones: another order of actions sends other messages, which take another time. The first kind
 # has no quantities: it stands for an entry that is new or gone.
-KINDS = (
-    "entries",
-    "parameters",
-    "order",
-    "imports",
-    "content",
-    "growth",
-    "resources",
-    "operators",
-    "gradients",
-    "sent",
-    "communication",
-    "work",
-    "waits",
-    "alive",
-    "peak",
-    "memory",
-    "calls",
-    "time",
-)
-
-# The values of these kinds are texts that count several things, such as '4 clone bf16, 12 mm bf16', each of which is
-# compared separately.
-COUNTED = ("imports", "content", "resources", "operators", "gradients", "sent", "waits", "alive", "peak", "calls")
+KINDS = {
+    "entries": Kind("entries"),
+    "parameters": Kind("parameters"),
+    "order": Kind("order of actions"),
+    "imports": Kind("start-up", counted=True),
+    "content": Kind("content", counted=True),
+    "growth": Kind("growth"),
+    "resources": Kind("files, groups and threads", counted=True),
+    "operators": Kind("operators", counted=True, unit="operators"),
+    "gradients": Kind("calls without gradients", counted=True, unit="calls without gradients"),
+    "sent": Kind("sent tensors", counted=True, unit="sent tensors"),
+    "communication": Kind("communication"),
+    "work": Kind("work"),
+    "waits": Kind("waits for messages and collectives", counted=True, unit="waits"),
+    "alive": Kind("kept alive", counted=True, unit="bytes kept alive"),
+    "peak": Kind("makers of the peak", counted=True, unit="bytes at the peak"),
+    "memory": Kind("memory"),
+    "calls": Kind("Python calls", counted=True),
+    "time": Kind("time"),
+}
+NEW_OR_GONE, *_ = KINDS
+UNITS = {kind: of.unit for kind, of in KINDS.items() if of.unit}  # the most telling one first
 
 PROBLEM = "cannot run"  # the name of the only quantity of an entry that cannot run; the value says why
 

@@ -5,16 +5,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 
 from reproduce.annex.exact.differences import Change
+from reproduce.annex.exact.entries import UNITS
 
 QUANTITIES = 4  # how many quantities of a difference are shown
-UNITS = {
-    "operators": "operators",
-    "gradients": "calls without gradients",
-    "sent": "sent tensors",
-    "waits": "waits",
-    "alive": "bytes kept alive",
-    "peak": "bytes at the peak",
-}  # by kind of work, the most telling one first
 
 
 def by_entry(changes: Iterable[Change]) -> dict[str, list[Change]]:

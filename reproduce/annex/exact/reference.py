@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from reproduce.annex.exact.entries import KINDS, Quantities, Section
+from reproduce.annex.exact.entries import KINDS, NEW_OR_GONE, Quantities, Section
 from results import ROOT
 from results.records.errors import InvalidResultsError
 from results.records.storage import atomic_write_bytes, json_lines
@@ -56,8 +56,8 @@ def _problem(document: Any, name: str) -> str:
     if not isinstance(entries, dict) or not entries:
         return "it has no entries"
     for entry, kinds in entries.items():
-        if not isinstance(kinds, dict) or not kinds.keys() <= set(KINDS[1:]):
-            return f"entry {entry!r} has no quantities by kind ({', '.join(KINDS[1:])})"
+        if not isinstance(kinds, dict) or not kinds.keys() <= KINDS.keys() - {NEW_OR_GONE}:
+            return f"entry {entry!r} has no quantities by kind ({', '.join(list(KINDS)[1:])})"
         for kind, quantities in kinds.items():
             for quantity, value in quantities.items() if isinstance(quantities, dict) else [(kind, None)]:
                 if not _is_value(value):

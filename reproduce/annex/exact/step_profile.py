@@ -20,13 +20,12 @@ from unittest.mock import patch
 import torch
 import torch.distributed as dist
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.zero3 import Zero3Trainer
 from reproduce.annex.exact import watched
-from reproduce.annex.exact.dispatched import INPUT_ARGUMENT, NAMES, Beside, beside, group_names, group_of
+from reproduce.annex.exact.dispatched import Counts as Dispatched
 from reproduce.annex.exact.entries import OURS
 from results import ROOT
 
@@ -92,7 +91,7 @@ class _Synchronisations(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-class Profile(TorchDispatchMode):
+class Profile(Dispatched):
     """While `active()`: operators, new bytes, live bytes and their peak, waits for collectives, and Python calls.
 
     - `operators[function]`: operators with the dtype of their result ('mm bf16'), collectives with their group
@@ -110,14 +109,13 @@ class Profile(TorchDispatchMode):
     """
 
     def __init__(self, groups: Groups, pending: Iterable[int] = ()) -> None:
-        super().__init__()
+        super().__init__(groups)
         self.operators: Counts = defaultdict(Counter)
         self.waits: Counts = defaultdict(Counter)
         self.calls: Counts = defaultdict(Counter)
         self.gradients: Counts = defaultdict(Counter)
         self.alive: Counter[str] = Counter()
         self.peak: Counter[str] = Counter()
-        self._groups = group_names(groups)
         self._storages: dict[int, weakref.ref[Any]] = {}
         self._dispatched = 0
         self._started = list(pending)  # `_dispatched` at the start of collectives that nobody has waited for
@@ -134,15 +132,13 @@ class Profile(TorchDispatchMode):
             stack.enter_context(patch.object(dist.Work, "is_completed", lambda work: False))
             stack.enter_context(patch.object(dist.Work, "wait", self._waiting(wait)))
             stack.enter_context(_Synchronisations(self.operators))
-            stack.enter_context(beside(self._beside))
-            stack.enter_context(self)
+            stack.enter_context(super().active())
             stack.enter_context(self._calling())
             yield
 
     def _beside(self, other: Callable[[], None]) -> None:
-        """Count what `other` does, in another thread than that of `active`."""
-        with _Synchronisations(self.operators), Beside(self), self._calling():
-            other()
+        with _Synchronisations(self.operators), self._calling():
+            super()._beside(other)
 
     def _calling(self) -> AbstractContextManager[None]:
         """Count the calls of this thread."""
@@ -186,7 +182,7 @@ class Profile(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         before = {x.untyped_storage()._cdata for x in _tensors((args, kwargs))}
-        out = func(*args, **(kwargs or {}))
+        out = super().__torch_dispatch__(func, types, args, kwargs)
         if not _is_view(func) and func.namespace != "profiler":
             function = responsible(sys._getframe(1))
             self.operators[function][self._name(func, args, out)] += 1
@@ -195,16 +191,14 @@ class Profile(TorchDispatchMode):
 
     def _name(self, func: Any, args: Any, out: Any) -> str:
         """The name that an operator is counted by, such as 'mm bf16'; notes the start of a collective."""
-        operator = func._schema.name.split("::")[1]
         if func.namespace == "c10d":
             self._started.append(self._dispatched)
-            tensors = args[INPUT_ARGUMENT.get(operator, 0)]
-            kind = f"{NAMES.get(operator, operator.strip('_'))} {_dtype(tensors)}"
+            kind, tensors = self._collective(func, args)
             if _is_in_fsdp(sys._getframe(2)):
-                self.operators[SHARDING][f"FSDP's {kind}"] += 1
-            return f"{group_of(args, self._groups)} {kind}"
+                self.operators[SHARDING][f"FSDP's {kind.rpartition(' ')[2]} {_dtype(tensors)}"] += 1
+            return f"{kind} {_dtype(tensors)}"
         self._dispatched += 1
-        if operator == "_local_scalar_dense":
+        if (operator := func._schema.name.split("::")[1]) == "_local_scalar_dense":
             return "host synchronisation .item()"
         return f"{operator} {_dtype((out, args))}"
 

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Any
 
 from reproduce.annex.exact.differences import MOVED, Change, Difference
-from reproduce.annex.exact.entries import COUNTED, PROBLEM, Scalar
+from reproduce.annex.exact.entries import KINDS, NEW_OR_GONE, PROBLEM, Scalar
 from reproduce.annex.exact.functions import QUANTITIES, by_entry, calls, counted, grouped, in_entries, moved_work, span
 
 # The quantities of kind `order`, the most readable one first: a headline quotes the first of them that changed.
@@ -16,27 +16,6 @@ EXAMPLES = 3  # how many entries of a quantity are shown
 TEXT = 60  # how many characters of a text are shown
 
 PARAMETERS = {"simulated": "cluster parameters", "counts": "what auto chooses on a GPU"}  # by section
-TITLES = {
-    "entries": "entries",
-    "parameters": "parameters",
-    "order": "order of actions",
-    "imports": "start-up",
-    "content": "content",
-    "growth": "growth",
-    "resources": "files, groups and threads",
-    "operators": "operators",
-    "gradients": "calls without gradients",
-    "sent": "sent tensors",
-    "waits": "waits for messages and collectives",
-    "alive": "kept alive",
-    "peak": "makers of the peak",
-    "calls": "Python calls",
-    "communication": "communication",
-    "work": "work",
-    "memory": "memory",
-    "time": "time",
-    MOVED: "moved",
-}
 
 
 def headline(difference: Difference) -> str:
@@ -48,13 +27,15 @@ def headline(difference: Difference) -> str:
         title = "hangs" if " hangs" in str(failed[0].new) else "cannot run"
         return f"{title} ({sections}): {failed[0].new}" + (f" (in {entries} entries)" if entries > 1 else "")
     kind = difference.kind
-    title = PARAMETERS.get(sections, TITLES[kind]) if kind == "parameters" else TITLES[kind]
+    title = MOVED if kind == MOVED else KINDS[kind].title
+    if kind == "parameters":
+        title = PARAMETERS.get(sections, title)
     return f"{title} ({sections}): {_SUMMARY.get(kind, _quantities)(difference.changes)}"
 
 
 def body(difference: Difference) -> list[str]:
     """The lines below the headline: the first few values of each quantity, and what changed with them."""
-    lines = _names(difference.changes) if difference.kind == "entries" else _values(difference.changes)
+    lines = _names(difference.changes) if difference.kind == NEW_OR_GONE else _values(difference.changes)
     for section in dict.fromkeys(change.section for change in difference.with_it):
         also = [change for change in difference.with_it if change.section == section]
         lines.append(f"with it, in {section}: {_quantities(also)}")
@@ -192,7 +173,7 @@ def _growing(changes: Sequence[Change]) -> str:
     return "; ".join(f"{c.name} {power(c.old)} -> {power(c.new)} in {c.entry}" for c in worst)
 
 
-_SUMMARY = dict.fromkeys(COUNTED, counted) | {
+_SUMMARY = {kind: counted for kind, of in KINDS.items() if of.counted} | {
     "entries": _gone_or_new,
     "parameters": _parameters,
     "order": _order,

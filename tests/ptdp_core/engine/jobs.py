@@ -312,7 +312,8 @@ def all_communicated(beat: Any, cases: list[dict[str, Any]]) -> list[dict[str, i
     for case, groups in zip(cases, sharing_groups(cases), strict=True):
         trainer, data = make(case, groups)
         trainer.buffer.zero()
-        with Counts(groups) as counts:
+        counts = Counts(groups)
+        with counts.active():
             trainer.executor.run(data[0])
             trainer.buffer.finish()
         rows.append(counts.communication())

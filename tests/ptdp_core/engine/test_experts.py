@@ -273,7 +273,8 @@ def test_parameters_are_those_of_the_layout(case):
 def test_flops_are_those_of_the_gemms_that_run():
     """Forward and backward of one batch, counted; every token has k experts, whichever they are."""
     trainer, data = jobs.make(EVERYTHING | {"B": 2, "recompute": "none"})
-    with Counts(trainer.groups) as counts:
+    counts = Counts(trainer.groups)
+    with counts.active():
         trainer.forward_backward(data[0])
     model = trainer.settings.model
     padding = 6 * 2 * jobs.SEQ * model.hidden * (128 - model.vocab)  # of the vocabulary
