@@ -4,14 +4,17 @@
 predicted. No time measured here feeds a cluster file.
 """
 
+import tomllib
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
 from benchmarks.harness.device_setup import Setup
 from benchmarks.harness.ranks import run_ranks
 from benchmarks.harness.step_time import time_steps
 from benchmarks.harness.timing import Samples, is_gpu
-from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.config import TrainingConfig
 from ptdp_core.engine.settings import EngineSettings, Settings
 from reproduce.annex.calibrate.measure import REPEATS, typical
 from results.records import Metric, PointResult, Record, fingerprint
@@ -20,33 +23,7 @@ from results.records.provenance import collect
 ID = "calibration"
 SAMPLES, WARM_UP = 6, 1
 SEED = 1234  # the engine's default
-CPU_MODELS = (ModelConfig(4, 256, 8, 128, 1024), ModelConfig(2, 512, 8, 128, 1024), ModelConfig(8, 128, 4, 64, 256))
-GPU_MODELS = (
-    ModelConfig(8, 1024, 16, 1024, 32768),
-    ModelConfig(4, 2048, 16, 1024, 32768),
-    ModelConfig(8, 2048, 16, 2048, 51200),
-)
-# Model, and how it is parallelised; what has more ranks than there are devices is run on CPUs, where ranks share cores.
-LAYOUTS: tuple[tuple[int, dict[str, int | str]], ...] = (
-    (0, {"b": 2, "B": 8}),
-    (0, {"b": 4, "B": 8, "recompute": "full"}),
-    (1, {"b": 2, "B": 4}),
-    (2, {"b": 4, "B": 16}),
-    (0, {"p": 2, "b": 2, "B": 16}),
-    (0, {"p": 2, "v": 2, "b": 2, "B": 16}),
-    (0, {"p": 2, "b": 2, "B": 8, "schedule": "gpipe"}),
-    (0, {"t": 2, "b": 4, "B": 8}),
-    (0, {"d": 2, "b": 2, "B": 16}),
-    (0, {"d": 2, "b": 2, "B": 16, "recompute": "full"}),
-    (1, {"p": 2, "b": 2, "B": 8}),
-    (1, {"t": 2, "b": 2, "B": 4}),
-    (1, {"d": 2, "b": 2, "B": 8}),
-    (2, {"p": 2, "b": 4, "B": 32}),
-    (0, {"p": 2, "t": 2, "b": 2, "B": 8}),
-    (0, {"p": 2, "d": 2, "b": 2, "B": 16}),
-    (0, {"p": 4, "b": 2, "B": 16}),
-    (2, {"d": 4, "b": 2, "B": 16}),
-)
+TABLE: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
 def label_of(config: TrainingConfig) -> str:
@@ -60,10 +37,9 @@ def label_of(config: TrainingConfig) -> str:
 
 def trials(device: str, ranks: int) -> list[TrainingConfig]:
     """The configurations for `ranks` devices: on CPUs all of them, on GPUs those with a GPU for every rank."""
-    models = GPU_MODELS if is_gpu(device) else CPU_MODELS
+    models = TABLE["models"]["cuda" if is_gpu(device) else "cpu"]
     layouts = [
-        TrainingConfig(models[model], ParallelConfig(**{"recompute": "none", **parallel}))  # type: ignore[arg-type]
-        for model, parallel in LAYOUTS
+        TrainingConfig.from_plain({"recompute": "none", **row, **models[row["model"]]}) for row in TABLE["layouts"]
     ]
     return [trial for trial in layouts if not is_gpu(device) or trial.parallel.n <= ranks]
 

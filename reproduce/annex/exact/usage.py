@@ -80,42 +80,22 @@ def callers(frame: FrameType | None) -> str:
     return " > ".join(reversed(names))
 
 
-class _Counted:
-    """A file, in front of one of the classes of `io`, that counts the bytes which are read and written."""
+def _counted_file(of: type) -> Any:
+    """One of the classes of `io`, whose files count for their `used` the bytes that are read and written."""
 
-    used: Used
+    def method(name: str, what: str) -> Callable[..., Any]:
+        def counted(file: Any, *args: Any) -> Any:
+            done = getattr(of, name)(file, *args)
+            file.used.add(what, done if isinstance(done, int) else len(done or b""))
+            return done
 
-    def read(self, *args: Any) -> Any:
-        content = super().read(*args)  # type: ignore[misc]
-        self.used.add("bytes read", len(content or b""))
-        return content
+        return counted
 
-    def read1(self, *args: Any) -> Any:
-        content = super().read1(*args)  # type: ignore[misc]
-        self.used.add("bytes read", len(content))
-        return content
-
-    def readinto(self, buffer: Any) -> Any:
-        size = super().readinto(buffer)  # type: ignore[misc]
-        self.used.add("bytes read", size or 0)
-        return size
-
-    def write(self, content: Any) -> Any:
-        size = super().write(content)  # type: ignore[misc]
-        self.used.add("bytes written", size)
-        return size
+    methods = {"read": "bytes read", "read1": "bytes read", "readinto": "bytes read", "write": "bytes written"}
+    return type(of.__name__, (of,), {name: method(name, what) for name, what in methods.items() if hasattr(of, name)})
 
 
-class _Reader(_Counted, io.BufferedReader):
-    pass
-
-
-class _Writer(_Counted, io.BufferedWriter):
-    pass
-
-
-class _Unbuffered(_Counted, io.FileIO):
-    pass
+_Reader, _Writer, _Unbuffered = map(_counted_file, (io.BufferedReader, io.BufferedWriter, io.FileIO))
 
 
 def _remembering(paths: dict[int, Any]) -> Callable[..., int]:

@@ -6,8 +6,10 @@ and MFU, llm-foundry `throughput/device/...`, nanotron all of them with a K for 
 """
 
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 
 from ptdp_core.config import TrainingConfig
@@ -17,33 +19,8 @@ from results.records.errors import UsageError
 NUMBER = r"\s*[:=]?\s*\"?\s*([\d][\d,]*\.?\d*(?:[eE][-+]?\d+)?)(?:([KMG])\b)?"
 LOGS = "Megatron-LM, NeMo, torchtitan, llm-foundry, nanotron, nanoGPT or `reproduce train`"  # whose are read
 LARGER = {None: 1.0, "K": 1e3, "M": 1e6, "G": 1e9}
-# What is looked for in a log, and the factor to base units. A line's first match of each counts.
-PATTERNS: Mapping[str, tuple[tuple[str, float], ...]] = {
-    "seconds": (
-        (r"elapsed time per iteration \(ms\)", 1e-3),
-        (r"elapsed_time_per_iteration_ms", 1e-3),
-        (r"\biter \d+: loss [\d.]+, time", 1e-3),
-        (r"train_step_timing in s", 1.0),
-        (r"\"step_time_s\"", 1.0),
-    ),
-    "tokens_per_gpu": (
-        (r"\b(?:tps|wps)", 1.0),
-        (r"tokens_per_sec_per_gpu", 1.0),
-        (r"throughput/device/tokens_per_sec", 1.0),
-    ),
-    "flops_per_gpu": (
-        (r"throughput per GPU \(TFLOP/s/GPU\)", 1e12),
-        (r"TFLOPS_per_GPU", 1e12),
-        (r"model_tflops_per_gpu", 1e12),
-        (r"\btflops", 1e12),
-        (r"throughput/device/flops_per_sec", 1.0),
-        (r"\"model_flops_per_s\"", 1.0),
-    ),
-    "utilization": (
-        (r"throughput/device/mfu", 1.0),
-        (r"\bmfu", 0.01),
-    ),
-}
+# By quantity the patterns of a log, each with the factor to base units.
+PATTERNS: Mapping[str, Mapping[str, float]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 
 
 @dataclass(frozen=True)
@@ -99,8 +76,8 @@ def read_lines(text: str, name: str) -> Measurement:
     return Measurement(**found)
 
 
-def _first(line: str, patterns: tuple[tuple[str, float], ...]) -> float | None:
-    for pattern, factor in patterns:
+def _first(line: str, patterns: Mapping[str, float]) -> float | None:
+    for pattern, factor in patterns.items():
         if match := re.search(pattern + NUMBER, line):
             return float(match[1].replace(",", "")) * LARGER[match[2]] * factor
     return None
