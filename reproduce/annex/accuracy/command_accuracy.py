@@ -27,36 +27,17 @@ if TYPE_CHECKING:
 
 PAPER, MEASURED = "paper", "measured"
 FOLDER = "accuracy"
-HELP = """Predicts every point of the paper that has a published value, and says how far off the predictions are:
-mean absolute relative error, worst point, bias (mean signed error), Spearman's rank correlation, by artifact and over
-all, where a configuration that the paper plots twice counts once. Beside them naive baselines, each fitted to the very
-points it is scored on: a constant, a straight line in the hidden size h, and a constant divided by 1 + (p-1)/(vm).
-Then every number of the cluster, and how the mean error over all moves when that number is set to the low and to the
-high end of its range, or its mechanism is dropped; one at a time.
+HELP = """Predicts every point of the paper that has a published value, beside naive baselines that are fitted to the
+very points, and moves every number of the cluster to both ends of its range: mean errors by artifact and over all
+(docs/accuracy.md says what they mean). Writes DIR/accuracy/: record.json, figure and sensitivity as PDF and PNG; with
+--refit, some minutes, also refit.json and margins.json (docs/margins.md), which hold until parameters, published values
+or predictions change; where DIR has none, those of results/reference hold.
 
-Writes DIR/accuracy/: record.json, figure.pdf and .png (predicted against published), sensitivity.pdf and .png.
+With a --cluster that reproduce calibrate made, or --against measured: all training steps that were measured on that
+machine and lie in DIR (ID/measured*/record.json), each beside its prediction and two baselines, the FLOPs of a step
+over the fastest GEMM rate in the file, alone and with the bubble (p-1)/(vm) more. Writes DIR/accuracy_measured/.
 
-With a --cluster that reproduce calibrate made, or --against measured, the predictions are of training steps instead:
-of all that were measured on that machine and lie in --results (ID/measured*/record.json), each in one line, with
-two baselines: the FLOPs of a step over the fastest GEMM rate in the file, alone and with the bubble (p-1)/(vm) more.
-Writes DIR/accuracy_measured/: record.json, figure.pdf and .png.
-
-The column "left out" is the mean error on an artifact when the parameters that were set with it are fitted without it.
---refit does that for every artifact (Nelder-Mead, deterministic, some minutes) and writes DIR/accuracy/refit.json,
-and from these errors the margins of simulated numbers, DIR/accuracy/margins.json (docs/margins.md).
-Where DIR has none, those of results/reference hold, until parameters, published values or predictions change.
-
-With --slopes: where the paper publishes several batch sizes of a configuration, the straight line of its iteration
-times over the number of microbatches m, and ours: which part of the error grows with m. Writes nothing.
-
-With --ledger: training iterations that others measured and published, study by study, each on its own cluster: errors
-of throughput and memory, what is missing, and other simulators' scores beside ours. None of them set a parameter.
-And whether simulated memory tells what the paper ran from what did not fit there; and, where several layouts of one
-job were measured, what taking the one that is simulated as the fastest would have lost. Writes nothing.
-
-With --open: the 689 public runs of today's programs whose results are known, each predicted as its program, on its
-cluster: errors of speed, bias, coverage and runs called out of memory, by class, program, cluster and source.
-Writes nothing.
+With --slopes, --ledger or --open it writes nothing.
 
 """
 
@@ -69,9 +50,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         choices=(PAPER, MEASURED),
         help="what the predictions are compared with (default: measured runs for a file that reproduce calibrate made)",
     )
-    parser.add_argument("--ledger", action="store_true", help="score what other papers measured, on their clusters")
-    parser.add_argument("--open", action="store_true", help="score the open rows, public runs of today's programs")
-    parser.add_argument("--slopes", action="store_true", help="split the errors: per microbatch, and the rest")
+    parser.add_argument("--ledger", action="store_true", help="score what others measured, on their clusters, by study")
+    parser.add_argument("--open", action="store_true", help="score 689 public runs, each as its program")
+    parser.add_argument("--slopes", action="store_true", help="split the errors: what grows with m, and the rest")
     parser.add_argument("--refit", action="store_true", help="fit the parameters anew without each artifact, first")
     options.add(parser, "json", "results")
 
