@@ -61,7 +61,7 @@ CLAIM: dict[str, Any] = dict.fromkeys(
     ("tested", "rule", "place", "by", "fidelity", "sentence_of", "in_the_paper", "sentence"), str
 )
 CLAIM |= {"scales": list, "set_with": list, "printed": dict, "about": bool} | shaped.SHAPED
-AS_DATA = {"judged", "printed"}  # one of them has a table that needs no judge
+AS_DATA = {"shown", "printed"}  # one of them has a table that needs no judge
 NO_CLAIMS = ("artifact", shaped.VALUES)  # tables that are no claim's
 
 

@@ -5,7 +5,7 @@ values, or what `Values` reads off them.
 """
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from string import Formatter
@@ -16,6 +16,7 @@ from reproduce.experiment.claims import Judgement, consistent_if, holds_if
 from reproduce.experiment.papers import NUMBER, check_table
 from reproduce.experiment.results import Results, falls, numbers_of, rises
 from reproduce.experiment.values import OWN, Value, Values
+from results.records import Number
 from results.records.errors import did_you_mean
 
 VALUES = "values"  # the table that names them
@@ -24,35 +25,30 @@ COMPARED: dict[str, Callable[[float, float], bool]] = {name: compare for name, (
 COMPARED["equals"] = operator.eq
 ORDERED = {"rises": rises, "falls": falls}
 # Keys of the tables, and what each is.
-VALUE: dict[str, Any] = {"metric": str | list, "per": str | list, "along": str, "of": str, "where": dict, "by": str}
-VALUE |= {
-    "fits": bool,
-    "over": object,
-    "own": object,
-    "inverse": bool,
-    "plain": bool,
-    "less": NUMBER,
-    "taken_from": NUMBER,
-    "at": list,
-    "ordered": bool,
-}
-VALUE |= {"unit": NUMBER, "paper": bool}
+VALUE: dict[str, Any] = {"metric": str | list, "per": str | list, "where": dict, "over": object, "own": object}
+VALUE |= dict.fromkeys(("along", "of", "by"), str) | dict.fromkeys(("at", "quotient"), list)
+VALUE |= dict.fromkeys(("less", "taken_from", "unit"), NUMBER)
+VALUE |= dict.fromkeys(("fits", "inverse", "ordered", "plain", "paper"), bool)
 ASKED: dict[str, Any] = {"value": str, "open": str, "say": list} | dict.fromkeys(ORDERED, bool)
 ASKED |= dict.fromkeys(COMPARED, int | float | str)
 SHAPED: dict[str, Any] = {"judged": dict | list, "shown": str, "missed": str, "numbers": dict, "unit": str}
 SHAPED |= {"origin": str, "inconsistent": bool}
 
 
+Told = Value | Sequence[str]  # the latter: two paths, of which it is the quotient
+
+
 class _Scope(dict[str, Any]):
     """What a text may name: values, made when they are asked for; a node's GPUs; parameters of the first point."""
 
-    def __init__(self, values: Mapping[str, Value], results: Results) -> None:
+    def __init__(self, values: Mapping[str, Told], results: Results) -> None:
         super().__init__()
         self.told, self.results = values, results
 
     def __missing__(self, name: str) -> Any:
         if name in self.told:
-            self[name] = self.told[name](self.results)
+            told = self.told[name]
+            self[name] = told(self.results) if isinstance(told, Value) else self.at(told[0]) / self.at(told[1])
         elif name == "gpus_per_node":
             self[name] = self.results.gpus_per_node
         else:
@@ -74,17 +70,19 @@ class Shaped:
 
     - `values`: by name, those of the file
     - `judged`: each a path as `value`, and what has to hold of it: `rises`, `falls`, or a bound of `COMPARED`; with
-      `open` a miss is inconclusive, and this says why; `say` are two words of which a text names one: '{say}'
+      `open` a miss is inconclusive, and this says why; `say` are two words of which a text names one: '{say}'. A claim
+      that nothing here can test has none
     - `shown`: the explanation, with paths in braces; `missed`: that of a miss, which may name what misses: '{wrong}'
-    - `numbers`: paths by the names of the numbers that are kept, in `unit`, of the results' origin or another
+    - `numbers`: paths by the names of the numbers that are kept, in `unit` unless a list says one,
+      `["gains.most", "s"]`; of the results' origin or another
     - `inconsistent`: a miss is the paper's own
     """
 
-    values: Mapping[str, Value]
+    values: Mapping[str, Told]
     judged: tuple[Mapping[str, Any], ...]
     shown: str
     missed: str = ""
-    numbers: Mapping[str, str] = field(default_factory=dict)
+    numbers: Mapping[str, Sequence[str]] = field(default_factory=dict)
     unit: str = "1"
     origin: str = ""
     inconsistent: bool = False
@@ -99,8 +97,10 @@ class Shaped:
         missed = [row for row, names in zip(self.judged, wrong, strict=True) if names]
         scope["wrong"] = "; ".join(name for names in wrong for name in names)
         text = (self.missed if missed and self.missed else self.shown).format_map(scope)
-        kept = {name: scope.at(path) for name, path in self.numbers.items()}
-        numbers = numbers_of(self.origin or results.fidelity, self.unit, **kept)
+        numbers: dict[str, Number] = {}
+        for name, (path, *others) in self.numbers.items():
+            unit, origin = (*others, *(self.unit, self.origin or results.fidelity)[len(others) :])
+            numbers |= numbers_of(origin, unit, **{name: scope.at(path)})
         if missed and "open" in missed[0]:
             return Judgement("inconclusive", f"{missed[0]['open']}; {text}", numbers)
         return (consistent_if if self.inconsistent else holds_if)(not missed, text, numbers)
@@ -127,27 +127,29 @@ def _wrong(scope: _Scope, row: Mapping[str, Any]) -> list[str]:
 
 def judge_of(path: Path, tables: Mapping[str, Any], name: str, row: dict[str, Any]) -> Shaped:
     """The judge that a claim's table is, whose keys are taken from the row. Raises `PaperError` or ValueError."""
-    values = {}
+    values: dict[str, Told] = {}
     for value, told in tables.get(VALUES, {}).items():
-        check_table(path, told, VALUE, ("metric",), place=(VALUES, value))
-        values[value] = Value(**told)
+        check_table(path, told, VALUE, ("quotient",) if "quotient" in told else ("metric",), place=(VALUES, value))
+        values[value] = told["quotient"] if "quotient" in told else Value(**told)
     said = {key: row.pop(key) for key in SHAPED if key in row}
-    check_table(path, said, SHAPED, ("judged", "shown"), place=(name,))
-    rows = said["judged"] if isinstance(said["judged"], list) else [said["judged"]]
+    check_table(path, said, SHAPED, ("shown",), place=(name,))
+    judged = said.get("judged", [])
+    rows = judged if isinstance(judged, list) else [judged]
     texts = {key: " ".join(said[key].split()) for key in ("shown", "missed") if key in said}
     for asked in rows:
         check_table(path, asked, ASKED, ("value",), place=(name, "judged"))
         _check_path(asked["value"], values, or_parameter=False)
     paths = [asked[key] for asked in rows for key in COMPARED if isinstance(asked.get(key), str)]
-    paths += list(said.get("numbers", {}).values())
+    numbers = {key: [kept] if isinstance(kept, str) else kept for key, kept in said.get("numbers", {}).items()}
+    paths += [kept[0] for kept in numbers.values()]
     paths += [path for text in texts.values() for _, path, _, _ in Formatter().parse(text) if path]
     for path_to in paths:
         _check_path(path_to, values)
-    all_told: dict[str, Any] = {**said, **texts, "judged": tuple(rows)}
+    all_told: dict[str, Any] = {**said, **texts, "judged": tuple(rows), "numbers": numbers}
     return Shaped(values, **all_told)
 
 
-def _check_path(path: str, values: Mapping[str, Value], or_parameter: bool = True) -> None:
+def _check_path(path: str, values: Mapping[str, Told], or_parameter: bool = True) -> None:
     """Raise ValueError for a path that names nothing; a word alone may be a parameter's name."""
     name, *parts = path.split(".")
     if name not in values and (parts or not or_parameter):

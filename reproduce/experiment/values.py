@@ -133,6 +133,16 @@ class Values(dict[Any, Any]):
         return self._each(lambda line: OWN["last"](line) / OWN["first"](line))
 
     @property
+    def fall(self) -> Any:
+        """The first value less the last, of each line."""
+        return self._each(lambda line: Shown(OWN["first"](line) - OWN["last"](line), line.unit), unit=True)
+
+    @property
+    def spread(self) -> float:
+        """The largest value over the smallest, less 1, of the line where that is the most."""
+        return max(OWN["largest"](line) / OWN["smallest"](line) - 1 for line in self.lines)
+
+    @property
     def range(self) -> Any:
         """The largest value over the smallest, of each line."""
         return self._each(lambda line: OWN["largest"](line) / OWN["smallest"](line))

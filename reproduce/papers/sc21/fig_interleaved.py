@@ -2,7 +2,7 @@
 
 from reproduce.experiment import quantities as q
 from reproduce.experiment.claims import Judgement, holds_if
-from reproduce.experiment.results import Results, argmax, falls, listed, numbers_of
+from reproduce.experiment.results import Results, argmax, listed, numbers_of
 from reproduce.experiment.told import told
 from reproduce.output.figures import line_plot
 
@@ -49,34 +49,3 @@ def as_much_as_10_percent(results: Results) -> Judgement:
         text = f"the paper's own Figure 12 shows {'more' if least > GAIN else 'less'} than 10%; gain by batch size: "
         return Judgement("paper inconsistent", f"{text}{listed(gains)}", numbers)
     return Judgement("holds", f"the paper's points, by batch size: {listed(gains)}", numbers)
-
-
-def _per_sequence(results: Results, metric: str) -> list[dict[int, float]]:
-    """A metric per sequence, by batch size: of the default schedule, then of the interleaved one."""
-    lines = (results.series(series, metric, "B") for series in (DEFAULT, INTERLEAVED))
-    return [{B: value / B for B, value in line.items()} for line in lines]
-
-
-@ARTIFACT.judge
-def reason_a_bubble(results: Results) -> Judgement:
-    default, interleaved = _per_sequence(results, "bubble_time")
-    first, last = min(default), max(default)
-    fall, fall_interleaved = (line[first] - line[last] for line in (default, interleaved))
-    text = (
-        f"bubble per sequence from B={first} to B={last}: default {default[first]:.3f} to {default[last]:.3f} s, "
-        f"interleaved {interleaved[first]:.3f} to {interleaved[last]:.3f} s"
-    )
-    numbers = results.numbers("s", fall_non_interleaved=fall, fall_interleaved=fall_interleaved)
-    return holds_if(falls(default) and fall > fall_interleaved, text, numbers)
-
-
-@ARTIFACT.judge
-def reason_b_communication(results: Results) -> Judgement:
-    default, interleaved = _per_sequence(results, "pipeline_traffic")
-    spread = max(max(line.values()) / min(line.values()) - 1 for line in (default, interleaved))
-    least = min(sent / default[B] for B, sent in interleaved.items())
-    text = (
-        f"bytes per sequence vary by {spread:.1%} over the batch sizes; interleaved they are {least:.1f} times as many"
-    )
-    numbers = results.numbers(spread=spread, interleaved_over_non_interleaved=least)
-    return holds_if(spread <= 1e-9 and least > 1, text, numbers)

@@ -122,19 +122,6 @@ def one_f_one_b_stash(results: Results) -> Judgement:
     )
 
 
-@ARTIFACT.judge
-def interleaved_flush_sooner(results: Results) -> Judgement:
-    """The size of the pipeline bubble is smaller (the pipeline flush happens sooner in the interleaved timeline)."""
-    default, new = (results.value(key, "makespan") for key in DRAWN)
-    bubbles = [results.value(key, "bubble_fraction") for key in DRAWN]
-    return holds_if(
-        new < default and bubbles[1] < bubbles[0],
-        f"the flush is at {new:g} t_f instead of {default:g} t_f, the bubble {bubbles[1]:.2%} instead of "
-        f"{bubbles[0]:.2%} of the ideal time (p={P}, m={M}, v={V}, t_b = 2 t_f)",
-        numbers_of("derived", one_f_one_b_flush=default, interleaved_flush=new),
-    )
-
-
 def _pairs(results: Results, metric: str) -> Iterator[tuple[int, int, int, float, float]]:
     """p, m, v, and the metric of 1F1B and of the interleaved schedule, for each interleaved point."""
     for point in results.points:

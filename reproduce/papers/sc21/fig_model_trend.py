@@ -135,12 +135,6 @@ def exponential_line(results: Results) -> Judgement:
 
 
 @ARTIFACT.judge
-def exponential_flops(results: Results) -> Judgement:
-    """The number of floating-point operations to train these models is increasing at an exponential rate."""
-    return Judgement("not testable here", "the figure has no training tokens")
-
-
-@ARTIFACT.judge
 def not_on_one_gpu(results: Results) -> Judgement:
     """it is no longer possible to fit the parameters of these models in the main memory of even the largest GPU (NVIDIA
     recently released 80GB-A100 cards)

@@ -2,7 +2,7 @@
 
 from reproduce.experiment import quantities as q
 from reproduce.experiment.claims import Judgement, holds_if
-from reproduce.experiment.results import MissingResultError, Results, argmax
+from reproduce.experiment.results import MissingResultError, Results
 from reproduce.experiment.told import told
 from reproduce.output.figures import line_plot
 
@@ -38,19 +38,3 @@ def needed_for_larger_batches(results: Results) -> Judgement:
         + (f"; with it B={', '.join(map(str, out[WITH]))} do not fit" if out[WITH] else "; with it all fit")
     )
     return holds_if(needed, text, results.numbers("count", largest_batch_without=fits))
-
-
-@ARTIFACT.judge
-def up_to_two_times_higher(results: Results) -> Judgement:
-    r"""Throughput at large batch sizes with activation recomputation is up to $2\times$ higher than the best throughput
-    achieved without activation recomputation (for a smaller batch size) due to a smaller pipeline bubble.
-    """
-    full, none = _line(results, WITH), _line(results, WITHOUT)
-    best, best_none = argmax(full), argmax(none)
-    ratio = full[best] / none[best_none]
-    text = (
-        f"{full[best]:.1f} sequences/s at B={best} with recomputation, {none[best_none]:.1f} at B={best_none} without: "
-        f"{ratio:.2f} times"
-    )
-    holds = 1.95 <= ratio <= 2.05 and best > best_none
-    return holds_if(holds, text, results.numbers(ratio=ratio))

@@ -190,14 +190,6 @@ def peers_of_figure_9(results: Results) -> Judgement:
 
 
 @ARTIFACT.judge
-def chunk_one_eighth(results: Results) -> Judgement:
-    """With 8 tensor-model-parallel ranks, each chunk would be one-eighth smaller."""
-    share = results.value("with_t8", PATH) / results.value("without_t8", PATH)
-    text = f"a chunk is {share:g} of the tensor: one eighth of its size (read so, not as one eighth less)"
-    return holds_if(share == 1 / 8, text, numbers_of("derived", share=share))
-
-
-@ARTIFACT.judge
 def scatter_gather_bsh_over_t(results: Results) -> Judgement:
     return _judge_path(results, SCATTERED, "bsh/t")
 

@@ -120,21 +120,6 @@ def _compare(results: Results, key: str) -> tuple[float, float, float, dict[str,
 
 
 @ARTIFACT.judge
-def pipeline_bisection(results: Results) -> Judgement:
-    """On the trillion-parameter model with 3072 GPUs, we observed that the effective bisection bandwidth of
-    point-to-point communication among pipeline stages is 892 GB/s, while the effective bisection bandwidth of
-    all-reduce operations among data-parallel replicas is 12.9 TB/s.
-    """
-    ours, paper, ratio, numbers = _compare(results, "pipeline")
-    text = (
-        f"{ours / 1e9:.0f} GB/s by our definition, {ratio:.2f} times {paper / 1e9:.0f} GB/s; the paper does not say "
-        "which bytes it divides by which time. Over the whole iteration it is "
-        f"{results.value('pipeline', WHOLE) / 1e9:.0f} GB/s"
-    )
-    return holds_if(1 / FACTOR <= ratio <= FACTOR, text, numbers)
-
-
-@ARTIFACT.judge
 def data_bisection(results: Results) -> Judgement:
     ours, paper, ratio, numbers = _compare(results, "data")
     text = f"{ours / 1e12:.1f} TB/s by our definition, {ratio:.2f} times {paper / 1e12:.1f} TB/s"

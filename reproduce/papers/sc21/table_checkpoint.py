@@ -116,29 +116,3 @@ def checkpoint_size(results: Results) -> Judgement:
     )
     rounds = abs(ours - paper) <= 0.05e12
     return Judgement("holds" if rounds else "inconclusive", text, numbers_of("derived", "B", size=ours))
-
-
-@ARTIFACT.judge
-def load_bandwidth(results: Results) -> Judgement:
-    """The initial load of checkpoints for the trillion-parameter model by all 384 nodes (3072 GPUs) reaches a peak read
-    bandwidth of 1TB/s, the maximum read throughput possible from the parallel filesystem.
-    """
-    point = results.point(TRILLION)
-    once, each = results.value(point.key, LOAD), results.value(point.key, LOAD_EACH)
-    text = (
-        "1 TB/s is a property of Selene's file system. At that rate the load takes "
-        f"{once:.0f} s if every byte is read once, {each:.0f} s if each of the replicas reads all of it"
-    )
-    return Judgement("not testable here", text, numbers_of("derived", "s", once=once))
-
-
-@ARTIFACT.judge
-def save_bandwidth(results: Results) -> Judgement:
-    r"""Checkpoint saves reach 40\% of peak write bandwidth (273 GB/s)."""
-    point = results.point(TRILLION)
-    save = results.value(point.key, SAVE)
-    text = (
-        f"273 GB/s is a property of Selene's file system (its peak would be {0.273 / 0.4:.2f} TB/s). At that rate the "
-        f"save takes {save:.0f} s"
-    )
-    return Judgement("not testable here", text, numbers_of("derived", "s", save=save))

@@ -190,18 +190,8 @@ def fusion_175b(results: Results) -> Judgement:
 
 
 @ARTIFACT.judge
-def fusion_175b_levels(results: Results) -> Judgement:
-    return _levels(results, GPT_3)
-
-
-@ARTIFACT.judge
 def fusion_530b(results: Results) -> Judgement:
     r"""For the larger GPT model with 530 billion parameters (model configuration in Figure~\ref{fig:megatron_scaling}),
     throughput increased by 11\% (133 teraFLOP/s per GPU to 148 teraFLOP/s per GPU).
     """
     return _gain(results, LARGER, 0.11)
-
-
-@ARTIFACT.judge
-def fusion_530b_levels(results: Results) -> Judgement:
-    return _levels(results, LARGER)

@@ -87,17 +87,6 @@ def every_1_or_2_simulated(results: Results) -> Judgement:
 
 
 @ARTIFACT.judge
-def checkpoints_and_throughput(results: Results) -> Judgement:
-    """The number of activation checkpoints does not impact throughput, but impacts memory footprint."""
-    spread = max(results.by_label(SPREAD).values())
-    return Judgement(
-        "not testable here",
-        f"true by construction: the simulated throughput varies by {spread:.1%}",
-        results.numbers(throughput_spread=spread),
-    )
-
-
-@ARTIFACT.judge
 def total_memory(results: Results) -> Judgement:
     r"""If a model stage has $l$ layers, and if $c$ is the number of checkpoints, the total memory footprint is going to
     be $c \cdot A^\text{input} + l/c \cdot A^\text{intermediate}$.

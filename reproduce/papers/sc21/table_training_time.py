@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from ptdp_core.formulas import parameters, training_time, training_time_approximate
 from ptdp_core.simulator import Cluster, Estimate
 from reproduce.experiment import published
-from reproduce.experiment.claims import Judgement, consistent_if, holds_if
+from reproduce.experiment.claims import Judgement, consistent_if
 from reproduce.experiment.results import Results, listed, numbers_of
 from reproduce.experiment.sized import model_of
 from reproduce.experiment.sweep import Point
@@ -71,17 +71,6 @@ def notes(results: Results) -> tuple[str, ...]:
 
 
 ARTIFACT = told(__name__, points=points, further=times, notes=notes)
-
-
-@ARTIFACT.judge
-def about_3_months(results: Results) -> Judgement:
-    r"""This throughput facilitates practical training times: we estimate end-to-end training of this model to take
-    $\sim 3$ months.
-    """
-    months = results.value(TRILLION, OURS) / MONTH_D
-    exact = results.value(TRILLION, OURS_EXACT) / MONTH_D
-    text = f"{months:.2f} months by eq. (4) with our throughput, {exact:.2f} by eq. (3)"
-    return holds_if(2.7 <= months <= 3.3, text, results.numbers("d", time=months * MONTH_D))
 
 
 @ARTIFACT.judge

@@ -116,14 +116,3 @@ def mostly_compute_bound(results: Results) -> Judgement:
     least = min(shares.values())
     text = f"share of the layers' computing time in GEMMs, by model: {listed(shares, '{:.0%}')}"
     return holds_if(least > 0.5, text, results.numbers(smallest_share=least))
-
-
-@ARTIFACT.judge
-def deepspeed_36_percent(results: Results) -> Judgement:
-    r"""DeepSpeed~\cite{deepspeed3Dparallelism} combined pipeline parallelism with tensor and data parallelism to train
-    models with up to a trillion parameters, but with lower throughput than what was shown in this paper (52\% vs. 36\%
-    of peak) for a few reasons:
-    """
-    share = results.value(results.points[LARGEST].key, q.SHARE_OF_PEAK)
-    text = f"the configuration behind 36% is not in the paper; ours behind 52% comes to {share:.1%}"
-    return Judgement("not testable here", text, results.numbers(**{q.SHARE_OF_PEAK.name: share}))
