@@ -40,7 +40,6 @@ ARTIFACT = told(__name__, points=points, derive=derive, draw=line_plot)
 
 @ARTIFACT.judge
 def formula_is_the_schedule(results: Results) -> Judgement:
-    r"""The pipeline bubble size is: $$\frac{p-1}{m} = \dfrac{n/d-1}{b'/d} = \dfrac{n-d}{b'}.$$"""
     differences = {
         point.key: abs(results.value(point.key, FORMULA) - results.value(point.key, EXECUTED))
         for point in results.points
@@ -56,9 +55,6 @@ def formula_is_the_schedule(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def larger_batch_smaller_bubble(results: Results) -> Judgement:
-    """For a given parallel configuration, as the batch size $B$ increases, $b'=B/b$ increases, $(n-d)/b'$ decreases,
-    consequently increasing throughput.
-    """
     bubbles: dict[tuple[int, int], dict[int, float]] = {}
     for point in results.points:
         n, d, b_prime = (point.parameters[name] for name in ("n", "d", "b_prime"))

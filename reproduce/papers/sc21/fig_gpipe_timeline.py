@@ -63,9 +63,6 @@ ARTIFACT = told(
 
 @ARTIFACT.judge
 def gpipe_bubble_time(results: Results) -> Judgement:
-    """In this schedule, the pipeline bubble consists of p-1 forward passes at the start of a batch, and p-1 backward
-    passes at the end. The total amount of time spent in the pipeline bubble is then t_pb=(p-1)·(t_f+t_b).
-    """
     wrong = []
     for point in results.points:
         results.value(point.key, "makespan")
@@ -86,7 +83,6 @@ def gpipe_bubble_time(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def gpipe_ideal_time(results: Results) -> Judgement:
-    r"""The ideal processing time for the batch is $t_{id}=m\cdot(t_f+t_b)$."""
     wrong = []
     for point in results.points:
         results.value(point.key, "makespan")
@@ -99,7 +95,6 @@ def gpipe_ideal_time(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def gpipe_needs_many_microbatches(results: Results) -> Judgement:
-    r"""For the bubble time fraction to be small, we thus need $m \gg p$."""
     small = {
         point.label: point.parameters["m"] / point.parameters["p"]
         for point in results.points

@@ -33,9 +33,6 @@ def comparable_memory(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def as_much_as_10_percent(results: Results) -> Judgement:
-    r"""We propose a novel interleaved schedule that can improve throughput by as much as 10\% compared to
-    previously-proposed schedules~\cite{huang2019gpipe,narayanan2021memory} with comparable memory footprint.
-    """
     default, interleaved = (results.paper_series(series, q.THROUGHPUT, "B") for series in (DEFAULT, INTERLEAVED))
     gains = _gains(results.papers())
     numbers = numbers_of("paper", paper_gain_b=gains)

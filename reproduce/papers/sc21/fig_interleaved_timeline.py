@@ -81,9 +81,6 @@ ARTIFACT = told(
 
 @ARTIFACT.judge
 def one_f_one_b_bubble(results: Results) -> Judgement:
-    """The time spent in the bubble is the same for this new schedule, but the number of outstanding forward passes is
-    at most the number of pipeline stages for the PipeDream-Flush schedule.
-    """
     times = {size: [results.value(_key(name, *size), "makespan") for name in ("gpipe", "1f1b")] for size in SIZES}
     stashes = {size: results.value(_key("1f1b", *size), "peak_stash") for size in SIZES}
     same = all(gpipe == one_f_one_b for gpipe, one_f_one_b in times.values())
@@ -99,10 +96,6 @@ def one_f_one_b_bubble(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def one_f_one_b_stash(results: Results) -> Judgement:
-    """As a result, this schedule requires activations to be stashed for p or fewer microbatches (compared to m
-    microbatches for the GPipe schedule). Consequently, when m ≫ p, PipeDream-Flush is much more memory-efficient than
-    GPipe.
-    """
     stashes = {size: [results.value(_key(name, *size), "peak_stash") for name in ("1f1b", "gpipe")] for size in SIZES}
     shown = ", ".join(
         f"{one_f_one_b:g} and {gpipe:g} (p={p}, m={m})" for (p, m), (one_f_one_b, gpipe) in stashes.items()
@@ -132,7 +125,6 @@ def _pairs(results: Results, metric: str) -> Iterator[tuple[int, int, int, float
 
 @ARTIFACT.judge
 def interleaved_bubble_by_v(results: Results) -> Judgement:
-    """This means that the new schedule reduces the bubble time by v."""
     ratios = {(p, m, v): old / new for p, m, v, old, new in _pairs(results, "bubble_fraction")}
     shown = ", ".join(f"{ratio:g} (p={p}, m={m}, v={v})" for (p, m, v), ratio in ratios.items())
     return holds_if(
@@ -163,9 +155,6 @@ def interleaved_bubble_time(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def all_forward_interleaved_stash(results: Results) -> Judgement:
-    r"""As before, we can use an ``all-forward, all-backward'' version of this schedule, but this has a high memory
-    footprint (proportional to $m$).
-    """
     stashes = {m: max(stashes_of(_all_forward(P, m, V))) / V for m in (8, 16, 32, 64)}
     default = results.value(DRAWN[1], "peak_stash")
     text = f"microbatches stashed at most: {listed(stashes, '{:g}')}; interleaved 1F1B holds {default:g} at m={M}"
@@ -176,7 +165,6 @@ def all_forward_interleaved_stash(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def interleaved_communication_by_v(results: Results) -> Judgement:
-    """Quantitatively, the amount of communication also increases by v."""
     neighbours = {(p, m, v): new / old for p, m, v, old, new in _pairs(results, "neighbour_messages")}
     exact = all(abs(ratio - v) < 1e-9 for (_, _, v), ratio in neighbours.items())
     text = f"between neighbouring devices {'exactly v' if exact else 'not v'} times as many messages as 1F1B"
@@ -240,9 +228,6 @@ CASES = "with a last group of fewer than p microbatches (p=4, v=2 and 4; p=8, v=
 
 @ARTIFACT.judge
 def interleaved_multiple_of_p(results: Results) -> Judgement:
-    """This new schedule is shown in Figure 4, and requires the number of microbatches in a batch to be an integer
-    multiple of the degree of pipeline parallelism (number of devices in the pipeline).
-    """
     stuck, excess = _other_m()
     text = f"{CASES} the order cannot run in {stuck} of {stuck + len(excess)} cases"
     return holds_if(not excess, text, numbers_of("derived", "count", runs=len(excess), cannot_run=stuck))

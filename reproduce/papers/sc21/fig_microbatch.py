@@ -44,10 +44,6 @@ def _estimates(results: Results) -> dict[int, dict[int, float]]:
 
 @ARTIFACT.judge
 def analytical_model(results: Results) -> Judgement:
-    r"""Our analytical model from \S\ref{sec:data_and_model_parallelism_analytical_model} reasonably approximates true
-    performance, and can be used as a proxy to determine how to pick this hyperparameter value for various training
-    configurations and models.
-    """
     estimates, lines = _estimates(results), results.by_batch(q.THROUGHPUT, "b")
     ours = {B: {b: value / line[1] for b, value in line.items()} for B, line in lines.items()}
     apart = {f"B={B}, b={b}": estimates[B][b] / ours[B][b] - 1 for B in ours for b in ours[B]}

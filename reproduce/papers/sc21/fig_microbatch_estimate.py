@@ -77,7 +77,6 @@ ARTIFACT = told(
 
 @ARTIFACT.judge
 def optimal_b_is_4(results: Results) -> Judgement:
-    """The optimal $b$ for both batch sizes is 4."""
     ours = {name: results.series(name, ESTIMATE, "b") for name in results.series_names}
     best = {name: argmax(values) for name, values in ours.items()}
     shown = "; ".join(f"{name}: b={best[name]} ({listed(ours[name], '{:.3f}')})" for name in ours)
@@ -87,10 +86,6 @@ def optimal_b_is_4(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def figure_8_is_eq_1_on_figure_7(results: Results) -> Judgement:
-    r"""Behavior of normalized estimated throughput  (time computed as $t = \left(b' / b + p - 1\right) \cdot
-    \left(t_f(b) + t_b(b)\right)$) with respect to the microbatch size $b$ for the same GPT model from
-    Figure~\ref{fig:throughput_vs_microbatch_size}.
-    """
     rates = figure_7()
     half = published.artifact(SINGLE_GPU)["values"][q.MODEL_THROUGHPUT.name]["quantum"] * q.TERA / 2
     wrong, worst = [], 0.0
@@ -116,9 +111,6 @@ def figure_8_is_eq_1_on_figure_7(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def takeaway_3_by_formula(results: Results) -> Judgement:
-    r"""\textbf{Takeaway \#3:} The optimal microbatch size $b$ depends on the throughput and memory footprint
-    characteristics of the model, as well as the pipeline depth $p$, data-parallel size $d$, and batch size $B$.
-    """
     times = results.series(results.series_names[0], TIME, "b")
     depths, batches = (1, 8, 64), (32, 128, 512, 2048)
     best = {

@@ -69,9 +69,6 @@ ARTIFACT = told(
 
 @ARTIFACT.judge
 def a_billion_parameters(results: Results) -> Judgement:
-    """Per-GPU throughput versus microbatch size for a GPT model with a billion parameters (128 attention heads, hidden
-    size of 4096, 4 transformer layers).
-    """
     model = model_of(results.points[0].parameters)
     size = parameters(model)
     text = f"eq. (2) gives {size / BILLION:.3f} billion with V = {model.vocab}, which the text leaves open here"

@@ -116,9 +116,6 @@ ARTIFACT = told(__name__, points=points, derive=derive, draw=draw, notes=notes)
 
 @ARTIFACT.judge
 def exponential_growth(results: Results) -> Judgement:
-    r"""As a result, the number of parameters in state-of-the-art NLP models have grown at an exponential rate
-    (Figure~\ref{fig:model_trend}).
-    """
     slope, _, r_squared = fit(*_models(results))
     text = f"a straight line through log10 of the sizes explains R^2 = {r_squared:.3f} of their variance"
     return holds_if(r_squared >= 0.9, text, numbers_of("derived", r_squared=r_squared, decades_per_year=slope))
@@ -136,9 +133,6 @@ def exponential_line(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def not_on_one_gpu(results: Results) -> Judgement:
-    """it is no longer possible to fit the parameters of these models in the main memory of even the largest GPU (NVIDIA
-    recently released 80GB-A100 cards)
-    """
     size = max(_models(results)[1])
     need = WEIGHT_BYTES * size
     times = need / LARGEST_GPU_BYTES
@@ -148,9 +142,6 @@ def not_on_one_gpu(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def years_on_a_v100(results: Results) -> Judgement:
-    r"""[...] training GPT-3 with 175 billion parameters~\cite{gpt3} would require approximately 288 years with a single
-    V100 NVIDIA GPU [...]
-    """
     implied = training_time_approximate(GPT_3, GPT_3_TOKENS, 1, 1.0) / (288 * YEAR_S)
     text = (
         f"288 years for T = 300 billion tokens are X = {implied / 1e12:.1f} teraFLOP/s by eq. (4), "
@@ -162,9 +153,6 @@ def years_on_a_v100(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def up_to_20_billion_in_a_node(results: Results) -> Judgement:
-    """Although this approach works well for models of sizes up to 20 billion parameters on NVIDIA DGX A100 servers
-    (with 8 80GB-A100 GPUs), it breaks down for larger models.
-    """
     per_gpu = STATE_BYTES / 8
     fits, above = (per_gpu * size + ACTIVATION_BYTES for size in (LIMIT, LIMIT * JUST_ABOVE))
     most = (LARGEST_GPU_BYTES - ACTIVATION_BYTES) / per_gpu

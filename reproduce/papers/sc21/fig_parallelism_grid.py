@@ -148,11 +148,6 @@ ARTIFACT = told(__name__, points=points, derive=derive, draw=draw)
 
 @ARTIFACT.judge
 def tensor_inside_pipeline_across(results: Results) -> Judgement:
-    """Our method leverages the combination of pipeline parallelism across multi-GPU servers, tensor parallelism within
-    a multi-GPU server, and data parallelism, to practically train models with a trillion parameters with graceful
-    scaling in an optimized cluster environment with high-bandwidth links between GPUs on the same server and across
-    servers.
-    """
     rows = results.of(TABLE_1)
     inside = [p.label for p in rows if results.value(p.key, TENSOR_NODES) == 1]
     pipelined = [p for p in rows if p.parameters["p"] > 1]

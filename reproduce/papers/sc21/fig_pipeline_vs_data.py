@@ -11,9 +11,6 @@ ARTIFACT = told(__name__, draw=line_plot)
 
 @ARTIFACT.judge
 def fits_model_parallel_2(results: Results) -> Judgement:
-    """We use a smaller model than before since we want to show performance for models that fit when the model-parallel
-    size is only 2.
-    """
     shallowest = [point for point in results.points if point.parameters["p"] == 2]
     out = [point.series for point in shallowest if point.status == "oom"]
     peaks = {point.series: results.value(point.key, "peak_memory") for point in shallowest if point.series not in out}
@@ -25,9 +22,6 @@ def fits_model_parallel_2(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def three_batch_sizes(results: Results) -> Judgement:
-    """Throughput per GPU of various parallel configurations that combine data and pipeline model parallelism using a
-    GPT model with 5.9 billion parameters, three different batch sizes, microbatch size of 1, and 64 A100 GPUs.
-    """
     sizes = sorted({row["B"] for row in published.rows("fig_pipeline_vs_data")})
     text = f"the plot and the authors' script have {len(sizes)} batch sizes: {', '.join(map(str, sizes))}"
     numbers = numbers_of("paper", "count", batch_sizes=len(sizes))

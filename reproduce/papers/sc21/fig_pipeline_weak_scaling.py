@@ -11,10 +11,6 @@ ARTIFACT = told(__name__, draw=line_plot)
 
 @ARTIFACT.judge
 def bubble_behaves_as_formula(results: Results) -> Judgement:
-    r"""Figure~\ref{fig:pipeline_parallelism_weak_scaling} shows throughput per GPU for two different batch sizes to
-    illustrate the impact of the pipeline bubble, which behaves as $\frac{p-1}{m}$
-    (\S\ref{sec:pipeline_parallelism_bubble}).
-    """
     bubbles = results.by_batch("bubble_fraction", "p")
     apart = {
         f"p={p}, m={B}": bubble / bubble_fraction(p, B) - 1

@@ -24,7 +24,6 @@ def _line(results: Results, series: str, metric: q.Quantity = q.SEQUENCES) -> di
 
 @ARTIFACT.judge
 def needed_for_larger_batches(results: Results) -> Judgement:
-    """However, activation recomputation is needed to support larger batch sizes."""
     out = {
         series: [point.parameters["B"] for point in results.of(series) if point.status == "oom"]
         for series in (WITH, WITHOUT)

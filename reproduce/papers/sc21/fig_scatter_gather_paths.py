@@ -149,18 +149,11 @@ def _judge_path(results: Results, series: str, formula: str) -> Judgement:
 
 @ARTIFACT.judge
 def pipeline_communication_bsh(results: Results) -> Judgement:
-    """With pipeline parallelism, the total amount of communication that needs to be performed between every pair of
-    consecutive devices (for either the forward or backward pass) for each microbatch is $bsh$, where $s$ is the
-    sequence length and $h$ is the hidden size.
-    """
     return _judge_path(results, PLAIN, "bsh")
 
 
 @ARTIFACT.judge
 def same_tensors_8_times(results: Results) -> Judgement:
-    """This means we are sending the same set of tensors 8 times between corresponding GPUs on adjacent multi-GPU
-    servers.
-    """
     point = results.point("without_t8")
     _, elements, sent, _ = plan(point.parameters)
     same = {(transfer.start, transfer.stop) for transfer in sent} == {(0, elements)}
@@ -171,10 +164,6 @@ def same_tensors_8_times(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def peers_of_figure_9(results: Results) -> Judgement:
-    r"""we can instead split the tensor on the send side into equal-sized chunks, and then only send one chunk to the
-    corresponding rank on the next node using the rank's own InfiniBand card (e.g., rank 1 sends to rank 3 and rank 2
-    sends to rank 4 in Figure~\ref{fig:scatter_gather_optimization})
-    """
     _, elements, sent, gathered = plan(results.point("with_t2").parameters)
     pairs = {(transfer.source + 1, transfer.destination + 1) for transfer in sent}
     whole = True
@@ -196,9 +185,6 @@ def scatter_gather_bsh_over_t(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def nvlink_much_faster(results: Results) -> Judgement:
-    """Then, on the receive side, we can perform an all-gather over NVLink, which is much faster than the InfiniBand
-    interconnect, to re-materialize the full tensor.
-    """
     ratio = NVLINK / HCA
     text = f"{NVLINK / 1e9:.0f} GB/s of NVLink against {HCA / 1e9:.0f} GB/s of a 200 Gb/s HDR card: {ratio:g} times"
     return holds_if(ratio >= 10, text, numbers_of("derived", ratio=ratio))

@@ -116,9 +116,6 @@ ARTIFACT = told(__name__, points=points, derive=derive, draw=draw)
 
 @ARTIFACT.judge
 def two_all_reduces_each_way(results: Results) -> Judgement:
-    """This approach splits GEMMs in the MLP and self-attention blocks across GPUs while requiring only two all-reduce
-    operations in the forward pass ($g$ operator) and two all-reduces in the backward pass ($f$ operator).
-    """
     counts = {
         tuple(results.value(point.key, name) for name in (FORWARD, BACKWARD, COST_FORWARD, COST_BACKWARD))
         for point in results.of(LAYER)
@@ -141,9 +138,6 @@ def _shown(results: Results) -> tuple[ModelConfig, int]:
 
 @ARTIFACT.judge
 def no_communication_between_the_gemms(results: Results) -> Judgement:
-    r"""The rows of the second weight matrix $B$ can then be split along its rows to remove the need for any
-    communication between the GEMMs (shown in Figure~\ref{fig:tensor_model_parallelism_mlp})
-    """
     wrong = []
     model, t = _shown(results)
     for name in ("mlp", "attention"):
@@ -164,10 +158,6 @@ def no_communication_between_the_gemms(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def column_parallel_heads(results: Results) -> Judgement:
-    """The key ($K$), query ($Q$), and value ($V$) matrices can be partitioned in a column-parallel fashion. The output
-    linear layer can then directly operate on the partitioned output of the attention operation (weight matrix
-    partitioned across rows).
-    """
     model, t = _shown(results)
     qkv, projection = _weights(model, "attention")
     width = model.hidden // model.heads
@@ -179,9 +169,6 @@ def column_parallel_heads(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def conjugate_operators(results: Results) -> Judgement:
-    """$f$ and $g$ are conjugate. $f$ is the identity operator in the forward pass and all-reduce in the backward pass,
-    while $g$ is the reverse.
-    """
     model, _ = _shown(results)
     matrices = [q for name in ("mlp", "attention") for q in _weights(model, name)]
     counts = {q.name: (SPLITS[q.split], *all_reduces([q])) for q in matrices}

@@ -18,10 +18,6 @@ ARTIFACT = told(__name__, further=efficiency.kernel_metrics, draw=line_plot)
 
 @ARTIFACT.judge
 def both_in_conjunction(results: Results) -> Judgement:
-    r"""This result indicates that neither tensor model parallelism (used by Megatron~\cite{shoeybi2019megatron}) nor
-    pipeline model parallelism (used by PipeDream~\cite{narayanan2021memory} and others) in isolation can match the
-    performance of using both techniques in conjunction.
-    """
     lines = results.by_batch(q.THROUGHPUT, "t")
     shares = {
         B: [v / max(line.values()) for v in (list(line.values())[i] for i in (0, -1))] for B, line in lines.items()
@@ -37,7 +33,6 @@ def both_in_conjunction(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def bubble_in_terms_of_t(results: Results) -> Judgement:
-    r"""The pipeline bubble size in terms of $t$ is: $$\frac{p-1}{m} = \frac{n/t-1}{m}.$$"""
     off = {}
     for point in results.points:
         p, t, m = (point.parameters[name] for name in ("p", "t", "B"))
@@ -50,10 +45,6 @@ def bubble_in_terms_of_t(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def stages_should_be_limited(results: Results) -> Judgement:
-    """However, with pipeline parallelism, significant time can be spent in the pipeline bubble: the total number of
-    pipeline stages should thus be limited so that the number of microbatches in the pipeline is a reasonable multiple
-    of the number of pipeline stages.
-    """
     shares = results.shares_of_time("bubble_time", "p")
     deepest = {B: line[B] for B, line in shares.items() if B in line}  # m = B, since b = d = 1
     multiples = {B: B / argmax(line) for B, line in results.by_batch(q.THROUGHPUT, "p").items()}
@@ -67,9 +58,6 @@ def stages_should_be_limited(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def model_size_in_text(results: Results) -> Judgement:
-    """to train a 161-billion-parameter GPT model (32 transformer layers to support pipeline-parallel size of 32, 128
-    attention heads, hidden size of 20480)
-    """
     model = model_of(results.points[0].parameters)
     count = parameters(model)
     text = (

@@ -76,9 +76,6 @@ ARTIFACT = told(
 
 @ARTIFACT.judge
 def scales_more_gracefully(results: Results) -> Judgement:
-    r"""As we increase the number of GPUs, PTD-P scales more gracefully than ZeRO-3 in isolation (see
-    Figure~\ref{fig:zero3_comparison_throughputs}).
-    """
     kept, whole = {}, {}
     for model in MODELS:
         for scheme in (PTDP, ZERO3):
@@ -110,9 +107,6 @@ def less_cross_node_communication(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def additional_communication(results: Results) -> Judgement:
-    """This adds additional communication, which can be partially hidden by carefully overlapping computation and
-    communication.
-    """
     ratios = {}
     for model in MODELS:
         (point, *_) = results.of(f"{ZERO3}, {model}")
@@ -137,7 +131,6 @@ def partially_hidden(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def fixed_batch_sizes(results: Results) -> Judgement:
-    """Global batch sizes are fixed and ZeRO-3 is used without any model parallelism."""
     batches = {name: {point.parameters["B"] for point in results.of(name)} for name in results.series_names}
     changed = {series: sorted(sizes) for series, sizes in batches.items() if len(sizes) > 1}
     text = "; ".join(

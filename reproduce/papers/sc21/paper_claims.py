@@ -33,10 +33,6 @@ def _by(parameter: str, speeds: Speeds) -> dict[int, Speeds]:
 
 @ARTIFACT.judge
 def takeaway_1(results: Results) -> Judgement:
-    """Takeaway #1: When considering different forms of model parallelism, tensor model parallelism should generally be
-    used up to degree $g$ when using $g$-GPU servers, and then pipeline model parallelism can be used to scale up to
-    larger models across servers.
-    """
     batches = _by("B", _speeds(results, paper_points.TENSOR_VS_PIPELINE))
     speeds = {B: {parameters["t"]: speed for parameters, speed in points} for B, points in batches.items()}
     best = {B: argmax(by_t) for B, by_t in speeds.items()}
@@ -49,10 +45,6 @@ def takeaway_1(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def takeaway_2(results: Results) -> Judgement:
-    r"""Takeaway #2: When using data and model parallelism, a total model-parallel size of $M = t \cdot p$ should be
-    used so that the model's parameters and intermediate metadata fit in GPU memory; data parallelism can be used to
-    scale up training to more GPUs.
-    """
     texts, numbers, holds = [], results.numbers(), True
     for B, points in _by("B", _speeds(results, paper_points.MODEL_PARALLEL)).items():
         best: dict[int, float] = {}
@@ -91,9 +83,6 @@ def _best_b(parameter: str, speeds: Speeds) -> dict[int, int]:
 
 @ARTIFACT.judge
 def takeaway_3(results: Results) -> Judgement:
-    """Takeaway #3: The optimal microbatch size $b$ depends on the throughput and memory footprint characteristics of
-    the model, as well as the pipeline depth $p$, data-parallel size $d$, and batch size $B$.
-    """
     by_batch = _best_b("B", _speeds(results, paper_points.BY_B))
     texts = [f"by B {listed(by_batch, '{:.0f}')}"]
     different = {"batch_size": len(set(by_batch.values()))}

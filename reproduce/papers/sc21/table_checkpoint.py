@@ -107,7 +107,6 @@ ARTIFACT = told(
 
 @ARTIFACT.judge
 def checkpoint_size(results: Results) -> Judgement:
-    """For example, the trillion-parameter model has a checkpoint of size 13.8 terabytes."""
     point = results.point(TRILLION)
     ours, paper = results.value(point.key, SIZE), float(point.paper[SIZE].value)
     text = (

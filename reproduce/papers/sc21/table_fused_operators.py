@@ -183,15 +183,9 @@ def _levels(results: Results, model: str) -> Judgement:
 
 @ARTIFACT.judge
 def fusion_175b(results: Results) -> Judgement:
-    r"""For the GPT-3 model (175 billion parameters), throughput increased by 19\% with fusion (113 teraFLOP/s per GPU
-    to 135 teraFLOP/s per GPU).
-    """
     return _gain(results, GPT_3, 0.19)
 
 
 @ARTIFACT.judge
 def fusion_530b(results: Results) -> Judgement:
-    r"""For the larger GPT model with 530 billion parameters (model configuration in Figure~\ref{fig:megatron_scaling}),
-    throughput increased by 11\% (133 teraFLOP/s per GPU to 148 teraFLOP/s per GPU).
-    """
     return _gain(results, LARGER, 0.11)

@@ -77,7 +77,6 @@ def _judge_few(results: Results, metric: str, how: str) -> Judgement:
 
 @ARTIFACT.judge
 def every_1_or_2_by_formula(results: Results) -> Judgement:
-    """For most cases, checkpointing every 1 or 2 transformer layers is optimal."""
     return _judge_few(results, EVERY, "by the formula")
 
 
@@ -88,9 +87,6 @@ def every_1_or_2_simulated(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def total_memory(results: Results) -> Judgement:
-    r"""If a model stage has $l$ layers, and if $c$ is the number of checkpoints, the total memory footprint is going to
-    be $c \cdot A^\text{input} + l/c \cdot A^\text{intermediate}$.
-    """
     counted = results.by_label(ACTIVATIONS)
     layers, every, kept, intermediate = (results.by_label(name) for name in (STAGE, EVERY, INPUT, INTERMEDIATE))
     formula = {m: kept[m] * -(-layers[m] // every[m]) + every[m] * intermediate[m] for m in counted}
@@ -105,9 +101,6 @@ def total_memory(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def recomputation_required(results: Results) -> Judgement:
-    """Activation recomputation is required to train reasonably large models with pipeline parallelism to keep memory
-    footprint acceptably low.
-    """
     need, have = results.by_label(WITHOUT), results.by_label(USABLE)
     pipelined = [point.label for point in results.points if point.parameters["p"] > 1]
     fit = [model for model in pipelined if need[model] <= have[model]]

@@ -75,7 +75,6 @@ ARTIFACT = told(__name__, points=points, further=times, notes=notes)
 
 @ARTIFACT.judge
 def about_40_months(results: Results) -> Judgement:
-    """an aggregate throughput of 37.6 petaFLOP/s would take about 40 months to train an equivalently-sized model."""
     point = results.point(TRILLION)
     model, tokens, B = model_of(point.parameters), point.parameters["tokens"], point.parameters["B"]
     days = {
@@ -92,9 +91,6 @@ def about_40_months(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def much_larger(results: Results) -> Judgement:
-    r"""We note that for the configurations in Table~\ref{fig:megatron_scaling}, we have $6h \gg s$, $16lh \gg
-    \left(V+s\right)$, and $12lh \gg V$.
-    """
     least: dict[str, tuple[float, str]] = {}
     short = {}
     for row in paper_models.table_1():

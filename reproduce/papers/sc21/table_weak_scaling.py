@@ -52,7 +52,6 @@ def communication_does_not_rise(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def interleaved_everywhere(results: Results) -> Judgement:
-    """In particular, we use the interleaved pipeline schedule with the scatter/gather optimization enabled."""
     pipelined = [point for point in results.points if point.parameters["p"] > 1]
     without = [point.label for point in pipelined if point.parameters["v"] == 1]
     text = (
@@ -64,7 +63,6 @@ def interleaved_everywhere(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def batch_and_gpus_grow(results: Results) -> Judgement:
-    """As the model size increases, we also increase the batch size ($B$) and the number of GPUs ($n$)."""
     smaller = [
         f"{name} falls from {a.parameters[name]} ({a.label}) to {b.parameters[name]} ({b.label})"
         for name in ("B", "gpus")
@@ -77,7 +75,6 @@ def batch_and_gpus_grow(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def aggregate_is_the_product(results: Results) -> Judgement:
-    """Aggregate throughput can be computed by multiplying with the number of GPUs used."""
     wrong = []
     for point in results.points:
         gpus = point.parameters["gpus"]
@@ -91,7 +88,6 @@ def aggregate_is_the_product(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def one_billion_to_one_trillion(results: Results) -> Judgement:
-    """Weak-scaling throughput for GPT models ranging from 1 billion to 1 trillion parameters."""
     counts = {point.label: parameters(model_of(point.parameters)) for point in results.points}
     wrong = [label for label, count in counts.items() if not rounds_to(f"{float(label.rstrip('B')):.1f}", count)]
     text = f"billions of parameters by eq. (2): {listed(counts, '{:.2f}', 1e9)}"
@@ -102,9 +98,6 @@ def one_billion_to_one_trillion(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def mostly_compute_bound(results: Results) -> Judgement:
-    """Achieving this throughput at scale required innovation and careful engineering along multiple axes: efficient
-    kernel implementations that allowed most of the computation to be compute-bound as opposed to memory-bound, [...]
-    """
     shares = {}
     for point in results.points:
         model, n = model_of(point.parameters), point.parameters["gpus"]

@@ -115,26 +115,16 @@ def _near(results: Results, doubling: int, said: Mapping[str, float], slack: flo
 
 @ARTIFACT.judge
 def fewest_gpus_6_and_24_percent(results: Results) -> Judgement:
-    r"""With fewer GPUs and a microbatch size of 4, PTD-P results in $6\%$ and $24\%$ higher throughput for the 175- and
-    530-billion-parameter models respectively.
-    """
     return _near(results, 0, {"175B": 0.06, "530B": 0.24}, 0.005)
 
 
 @ARTIFACT.judge
 def doubled_gpus_70_percent(results: Results) -> Judgement:
-    r"""For example, by doubling the number of GPUs (keeping the batch size the same), PTD-P outperforms ZeRO-3 by
-    $70\%$ for both models due to less cross-node communication.
-    """
     return _near(results, 1, dict.fromkeys(MODELS, 0.70), 0.005)
 
 
 @ARTIFACT.judge
 def did_not_fit_on_560(results: Results) -> Judgement:
-    """The 530-billion-parameter GPT model did not fit on 560 GPUs when using a microbatch size of 4 with ZeRO-3, so we
-    increased the number of GPUs used to 640 and global batch size to 2560 to provide a throughput estimate (relevant
-    row marked in table with a *).
-    """
     small, large = results.point(DID_NOT_FIT), results.point("zero_3_530b_640")
     peaks = {
         point.key: point.metrics["peak_memory"].value for point in (small, large) if "peak_memory" in point.metrics
@@ -150,7 +140,6 @@ def did_not_fit_on_560(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def too_large_for_a_server(results: Results) -> Judgement:
-    """These models are too large to fit on a multi-GPU server."""
     rows = {point.parameters["model"]: point.parameters for point in results.points}
     states = {model: STATE_BYTES * parameters(model_of(rows[model])) for model in MODELS}
     text = f"states of {STATE_BYTES} bytes a parameter: " + ", ".join(

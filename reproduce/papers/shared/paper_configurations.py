@@ -19,9 +19,6 @@ ARTIFACT.judge_told(__name__)
 
 @ARTIFACT.judge
 def pipeline_for_larger_models(results: Results) -> Judgement:
-    """[...] tensor model parallelism is effective within a multi-GPU server, but pipeline model parallelism must be
-    used for larger models.
-    """
     points = results.of(paper_points.IN_A_SERVER)
     fit = [point.label for point in points if point.status == "ok"]
     peaks = {p.label: metric.value for p in points if (metric := p.metrics.get("peak_memory")) and metric.value}
@@ -31,9 +28,6 @@ def pipeline_for_larger_models(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def slower_links_hinder(results: Results) -> Judgement:
-    """Using slower inter-node interconnects or more communication-intensive partitionings would hinder scaling
-    performance.
-    """
     speeds, slower = (results.series(paper_points.PARTITIONINGS, name, "t") for name in (q.THROUGHPUT, SLOWER))
     as_it_ran = min(speeds)
     others = {f"t={t}": speed for t, speed in speeds.items() if t != as_it_ran}
@@ -45,9 +39,6 @@ def slower_links_hinder(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def less_optimized_partitioning(results: Results) -> Judgement:
-    """A less-optimized partitioning of operators across devices would lead to more inter-node communication, hampering
-    scaling performance.
-    """
     speeds, pipeline, data, tensor = (
         results.series(paper_points.PARTITIONINGS, name, "t")
         for name in (q.THROUGHPUT, "pipeline_traffic", "data_traffic", "tensor_traffic")
@@ -66,7 +57,6 @@ def less_optimized_partitioning(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def data_communication_same_for_b(results: Results) -> Judgement:
-    """The amount of data-parallel communication will be the same regardless of the microbatch size."""
     sent: dict[tuple[int, int], set[float]] = {}
     for point in results.of(paper_points.BY_D):
         if point.parameters["d"] > 1 and point.status == "ok":
@@ -81,9 +71,6 @@ def data_communication_same_for_b(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def every_model_fits(results: Results) -> Judgement:
-    """In particular, for any given microbenchmark, the model needs to fit on the number of model-parallel GPUs used in
-    the experiment.
-    """
     figures = {
         "fig_tensor_vs_pipeline": paper_points.TENSOR_VS_PIPELINE,
         "fig_pipeline_vs_data": paper_points.MODEL_PARALLEL,
@@ -118,9 +105,6 @@ def sharded_optimizer_cost(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def needs_both_kinds(results: Results) -> Judgement:
-    r"""[...] past systems~\cite{shoeybi2019megatron, narayanan2019pipedream} cannot train such large models since they
-    do not combine pipeline and tensor parallelism.
-    """
     model = model_of(table_1()[-1].parameters)
     states = STATE_BYTES * formulas.parameters(model)
     sizes = {f"p={model.layers}": states / model.layers, f"t={model.heads}": states / model.heads}
@@ -130,9 +114,6 @@ def needs_both_kinds(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def data_parallelism_needs_memory(results: Results) -> Judgement:
-    """We should note that although data parallelism can lead to efficient scaling, we cannot use data parallelism in
-    isolation for very large models with a limited training batch size because of a) insufficient memory capacity, [...]
-    """
     states = STATE_BYTES * formulas.parameters(model_of(published.model(GPT_3)))
     text = f"states of {states / 1e12:.2f} TB on every GPU, which has {GPU_BYTES / 1e9:.0f} GB"
     return holds_if(states > GPU_BYTES, text, numbers_of("derived", "B", states=states))

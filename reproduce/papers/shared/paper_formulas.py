@@ -48,9 +48,6 @@ def _flushed() -> dict[str, float]:
 
 @ARTIFACT.judge
 def half_of_time_flushing(results: Results) -> Judgement:
-    r"""As much as 50\% of time can be spent flushing the pipeline depending on the number of microbatches injected into
-    the pipeline.
-    """
     shares = _flushed()
     worst, over = argmax(shares), sum(share > 0.5 for share in shares.values())
     text = (
@@ -62,9 +59,6 @@ def half_of_time_flushing(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def more_microbatches_less_flush(results: Results) -> Judgement:
-    """The larger the ratio of number of microbatches to the pipeline size, the smaller the time spent in the pipeline
-    flush.
-    """
     bubbles = {m: float(bubble_fraction(build("1f1b", 8, m), 1, 2)) for m in (8, 16, 32, 64, 128)}
     shares = {m: bubble / (1 + bubble) for m, bubble in bubbles.items()}
     text = f"1F1B executed with p=8: share of time in the bubble by m: {listed(shares, '{:.1%}')}"
@@ -73,9 +67,6 @@ def more_microbatches_less_flush(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def layers_of_devices(results: Results) -> Judgement:
-    """[...] we could have each device perform computation for two model chunks (each with 2 layers), i.e., device 1 has
-    layers $1,2,9,10$; device 2 has layers $3,4,11,12$; and so on.
-    """
     layers, p, v = 16, 4, 2
     schedule = build("interleaved", p, p, v)
     placed = {
@@ -90,9 +81,6 @@ def layers_of_devices(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def optimal_checkpoints(results: Results) -> Judgement:
-    r"""The minimum value of this function is obtained when $c = \sqrt{l \cdot \left(A^\text{intermediate} /
-    A^\text{input}\right)}$.
-    """
     worst = float("-inf")
     for layers in (1, 2, 4, 8, 16, 32):
         for ratio in (1.0, 5.0, 20.0, 34.0, 100.0):
@@ -108,7 +96,6 @@ def optimal_checkpoints(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def eq_4_approximates(results: Results) -> Judgement:
-    r"""End-to-end training time $\approx \dfrac{8TP}{nX}$."""
     models = {"175B": model_of(published.model(GPT_3)), "1T": model_of(table_1()[-1].parameters)}
     off = {
         name: formulas.training_time_approximate(formulas.parameters(model), 1.0, 1, 1.0)
@@ -122,9 +109,6 @@ def eq_4_approximates(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def flops_per_iteration(results: Results) -> Judgement:
-    r"""Thus, for a transformer model with $l$ transformer layers, the total number of floating-point operations is:
-    $$96Bslh^2\left(1 + \dfrac{s}{6h} + \dfrac{V}{16lh}\right).$$
-    """
 
     def count(work: Work) -> int:
         return sum(2 * M * N * K * batch for M, N, K, batch in work.gemms)
@@ -162,9 +146,6 @@ def _largest_accepted(configure: Callable[[int], object], limit: int) -> int:
 
 @ARTIFACT.judge
 def data_parallel_to_1536(results: Results) -> Judgement:
-    """GPT-3 was trained to convergence with a batch size of $1536$. Data parallelism thus supports parallelization to
-    only $1536$ GPUs
-    """
     B = 1536
     most = _largest_accepted(lambda d: ParallelConfig(d=d, B=B), 2 * B)
     text = f"of d = 1 to {2 * B} for B = {B}, the largest that can be configured is {most}"
@@ -173,9 +154,6 @@ def data_parallel_to_1536(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def pipeline_up_to_layers(results: Results) -> Judgement:
-    """pipeline parallelism in isolation can still only scale to a number of devices equal to the number of layers in
-    the model
-    """
     model = model_of(published.model("fig_pipeline_vs_data"))
     most = _largest_accepted(lambda p: TrainingConfig(model, ParallelConfig(p=p, B=p)), 4 * model.layers)
     text = f"of p = 1 to {4 * model.layers} for l = {model.layers} layers, the largest that can be configured is {most}"
@@ -184,9 +162,6 @@ def pipeline_up_to_layers(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def mostly_gemms(results: Results) -> Judgement:
-    """The majority of floating-point operations in the model are performed in the matrix multiplications (GEMMs) in the
-    transformer and logit layers.
-    """
     shares = {label: gemms / (gemms + others) for label, (gemms, others) in _flops().items()}
     least = argmax({label: -share for label, share in shares.items()})
     text = f"share of the FLOPs in GEMMs: at least {shares[least]:.1%} ({least})"
@@ -195,7 +170,6 @@ def mostly_gemms(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def eq_3_is_a_lower_bound(results: Results) -> Judgement:
-    """This is a lower bound for the true FLOP count but should be close to the actual value."""
     ratios = {}
     for row in table_1():
         counted = formulas.flops_per_iteration(model_of(row.parameters), row.parameters["b"])

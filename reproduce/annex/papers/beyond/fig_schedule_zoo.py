@@ -199,7 +199,6 @@ ARTIFACT = told(
 
 @ARTIFACT.judge
 def less_memory_pays_off(results: Results) -> Judgement:
-    """A schedule that stashes less pays off by what need not be recomputed."""
     times: dict[str, dict[str, float]] = {RECOMPUTED: {}, KEPT: {}}
     for point in results.points:
         if point.status == "ok" and point.series in times:

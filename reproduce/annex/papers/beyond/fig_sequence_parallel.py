@@ -157,7 +157,6 @@ def _changes(results: Results, metric: q.Quantity, sizes: Sequence[int]) -> dict
 
 @ARTIFACT.judge
 def not_slower_in_a_node(results: Results) -> Judgement:
-    """Inside a node sequence parallelism costs no throughput."""
     inside = [t for t in SIZES if t <= published.gpus_per_node()]
     changes = _changes(results, q.THROUGHPUT, inside)
     text = f"change of throughput: {listed(changes, '{:+.1%}')}"
@@ -166,10 +165,6 @@ def not_slower_in_a_node(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def more_bytes(results: Results) -> Judgement:
-    """With sequence parallelism tensor ranks send more bytes, by a sixth at most with full recomputation and by a
-    quarter at most without: the inputs that are gathered again in the backward pass outweigh the gathers of
-    scatter/gather, which are void.
-    """
     changes = _changes(results, TENSOR_TRAFFIC, SIZES)
     most = {where: 1 / 6 if where.startswith("full") else 1 / 4 for where in changes}
     text = f"change of the bytes that a GPU sends in its tensor-parallel group: {listed(changes, '{:+.1%}')}"
@@ -178,7 +173,6 @@ def more_bytes(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def less_memory(results: Results) -> Judgement:
-    """Sequence parallelism lowers the memory of the fullest GPU wherever activations decide it."""
     changes = _changes(results, q.PEAK_MEMORY, SIZES)
     lower = all(change < 0 for where, change in changes.items() if not where.startswith("full"))
     text = f"change of peak memory: {listed(changes, '{:+.0%}')}"
@@ -187,9 +181,6 @@ def less_memory(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def selective_suffices(results: Results) -> Judgement:
-    """With sequence parallelism it suffices to recompute the attention core at t = 8; without it, whole layers have to
-    be recomputed.
-    """
     peaks = _both(results, q.PEAK_MEMORY, [8])
     fits = {point.key for point in results.points if point.status == "ok"}
     text = "; ".join(f"{name}: {off / 1e9:.0f} GB without, {on / 1e9:.0f} GB with" for name, (off, on) in peaks.items())

@@ -366,9 +366,6 @@ for _row in ROWS:
 
 @ARTIFACT.judge
 def public_measurements(results: Results) -> Judgement:
-    """On H100s, tensor parallelism over two nodes in place of one costs a third to a half of the throughput per GPU,
-    and pipeline parallelism less than half as much (public measurements: 43% and 14%).
-    """
     rates = {name: [results.value(f"public_{name}{size}", q.SEQUENCES) for size in (8, 16)] for name in "tp"}
     drops = {name: two / one / 2 - 1 for name, (one, two) in rates.items()}
     measured = {"t": DATA["public"]["tensor"], "p": DATA["public"]["pipeline"]}

@@ -66,9 +66,6 @@ ARTIFACT = told(__name__, points=points, derive=derive, notes=notes, merit=merit
 
 @ARTIFACT.judge
 def published_ratios_hold(results: Results) -> Judgement:
-    """Bubble, memory and messages of the zero-bubble schedules over 1F1B's are those that their authors publish, at
-    p = 12, m = 24 and equal times of F, I and W.
-    """
     slack = (1 / (3 * (P - 1)), 4 / (3 * P), 0.0)
     compared = [point for point in results.points if PUBLISHED[0] in point.metrics]
     far = [
@@ -82,7 +79,6 @@ def published_ratios_hold(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def a_flush_leaves_a_bubble(results: Results) -> Judgement:
-    """ZB-H2 and ZB-V, which have no bubble, have one as soon as every batch ends with a pipeline flush."""
     text, holds = [], True
     for name in ("zb-h2", "zb-v"):
         alone, flush = (results.value(name, metric) for metric in ("own_bubble_fraction", "bubble_fraction"))
@@ -93,9 +89,6 @@ def a_flush_leaves_a_bubble(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def dualpipev_is_better_than_its_formula(results: Results) -> Judgement:
-    """Without overlapping F and B, DualPipeV's bubble is half of its published formula with F&B = F + B, at p = 12,
-    m = 24 and equal times of F, I and W.
-    """
     passes = results.value("dualpipev", "bubble_fraction") * 3 * M * 2
     text = f"{passes:g} passes of a chunk, {(P - 1) * (1 + 2 * 2 - 3)} by the formula"
     return holds_if(abs(passes - (P - 1)) < 1e-9, text)

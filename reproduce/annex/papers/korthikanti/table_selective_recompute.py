@@ -124,9 +124,6 @@ def config(model: str, technique: str, **changes: Any) -> TrainingConfig:
 
 @ARTIFACT.judge
 def saves_70_and_65_percent(results: Results) -> Judgement:
-    """Selective recomputation saves 70% and 65% of the memory for activations of GPT-3 and MT-NLG, for 2.7% and 1.6%
-    more FLOPs.
-    """
     saved, more = {}, {}
     for model in ("175B", "530B"):
         selective, nothing = (config(model, name, t=1) for name in (SELECTIVE, NOTHING))
@@ -145,7 +142,6 @@ def saves_70_and_65_percent(results: Results) -> Judgement:
 
 @ARTIFACT.judge
 def both_make_it_fit(results: Results) -> Judgement:
-    """Without recomputation no model fits in 80 GB, with both techniques all do."""
     status, peaks = {}, {}
     for name in (NOTHING, BOTH):
         points = {model: results.point(f"{model}_{name}") for model in ITERATIONS}
