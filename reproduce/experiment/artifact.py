@@ -11,7 +11,6 @@ be listed quickly. Modules of artifacts import matplotlib and the like only insi
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,7 +19,7 @@ from reproduce.experiment import quantities as q
 from reproduce.experiment import shaped
 from reproduce.experiment.claims import OURS, Claim, Judge, OnPapersPoints
 from reproduce.experiment.fidelity import FIDELITIES, PAPERS_CLUSTER
-from reproduce.experiment.papers import FIRST, PaperError, check_table, line_of, read_toml
+from reproduce.experiment.papers import FIRST, PaperError, check_table, line_of, tables_beside
 from reproduce.experiment.quantities import Quantity, XAxis
 from reproduce.experiment.results import Results
 from reproduce.experiment.sized import Sized
@@ -207,11 +206,11 @@ class Artifact:
         return self.notes(results) if callable(self.notes) else self.notes
 
     def judge(self, judge: Judge) -> Judge:
-        """Make a function the judge of the sentence in its docstring, told beside its module: `fig_bubble.toml`.
+        """Make a function the judge of the claim that is told beside its module: `fig_bubble.toml`.
 
-        The table of its name there has the arguments of `claim`: `tested` is the tolerance, `in_the_paper` that on
-        the paper's points, `sentence_of` names the judge whose sentence is judged once more,
-        'sc21.fig_bubble.NAME' that of another module. Raises `PaperError` for what is wrong with the table.
+        The table of its name there has the arguments of `add`: `tested` is the tolerance, `in_the_paper` that on the
+        paper's points, `sentence_of` names the claim whose sentence is judged once more, 'sc21.fig_bubble.NAME' that of
+        another artifact. Without a sentence the function's docstring is it. Raises `PaperError` for what is wrong.
         """
         path = Path(str(sys.modules[judge.__module__].__file__)).with_suffix(".toml")
         self._judge(path, judge.__name__, judge)
@@ -233,7 +232,8 @@ class Artifact:
         tables = tables_beside(path)
         if name not in tables:
             raise PaperError(path, 1, f"claim {name!r} has no table in {path.name}; needs one; try [{name}]")
-        check_table(path, tables[name], CLAIM, place=(name,))
+        needed = () if judge or "sentence_of" in tables[name] else ("sentence",)
+        check_table(path, tables[name], CLAIM, needed, place=(name,))
         told = dict(tables[name])
         told |= {key: tuple(told[key]) for key in ("scales", "set_with") if key in told}
         if of := told.pop("sentence_of", ""):
@@ -245,7 +245,7 @@ class Artifact:
             if "printed" in told:
                 sized = judge = Sized(told.pop("printed"), told.pop("about", False))
                 tested, told["fidelity"], told["rule"] = sized.tested, "derived", "ours" if sized.about else "rounding"
-            judge = judge or shaped.judge_of(path, tables, name, told)
+            judge = judge or shaped.judge_of(path, name, told)
             self.add(judge, tested, papers_points=in_the_paper, id=name, **told)
         except ValueError as error:
             raise PaperError(path, line_of(path, name), str(error)) from error
@@ -263,7 +263,7 @@ class Artifact:
         tolerance: str | None,
         place: str = "",
         *,
-        sentence: "str | Judge" = "",
+        sentence: str = "",
         scales: tuple[str, ...] = (PAPER,),
         fidelity: str | None = None,
         id: str | None = None,
@@ -274,23 +274,19 @@ class Artifact:
     ) -> Judge:
         """Add a claim, of which the function is the judge, and return the function.
 
-        The place is the artifact's own unless given. A `sentence` stands in place of the docstring: as text, or as
-        another judge, of this or another artifact, whose sentence is judged once more. The claim's id is the function's
-        name unless `id` is given, its fidelity the artifact's default one, its rule 'ours' where the
-        sentence is not the paper's. Other parameters are those of `Claim`. With
-        `papers_points` the same function judges the paper's own points, too, as a claim '..._in_the_paper' of fidelity
-        'derived', whose tolerance it is, or, if it ends with a colon, stands before the tolerance. `by` is the claim's
-        `tested_by`. Raises ValueError for an id that there is already, and without a sentence.
+        The place is the artifact's own unless given. A `sentence` stands in place of the docstring. The claim's id is
+        the function's name unless `id` is given, its fidelity the artifact's default one, its rule 'ours' where the
+        sentence is not the paper's. Other parameters are those of `Claim`. With `papers_points` the same function
+        judges the paper's own points, too, as a claim '..._in_the_paper' of fidelity 'derived', whose tolerance it is,
+        or, if it ends with a colon, stands before the tolerance. `by` is the claim's `tested_by`. Raises ValueError for
+        an id that there is already, and without a sentence.
         """
         name = id or judge.__name__
         if any(claim.id == name for claim in self.claims):
             raise ValueError(f"claim {name!r} stands twice in {self.id}; needs an id of its own; try another name")
-        said = sentence or judge
-        if not isinstance(said, str):
-            if not said.__doc__:
-                hint = "needs a docstring; try without python -OO, if it has one"
-                raise ValueError(f"claim {said.__name__!r} has no sentence; {hint}")
-            said = said.__doc__
+        if not (said := sentence or judge.__doc__):
+            hint = "needs a docstring; try without python -OO, if it has one"
+            raise ValueError(f"claim {name!r} has no sentence; {hint}")
         said = " ".join(line.strip() for line in said.strip().splitlines())
         needs = fidelity or self.fidelities[0]
         where = place or self.place
@@ -311,12 +307,6 @@ class Artifact:
                 )
             )
         return judge
-
-
-@cache
-def tables_beside(path: Path) -> dict[str, Any]:
-    """The tables of the TOML file beside a module, read once. Raises `PaperError`."""
-    return read_toml(path)
 
 
 def _description(subject: str, sweep: Sweep, scale: str, metric: str) -> str:

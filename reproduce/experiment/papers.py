@@ -169,6 +169,12 @@ def read_toml(path: Path) -> dict[str, Any]:
     return data
 
 
+@cache
+def tables_beside(path: Path) -> dict[str, Any]:
+    """The tables of the TOML file beside a module, read once. Raises `PaperError`."""
+    return read_toml(path)
+
+
 def line_of(path: Path, *keys: str, first: int = 1) -> int:
     """The line in which the last of these keys of a TOML file stands, each after the one before it, from `first` on.
 

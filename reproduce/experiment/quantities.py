@@ -45,7 +45,6 @@ ITERATION = METRICS["iteration_time"]
 IDLE = METRICS["idle_fraction"]
 BUBBLE = METRICS["bubble_fraction"]
 PEAK_MEMORY = METRICS["peak_memory"]
-DATA_PARALLEL_TIME = METRICS["data_parallel_time"]
 TENSOR_TIME = METRICS["tensor_communication_time"]
 GEMM_RATE = METRICS["gemm_throughput"]
 

@@ -123,11 +123,6 @@ class Results:
         gains = {x: value / base[x] - 1 for x, value in ours.items() if x in base}
         return _some(gains, f"{of!r} and {over!r} have no {by} in common")
 
-    def shares_of_time(self, metric: str | Quantity, by: str) -> dict[int, dict[Any, float]]:
-        """The share of an iteration that a time takes, by batch size and by parameter `by`."""
-        part, whole = self.by_batch(metric, by), self.by_batch("iteration_time", by)
-        return {B: {x: seconds / whole[B][x] for x, seconds in line.items()} for B, line in part.items()}
-
     def papers(self) -> "Results":
         """The paper's values in place of ours, at the points where it has any. Raises `MissingResultError` for none."""
         points = tuple(
@@ -303,11 +298,3 @@ def word(text: str) -> str:
 def listed(values: Mapping[Any, float], show: str = "{:+.0%}", factor: float = 1.0) -> str:
     """'12: +45%, 24: +23%': values by x, in units of `factor`, as explanations list them."""
     return ", ".join(f"{x}: {show.format(value / factor)}" for x, value in values.items())
-
-
-def listed_by_batch(lines: Mapping[int, Mapping[Any, float]], letter: str, show: str, factor: float = 1.0) -> str:
-    """'B=32: t=2: 56, t=4: 54; B=128: ...': what `Results.by_batch` gives, as explanations list it."""
-    return "; ".join(
-        f"B={B}: {listed({f'{letter}={x}': value for x, value in line.items()}, show, factor)}"
-        for B, line in lines.items()
-    )

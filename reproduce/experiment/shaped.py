@@ -7,15 +7,16 @@ values, or what `Values` reads off them.
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from string import Formatter
 from typing import Any
 
 from reproduce.experiment.bounded import BOUNDS
 from reproduce.experiment.claims import Judgement, consistent_if, holds_if
-from reproduce.experiment.papers import NUMBER, check_table
+from reproduce.experiment.papers import NUMBER, check_table, tables_beside
 from reproduce.experiment.results import Results, falls, numbers_of, rises
-from reproduce.experiment.values import OWN, Value, Values
+from reproduce.experiment.values import OWN, Shown, Value, Values
 from results.records import Number
 from results.records.errors import did_you_mean
 
@@ -26,16 +27,17 @@ COMPARED["equals"] = operator.eq
 ORDERED = {"rises": rises, "falls": falls}
 # Keys of the tables, and what each is.
 VALUE: dict[str, Any] = {"metric": str | list, "per": str | list, "where": dict, "over": object, "own": object}
-VALUE |= dict.fromkeys(("along", "of", "by"), str) | dict.fromkeys(("at", "quotient"), list)
+VALUE |= dict.fromkeys(("along", "of", "by"), str) | {"at": list}
 VALUE |= dict.fromkeys(("less", "taken_from", "unit"), NUMBER)
 VALUE |= dict.fromkeys(("fits", "inverse", "ordered", "plain", "paper"), bool)
+OF_PATHS = dict.fromkeys(("value", "over_value", "at_key"), str)
 ASKED: dict[str, Any] = {"value": str, "open": str, "say": list} | dict.fromkeys(ORDERED, bool)
 ASKED |= dict.fromkeys(COMPARED, int | float | str)
 SHAPED: dict[str, Any] = {"judged": dict | list, "shown": str, "missed": str, "numbers": dict, "unit": str}
 SHAPED |= {"origin": str, "inconsistent": bool}
 
 
-Told = Value | Sequence[str]  # the latter: two paths, of which it is the quotient
+Told = Value | Mapping[str, str]  # of points, or of two paths
 
 
 class _Scope(dict[str, Any]):
@@ -48,12 +50,19 @@ class _Scope(dict[str, Any]):
     def __missing__(self, name: str) -> Any:
         if name in self.told:
             told = self.told[name]
-            self[name] = told(self.results) if isinstance(told, Value) else self.at(told[0]) / self.at(told[1])
+            self[name] = told(self.results) if isinstance(told, Value) else self._made_of(told)
         elif name == "gpus_per_node":
             self[name] = self.results.gpus_per_node
         else:
             self[name] = self.results.points[0].parameters[name]
         return self[name]
+
+    def _made_of(self, told: Mapping[str, str]) -> float:
+        """A value over another, or that at a key."""
+        value = self.at(told["value"])
+        if "over_value" in told:
+            return float(value / self.at(told["over_value"]))
+        return Shown(value[self.at(told["at_key"])], value.unit)
 
     def at(self, path: str) -> Any:
         """What a path names: 'gains.least'."""
@@ -125,17 +134,29 @@ def _wrong(scope: _Scope, row: Mapping[str, Any]) -> list[str]:
     return wrong
 
 
-def judge_of(path: Path, tables: Mapping[str, Any], name: str, row: dict[str, Any]) -> Shaped:
-    """The judge that a claim's table is, whose keys are taken from the row. Raises `PaperError` or ValueError."""
+@cache
+def _values_in(path: Path) -> Mapping[str, Told]:
+    """The values that a TOML file names. Raises `PaperError` or ValueError."""
     values: dict[str, Told] = {}
-    for value, told in tables.get(VALUES, {}).items():
-        check_table(path, told, VALUE, ("quotient",) if "quotient" in told else ("metric",), place=(VALUES, value))
-        values[value] = told["quotient"] if "quotient" in told else Value(**told)
+    for name, told in tables_beside(path).get(VALUES, {}).items():
+        of_paths = "value" in told
+        place = (VALUES, name)
+        check_table(path, told, OF_PATHS if of_paths else VALUE, () if of_paths else ("metric",), place=place)
+        values[name] = told if of_paths else Value(**told)
+    for made in values.values():
+        for part in () if isinstance(made, Value) else made.values():
+            _check_path(part, values, or_parameter=False)
+    return values
+
+
+def judge_of(path: Path, name: str, row: dict[str, Any]) -> Shaped:
+    """The judge that a claim's table is, whose keys are taken from the row. Raises `PaperError` or ValueError."""
+    values = _values_in(path)
     said = {key: row.pop(key) for key in SHAPED if key in row}
     check_table(path, said, SHAPED, ("shown",), place=(name,))
     judged = said.get("judged", [])
     rows = judged if isinstance(judged, list) else [judged]
-    texts = {key: " ".join(said[key].split()) for key in ("shown", "missed") if key in said}
+    texts: dict[str, Any] = {key: " ".join(said[key].split()) for key in ("shown", "missed") if key in said}
     for asked in rows:
         check_table(path, asked, ASKED, ("value",), place=(name, "judged"))
         _check_path(asked["value"], values, or_parameter=False)

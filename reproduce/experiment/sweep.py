@@ -33,7 +33,6 @@ KEYS = (*(field.name for part in (ModelConfig, ParallelConfig) for field in fiel
 REQUIRED = ("layers", "hidden", "heads", "B")
 PAPER, LAPTOP, CPU, GPU, GPUS = "paper", "laptop", "cpu", "gpu", "gpus"
 SCALES = (PAPER, LAPTOP, CPU, GPU, GPUS)
-DIRECTION = (PAPER, LAPTOP)  # the scales of a claim that is about a direction, not a number
 # Ranks of a run at each small scale, unless its sweep says otherwise.
 RANKS = {LAPTOP: 8, CPU: 4, GPU: 1, GPUS: 4}
 _ON_CUDA: Mapping[str, Any] = {

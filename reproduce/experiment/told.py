@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from reproduce.experiment import papers, published
-from reproduce.experiment.artifact import Artifact, tables_beside
+from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.bounded import BOUNDS, PUBLISHED, REDUCED, Bounded
 from reproduce.experiment.claims import NOTHING, OURS, RULES, Claim, Judgement, allowed
-from reproduce.experiment.papers import NUMBER, Paper, PaperError, check_table, line_of, read_toml
+from reproduce.experiment.papers import NUMBER, Paper, PaperError, check_table, line_of, read_toml, tables_beside
 from reproduce.experiment.quantities import CHOICES, METRICS, Quantity, XAxis
 from reproduce.experiment.sweep import DEFAULTS, KEYS, SCALES, Level, Point, Sweep, batches, levels
 from results import opening

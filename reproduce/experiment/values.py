@@ -128,6 +128,11 @@ class Values(dict[Any, Any]):
         return self._each(argmax)
 
     @property
+    def key_over_best(self) -> "Values":
+        """Each line's key over the key of its largest value."""
+        return Values({key: key / argmax(line) for key, line in self.items()})
+
+    @property
     def kept(self) -> Any:
         """The last value over the first, of each line."""
         return self._each(lambda line: OWN["last"](line) / OWN["first"](line))

@@ -6,8 +6,9 @@ from ptdp_core.formulas import batch_time
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import out_of_memory
 from reproduce.experiment.claims import Judgement, holds_if
-from reproduce.experiment.results import MissingResultError, Results, argmax, listed_by_batch
+from reproduce.experiment.results import MissingResultError, Results, argmax
 from reproduce.experiment.told import told
+from reproduce.experiment.values import Value, Values
 from reproduce.output.figures import line_plot
 from reproduce.papers.shared import efficiency
 
@@ -31,28 +32,26 @@ def notes(results: Results) -> tuple[str, ...]:
 ARTIFACT = told(__name__, further=efficiency.kernel_metrics, draw=line_plot, notes=notes)
 
 
-def _estimates(results: Results) -> dict[int, dict[int, float]]:
+def _estimates(results: Results) -> Values:
     """Throughput by eq. (1) relative to b = 1, with t_f + t_b of the simulated point (mean over pipeline ranks)."""
     phases = [results.by_batch(name, "b") for name in COMPUTE]
     p = results.points[0].parameters["p"]
-    relative: dict[int, dict[int, float]] = {}
+    relative: dict[int, Values] = {}
     for B, line in phases[0].items():
         time = {b: batch_time(B, b, p, fsum(phase[B][b] for phase in phases) * b / B, 0.0) for b in line}
-        relative[B] = {b: time[1] / time[b] for b in time}
-    return relative
+        relative[B] = Values({b: time[1] / time[b] for b in time}, letter="b")
+    return Values(relative, letter="B")
 
 
 @ARTIFACT.judge
 def analytical_model(results: Results) -> Judgement:
-    estimates, lines = _estimates(results), results.by_batch(q.THROUGHPUT, "b")
-    ours = {B: {b: value / line[1] for b, value in line.items()} for B, line in lines.items()}
+    estimates, ours = _estimates(results), Value(q.THROUGHPUT.name, "b", own=1)(results)
     apart = {f"B={B}, b={b}": estimates[B][b] / ours[B][b] - 1 for B in ours for b in ours[B]}
     worst = argmax(apart, abs)
     same = all(argmax(estimates[B]) == argmax(ours[B]) for B in ours)
     text = (
-        f"throughput relative to b=1: eq. (1) {listed_by_batch(estimates, 'b', '{:.2f}')}; simulated "
-        f"{listed_by_batch(ours, 'b', '{:.2f}')}; largest "
-        f"difference {apart[worst]:+.1%} ({worst}), best b {'the same' if same else 'not the same'}"
+        f"throughput relative to b=1: eq. (1) {estimates:.2f}; simulated {ours:.2f}; largest difference "
+        f"{apart[worst]:+.1%} ({worst}), best b {'the same' if same else 'not the same'}"
     )
     numbers = results.numbers(largest_difference=apart[worst])
     return holds_if(same and abs(apart[worst]) <= 0.10, text, numbers)

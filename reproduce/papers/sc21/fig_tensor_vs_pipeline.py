@@ -4,7 +4,7 @@ from ptdp_core.formulas import parameters
 from ptdp_core.schedules import bubble_fraction, build
 from reproduce.experiment import quantities as q
 from reproduce.experiment.claims import Judgement, consistent_if, holds_if
-from reproduce.experiment.results import Results, argmax, listed, numbers_of
+from reproduce.experiment.results import Results, argmax, numbers_of
 from reproduce.experiment.sized import model_of
 from reproduce.experiment.told import told
 from reproduce.output.figures import line_plot
@@ -41,19 +41,6 @@ def bubble_in_terms_of_t(results: Results) -> Judgement:
     worst = argmax(off)
     text = f"executed bubble against (n/t-1)/m in {len(off)} configurations: largest difference {off[worst]:.1e}"
     return holds_if(off[worst] <= 1e-9, text, numbers_of("derived", largest_difference=off[worst]))
-
-
-@ARTIFACT.judge
-def stages_should_be_limited(results: Results) -> Judgement:
-    shares = results.shares_of_time("bubble_time", "p")
-    deepest = {B: line[B] for B, line in shares.items() if B in line}  # m = B, since b = d = 1
-    multiples = {B: B / argmax(line) for B, line in results.by_batch(q.THROUGHPUT, "p").items()}
-    text = (
-        f"bubble's share of the iteration where m = p: {listed(deepest, '{:.0%}')}; m over p of the fastest "
-        f"combination, by batch size: {listed(multiples, '{:g}')}"
-    )
-    numbers = results.numbers(share_b=deepest, multiple_b=multiples)
-    return holds_if(min(deepest.values()) >= 0.25 and min(multiples.values()) >= 4, text, numbers)
 
 
 @ARTIFACT.judge

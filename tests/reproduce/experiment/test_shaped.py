@@ -1,7 +1,5 @@
 """Claims that are data: how values are made of points, what is read off them, and what is wrong with a table."""
 
-from pathlib import Path
-
 import pytest
 
 from reproduce.experiment.papers import PaperError
@@ -64,9 +62,25 @@ def test_what_does_not_fit_is_left_out_if_the_value_says_so():
         Value("speed", "p", of="B=8")(results)
 
 
-def judged(row, **values):
-    named = {"speed": {"metric": "speed", "along": "p"}, **values}
-    return judge_of(Path(__file__), {"values": named}, "claim", {"shown": "{speed.most:g}", **row})(RESULTS)
+@pytest.fixture
+def judged(tmp_path):
+    """What is judged of the results by a claim's table, in a file with some values."""
+
+    def judged(row):
+        path = tmp_path / "figure.toml"
+        path.write_text(VALUES)
+        return judge_of(path, "claim", {"shown": "{speed.most:g}", **row})(RESULTS)
+
+    return judged
+
+
+VALUES = """
+[values]
+speed = {metric = "speed", along = "p"}
+gain = {value = "speed.most", over_value = "speed.least"}
+line = {metric = "speed", along = "p", of = "B=8"}
+there = {value = "line", at_key = "line.where_most"}
+"""
 
 
 @pytest.mark.parametrize(
@@ -80,13 +94,15 @@ def judged(row, **values):
         ({"value": "speed", "at_least": 2, "at_most": 5}, "holds"),
         ({"value": "speed.last", "above": "speed.first"}, "holds"),
         ({"value": "speed.most", "below": 5, "open": "near"}, "inconclusive"),
+        ({"value": "gain", "equals": 2.5}, "holds"),
+        ({"value": "there", "equals": "line.most"}, "holds"),
     ],
 )
-def test_a_row_asks_something_of_values(asked, verdict):
+def test_a_row_asks_something_of_values(asked, verdict, judged):
     assert judged({"judged": asked}).verdict == verdict
 
 
-def test_texts_say_what_misses_and_one_of_two_words():
+def test_texts_say_what_misses_and_one_of_two_words(judged):
     row = {"judged": {"value": "speed", "above": 3, "say": ["above", "below"]}, "missed": "{say} 3: {wrong}"}
     assert judged(row).explanation == "below 3: B=8, p=1; B=8, p=2"
     kept = judged({"judged": {"value": "speed", "above": 1}, "numbers": {"speed_b": "speed.last"}}).numbers
@@ -105,6 +121,6 @@ def test_texts_say_what_misses_and_one_of_two_words():
         ({"judged": {"above": 1}}, "lacks value"),
     ],
 )
-def test_what_is_wrong_with_a_table_is_named(row, words):
+def test_what_is_wrong_with_a_table_is_named(row, words, judged):
     with pytest.raises((ValueError, PaperError), match=words):
         judged(row)

@@ -42,26 +42,25 @@ t = 2
 batches = [4, 8]
 x = {seq = [32, 64]}
 p = 4
+
+[values]
+seconds = {metric = "iteration_time", along = "seq"}
+
+[longer_with_s]
+sentence = '''
+Longer sequences
+take longer.'''
+tested = "longer from each s to the next"
+scales = ["paper", "laptop"]
+judged = {value = "seconds", rises = true}
+shown = "seconds: {seconds:.2f}"
 """
 
 MODULE = """
-from reproduce.experiment import quantities as q
-from reproduce.experiment.claims import Judgement, holds_if
-from reproduce.experiment.results import Results, listed_by_batch, rises
-from reproduce.experiment.sweep import DIRECTION
 from reproduce.experiment.told import told
 from reproduce.output.figures import line_plot
 
 ARTIFACT = told(__name__, draw=line_plot)
-
-
-@ARTIFACT.claim("longer from each s to the next", scales=DIRECTION)
-def longer_with_s(results: Results) -> Judgement:
-    \"\"\"Longer sequences
-    take longer.
-    \"\"\"
-    times = results.by_batch(q.ITERATION, "seq")
-    return holds_if(rises(*times.values()), f"seconds: {listed_by_batch(times, 's', '{:.2f}')}")
 """
 
 

@@ -1,5 +1,6 @@
 """Edges of Figure 16's claims."""
 
+from reproduce.experiment.values import Values
 from tests.reproduce.tolerances.edges import above, at, below, between, over, printed_sizes, rises
 
 SIZES = (1, 2, 4, 8)
@@ -12,7 +13,7 @@ ESTIMATES = "reproduce.papers.sc21.fig_microbatch._estimates"
 def estimates(judged):
     """By x, eq. (1)'s throughput relative to b=1: x at B=512 and one b; there and elsewhere 1.05 at b=2, 1 else."""
     line = {1: 1.0, 2: 1.05, 4: 1.0, 8: 1.0}
-    return lambda x: lambda results: {128: line, 512: {**line, judged: x}}
+    return lambda x: lambda results: Values({128: Values(line), 512: Values({**line, judged: x})})
 
 
 def by_eq_1(point):
