@@ -6,11 +6,13 @@ ranked by `Cause.score`. A run that is as fast as simulated has none; of a time 
 counted can be the cause.
 """
 
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from itertools import chain, combinations
 from math import exp, factorial, log
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
@@ -29,44 +31,24 @@ MOST_PLAYERS = 12  # differences whose 2^n coalitions are all simulated
 LEAST = 0.02  # of a gap that a cause explains, to be one
 ACCOUNTING = 0.15  # a log's FLOPs per token farther from the model's than this are counted otherwise
 
-DECIDED_BY = {
-    "power cap": "nvidia-smi -q -d CLOCK,PERFORMANCE on every node while it runs",
-    "GEMM rate": "reproduce calibrate on one GPU, or a run with p=t=d=1",
-    "memory rate": "reproduce calibrate on one GPU",
-    "network": "nccl-tests all_reduce_perf over two nodes (reproduce calibrate --collectives)",
-    "NVLink": "nccl-tests all_reduce_perf inside a node",
-    "straggler": "the same run on other nodes, or each GPU alone",
-    "data loading": "the same run on synthetic data, or reproduce explain trace of one step",
-    "expert imbalance": "tokens of each expert, as the router's log has them, or a run with a balanced router",
-    "dispatch": "reproduce explain trace of one step: its exchanges and the gaps between experts' kernels",
-    "packing": "tokens of a step, counted by hand: samples and their lengths",
-    "precision": "the dtype that the log's header says",
-    "program": "which program trained, and its release",
-    "accounting": "tokens per second, counted by hand",
+
+class Known(NamedTuple):
+    """A cause with a name, a row of explanation.toml."""
+
+    decided_by: str
+    usual: float = 0.0
+    most: float = 0.0
+    numbers: tuple[str, ...] = ()
+
+
+LINKS = {"network": NETWORK, "NVLink": NVLINK}
+CAUSES = {
+    name: Known(**{"numbers": LINKS.get(name, ()), **row})
+    for name, row in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).items()
 }
-
-
-class Rate(NamedTuple):
-    """Numbers of the cluster that may be lower: by which factor is usual, and the largest that is plausible."""
-
-    numbers: tuple[str, ...]
-    usual: float
-    most: float
-
-
-RATES: Mapping[str, Rate] = {
-    "power cap": Rate(("peak_flops",), 1.25, 1.5),  # H100s at half of their 700 W keep two thirds of their rate
-    "GEMM rate": Rate(("peak_flops",), 1.25, 2.0),
-    "memory rate": Rate(("memory_bandwidth",), 1.25, 2.0),
-    "network": Rate(NETWORK, 3.0, 8.0),  # one HCA of eight
-    "NVLink": Rate(NVLINK, 2.0, 8.0),  # through PCIe
-    "straggler": Rate(("peak_flops", "memory_bandwidth"), 1.3, 2.0),
-}
+RATES = {name: known for name, known in CAUSES.items() if known.numbers}
 SOCKETS = 30.0  # by which a network is slower whose messages go through TCP sockets in place of RDMA
 SLOWER_ONLY = ("power cap", "straggler")
-LOADING = 1.1, 2.0  # a step over its computation where the host is late with data: usual, and the most
-IMBALANCE = 1.3, 4.0  # tokens of the busiest rank of experts over the mean
-DISPATCH = 2.0, 10.0  # the host's time for each of a local expert's kernels
 LEAST_SAMPLE = 64  # tokens
 # How unusual a configuration is that differs in sizes: those of a run, and those of a model, which is known.
 OF_RUN, OF_MODEL = 1.5, 3.0
@@ -156,7 +138,8 @@ class _Measured:
         left = abs(log(self.measured / seconds))
         explained = 1 - left / abs(self.gap) if self.gap else 0.0
         score = max(0.0, left / log(self.margin) - 1) ** 2 + unusual**2
-        return Cause(name, change, seconds, explained, score, DECIDED_BY.get(name, f"whether the run has {change}"))
+        decided_by = CAUSES[name].decided_by if name in CAUSES else f"whether the run has {change}"
+        return Cause(name, change, seconds, explained, score, decided_by)
 
 
 def _accounting(of: _Measured, measurement: Measurement) -> Iterator[Cause]:
@@ -166,7 +149,7 @@ def _accounting(of: _Measured, measurement: Measurement) -> Iterator[Cause]:
     """
     if (share := utilization(of.config, of.cluster, of.measured)) > 1:
         change = f"{share:.0%} of the GPUs' peak: B, seq, the model or the number of GPUs is another"
-        yield Cause("accounting", change, of.measured, 0.0, -1.0, DECIDED_BY["accounting"])
+        yield Cause("accounting", change, of.measured, 0.0, -1.0, CAUSES["accounting"].decided_by)
         return
     implied = measurement.flops_per_token(of.config, of.cluster.peak_flops)
     if implied is None:
@@ -175,7 +158,7 @@ def _accounting(of: _Measured, measurement: Measurement) -> Iterator[Cause]:
     counted = model_flops_per_iteration(model, parallel.B) / (parallel.B * model.seq)
     if abs(log(implied / counted)) > ACCOUNTING:
         change = f"the log counts {implied / 1e9:.3g} GFLOP a token, the model has {counted / 1e9:.3g}"
-        yield Cause("accounting", change, of.measured, 0.0, -1.0, DECIDED_BY["accounting"])
+        yield Cause("accounting", change, of.measured, 0.0, -1.0, CAUSES["accounting"].decided_by)
 
 
 def _rates(of: _Measured) -> Iterator[Cause]:
@@ -205,11 +188,11 @@ def _times(of: _Measured) -> Iterator[Cause]:
     """What may only take longer: the host's data, tokens that a rank's experts have more, and kernels of experts."""
     if of.gap < 0:
         return
-    config, (usual, most) = of.config, LOADING
-    factor = min(exp(of.gap), most)
+    config, late = of.config, CAUSES["data loading"]
+    factor = min(exp(of.gap), late.most)
     more = (factor - 1) * of.simulated
     yield of.cause(
-        "data loading", f"{more:.3g} s more of a step for data", of.simulated + more, log(factor) / log(usual)
+        "data loading", f"{more:.3g} s more of a step for data", of.simulated + more, log(factor) / log(late.usual)
     )
     if config.parallel.e == 1:
         return
@@ -221,15 +204,15 @@ def _times(of: _Measured) -> Iterator[Cause]:
     def launched(factor: float) -> float:
         return simulate(config, replace(of.cluster, expert_launch_time=cost * factor)).iteration_time
 
-    usual, most = IMBALANCE
-    factor, reached = _fitted(imbalanced, of.measured, min(most, config.parallel.e))
+    known = CAUSES["expert imbalance"]
+    factor, reached = _fitted(imbalanced, of.measured, min(known.most, config.parallel.e))
     change = f"the busiest rank's experts with {config.parallel.expert_imbalance * factor:.3g} times the mean of tokens"
-    yield of.cause("expert imbalance", change, reached, log(factor) / log(usual))
+    yield of.cause("expert imbalance", change, reached, log(factor) / log(known.usual))
     if cost := of.cluster.expert_launch_time:
-        usual, most = DISPATCH
-        factor, reached = _fitted(launched, of.measured, most)
+        known = CAUSES["dispatch"]
+        factor, reached = _fitted(launched, of.measured, known.most)
         change = f"{cost * factor * 1e6:.3g} us for each kernel of an expert in place of {cost * 1e6:.3g}"
-        yield of.cause("dispatch", change, reached, log(factor) / log(usual))
+        yield of.cause("dispatch", change, reached, log(factor) / log(known.usual))
 
 
 def _packing(of: _Measured) -> Iterator[Cause]:
