@@ -23,6 +23,7 @@ class Benchmark:
     section: str | None = None
     uses_device: bool = True
     panels: Sequence[Mapping[str, Any]] = ()
+    notes: Sequence[str] = ()
 
 
 BENCHMARKS = {

@@ -20,9 +20,7 @@ QUIET_SHARE = 0.9
 
 
 class Suite(Protocol):
-    """The module of a benchmark: `NOTES` are sentences for its record, and `points` measures."""
-
-    NOTES: tuple[str, ...]
+    """The module of a benchmark, which measures."""
 
     def points(self, setup: Setup) -> Iterator[PointResult]: ...
 
@@ -82,7 +80,8 @@ def run(
             tell(f"{benchmark.name}: {len(points)} done, last {point.key}")
         after = canary(setup.device)
     where = torch.cuda.get_device_name() if setup.on_gpu else "CPU, one thread per process"
-    notes = [f"Device: {where}.", *suite.NOTES, "Values are medians of the samples, unless said otherwise."]
+    own = (note.format(**vars(suite)) for note in benchmark.notes)
+    notes = [f"Device: {where}.", *own, "Values are medians of the samples, unless said otherwise."]
     if share < QUIET_SHARE:
         notes.append(f"{NOT_QUIET}: a process that computes got {share:.0%} of a core.")
     if disturbed(before, after):

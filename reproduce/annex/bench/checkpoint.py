@@ -20,10 +20,6 @@ from ptdp_core.engine.checkpoint.checkpoints import Checkpoints
 from results.records import Metric, PointResult
 
 SAMPLES, WARM_UP, LIMIT_S = 5, 1, 20.0
-NOTES = (
-    "Parameters and both moments of AdamW; the slowest rank's time, until the folder has its final name.",
-    "In the folder for temporary files, through the operating system's cache: no measure of a disk.",
-)
 
 
 class CheckpointTimes(NamedTuple):

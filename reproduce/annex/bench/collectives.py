@@ -24,12 +24,6 @@ OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter")
 ELEMENT = 4  # bytes: fp32
 
 
-NOTES = (
-    "Ranks on this machine, the slowest rank's time; with more ranks than cores they wait for each other's turn.",
-    "Bus bandwidth is what a ring puts on each link: 2(n-1)/n of the size over the time, (n-1)/n for the other two.",
-)
-
-
 def measure(ranks: int, sizes: list[int], device: str = "cpu", samples: int = 20) -> dict[tuple[str, int], Samples]:
     """Time each operation at each size, by the slowest of `ranks` ranks: samples by (operation, bytes).
 

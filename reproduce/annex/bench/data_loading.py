@@ -18,10 +18,6 @@ from results.records import PointResult
 VOCAB = 51200
 TOKENS, QUICK_TOKENS = 2**24, 2**18
 DRAWN = 20  # microbatches per sample
-NOTES = (
-    f"Random tokens, two bytes each, {DRAWN} microbatches per sample; the file is in the operating system's cache.",
-    "A microbatch is read, widened to 64 bits, checked against the vocabulary, and stacked.",
-)
 
 
 def points(setup: Setup) -> Iterator[PointResult]:

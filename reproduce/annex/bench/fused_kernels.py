@@ -35,11 +35,6 @@ COPY = "copy"
 PAPER_SEQUENCE, CPU_SEQUENCE, QUICK_SEQUENCE = 2048, 512, 128
 CPU_COPY_BYTES = 128 * 2**20
 LIMIT_S = 10.0  # how long the samples of one operator at one shape may take, forward or backward
-NOTES = (
-    "Samples of all implementations alternate; values are the fastest samples, here.",
-    "reference: PyTorch operators, one kernel per step, with their own backward: the baseline.",
-    "compiled: torch.compile; triton: custom kernels; sdpa: PyTorch's scaled_dot_product_attention.",
-)
 
 
 class Copy(NamedTuple):

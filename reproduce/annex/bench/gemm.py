@@ -16,12 +16,6 @@ from results.records import Metric, PointResult
 LIMIT_S = 2.0
 
 
-NOTES = (
-    "A product [m, k] x [k, n] counts 2*m*n*k floating-point operations.",
-    "On a GPU: device time with cold caches, launches queued ahead.",
-)
-
-
 @dataclass(frozen=True)
 class GemmShape:
     """A batch of products [m, k] x [k, n]; `name` says what a layer computes with them."""

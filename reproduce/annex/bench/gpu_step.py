@@ -37,12 +37,6 @@ SAMPLES, WARM_UP = 12, 2
 ON_A_CPU = {"dtype": "fp32", "kernels": "reference", "cuda_graph": False}
 TOLERANCE = 0.02  # of loss and gradient norm against one rank: several roundings of bf16, set before a GPU ran it
 NAMES = tuple([case.name for case in CASES] + list(PEERS) + [case.name for case in GPUS_CASES])
-NOTES = (
-    "Whole steps: forward, backward, clipping, AdamW, as the host waits for them. Model FLOPs: without recomputation.",
-    "MFU: model FLOP/s over the fastest square matrix product measured here, in the same precision.",
-    "Shares are of one profiled step; idle is what no kernel covers.",
-    "Ratio: a peer's time over the engine's, in turns, or one after the other where memory does not hold both.",
-)
 
 
 def points(setup: Setup) -> Iterator[PointResult]:

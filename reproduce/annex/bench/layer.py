@@ -21,10 +21,6 @@ from results.records import PointResult
 
 LIMIT_S = 5.0
 PASSES = {"forward": 1, "backward": 2}  # and their FLOP, as multiples of a forward pass
-NOTES = (
-    "A forward pass counts 24bsh^2 + 4bs^2h FLOP over t, a backward pass twice that; the slowest rank's time.",
-    "sdpa: PyTorch's attention, which is newer than the paper; operators: the paper's, from fused operators.",
-)
 
 
 def points(setup: Setup) -> Iterator[PointResult]:

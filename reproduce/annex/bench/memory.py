@@ -16,12 +16,6 @@ CHAIN = 100  # kernels in a chain: few enough to be launched while the device ti
 LIMIT_S = 2.0
 
 
-NOTES = (
-    "A copy moves its size twice: read and written.",
-    f"The gap is the time of the smallest kernel in a chain of {CHAIN}; with launch, the host's time is in it.",
-)
-
-
 def copy(size: int, device: str = "cpu", samples: int = 20) -> Samples:
     """Time a copy of `size` bytes from one tensor into another, which moves 2 * size bytes."""
     import torch

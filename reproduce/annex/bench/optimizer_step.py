@@ -18,10 +18,6 @@ from ptdp_core.formulas import parameters as parameter_count
 from results.records import PointResult
 
 LIMIT_S = 5.0
-NOTES = (
-    "Norm, clipping, AdamW, copies of master weights, and the gathering of a sharded step; the slowest rank's time.",
-    "parameters: those of the model (eq. 2) over the time.",
-)
 
 
 def points(setup: Setup) -> Iterator[PointResult]:

@@ -25,12 +25,6 @@ KINDS = ("one way", "exchange")
 FORWARD, BACKWARD = Message("F", 0, 0, 0, 1), Message("B", 1, 0, 1, 0)
 
 
-NOTES = (
-    "Two ranks on this machine, blocking exchanges of the engine's communicator, the slower rank's time.",
-    "One way: half a round trip. Exchange: both directions at once; its bandwidth is that of one direction.",
-)
-
-
 def measure(sizes: list[int], device: str = "cpu", samples: int = 20) -> dict[tuple[str, int], Samples]:
     """Time messages of these sizes between two ranks, which it starts: samples by (kind, bytes).
 

@@ -19,10 +19,6 @@ from results.records import PointResult
 
 P, M = 2, 8
 LIMIT_S = 5.0
-NOTES = (
-    "Forward and backward passes of all microbatches and the flush; no optimizer step; the slowest rank's time.",
-    "blocking: the paper's exchanges, waited for at once; overlapped: posted ahead, waited for when needed.",
-)
 
 
 def points(setup: Setup) -> Iterator[PointResult]:

@@ -32,12 +32,6 @@ PAPER_POINTS = ROOT / "benchmarks" / "paper_points.json"
 RANDOM, SEED = 300, 2021
 WARM_PASSES, PROCESSES = 2, 5  # passes in each process, one after the other
 CALCULON = "calculon"
-NOTES = (
-    "One core; a fresh process per cold pass, followed by warm ones. time: per configuration.",
-    "cold: every schedule is built, lowered and compiled; warm: schedules recur, as in a search.",
-    "calculon: where it can be imported, the same random configurations, after each of our passes.",
-    f"random: {RANDOM} seeded configurations, p a power of 2 up to 64, m up to 512, v up to 4, no (p, m, v) twice.",
-)
 
 
 def paper_points() -> list[TrainingConfig]:

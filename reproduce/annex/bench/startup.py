@@ -17,7 +17,6 @@ COMMANDS = {
     "reproduce list": ("-m", "reproduce", "list"),
     "reproduce bench list": ("-m", "reproduce", "bench", "list"),
 }
-NOTES = ("Wall time of a fresh Python process, files in the operating system's cache; the first row is Python itself.",)
 
 
 def points(setup: Setup) -> Iterator[PointResult]:

@@ -61,12 +61,6 @@ HUGGING_FACE = "Hugging Face GPT-2"
 ROUNDS, LIMIT_S = 40, 22.0
 QUICK_ROUNDS = 8  # times the samples of other benchmarks: a quick step takes milliseconds
 LARGE = ModelConfig(layers=2, hidden=256, heads=4, seq=512, vocab=50257)
-NOTES = (
-    "fp32, one thread per rank; both sides in the same processes, in turn, in random order within each round.",
-    "ratio: the median of their time over ours, round by round: above 1 the engine is faster; low and high: quartiles.",
-    "ratio of best: of both sides' fastest rounds, which a busy machine disturbs least. tokens: the engine's.",
-    "mfu: the engine's fastest step over the fastest matrix product measured here. canary: a small product per round.",
-)
 
 
 @dataclass(frozen=True)
