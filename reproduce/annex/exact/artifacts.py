@@ -9,28 +9,12 @@ import tempfile
 from typing import Any
 
 from reproduce.annex.exact import probes
-from reproduce.annex.exact.entries import Entry, Section
+from reproduce.annex.exact.entries import Entry, Section, tables
 from results import ROOT
 
 RUN_TWICE = "fig_interleaved"
 # The unit of the size of record and tables, 16 KiB: in bytes every other label would be a difference.
 UNIT = 1 << 14
-# What is counted: the module, the function or method in it, and what a call of it is.
-FIGURES = (
-    ("matplotlib.figure", "Figure.draw", "drawn"),
-    ("matplotlib.figure", "Figure.savefig", "saved"),
-    ("matplotlib.layout_engine", "ConstrainedLayoutEngine.execute", "laid out"),
-    ("fontTools.subset", "Subsetter.subset", "fonts reduced"),
-)
-RUNS = (
-    *FIGURES,
-    ("reproduce.running.runner", "judge", "claims judged"),
-    ("reproduce.running.runner", "read_record", "records read"),
-    ("reproduce.running.runner", "write_record", "records written"),
-    ("results.records.record", "check", "records checked"),
-    ("results.records.storage", "atomic_write_bytes", "files written"),
-)
-
 PROBE = (
     probes.FORKING
     + """
@@ -83,9 +67,10 @@ print(json.dumps([artifacts, in_fork(lambda: list(runs()))]))
 def collect() -> Section:
     """Make the files of every artifact that has a reference record, run one twice, and return what that took."""
     with tempfile.TemporaryDirectory(prefix="ptdp-") as results:
+        counted = tables("artifacts")
         asked = {
-            "figures": FIGURES,
-            "runs": RUNS,
+            "figures": counted["figures"],
+            "runs": [*counted["figures"], *counted["runs"]],
             "reference": str(ROOT / "results" / "reference"),
             "command": [RUN_TWICE, "-q", "--results", results],
         }

@@ -19,6 +19,11 @@ SECTIONS = (
 )
 
 
+def tables(name: str) -> dict[str, Any]:
+    """The tables of a file beside this one, such as a section's cases."""
+    return tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8"))
+
+
 class Kind(NamedTuple):
     """A kind of quantities: how headlines begin, whether values are texts that count several things, a unit of work.
 
@@ -30,28 +35,7 @@ class Kind(NamedTuple):
     unit: str = ""
 
 
-# Each kind explains later ones: another order of actions sends other messages, which take another time. The first kind
-# has no quantities: it stands for an entry that is new or gone.
-KINDS = {
-    "entries": Kind("entries"),
-    "parameters": Kind("parameters"),
-    "order": Kind("order of actions"),
-    "imports": Kind("start-up", counted=True),
-    "content": Kind("content", counted=True),
-    "growth": Kind("growth"),
-    "resources": Kind("files, groups and threads", counted=True),
-    "operators": Kind("operators", counted=True, unit="operators"),
-    "gradients": Kind("calls without gradients", counted=True, unit="calls without gradients"),
-    "sent": Kind("sent tensors", counted=True, unit="sent tensors"),
-    "communication": Kind("communication"),
-    "work": Kind("work"),
-    "waits": Kind("waits for messages and collectives", counted=True, unit="waits"),
-    "alive": Kind("kept alive", counted=True, unit="bytes kept alive"),
-    "peak": Kind("makers of the peak", counted=True, unit="bytes at the peak"),
-    "memory": Kind("memory"),
-    "calls": Kind("Python calls", counted=True),
-    "time": Kind("time"),
-}
+KINDS = {name: Kind(**row) for name, row in tables("kinds").items()}
 NEW_OR_GONE, *_ = KINDS
 UNITS = {kind: of.unit for kind, of in KINDS.items() if of.unit}  # the most telling one first
 
@@ -101,11 +85,6 @@ def shards_of(parallel: ParallelConfig) -> int:
 
 
 Case = dict[str, Any]  # a row: fields of a configuration
-
-
-def tables(name: str) -> dict[str, Any]:
-    """The tables of a section's cases."""
-    return tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8"))
 
 
 def model_of(models: Mapping[str, Case], name: str) -> Case:
