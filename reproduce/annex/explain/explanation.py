@@ -32,7 +32,7 @@ LEAST = 0.02  # of a gap that a cause explains, to be one
 ACCOUNTING = 0.15  # a log's FLOPs per token farther from the model's than this are counted otherwise
 
 
-class Known(NamedTuple):
+class NamedCause(NamedTuple):
     """A cause with a name, a row of explanation.toml."""
 
     decided_by: str
@@ -43,7 +43,7 @@ class Known(NamedTuple):
 
 LINKS = {"network": NETWORK, "NVLink": NVLINK}
 CAUSES = {
-    name: Known(**{"numbers": LINKS.get(name, ()), **row})
+    name: NamedCause(**{"numbers": LINKS.get(name, ()), **row})
     for name, row in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).items()
 }
 RATES = {name: known for name, known in CAUSES.items() if known.numbers}
