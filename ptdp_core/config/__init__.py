@@ -9,5 +9,5 @@ Every field has a sentence about itself, which command-line help and documentati
 
 from ptdp_core.config.model import LAYER_LETTERS, LayerKind, ModelConfig, padded_vocab
 from ptdp_core.config.parallel import OFFLOADED, ParallelConfig
-from ptdp_core.config.training import TrainingConfig, attention_kernel
+from ptdp_core.config.training import TrainingConfig, attention_kernel, kept
 from ptdp_core.config.words import DTYPES, KEYS_ELSEWHERE, in_todays_words

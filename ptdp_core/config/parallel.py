@@ -329,7 +329,7 @@ class ParallelConfig:
                     f"in stage {' or '.join(map(str, stages))}, counted from 0; try p={self.p - 1}"
                 )
 
-    @property
+    @cached_property
     def n(self) -> int:
         """GPUs used: n = p*t*d (Section 3.1), with context parallelism p*t*c*d."""
         return self.p * self.t * self.c * self.d
@@ -367,7 +367,7 @@ class ParallelConfig:
             "edp": Spaced(replicas * t // parts, parts),
         }
 
-    @property
+    @cached_property
     def state_shards(self) -> tuple[int, int]:
         """GPUs that share a copy of the states of the same weights, and of the same experts.
 
@@ -415,7 +415,7 @@ class ParallelConfig:
         """How often an iteration reduces a GPU's gradients: once, with ZeRO-2 every `reduce_every` microbatches."""
         return -(-self.m // self.reduce_every) if self.data_parallel == "zero2" else 1
 
-    @property
+    @cached_property
     def m(self) -> int:
         """Microbatches in a batch per pipeline: m = B/(d*b) (Section 3.1)."""
         return self.B // (self.d * self.b)

@@ -1,9 +1,9 @@
 """A model and its parallelisation together: what both have to agree on, and what follows from both."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import MISSING, asdict, dataclass, fields, replace
-from functools import cached_property, lru_cache
-from typing import Any
+from functools import cached_property, lru_cache, wraps
+from typing import Any, ParamSpec, TypeVar
 
 from ptdp_core.config.model import LayerKind, ModelConfig
 from ptdp_core.config.parallel import ATTENTION_KERNELS, OFFLOADED, RECOMPUTE_MODULES, ParallelConfig
@@ -12,6 +12,12 @@ from ptdp_core.errors import ConfigurationError
 from ptdp_core.fields import check_divides, fields_of, largest_divisor
 from ptdp_core.pipeline_layout import layout_of, stage_sizes
 from ptdp_core.schedules import default_schedule
+
+MOST_KEPT = 1 << 16  # values of all functions, some 100 MB: a search of 2,048 GPUs for DeepSeek-V3 has half as many
+_VALUES: dict[tuple[object, ...], Any] = {}  # of the functions that are `kept`, by function and key
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -234,6 +240,24 @@ def attention_kernel(kernels: str, model: ModelConfig, kind: LayerKind) -> str:
     has = {"windows": kind.window, "sinks": model.sinks}
     chosen = [kernel for name, _, kernel in (choice.partition("=") for choice in kernels.split(",")) if has.get(name)]
     return min(chosen, key=ATTENTION_KERNELS.index, default="")
+
+
+def kept(key: Callable[P, Hashable]) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """A function of a configuration whose values are kept, one for all configurations with the same `key`."""
+
+    def keeping(function: Callable[P, T]) -> Callable[P, T]:
+        @wraps(function)
+        def value(*asked: P.args, **more: P.kwargs) -> T:
+            place = function, key(*asked, **more)
+            if (known := _VALUES.get(place)) is None:
+                if len(_VALUES) >= MOST_KEPT:
+                    _VALUES.clear()
+                known = _VALUES[place] = function(*asked, **more)
+            return known
+
+        return value
+
+    return keeping
 
 
 @lru_cache(maxsize=256)

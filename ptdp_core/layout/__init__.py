@@ -29,6 +29,7 @@ from ptdp_core.layout.communication import (
     all_reduces,
     boundary_transfers,
     gather_transfers,
+    kind_collectives,
     layer_passes,
     over_parts,
     over_replicas,
@@ -51,7 +52,6 @@ from ptdp_core.layout.stages import (
     stage_kinds,
     stage_layers,
     table_elements,
-    uneven_chunks,
     vocabulary_rows,
     vocabulary_tables,
 )

@@ -216,7 +216,14 @@ def over_parts(config: TrainingConfig, pp: int, sizes: RankSizes) -> list[Collec
 
 
 def step_collectives(config: TrainingConfig) -> tuple[tuple[Collective, ...], ...]:
-    """The collectives that each pipeline rank's GPUs run once an iteration, for gradients and the tied embedding.
+    """The `kind_collectives` of each pipeline rank."""
+    by_kind = kind_collectives(config)
+    return tuple([by_kind[kind] for kind in rank_kinds(config).of])
+
+
+def kind_collectives(config: TrainingConfig) -> list[tuple[Collective, ...]]:
+    """The collectives that the GPUs of each kind of pipeline ranks run once an iteration, for gradients and the tied
+    embedding.
 
     Gradients are reduced over d replicas, with context parallelism over d*c ranks, each of which has them from its part
     of the sequences, and experts' over the ranks that hold the same ones. With adapters (LoRA) these alone have
@@ -227,7 +234,7 @@ def step_collectives(config: TrainingConfig) -> tuple[tuple[Collective, ...], ..
         calls = over_replicas(config, *trained(config, sizes.parameters, sizes.experts))
         whole = [call._replace(elements=round(call.elements)) for call in calls]  # adapters are a share
         by_kind.append((*whole, *over_parts(config, pp, sizes)))
-    return tuple(by_kind[kind] for kind in kinds.of)
+    return by_kind
 
 
 class Transfer(NamedTuple):

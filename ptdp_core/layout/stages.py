@@ -7,19 +7,12 @@ layers. Parameters are those of a chunk by name, and by number the elements that
 
 from collections.abc import Iterable
 from functools import lru_cache
-from itertools import accumulate, chain
+from itertools import accumulate, chain, compress
 from typing import NamedTuple
 
-from ptdp_core.config import ModelConfig, TrainingConfig, padded_vocab
+from ptdp_core.config import ModelConfig, TrainingConfig, kept, padded_vocab
 from ptdp_core.errors import ConfigurationError
-from ptdp_core.layers.blocks import (
-    OUTPUT,
-    WORD_EMBEDDING,
-    LayerRun,
-    block,
-    end_parameters,
-    layer_parameters,
-)
+from ptdp_core.layers.blocks import OUTPUT, WORD_EMBEDDING, end_parameters, layer_of, layer_parameters
 from ptdp_core.layers.parts import Parameter
 from ptdp_core.pipeline_layout import stage_sizes
 from ptdp_core.schedules import StagePlacement
@@ -64,14 +57,6 @@ def _layers_before(kind_of_layers: tuple[int, ...]) -> list[list[int]]:
     """Of each kind how many layers are before each layer, and in all."""
     kinds = range(max(kind_of_layers) + 1)
     return [list(accumulate([of == kind for of in kind_of_layers], initial=0)) for kind in kinds]
-
-
-def uneven_chunks(config: TrainingConfig) -> tuple[tuple[int, ...], ...]:
-    """The number of layers of each model chunk of each pipeline rank; empty if on every rank all are as long."""
-    if config.parallel.v == 1:
-        return ()
-    chunks = tuple([sizes.chunks for sizes in rank_sizes(config)])
-    return chunks if any(min(own) < max(own) for own in chunks) else ()
 
 
 def chunk_layers(layers: int, placement: StagePlacement, pp: int, pipeline_layout: str = "") -> tuple[range, ...]:
@@ -133,68 +118,83 @@ class RankSizes(NamedTuple):
 
 
 class RankKinds(NamedTuple):
-    """Which pipeline ranks are alike: as many layers and messages, and the same end of the model, if any.
+    """Which pipeline ranks are alike: as many layers of each kind, and the same end of the model, if any.
 
-    - `of[pp]`: the kind of rank pp, an index into the others
+    - `of[pp]`: the kind of rank pp, an index into `ranks`, `layers`, `sends` and `sizes`
     - `ranks`: the first rank of each kind
     - `layers`: how many of all its layers are of each of the model's kinds of layers (`ModelConfig.layer_kinds`)
+    - `sends`: the messages that a rank of the kind sends for a microbatch, the most that one does
+    - `uneven`: the number of layers of each model chunk of each rank; empty if on every rank all are as long
     - `sizes`: what one of its GPUs holds
     """
 
     of: tuple[int, ...]
     ranks: tuple[int, ...]
     layers: tuple[tuple[int, ...], ...]
-    sizes: tuple[RankSizes, ...]
+    sends: tuple[int, ...]
+    uneven: tuple[tuple[int, ...], ...]
+    sizes: tuple[RankSizes, ...] = ()
 
 
+@lru_cache(maxsize=1024)
+def _alike(
+    layers: int, kind_of_layers: tuple[int, ...], placement: StagePlacement, pipeline_layout: str
+) -> tuple[RankKinds, tuple[tuple[int, ...], ...]]:
+    """The kinds of pipeline ranks, without their sizes, and the layers of each chunk of each kind."""
+    held = stage_layers(layers, placement.p * placement.v, pipeline_layout)
+    lengths, counts = list(map(len, held)), layers_by_kind(held, kind_of_layers)
+    kinds: dict[tuple[tuple[int, ...], tuple[int, ...], bool, bool], int] = {}
+    of, uneven = [], False
+    for pp, stages in enumerate(placement.stages):
+        own = tuple([lengths[stage] for stage in stages])
+        together = tuple(map(sum, zip(*[counts[stage] for stage in stages], strict=True)))
+        of.append(kinds.setdefault((own, together, pp == placement.first, pp == placement.last), len(kinds)))
+        uneven = uneven or min(own) < max(own)
+    chunks, layers_of, *_ = zip(*kinds, strict=True)
+    sends = [max(compress(placement.sends, [kind == each for each in of])) for kind in range(len(kinds))]
+    return RankKinds(
+        tuple(of),
+        tuple(map(of.index, range(len(kinds)))),
+        layers_of,
+        tuple(sends),
+        tuple([chunks[kind] for kind in of]) if uneven else (),
+    ), chunks
+
+
+@kept(
+    lambda config: (
+        *(config.model, config.parallel.t, config.parallel.expert_parts, config.parallel.placement),
+        *(config.parallel.pipeline_layout, config.parallel.vocabulary != ""),
+    )
+)
 def rank_kinds(config: TrainingConfig) -> RankKinds:
     """The kinds of pipeline ranks of a configuration."""
     model, parallel = config.model, config.parallel
-    layout = parallel.placement, parallel.pipeline_layout
-    return _rank_kinds(model, parallel.t, parallel.expert_parts, *layout, parallel.p if parallel.vocabulary else 0)
+    placement, t, parts = parallel.placement, parallel.t, parallel.expert_parts
+    kinds, chunks = _alike(model.all_layers, model.kind_of_layers, placement, parallel.pipeline_layout)
+    of_layers = []
+    for layer in [layer_of(config, kind) for kind in model.layer_kinds]:
+        casts = [item for part in layer.parts if part.cast for item in part.parameters if item.is_matrix]
+        of_layers.append(_sizes(layer.parameters, t, parts, sum([item.held(t, parts) for item in casts])))
+    sharing = parallel.p if parallel.vocabulary else 0
+    shared = sum([item.held(sharing) for item in vocabulary_tables(model, sharing)]) if sharing else 0
+    ends = [
+        _sizes([item for item in end if not sharing or item.name not in TABLES], t, parts, 0)
+        for end in end_parameters(model, t, own_table=placement.first != placement.last)
+    ]
+    none, sizes = (0,) * 5, []
+    for own, counts, pp in zip(chunks, kinds.layers, kinds.ranks, strict=True):
+        first, last = ends[0] if pp == placement.first else none, ends[1] if pp == placement.last else none
+        rows = [first, last, *[[count * size for size in row] for count, row in zip(counts, of_layers, strict=True)]]
+        parameters, *others = map(sum, zip(*rows, strict=True))
+        sizes.append(RankSizes._make((parameters + shared, *others, own, (first[0], last[0]))))
+    return kinds._replace(sizes=tuple(sizes))
 
 
 def rank_sizes(config: TrainingConfig) -> tuple[RankSizes, ...]:
     """The sizes of each pipeline rank."""
     kinds = rank_kinds(config)
     return tuple([kinds.sizes[kind] for kind in kinds.of])
-
-
-@lru_cache(maxsize=1024)
-def _rank_kinds(
-    model: ModelConfig, t: int, expert_parts: int, placement: StagePlacement, pipeline_layout: str, sharing: int
-) -> RankKinds:
-    """See `rank_kinds`; so many pipeline ranks are `sharing` the vocabulary, 0 if the model's ends have it."""
-    held = stage_layers(model.all_layers, placement.p * placement.v, pipeline_layout)
-    counts = layers_by_kind(held, model.kind_of_layers)
-    kinds: dict[tuple[tuple[int, ...], tuple[int, ...], int, bool, bool], int] = {}
-    of, ranks = [], []
-    for pp, stages in enumerate(placement.stages):
-        chunks = tuple([len(held[stage]) for stage in stages])
-        together = tuple(map(sum, zip(*[counts[stage] for stage in stages], strict=True)))
-        kind = (chunks, together, placement.sends[pp], pp == placement.first, pp == placement.last)
-        if kind not in kinds:
-            kinds[kind] = len(kinds)
-            ranks.append(pp)
-        of.append(kinds[kind])
-    layers = [block(model, LayerRun(), kind) for kind in model.layer_kinds]
-    casts = [[item for part in layer.parts if part.cast for item in part.parameters] for layer in layers]
-    cast = [sum([item.held(t, expert_parts) for item in each if item.is_matrix]) for each in casts]
-    of_layers = [
-        _sizes(layer.parameters, t, expert_parts, elements) for layer, elements in zip(layers, cast, strict=True)
-    ]
-    shared = sum([item.held(sharing) for item in vocabulary_tables(model, sharing)]) if sharing else 0
-    first, last = end_parameters(model, t, own_table=placement.first != placement.last)
-    sizes = []
-    for chunks, together, _, embeds, computes_loss in kinds:
-        own = first if embeds else (), last if computes_loss else ()
-        ends = [
-            _sizes([item for item in end if not sharing or item.name not in TABLES], t, expert_parts, 0) for end in own
-        ]
-        rows = [*ends, *[[count * size for size in row] for count, row in zip(together, of_layers, strict=True)]]
-        parameters, *others = map(sum, zip(*rows, strict=True))
-        sizes.append(RankSizes._make((parameters + shared, *others, chunks, (ends[0][0], ends[1][0]))))
-    return RankKinds(tuple(of), tuple(ranks), tuple([kind[1] for kind in kinds]), tuple(sizes))
 
 
 def _sizes(parameters: Iterable[Parameter], t: int, expert_parts: int, cast: int) -> tuple[int, ...]:

@@ -31,6 +31,7 @@ from ptdp_core.schedules.checks import (
     stash_course,
     stash_fronts,
     summary,
+    undominated,
 )
 from ptdp_core.schedules.definition import Definition
 from ptdp_core.schedules.execution import Time, TimelineEvent, bubble_fraction, execute, execute_program

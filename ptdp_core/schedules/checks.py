@@ -176,12 +176,20 @@ def stash_fronts(schedule: Schedule, chunks: Sequence[Sequence[int]] = ()) -> li
             for number in numbers
             for steps in (_STASHED, _DEFERRED)
         ]
-        front: list[Moment] = []
-        for moment in sorted(set(zip(*counts, strict=True)), reverse=True):
-            if len(numbers) > 1 or not front or moment[1] > front[-1][1]:
-                front.append(moment)
-        ranks.append(front)
+        ranks.append(undominated(set(zip(*counts, strict=True))))
     return ranks
+
+
+def undominated(moments: Iterable[Moment]) -> list[Moment]:
+    """Of moments with one pair of numbers those of which no other has as much of both, the most stashed first.
+
+    All of those with several pairs, of chunks of several lengths.
+    """
+    front: list[Moment] = []
+    for moment in sorted(moments, reverse=True):
+        if len(moment) > 2 or not front or moment[1] > front[-1][1]:
+            front.append(moment)
+    return front
 
 
 class Summary(NamedTuple):

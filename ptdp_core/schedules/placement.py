@@ -37,6 +37,7 @@ class StagePlacement:
     received: tuple[bool, ...] = settled()
     sent: tuple[bool, ...] = settled()
     sends: tuple[int, ...] = settled()
+    number: int = settled()
 
     def __post_init__(self) -> None:
         chunks = sorted({len(stages) for stages in self.stages})
@@ -65,6 +66,10 @@ class StagePlacement:
         sends = tuple([sum([received[stage] + sent[stage] for stage in stages]) for stages in self.stages])
         vars(self).update(p=len(self.stages), v=chunks[0], ranks=ranks, first=ranks[0], last=ranks[-1])
         vars(self).update(boundaries=boundaries, received=received, sent=sent, sends=sends)
+        vars(self).update(number=hash(self.stages))
+
+    def __hash__(self) -> int:
+        return self.number  # what is kept of placements is asked for with hundreds of stages
 
     def chunk_of(self, stage: int) -> int:
         """Which of its rank's v model chunks a stage is."""

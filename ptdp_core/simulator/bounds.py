@@ -7,10 +7,10 @@ that differ in schedule and sharding alone, time and memory are bounded at once,
 from functools import lru_cache
 from operator import add
 
-from ptdp_core.config import TrainingConfig
+from ptdp_core.config import TrainingConfig, kept
 from ptdp_core.layout import rank_kinds, rank_sizes
 from ptdp_core.schedules import MESSAGES_AT_ONCE, definition, wave
-from ptdp_core.simulator.costs import NOT_IN_PASSES, CostModel, fields_but, kept
+from ptdp_core.simulator.costs import NOT_IN_PASSES, CostModel, fields_but
 from ptdp_core.simulator.executor import PICOSECONDS
 from ptdp_core.simulator.memory import rank_memory
 from ptdp_core.simulator.stage_times import Stages
@@ -72,7 +72,7 @@ def schedule_least_time(config: TrainingConfig, model: CostModel) -> float:
     return (_least_flush(model, config) + model.cluster.iteration_host_time) * (1 - _ROUNDING)
 
 
-@kept(lambda model, config: (config.parallel.m, *_of_flush(config)))
+@kept(lambda model, config: (model, config.parallel.m, *_of_flush(config)))
 def _least_flush(model: CostModel, config: TrainingConfig) -> float:
     """A lower bound on the seconds of the pipeline flush, by the first part of `least_time`."""
     parallel, placement = config.parallel, config.parallel.placement

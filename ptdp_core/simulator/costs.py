@@ -3,14 +3,13 @@
 All times in seconds. A stage is one model chunk; stage 0 also embeds, the last stage also computes logits and loss.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
-from functools import lru_cache, wraps
+from functools import lru_cache
 from math import fsum
 from operator import attrgetter
-from typing import Any, ParamSpec, TypeVar
 
-from ptdp_core.config import LayerKind, ParallelConfig, TrainingConfig
+from ptdp_core.config import LayerKind, ParallelConfig, TrainingConfig, kept
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.layers.blocks import LayerRun, ends, layer_of
 from ptdp_core.layers.parts import Block, Collective, Gemm, Work
@@ -44,12 +43,6 @@ OF_LAYERS = (
     *("exchange", "recomputed_exchange", "moved"),
 )
 
-MOST_KEPT = 1 << 16  # values of all models, some 100 MB: a search of 2,048 GPUs for DeepSeek-V3 has half as many
-_VALUES: dict[tuple[object, ...], Any] = {}  # of the functions that are `kept`, by model, function and key
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
 
 def _gemms(work: Work) -> tuple[Gemm, ...]:
     """The products of a work, whatever their elements."""
@@ -71,24 +64,6 @@ def fields_but(names: Iterable[str]) -> Callable[[TrainingConfig], tuple[object,
 of_passes, of_parts, of_parts_without_experts = map(
     fields_but, (NOT_IN_PASSES, NOT_IN_PARTS, NOT_IN_PARTS | OF_EXPERTS)
 )
-
-
-def kept(key: Callable[P, Hashable]) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """A function of a `CostModel` whose values are kept, one for all configurations with the same `key`."""
-
-    def keeping(function: Callable[P, T]) -> Callable[P, T]:
-        @wraps(function)
-        def value(*asked: P.args, **more: P.kwargs) -> T:
-            place = asked[0], function, key(*asked, **more)
-            if (known := _VALUES.get(place)) is None:
-                if len(_VALUES) >= MOST_KEPT:
-                    _VALUES.clear()
-                known = _VALUES[place] = function(*asked, **more)
-            return known
-
-        return value
-
-    return keeping
 
 
 class CostModel(Gpu):
@@ -137,7 +112,7 @@ class CostModel(Gpu):
             backward += share * shorter(product for part in back for product in _gemms(part.backward)[:1])
         return forward, backward
 
-    @kept(lambda self, config: (*of_passes(config), self._paired(config)))
+    @kept(lambda self, config: (self, *of_passes(config), self._paired(config)))
     def stages(self, config: TrainingConfig) -> Stages:
         """The times of the p*v stages, in model order."""
         layers = [self._layer(config, kind) for kind in config.model.layer_kinds]
@@ -231,12 +206,12 @@ class CostModel(Gpu):
         exposed = EXPOSED_ACCUMULATION * (2 * width - 2) * elements
         return work + Work(traffic_bytes=exposed, wide_bytes=exposed)
 
-    @kept(lambda self, config: of_parts(config))
+    @kept(lambda self, config: (self, *of_parts(config)))
     def layer_bytes(self, config: TrainingConfig) -> LayerBytes:
         """The bytes of a layer."""
         return layer_bytes(config)
 
-    @kept(lambda self, config, kind: (kind, (of_parts if kind.experts else of_parts_without_experts)(config)))
+    @kept(lambda self, config, kind: (self, kind, *(of_parts if kind.experts else of_parts_without_experts)(config)))
     def _layer(self, config: TrainingConfig, kind: LayerKind) -> StageTimes:
         """The times of a stage of one layer, without what is restored for its recomputation."""
         parallel, layer = config.parallel, layer_of(config, kind)
@@ -286,7 +261,7 @@ class CostModel(Gpu):
             moved=moved * self.cluster.element_bytes / FP16_BYTES,
         )
 
-    @kept(lambda self, config: (LayerRun.of(config.parallel, experts=False), *_of_everything(config)))
+    @kept(lambda self, config: (self, LayerRun.of(config.parallel, experts=False), *_of_everything(config)))
     def _ends(self, config: TrainingConfig) -> tuple[StageTimes, ...]:
         """The times that the embedding adds to the first stage, and logits and loss to the last one.
 
@@ -309,7 +284,7 @@ class CostModel(Gpu):
         for end in (parts.first, parts.last):
             yield StageTimes(0.0, 0.0, 0.0, 0.0, self.seconds(end.forward, group), self.seconds(end.backward, group))
 
-    @kept(lambda self, config: (config.parallel.n, config.parallel.placement))
+    @kept(lambda self, config: (self, config.parallel.n, config.parallel.placement))
     def _leaving(self, config: TrainingConfig) -> list[bool]:
         """For each boundary between two stages, whether its messages leave the node."""
         ranks, pairs = config.parallel.n // config.parallel.p, config.parallel.placement.boundaries

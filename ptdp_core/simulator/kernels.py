@@ -5,6 +5,7 @@ Shapes are in elements, times in seconds.
 
 from dataclasses import replace
 from functools import lru_cache
+from itertools import starmap
 from math import ceil, fsum
 
 from ptdp_core.config import ParallelConfig
@@ -61,9 +62,8 @@ class KernelModel:
         """
         cluster = self._cluster
         counts = _waves(self._tiles, cluster.multiprocessors, M, N, batch)
-        waves = min(
-            count * (K * per_element + write) for count, (per_element, write) in zip(counts, self._costs, strict=True)
-        )
+        costs = zip(counts, self._costs, strict=True)
+        waves = min([count * (K * per_element + write) for count, (per_element, write) in costs])
         flops = 2 * M * N * K * batch
         plateau = flops / self.sustained * (1 + cluster.gemm_half_depth / (K * self._operand_bytes))
         if any(size * self._operand_bytes % ALIGNED_BYTES for size in (M, N, K)):
@@ -106,7 +106,7 @@ class KernelModel:
 @lru_cache(maxsize=4096)  # a calibration tries thousands of clusters that differ in other numbers
 def _waves(tiles: tuple[tuple[int, int], ...], multiprocessors: int, M: int, N: int, batch: int) -> tuple[int, ...]:
     """For each tile size, the number of waves that the tiles of `batch` M x N results take."""
-    return tuple(ceil(ceil(M / rows) * ceil(N / columns) * batch / multiprocessors) for rows, columns in tiles)
+    return tuple([ceil(ceil(M / rows) * ceil(N / columns) * batch / multiprocessors) for rows, columns in tiles])
 
 
 @lru_cache(maxsize=64)
@@ -167,19 +167,16 @@ class Gpu:
 
         It takes at least as long as the host needs to issue all of it.
         """
-        times = {gemm: self.kernels.gemm(*gemm) for gemm in set(work.gemms)}  # those of experts are alike
-        device = fsum(map(times.__getitem__, work.gemms))
-        device += fsum(self.kernels.attention(*each) for each in work.attention)
+        device = fsum(starmap(self.kernels.gemm, work.gemms))
+        if work.attention:
+            device += fsum(starmap(self.kernels.attention, work.attention))
         if work.narrow_gemms:
-            different = set(work.narrow_gemms)
-            kernels = {elements: narrow_kernels(self.cluster, elements) for elements in dict(different)}
-            narrow = {each: kernels[each[0]].gemm(*each[1]) for each in different}
-            device += fsum(map(narrow.__getitem__, work.narrow_gemms))
+            device += fsum([narrow_kernels(self.cluster, elements).gemm(*gemm) for elements, gemm in work.narrow_gemms])
         # The bytes that memory-bound kernels move are counted in fp16, except those that are fp32 in any precision.
         in_precision = work.traffic_bytes - work.wide_bytes
         traffic = work.traffic_bytes + (self.cluster.element_bytes / FP16_BYTES - 1) * in_precision
         device += self.kernels.memory_bound(traffic, work.kernels)
-        device += self.communication(work, group) - hidden
+        device += (self.communication(work, group) if group.size > 1 else 0.0) - hidden
         if self.software.cuda_graphs:
             return device
         host = work.calls * self.cluster.host_per_call
@@ -188,8 +185,8 @@ class Gpu:
     def communication(self, work: Work, group: Group) -> float:
         """Seconds of the collectives of work on a GPU of a tensor-parallel group."""
         width = self.cluster.element_bytes / FP16_BYTES
-        return fsum(self.network.all_reduce(group, width * size) for size in work.all_reduce_bytes) + fsum(
-            self.network.one_way(group, width * size) for size in work.one_way_bytes
+        return fsum([self.network.all_reduce(group, width * size) for size in work.all_reduce_bytes]) + fsum(
+            [self.network.one_way(group, width * size) for size in work.one_way_bytes]
         )
 
     @property

@@ -6,7 +6,7 @@ precision at the end. In the optimizer step, when there are no activations, 16-b
 bytes, unless they are summed in fp32 (4 bytes in place of 2).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import pairwise
 from operator import mul
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from ptdp_core.config import LayerKind, ParallelConfig, TrainingConfig
 from ptdp_core.layers.blocks import heads_of, layer_of
 from ptdp_core.layers.parts import Block
 from ptdp_core.layers.techniques import RECIPES, offloaded, recomputed
-from ptdp_core.layout import RankSizes, trained, vocabulary_rows
+from ptdp_core.layout import RankKinds, RankSizes, trained, vocabulary_rows
 from ptdp_core.schedules import MESSAGES_AT_ONCE, Moment, build, definition, most_scored
 from ptdp_core.schedules.vocabulary import AHEAD
 from ptdp_core.simulator.cluster import Cluster
@@ -319,21 +319,17 @@ def fullest_memory(
     config: TrainingConfig,
     cluster: Cluster,
     software: Software,
-    sizes: Sequence[RankSizes],
+    kinds: RankKinds,
     layer: LayerBytes,
-    stash_fronts: Sequence[Iterable[Moment]],
+    fronts: Iterable[Iterable[Moment]],
 ) -> dict[str, int]:
-    """The bytes by use on the fullest GPU at its peak, which is in its rank's `schedules.stash_fronts`.
+    """The bytes by use on the fullest GPU at its peak, which is in the fronts of the first `kinds` of pipeline ranks.
 
-    `sizes` are those of each pipeline rank, `layer` the bytes of its layers.
+    These are the `schedules.stash_fronts` of all ranks of a kind together; `layer` are the bytes of its layers.
     """
     last = config.parallel.placement.last
-    # Of ranks that are otherwise alike, only the one that holds most is looked at.
-    moments: dict[tuple[RankSizes, bool], set[Moment]] = {}
-    for rank, front in enumerate(stash_fronts):
-        moments.setdefault((sizes[rank], rank == last), set()).update(front)
     memories = [
-        rank_memory(config, cluster, of_rank, layer, sorted(front), computes_loss, software)
-        for (of_rank, computes_loss), front in moments.items()
+        rank_memory(config, cluster, sizes, layer, front, rank == last, software)
+        for rank, sizes, front in zip(kinds.ranks, kinds.sizes, fronts, strict=False)
     ]
     return max(memories, key=lambda memory: sum(memory.values()))

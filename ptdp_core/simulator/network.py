@@ -5,8 +5,9 @@ GPUs. How many HCAs a group can use alone depends on how many of its GPUs are on
 seconds.
 """
 
-from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil, log2
+from typing import NamedTuple
 
 from ptdp_core.simulator.cluster import Cluster
 
@@ -15,8 +16,7 @@ NETWORK = ("hca_bandwidth", "p2p_bandwidth", "tensor_hca_bandwidth", "allreduce_
 NVLINK = ("nvlink_bandwidth_2", "nvlink_bandwidth_4", "nvlink_bandwidth_8", "nvlink_p2p_bandwidth")
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """A communication group of `size` GPUs, `per_node` of them on each node."""
 
     size: int
@@ -28,6 +28,7 @@ class Group:
         return ceil(self.size / self.per_node)
 
 
+@lru_cache(maxsize=1024)
 def group_of(size: int, gpus_per_node: int, apart: int = 1) -> Group:
     """The group of so many GPUs whose ranks are `apart`: neighbours in a tensor-parallel group.
 
@@ -52,6 +53,7 @@ class NetworkModel:
             4: (cluster.nvlink_latency_4, cluster.nvlink_bandwidth_4),
             8: (cluster.nvlink_latency_8, cluster.nvlink_bandwidth_8),
         }
+        self._known: dict[tuple[Group, bool], tuple[float, ...]] = {}  # what `_ways` found
 
     def _inside_node(self, gpus: int) -> tuple[float, float]:
         """The latency and the bus bandwidth over `gpus` GPUs of a node.
@@ -85,26 +87,28 @@ class NetworkModel:
         crossing = 2 if group.per_node > 1 and per_node // group.per_node >= on_switch > 1 else 1
         return hca_bandwidth * group.per_node / (sharing * crossing)
 
-    def _latency_and_bandwidth(self, group: Group, hca_bandwidth: float) -> tuple[float, float]:
-        """The latency of a ring, which goes around twice, hop by hop, and the bus bandwidth of its slowest link."""
-        latency, bandwidth, nodes = 0.0, float("inf"), group.nodes
-        if group.per_node > 1:
-            in_node, bandwidth = self._inside_node(group.per_node)
-            latency = in_node * (group.size - nodes) / (group.per_node - 1)
-        if nodes > 1:
-            latency += 2 * nodes * self._cluster.network_latency
-            bandwidth = min(bandwidth, self._rail_bandwidth(group, hca_bandwidth))
-        return latency, bandwidth
+    def _ways(self, group: Group, gradients: bool = False) -> tuple[float, ...]:
+        """The latency and the bandwidth of a group's collectives: around a ring, and of an all-reduce by a tree.
 
-    def _tree(self, group: Group, size_bytes: float, hca_bandwidth: float) -> float:
-        """Seconds of an all-reduce by a double binary tree over nodes, in each of which the GPUs make a chain.
-
-        Every link carries the whole tensor twice, once up to the root and once down, whatever the number of GPUs.
+        A ring goes around twice, hop by hop, at the bus bandwidth of its slowest link. A double binary tree is over
+        nodes, in each of which the GPUs make a chain; every link carries the whole tensor twice, once up to the root
+        and once down, whatever the number of GPUs. Its bandwidth is 0 inside a node, where there is none.
         """
-        nvlink = self._inside_node(group.per_node)[1] if group.per_node > 1 else float("inf")
-        hops = 2 * (group.per_node - 1 + ceil(log2(group.nodes)))
-        bandwidth = min(self._rail_bandwidth(group, hca_bandwidth), nvlink) / 2
-        return hops * self._cluster.tree_hop_latency + size_bytes / bandwidth
+        if known := self._known.get((group, gradients)):
+            return known
+        cluster, nodes = self._cluster, group.nodes
+        latency, nvlink = self._inside_node(group.per_node) if group.per_node > 1 else (0.0, float("inf"))
+        ring, bandwidth, hops, tree = 0.0, nvlink, 0.0, 0.0
+        if group.per_node > 1:
+            ring = latency * (group.size - nodes) / (group.per_node - 1)
+        if nodes > 1:
+            hca = cluster.allreduce_hca_bandwidth if gradients else cluster.tensor_hca_bandwidth
+            ring += 2 * nodes * cluster.network_latency
+            bandwidth = min(nvlink, self._rail_bandwidth(group, hca))
+            hops = 2 * (group.per_node - 1 + ceil(log2(nodes))) * cluster.tree_hop_latency
+            tree = bandwidth / 2
+        self._known[group, gradients] = ring, bandwidth, hops, tree
+        return ring, bandwidth, hops, tree
 
     def all_reduce(self, group: Group, size_bytes: float, gradients: bool = False) -> float:
         """Seconds to all-reduce `size_bytes` on every GPU: by a ring or, between nodes, a tree if that is faster.
@@ -112,13 +116,11 @@ class NetworkModel:
         A ring of k GPUs moves 2(k-1)/k of the tensor over each link. Those of `gradients` come once an iteration
         (Section 5.9), and have an HCA's rate of their own.
         """
-        cluster = self._cluster
-        hca_bandwidth = cluster.allreduce_hca_bandwidth if gradients else cluster.tensor_hca_bandwidth
         if group.size == 1:
             return 0.0
-        latency, bandwidth = self._latency_and_bandwidth(group, hca_bandwidth)
+        latency, bandwidth, hops, tree = self._ways(group, gradients)
         ring = latency + 2 * (group.size - 1) / group.size * size_bytes / bandwidth
-        return min(ring, self._tree(group, size_bytes, hca_bandwidth)) if group.nodes > 1 else ring
+        return min(ring, hops + size_bytes / tree) if tree else ring
 
     def one_way(self, group: Group, size_bytes: float, rounds: int = 1) -> float:
         """Seconds of a layer's all-gather or reduce-scatter of `size_bytes`: half of a ring's all-reduce.
@@ -127,7 +129,7 @@ class NetworkModel:
         """
         if group.size == 1:
             return 0.0
-        latency, bandwidth = self._latency_and_bandwidth(group, self._cluster.tensor_hca_bandwidth)
+        latency, bandwidth, *_ = self._ways(group)
         return latency * rounds / 2 + (group.size - 1) / group.size * size_bytes / bandwidth
 
     def all_to_all(self, group: Group, size_bytes: float) -> float:

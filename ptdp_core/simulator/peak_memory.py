@@ -5,19 +5,19 @@ from dataclasses import replace
 from math import inf
 
 from ptdp_core.config import TrainingConfig
-from ptdp_core.layout import rank_sizes, uneven_chunks
+from ptdp_core.layout import rank_kinds, rank_sizes
 from ptdp_core.schedules import Moment, definition
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.memory import fullest_memory, layer_bytes, rank_memory
 from ptdp_core.simulator.software import Software
-from ptdp_core.simulator.steady_state import rank_fronts
+from ptdp_core.simulator.steady_state import joined, rank_fronts
 
 
 def rank_stash_fronts(config: TrainingConfig) -> Sequence[Sequence[Moment]]:
     """The `rank_fronts` of a configuration's schedule."""
     parallel = config.parallel
-    return rank_fronts(parallel.schedule, parallel.p, parallel.m, parallel.v, chunks=uneven_chunks(config))
+    return rank_fronts(parallel.schedule, parallel.p, parallel.m, parallel.v, chunks=rank_kinds(config).uneven)
 
 
 def peak_memory(config: TrainingConfig, model: CostModel) -> int:
@@ -27,8 +27,9 @@ def peak_memory(config: TrainingConfig, model: CostModel) -> int:
 
 def of_fullest(config: TrainingConfig, model: CostModel, stash_fronts: Sequence[Iterable[Moment]]) -> int:
     """Bytes of memory on the fullest GPU of the first ranks, those whose `schedules.stash_fronts` are given."""
-    sizes, layer = rank_sizes(config), model.layer_bytes(config)
-    return sum(fullest_memory(config, model.cluster, model.software, sizes, layer, stash_fronts).values())
+    kinds, layer = rank_kinds(config), model.layer_bytes(config)
+    fronts = joined(stash_fronts, kinds.of)
+    return sum(fullest_memory(config, model.cluster, model.software, kinds, layer, fronts).values())
 
 
 def rank_memories(

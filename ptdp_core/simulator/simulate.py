@@ -1,10 +1,9 @@
 """One training iteration of a configuration on a cluster: `simulate`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain, compress, product
 from math import fsum
-from operator import attrgetter
 
 from ptdp_core.config import LayerKind, ParallelConfig, TrainingConfig
 from ptdp_core.layout import (
@@ -13,12 +12,12 @@ from ptdp_core.layout import (
     GRADIENT,
     WEIGHT,
     Boundary,
+    RankKinds,
+    kind_collectives,
     layer_passes,
     rank_kinds,
     rank_sizes,
     recomputation_gathers,
-    step_collectives,
-    uneven_chunks,
     vocabulary_exchanges,
 )
 from ptdp_core.schedules import TimelineEvent, definition
@@ -28,8 +27,8 @@ from ptdp_core.simulator.estimate import BUBBLE_CAUSES, PHASES, Estimate
 from ptdp_core.simulator.executor import PICOSECONDS, Costs
 from ptdp_core.simulator.memory import FP32_BYTES, fullest_memory
 from ptdp_core.simulator.software import Software
-from ptdp_core.simulator.stage_times import Stages, StageTimes, hidden_in_pair
-from ptdp_core.simulator.steady_state import Flush, flush, pipeline_timeline, rank_fronts
+from ptdp_core.simulator.stage_times import Stages, hidden_in_pair
+from ptdp_core.simulator.steady_state import Flush, flush, kind_fronts, pipeline_timeline
 from ptdp_core.simulator.step import after_the_flush, reduced_bytes
 from ptdp_core.simulator.vocabulary_times import collective_seconds, pass_seconds
 from ptdp_core.simulator.zero3 import communication_bytes, sharded_stages
@@ -65,6 +64,7 @@ def simulate(
     schedule = (parallel.schedule, parallel.p, parallel.m, parallel.v)
     pipeline = flush(*schedule, costs)
     flush_s = [end / PICOSECONDS for end in pipeline.ends]
+    kinds = rank_kinds(config)
     reduction, steps, gathers = after_the_flush(model, config, stages)
     # The gradient norm joins all ranks of a model replica before any of them steps (clip_grad = 1.0).
     step_start = max(end + reduce for end, reduce in zip(flush_s, reduction, strict=True))
@@ -80,9 +80,8 @@ def simulate(
         saved = step_start - max(end / PICOSECONDS + reduce for end, reduce in zip(without, reduction, strict=True))
         message_waiting = saved - phases["pipeline_communication"]
         causes = _bubble_times(parallel, free, phases["bubble"], message_waiting)
-    sizes, layer = rank_sizes(config), model.layer_bytes(config)
-    fronts = rank_fronts(*schedule, pipeline.executed, uneven_chunks(config))
-    memory = fullest_memory(config, cluster, model.software, sizes, layer, fronts)
+    layer, fronts = model.layer_bytes(config), kind_fronts(*schedule, pipeline.executed, kinds.uneven, kinds.of)
+    memory = fullest_memory(config, cluster, model.software, kinds, layer, fronts)
     peak = sum(memory.values())
     return Estimate(
         config=config,
@@ -93,7 +92,7 @@ def simulate(
         bubble_fraction=phases["bubble"] / fsum(phases[name] for name in PHASES[:4]),
         peak_memory=peak,
         memory_bytes=memory,
-        traffic=_traffic(config, model),
+        traffic=_traffic(config, model, kinds),
         fits=peak <= cluster.usable_memory,
         bubble_times=causes,
         timeline=_timeline(config, cluster, costs, flush_s, reduction, step_start, steps, gathers) if timeline else (),
@@ -141,18 +140,11 @@ def _phases(
 ) -> dict[str, float]:
     """The seconds of each phase, mean over pipeline ranks. The bubble is the rest of the iteration."""
     p, m = config.parallel.p, config.parallel.m
-    parts: dict[str, Callable[[StageTimes], float]] = {
-        "forward": attrgetter("layers_forward"),
-        "recompute": attrgetter("recompute"),
-        "backward": attrgetter("layers_backward"),
-        "embedding_and_logits": lambda stage: stage.extra_forward + stage.extra_backward,
-        "host": attrgetter("fetch"),
-        "data_parallel": lambda stage: stage.sharding_forward + stage.sharding_backward,
-    }
-    phases = {phase: fsum(stages.each(part)) * m / p for phase, part in parts.items()}
+    phases = {phase: seconds * m / p for phase, seconds in stages.sums.items()}
     for phase, saved in zip(("forward", "backward"), pipeline.hidden, strict=True):
         phases[phase] -= saved / PICOSECONDS / p
-    phases["embedding_and_logits"] += m * sum(costs.vocabulary.values()) / PICOSECONDS
+    if costs.vocabulary:
+        phases["embedding_and_logits"] += m * sum(costs.vocabulary.values()) / PICOSECONDS
     sharding = phases["data_parallel"]
     phases |= {
         "pipeline_communication": sum(pipeline.communication) / PICOSECONDS / p,
@@ -182,7 +174,7 @@ def _bubble_times(parallel: ParallelConfig, free: Costs, bubble: float, message_
     return dict(zip(BUBBLE_CAUSES, times, strict=True))
 
 
-def _traffic(config: TrainingConfig, model: CostModel) -> dict[str, int]:
+def _traffic(config: TrainingConfig, model: CostModel, kinds: RankKinds) -> dict[str, int]:
     """Bytes one GPU sends in an iteration, by use, on the rank that sends most: exact counts times sizes.
 
     'pipeline' are boundary tensors, and what pipeline ranks exchange that share the vocabulary.
@@ -192,7 +184,7 @@ def _traffic(config: TrainingConfig, model: CostModel) -> dict[str, int]:
     back.
     """
     parallel, cluster, gradient_bytes = config.parallel, model.cluster, reduced_bytes(model, config)
-    t, m, placement = parallel.t, parallel.m, parallel.placement
+    t, m = parallel.t, parallel.m
     boundary, groups = Boundary.of(config), parallel.groups
     bytes_of = dict.fromkeys((ACTIVATION, WEIGHT), cluster.element_bytes) | {GRADIENT: gradient_bytes, FP32: FP32_BYTES}
 
@@ -203,23 +195,25 @@ def _traffic(config: TrainingConfig, model: CostModel) -> dict[str, int]:
     of_layers = [per_layer("tp", kind) for kind in config.model.layer_kinds]
     per_message = boundary.gather.sent(t) if boundary.gather else 0.0
     sent = {"pipeline": 0.0, "tensor": 0.0, "data": 0.0, "embedding": 0.0}
-    kinds = rank_kinds(config)
-    once_by_rank = step_collectives(config)
     shared = 0.0
     if parallel.vocabulary:
         calls = vocabulary_exchanges(config).values()
         shared = m * fsum(bytes_of[call.element] * call.sent(parallel.p) for call in calls)
-    for pp, sizes, layers in zip(kinds.ranks, kinds.sizes, kinds.layers, strict=True):
-        regathered = fsum(call.sent(t) for length in sizes.chunks for call in recomputation_gathers(config, length))
-        in_layers = sum(count * each for count, each in zip(layers, of_layers, strict=True))
-        messages = m * placement.sends[pp]
+    for sizes, layers, sends, once in zip(
+        kinds.sizes, kinds.layers, kinds.sends, kind_collectives(config), strict=True
+    ):
+        regathered = 0.0
+        if parallel.distribute_checkpointed_activations:
+            regathered = fsum(call.sent(t) for length in sizes.chunks for call in recomputation_gathers(config, length))
+        in_layers = sum([count * each for count, each in zip(layers, of_layers, strict=True)])
+        messages = m * sends
         rank = {
             "pipeline": cluster.element_bytes * messages * boundary.message_elements + shared,
             "tensor": cluster.element_bytes * (m * (in_layers + regathered) + messages * per_message),
             "data": 0.0,
             "embedding": 0.0,
         }
-        for call in once_by_rank[pp]:
+        for call in once:
             ranks = groups[call.group].number if call.group in groups else 2  # those of a tied embedding's uses
             rank[USES[call.group]] += bytes_of[call.element] * call.sent(ranks)
         sent = {use: max(size, rank[use]) for use, size in sent.items()}

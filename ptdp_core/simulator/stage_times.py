@@ -5,7 +5,9 @@ All times in seconds. A stage is one model chunk; stage 0 also embeds, the last 
 
 from collections.abc import Callable
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, chain, repeat
+from math import fsum
+from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
 from ptdp_core.simulator.executor import PICOSECONDS
@@ -70,8 +72,27 @@ class Stages(tuple[StageTimes, ...]):
     def each(self, what: Callable[[StageTimes], T]) -> list[T]:
         """`what` of each stage, in model order."""
         different, numbers = self.alike
-        values = list(map(what, different))
-        return [values[number] for number in numbers]
+        return list(map(list(map(what, different)).__getitem__, numbers))
+
+    @cached_property
+    def sums(self) -> dict[str, float]:
+        """Seconds of all stages together for a microbatch, by `estimate.PHASES`."""
+        different, numbers = self.alike
+        times = [numbers.count(number) for number in range(len(different))]
+
+        def total(*names: str) -> float:
+            """The sum of what these fields of a stage are together, rounded once."""
+            values = map(sum, zip(*[map(attrgetter(name), different) for name in names], strict=True))
+            return fsum(chain.from_iterable(map(repeat, values, times)))
+
+        return {
+            "forward": total("layers_forward"),
+            "recompute": total("recompute"),
+            "backward": total("layers_backward"),
+            "embedding_and_logits": total("extra_forward", "extra_backward"),
+            "host": total("fetch"),
+            "data_parallel": total("sharding_forward", "sharding_backward"),
+        }
 
     @cached_property
     def seconds(self) -> tuple[list[float], list[float]]:

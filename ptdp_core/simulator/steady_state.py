@@ -24,7 +24,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
-from ptdp_core.schedules import Moment, Schedule, TimelineEvent, build, definition, passes_of, stash_fronts
+from ptdp_core.schedules import Moment, Schedule, TimelineEvent, build, definition, passes_of, stash_fronts, undominated
 from ptdp_core.simulator.executor import FUSED_KINDS, Costs, Events, compile_blocking, execute_blocking
 from ptdp_core.simulator.native import native, why_in_python
 
@@ -142,12 +142,28 @@ def rank_fronts(
     """`schedules.stash_fronts` of every rank: by the schedule's formula where there is one, else from a table.
 
     That is of the batch `executed`, if any; or of the longest but the whole, which is in the steady state, in which no
-    longer one holds more at once. A formula knows nothing of `chunks` that differ in length (`layout.uneven_chunks`).
+    longer one holds more at once. A formula knows nothing of `chunks` that differ (`RankKinds.uneven`).
     """
     schedule = definition(name)
     if schedule.stash is None or schedule.splits or chunks:
         return _table_fronts(name, p, executed or short_batches(name, p, m, v)[-2:][0], v, chunks)
     return [[(stash, 0)] for stash in schedule.stash(p, m, v)]
+
+
+@lru_cache(maxsize=4096)
+def kind_fronts(
+    name: str, p: int, m: int, v: int, executed: int, chunks: tuple[tuple[int, ...], ...], of: tuple[int, ...]
+) -> list[list[Moment]]:
+    """The `rank_fronts` of all ranks of a kind together, by kind; `of` are the kinds of the ranks, 0, 1, 2, ..."""
+    return joined(rank_fronts(name, p, m, v, executed, chunks), of)
+
+
+def joined(fronts: Iterable[Iterable[Moment]], of: Iterable[int]) -> list[list[Moment]]:
+    """The fronts of the first ranks, those of a kind together, by kind; the least stashed first."""
+    moments: dict[int, set[Moment]] = {}
+    for kind, front in zip(of, fronts, strict=False):
+        moments.setdefault(kind, set()).update(front)
+    return [undominated(moments[kind])[::-1] for kind in range(len(moments))]
 
 
 @lru_cache(maxsize=4096)

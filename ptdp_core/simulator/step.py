@@ -139,6 +139,8 @@ def weight_gather(
 
     With `overlapped_data_parallel` only what the next iteration's first forward pass does not hide.
     """
+    if not config.parallel.sharded_optimizer:
+        return 0.0
     gathers = [call for call in over_replicas(config, parameters, of_experts) if call.element == WEIGHT]
     gather = fsum([collective_seconds(model, config, call) for call in gathers])
     return (

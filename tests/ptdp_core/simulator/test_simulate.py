@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ptdp_core import formulas
-from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig, training
 from ptdp_core.layers.parts import Work
 from ptdp_core.layout import Boundary, rank_elements
 from ptdp_core.pipeline_layout import layout_of
 from ptdp_core.schedules import Exchange, build, definition, lower, names
-from ptdp_core.simulator import PHASES, cluster_path, costs, load_cluster, simulate
+from ptdp_core.simulator import PHASES, cluster_path, load_cluster, simulate
 from ptdp_core.simulator.bounds import least_time
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.executor import PICOSECONDS, Costs
@@ -120,11 +120,11 @@ def test_the_tied_tables_are_summed_by_both_ends_alone():
 
 
 def test_what_cost_models_keep_is_bounded_for_all_of_them_together(monkeypatch):
-    monkeypatch.setattr(costs, "MOST_KEPT", 6)
-    monkeypatch.setattr(costs, "_VALUES", {})
+    monkeypatch.setattr(training, "MOST_KEPT", 6)
+    monkeypatch.setattr(training, "_VALUES", {})
     models = [CostModel(SELENE) for _ in range(4)]
     times = [model.stages(gpt3(d=d, B=24 * d)) for d in (1, 2) for model in models]
-    assert 0 < len(costs._VALUES) <= 6
+    assert 0 < len(training._VALUES) <= 6
     assert times == times[:1] * 8  # values that went are computed again
 
 
