@@ -12,6 +12,7 @@ from ptdp_core.fields import (
     counted,
     counted_later,
     described_later,
+    fields_of,
     largest_divisor,
 )
 
@@ -228,6 +229,14 @@ class ModelConfig:
                 f"experts_per_token={self.experts_per_token} of experts={self.experts}; needs 1 to {self.experts}; "
                 f"try experts_per_token={min(2, self.experts)}"
             )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """What is kept of models is asked for many times, and each has forty fields."""
+        return hash(tuple([getattr(self, name) for _, name, _ in fields_of(ModelConfig)]))
 
     def _check_pattern(self) -> None:
         """Raise ConfigurationError unless `layer_pattern` has known letters, and the model what they need."""

@@ -205,12 +205,13 @@ def over_parts(config: TrainingConfig, pp: int, sizes: RankSizes) -> list[Collec
     from its part of the sequence only; also otherwise those of what only parts of its work use (`RankSizes.partial`).
     The two ranks of a tied embedding sum those of both uses. With adapters (LoRA) all of these are frozen.
     """
-    parallel, tied = config.parallel, config.tied_ranks or ()
-    calls = list[Collective]()
+    parallel, calls = config.parallel, list[Collective]()
+    if parallel.lora_rank:
+        return calls
     shared = sizes.whole if parallel.sequence_parallel else sizes.partial
-    if shared and parallel.t > 1 and not parallel.lora_rank:
+    if shared and parallel.t > 1:
         calls.append(Collective(ALL_REDUCE, "tp", shared, GRADIENT))
-    if pp in tied and len(set(tied)) > 1 and not parallel.lora_rank:
+    if (tied := config.tied_ranks) and pp in tied and tied[0] != tied[1]:
         calls.append(Collective(ALL_REDUCE, "embedding", table_elements(config), GRADIENT))
     return calls
 
@@ -232,8 +233,9 @@ def kind_collectives(config: TrainingConfig) -> list[tuple[Collective, ...]]:
     kinds, by_kind = rank_kinds(config), []
     for pp, sizes in zip(kinds.ranks, kinds.sizes, strict=True):
         calls = over_replicas(config, *trained(config, sizes.parameters, sizes.experts))
-        whole = [call._replace(elements=round(call.elements)) for call in calls]  # adapters are a share
-        by_kind.append((*whole, *over_parts(config, pp, sizes)))
+        if config.parallel.lora_rank:  # adapters are a share
+            calls = [call._replace(elements=round(call.elements)) for call in calls]
+        by_kind.append((*calls, *over_parts(config, pp, sizes)))
     return by_kind
 
 

@@ -108,7 +108,7 @@ def pipeline_costs(model: CostModel, config: TrainingConfig, stages: Stages) -> 
     return Costs(
         forward=forward,
         backward=backward,
-        message=([round(time * PICOSECONDS) for time in alone], [round(time * PICOSECONDS) for time in shared]),
+        message=(_in_picoseconds(alone), _in_picoseconds(shared)),
         gather=round(gather * PICOSECONDS),
         exchange=round(model.cluster.exchange_host_time * PICOSECONDS),
         weight_gradient=weight_gradient,
@@ -116,6 +116,12 @@ def pipeline_costs(model: CostModel, config: TrainingConfig, stages: Stages) -> 
         vocabulary={kind: round(seconds * PICOSECONDS) for kind, seconds in of_passes.items()},
         collectives={kind: round(seconds * PICOSECONDS) for kind, seconds in of_collectives.items()},
     )
+
+
+def _in_picoseconds(seconds: Sequence[float]) -> list[int]:
+    """Times of which most are alike."""
+    rounded = {time: round(time * PICOSECONDS) for time in set(seconds)}
+    return list(map(rounded.__getitem__, seconds))
 
 
 def _hidden(parallel: ParallelConfig, stages: Stages) -> dict[tuple[int, int], tuple[int, int]]:
@@ -190,9 +196,9 @@ def _traffic(config: TrainingConfig, model: CostModel, kinds: RankKinds) -> dict
 
     def per_layer(group: str, kind: LayerKind | None = None) -> float:
         """Elements that a rank sends for a layer of a microbatch over one group."""
-        return fsum(call.sent(groups[group].number) for call in chain(*layer_passes(config, group, kind=kind)))
+        return fsum([call.sent(groups[group].number) for call in chain(*layer_passes(config, group, kind=kind))])
 
-    of_layers = [per_layer("tp", kind) for kind in config.model.layer_kinds]
+    of_layers = [per_layer("tp", kind) if t > 1 else 0.0 for kind in config.model.layer_kinds]
     per_message = boundary.gather.sent(t) if boundary.gather else 0.0
     sent = {"pipeline": 0.0, "tensor": 0.0, "data": 0.0, "embedding": 0.0}
     shared = 0.0

@@ -202,6 +202,7 @@ def _hidden(events: Events, by_rank: Iterable[Counter[int]], costs: Costs) -> tu
     return hidden[0], hidden[1]
 
 
+@lru_cache(maxsize=4096)
 def short_batches(name: str, p: int, m: int, v: int) -> list[int]:
     """The sizes of the batches to try, in microbatches: just long enough to settle, then longer, in the end the whole.
 

@@ -3,7 +3,6 @@
 All times in seconds. `parameters` are those that a GPU holds and trains, `of_experts` those of experts among them.
 """
 
-from collections.abc import Sequence
 from math import fsum
 
 from ptdp_core.config import TrainingConfig
@@ -16,7 +15,7 @@ from ptdp_core.simulator.kernels import FP16_BYTES
 from ptdp_core.simulator.memory import state_bytes, updated
 from ptdp_core.simulator.network import Group, group_of
 from ptdp_core.simulator.optimizers import OPTIMIZERS, orthogonalisation
-from ptdp_core.simulator.stage_times import Stages, StageTimes
+from ptdp_core.simulator.stage_times import Stages
 
 # The bytes moved per parameter to flatten gradients into the all-reduce's buffer and back.
 GRADIENT_COPY_BYTES = 12
@@ -49,15 +48,15 @@ def of_rank(
     return reduction, optimizer_step(model, *held), weight_gather(model, *held, first)
 
 
-def first_and_last(config: TrainingConfig, stages: Sequence[StageTimes], rank: int) -> tuple[float, float]:
+def first_and_last(config: TrainingConfig, stages: Stages, rank: int) -> tuple[float, float]:
     """Seconds of a rank's first forward passes, and of its last backward passes, one of each of its stages.
 
     Beside these, weights are gathered and gradients reduced: beside none where passes are split, as no layer's
     gradients are complete before the last W.
     """
-    held = [stages[stage] for stage in config.parallel.placement.stages[rank]]
+    held, (forward, backward) = config.parallel.placement.stages[rank], stages.seconds
     splits = definition(config.parallel.schedule).splits
-    return fsum([stage.forward for stage in held]), 0.0 if splits else fsum([stage.backward for stage in held])
+    return fsum([forward[stage] for stage in held]), 0.0 if splits else fsum([backward[stage] for stage in held])
 
 
 def collective_seconds(model: CostModel, config: TrainingConfig, call: Collective) -> float:
@@ -128,8 +127,9 @@ def gradient_copies(model: CostModel, config: TrainingConfig, parameters: float)
 
     With whole experts on tensor ranks (etp = 1) others may have the same experts, but no other weights.
     """
-    replicas = max(config.parallel.groups[group].number for group in ("dp", "edp"))
-    return model.kernels.streamed(GRADIENT_COPY_BYTES * parameters) if replicas > 1 else 0.0
+    groups = config.parallel.groups
+    copied = groups["dp"].number > 1 or groups["edp"].number > 1
+    return model.kernels.streamed(GRADIENT_COPY_BYTES * parameters) if copied else 0.0
 
 
 def weight_gather(
