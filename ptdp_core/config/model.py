@@ -231,12 +231,9 @@ class ModelConfig:
             )
 
     def __hash__(self) -> int:
-        return self._hash
-
-    @cached_property
-    def _hash(self) -> int:
-        """What is kept of models is asked for many times, and each has forty fields."""
-        return hash(tuple([getattr(self, name) for _, name, _ in fields_of(ModelConfig)]))
+        if (known := vars(self).get("hash")) is None:  # once: what is kept of models is asked for many times a point
+            known = vars(self)["hash"] = hash(tuple([getattr(self, name) for _, name, _ in fields_of(ModelConfig)]))
+        return known
 
     def _check_pattern(self) -> None:
         """Raise ConfigurationError unless `layer_pattern` has known letters, and the model what they need."""

@@ -7,12 +7,20 @@ from collections.abc import Callable
 from functools import cached_property
 from itertools import accumulate, chain, repeat
 from math import fsum
-from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
 from ptdp_core.simulator.executor import PICOSECONDS
 
 T = TypeVar("T")
+# The times of a stage that each of `estimate.PHASES` has.
+OF_PHASES = {
+    "forward": ("layers_forward",),
+    "recompute": ("recompute",),
+    "backward": ("layers_backward",),
+    "embedding_and_logits": ("extra_forward", "extra_backward"),
+    "host": ("fetch",),
+    "data_parallel": ("sharding_forward", "sharding_backward"),
+}
 
 
 class StageTimes(NamedTuple):
@@ -79,20 +87,11 @@ class Stages(tuple[StageTimes, ...]):
         """Seconds of all stages together for a microbatch, by `estimate.PHASES`."""
         different, numbers = self.alike
         times = [numbers.count(number) for number in range(len(different))]
-
-        def total(*names: str) -> float:
-            """The sum of what these fields of a stage are together, rounded once."""
-            values = map(sum, zip(*[map(attrgetter(name), different) for name in names], strict=True))
-            return fsum(chain.from_iterable(map(repeat, values, times)))
-
-        return {
-            "forward": total("layers_forward"),
-            "recompute": total("recompute"),
-            "backward": total("layers_backward"),
-            "embedding_and_logits": total("extra_forward", "extra_backward"),
-            "host": total("fetch"),
-            "data_parallel": total("sharding_forward", "sharding_backward"),
-        }
+        sums = {}
+        for phase, names in OF_PHASES.items():
+            of_stage = [sum([getattr(stage, name) for name in names]) for stage in different]
+            sums[phase] = fsum(chain.from_iterable(map(repeat, of_stage, times)))
+        return sums
 
     @cached_property
     def seconds(self) -> tuple[list[float], list[float]]:
