@@ -35,18 +35,6 @@ LEAST_ROWS = 20  # of a program in a class, for an interval of its own
 OTHERS = ("a100-80", "a100-80-4hca", "h100")
 DIFFERING = {"b200": "gemm_plateau"}
 MEMORY_TABLES = "zerobubble/table_4"  # Tables 4, 6, 7 and 12
-# The programs of studies on clusters with margins, none of which set a parameter.
-PROGRAMS = {
-    "mtnlg": "Megatron-Turing",
-    "megatron_readme": "later Megatron-LM",
-    "korthikanti_full": "later Megatron-LM",
-    "dgxc_h100": "NVIDIA's NeMo",
-    "mosaic_a100_80": "llm-foundry with FSDP",
-    "mosaic_h100": "llm-foundry with FSDP",
-    "zero_bubble_a100": "Zero Bubble's Megatron-LM",
-    "simumax_b200": "Megatron-LM of SimuMax's tables",
-}
-
 # Errors are columns of |log(simulated/measured)|, whose index is the artifact or study that is left out as a whole.
 
 
@@ -98,7 +86,7 @@ def programs() -> dict[str, Any]:
     """
     found = {}
     for clusters in (("selene",), OTHERS, *((cluster,) for cluster in DIFFERING)):
-        known = [study for study in studies() if study.id in PROGRAMS and study.cluster in clusters]
+        known = [study for study in studies() if study.named and study.cluster in clusters]
         ratios = concat([_as_the_clusters_program(study) for study in known])
         names, own = _names(known), clusters == ("selene",)
         switches = [sorted(name for name, on in vars(study.software).items() if on) for study in known]
@@ -116,7 +104,7 @@ def programs() -> dict[str, Any]:
 
 def _names(known: Sequence[Study]) -> str:
     """The programs of studies: 'a, b and c'."""
-    return _listed(dict.fromkeys(PROGRAMS[study.id] for study in known))
+    return _listed(dict.fromkeys(study.named for study in known))
 
 
 def _as_the_clusters_program(study: Study) -> Series:

@@ -41,7 +41,8 @@ class Study:
     program has allocated on the fullest GPU.
 
     `alternative` are settings that may as well have been used, where the source does not say: scored beside. `again`
-    says that the points are those of another study, on another cluster.
+    says that the points are those of another study, on another cluster. `named` is what people call the program, where
+    its runs test a cluster's margins.
     """
 
     id: str
@@ -55,6 +56,7 @@ class Study:
     points: DataFrame
     alternative: Mapping[str, Any]
     again: bool = False
+    named: str = ""
 
     def with_alternative(self) -> "Study":
         """The same study with the settings of `alternative` in every configuration."""
@@ -74,6 +76,7 @@ def studies() -> tuple[Study, ...]:
             points=DataFrame([_point(point, entry) for point in _points(entry)], dtype=object),  # bytes stay whole
             alternative=entry.get("alternative", {}),
             again="points_of" in entry,
+            named=entry.get("named", ""),
         )
         for entry in _document()["studies"]
     )
