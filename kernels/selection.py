@@ -17,7 +17,6 @@ from kernels.causal_softmax import causal_softmax
 from kernels.combine import combine
 from kernels.cross_entropy import Ranks, cross_entropy
 from kernels.dropout import dropout
-from kernels.layer_norm import layer_norm
 from kernels.masked_softmax import masked_softmax
 from kernels.registration import IMPLEMENTATIONS
 from kernels.rotary import rotary
@@ -63,10 +62,6 @@ class Kernels:
     def dropout(self, x: Tensor, p: float, training: bool = True) -> Tensor:
         """Return x [...] with elements dropped with probability p; `x` itself if not `training` or p = 0."""
         return dropout(self.name, self.device, x, p, training)
-
-    def layer_norm(self, x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
-        """Normalise x [..., h] over its last dimension, with weight and bias [h]."""
-        return layer_norm(self.device, x, weight, bias, eps)
 
     def add_norm(
         self, x: Tensor, bias: Tensor | None, residual: Tensor | None, weight: Tensor, shift: Tensor | None, eps: float

@@ -32,7 +32,12 @@ PATHS = {
         "results/reference/blind/modern/five_axes",
         "results/reference/blind/modern/accumulated",
     ),
-    "1.1.0": ("ptdp_core/launch/elastic.py", "ptdp_core/launch/srun.py", "ptdp_core/engine/evaluation.py"),
+    "1.1.0": (
+        "ptdp_core/launch/elastic.py",
+        "ptdp_core/launch/srun.py",
+        "ptdp_core/engine/evaluation.py",
+        "kernels/layer_norm.py",
+    ),
 }
 
 

@@ -17,6 +17,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from kernels.products import LEAST, PYTORCH, Products, products_with
 from kernels.registration import direct
 from ptdp_core.engine.fp8 import Factor, Fp8
 from ptdp_core.engine.groups import Axis
@@ -29,17 +30,22 @@ class _OwnLinear(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, gradients: WeightGradients
+        ctx: Any,
+        x: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        gradients: WeightGradients,
+        products: Products,
     ) -> torch.Tensor:
         ctx.save_for_backward(weight, x)
-        ctx.gradients, ctx.has_bias = gradients, bias is not None
-        return functional.linear(x, weight, bias)
+        ctx.gradients, ctx.has_bias, ctx.product = gradients, bias is not None, products.product
+        return products.linear(x, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         weight, x = ctx.saved_tensors
         grad_weight = ctx.gradients.compute(weight, grad, x)
-        return torch.mm(grad, weight), grad_weight, grad.sum(0) if ctx.has_bias else None, None
+        return ctx.product(grad, weight), grad_weight, grad.sum(0) if ctx.has_bias else None, None, None
 
 
 _own_linear = direct(_OwnLinear)
@@ -67,13 +73,14 @@ class _Linear(torch.autograd.Function):
         sequence_parallel: bool,
         fp8: Fp8 | None,
         followed: bool,
+        products: Products,
     ) -> torch.Tensor:
-        ctx.tp, ctx.gradients, ctx.fp8 = tp, gradients, fp8
+        ctx.tp, ctx.gradients, ctx.fp8, ctx.product = tp, gradients, fp8, products.product
         ctx.has_bias, ctx.sequence_parallel = bias is not None, sequence_parallel
         whole = _gathered(x, tp) if tp is not None and sequence_parallel else x
         if fp8 is None:
             ctx.save_for_backward(weight, x)
-            return functional.linear(whole, weight, bias)
+            return products.linear(whole, weight, bias)
         factor = fp8.input(whole, weight, turned=followed and not sequence_parallel)
         ctx.save_for_backward(
             weight, *((x,) if sequence_parallel or factor.scale is None else (factor.turned, factor.scale))
@@ -85,7 +92,7 @@ class _Linear(torch.autograd.Function):
         weight, *kept = ctx.saved_tensors
         x, overlapped, reducing, fp8 = kept[0], ctx.gradients.overlapped, None, ctx.fp8
         factor: Any = grad if fp8 is None else fp8.gradient(grad, weight)
-        input_gradient = torch.mm if fp8 is None else fp8.input_gradient
+        input_gradient = ctx.product if fp8 is None else fp8.input_gradient
         if ctx.sequence_parallel:
             x, gathering = ctx.tp.start_all_gather(x)
             if not overlapped:
@@ -111,7 +118,7 @@ class _Linear(torch.autograd.Function):
         grad_bias = grad.sum(0) if ctx.has_bias else None
         if reducing is not None:
             reducing.wait()
-        return grad_x, grad_weight, grad_bias, None, None, None, None, None
+        return grad_x, grad_weight, grad_bias, None, None, None, None, None, None
 
 
 _linear = direct(_Linear)
@@ -203,15 +210,16 @@ def linear(
     x is [T, H], the result [S*B, F]. With `sequence_parallel` x and its gradient are this rank's part of the sequence.
     With `fp8` its products are of FP8.
     """
-    # On one rank, with gradients that autograd adds, PyTorch's own linear layer does all that is needed.
     reduced = tp if tp is not None and tp.size > 1 else None
-    if reduced is None and id(weight) not in gradients.main_grads and not gradients.split and fp8 is None:
-        return functional.linear(x, weight, bias)
+    products = PYTORCH if weight.numel() < LEAST else products_with(weight)
     if reduced is None and fp8 is None:
-        own: torch.Tensor = _own_linear(x, weight, bias, gradients)
+        # With gradients that autograd adds, PyTorch's own linear layer does all that is needed.
+        if products is PYTORCH and id(weight) not in gradients.main_grads and not gradients.split:
+            return functional.linear(x, weight, bias)
+        own: torch.Tensor = _own_linear(x, weight, bias, gradients, products)
         return own
-    gathered = sequence_parallel and reduced is not None
-    out: torch.Tensor = _linear(x, weight, bias, reduced, gradients, gathered, fp8, torch.is_grad_enabled())
+    gathered, followed = sequence_parallel and reduced is not None, torch.is_grad_enabled()
+    out: torch.Tensor = _linear(x, weight, bias, reduced, gradients, gathered, fp8, followed, products)
     return out
 
 

@@ -100,7 +100,7 @@ class Trainer:
             sequence_parallel=parallel.sequence_parallel,
             tied_ranks=settings.training.tied_ranks,
         )
-        if engine.fused_accumulation or (not self.buffer.overlap and self.buffer.dtype == dtype):
+        if engine.fused_accumulation or self.buffer.dtype == dtype:
             # In a pipeline all schedules add alike, to the bit; tensor ranks have functions in any case.
             alone = groups.pp.size == groups.tp.size == 1 and not engine.fused_accumulation
             self.buffer.accumulate_in_gemms(weight_gradients, LEAST if alone else 0)
@@ -126,8 +126,7 @@ class Trainer:
         self.buffer.zero()
         self.routing.begin(self.optimizer.scale.value / self.schedule.m)
         run = self._run(batch, self.optimizer.scale.value)
-        self.buffer.finish()
-        return self._mean_loss(list(run.losses.values())), run
+        return self._mean_loss(list(run.losses.values()), self.buffer.finish), run
 
     def evaluate(self, batch: Callable[[int], Batch]) -> torch.Tensor:
         """The mean loss of a batch (a scalar on the device), without dropout. The trainer's state does not change."""
@@ -165,14 +164,18 @@ class Trainer:
             self.groups.tp.all_reduce(total)
         return int(self.groups.pp.all_reduce(total).item())
 
-    def _mean_loss(self, losses: list[torch.Tensor]) -> torch.Tensor:
+    def _mean_loss(self, losses: list[torch.Tensor], meanwhile: Callable[[], object] = lambda: None) -> torch.Tensor:
         """The batch's mean loss, on every rank, from the microbatches' mean losses on the ranks of the last stage.
 
+        `meanwhile` is called while the replicas sum it.
         All microbatches have equally many tokens, on every context rank: a mean of means is the mean over all tokens.
         """
         if losses:
             total = torch.stack(losses).double().mean() / self.groups.dp.size
         else:
             total = torch.zeros((), dtype=torch.float64, device=self.groups.device)
-        self.groups.dp.all_reduce(total)
+        summing = self.groups.dp.start_all_reduce(total)
+        meanwhile()
+        if summing is not None:
+            summing.wait()
         return self.groups.pp.all_reduce(total)

@@ -12,7 +12,10 @@ from typing import Any, NamedTuple
 
 import torch
 
+from kernels.products import LEAST, PYTORCH, products_with
 from ptdp_core.engine.fp8 import Fp8
+
+BLOCK = 1 << 20  # elements of a product that are added to another tensor while they are in a CPU's cache
 
 
 class Grouped(NamedTuple):
@@ -67,7 +70,8 @@ class DeferredWgrad(NamedTuple):
         if self.fp8 is not None:
             return self.fp8.weight_gradient(self.grad, self.x, self.weight.dtype)
         if self.rows is None:
-            return self.grad.t() @ self.x
+            multiply = torch.mm if self.x.numel() < LEAST else products_with(self.x).product
+            return multiply(self.grad.t(), self.x)
         if is_grouped(self.x, self.weight):
             return torch._grouped_mm(self.grad.t(), self.x, offs=self.rows.stops)
         counts = self.rows.listed
@@ -185,9 +189,14 @@ def add_product(total: torch.Tensor, a: torch.Tensor, b: torch.Tensor, replace: 
     GEMM, so it multiplies copies of the factors in the higher precision.
     """
     beta = 0 if replace else 1
-    if a.dtype == total.dtype:
+    if a.dtype != total.dtype:
+        if total.is_cuda:
+            torch.addmm(total, a, b, beta=beta, out_dtype=total.dtype, out=total)
+            return
+        a, b = a.to(total.dtype), b.to(total.dtype)
+    if total.numel() < LEAST or (products := products_with(total)) is PYTORCH:
         total.addmm_(a, b, beta=beta)
-    elif total.is_cuda:
-        torch.addmm(total, a, b, beta=beta, out_dtype=total.dtype, out=total)
-    else:
-        total.addmm_(a.to(total.dtype), b.to(total.dtype), beta=beta)
+        return
+    rows = max(1, BLOCK // total.size(1))
+    for part, factor in zip(total.split(rows), a.split(rows), strict=True):
+        (part.copy_ if replace else part.add_)(products.product(factor, b))

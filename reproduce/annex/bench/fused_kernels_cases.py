@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 import kernels
-from kernels.layer_norm import formula as layer_norm_formula
+from kernels.layout import accumulation_dtype
 from ptdp_core.config import padded_vocab
 from ptdp_core.engine.groups import Axis
 
@@ -26,6 +26,13 @@ EPSILON = 1e-5
 ATTENTION_BATCH = 4  # with one sequence both layouts are the same
 
 Call = Callable[..., Tensor]
+
+
+def layer_norm_formula(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    """Layer normalisation by its definition, in float32 at least, for `torch.compile` to fuse."""
+    wide = x.to(accumulation_dtype(x.dtype))
+    variance, mean = torch.var_mean(wide, -1, correction=0, keepdim=True)
+    return ((wide - mean) * torch.rsqrt(variance + eps) * weight + bias).to(x.dtype)
 
 
 class Shape(NamedTuple):

@@ -42,17 +42,24 @@ def measure(
 
 
 def product(m: int, n: int, k: int, dtype: str = "fp32", device: str = "cpu", batch: int = 1) -> Callable[[], object]:
-    """A function that computes `batch` products [m, k] x [k, n] into an existing tensor; `dtype` is fp32, bf16, ..."""
+    """A function that computes `batch` products [m, k] x [k, n]; `dtype` is fp32, bf16, ...
+
+    It is the engine's product, or of several, or on a GPU, PyTorch's into an existing tensor.
+    """
     import torch
 
+    from kernels.products import products_with
     from ptdp_core.engine.parameters import TORCH_DTYPES
 
     kind = TORCH_DTYPES[dtype]
     lead = (batch,) if batch > 1 else ()
     x = torch.randn(*lead, m, k, device=device).to(kind)
-    weight = torch.randn(*lead, n, k, device=device).to(kind).mT
+    weight = torch.randn(*lead, n, k, device=device).to(kind)
+    if batch == 1 and device == "cpu":
+        multiply = products_with(weight).linear
+        return lambda: multiply(x, weight, None)
     out = torch.empty(*lead, m, n, device=device, dtype=kind)
-    return lambda: torch.matmul(x, weight, out=out)
+    return lambda: torch.matmul(x, weight.mT, out=out)
 
 
 def layer_shapes(s: int, b: int, h: int, heads: int, t: int = 1) -> list[GemmShape]:

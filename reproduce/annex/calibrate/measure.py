@@ -229,9 +229,9 @@ def layer_operators(
     weight, bias, wide = leaf(h), leaf(h), leaf(4 * h)
 
     def forward() -> tuple[torch.Tensor, ...]:
-        attended = ops.layer_norm(x_SBH, weight, bias, EPSILON)
+        attended = torch.layer_norm(x_SBH, (h,), weight, bias, EPSILON)
         after_SBH = ops.bias_dropout_add(attended, bias, x_SBH, 0.0, True)
-        normed = ops.layer_norm(after_SBH, weight, bias, EPSILON)
+        normed = torch.layer_norm(after_SBH, (h,), weight, bias, EPSILON)
         out_SBH = ops.bias_dropout_add(normed, bias, after_SBH, 0.0, True)
         return out_SBH, ops.bias_gelu(up_SBF, wide), ops.causal_softmax(scores, (h // heads) ** -0.5)
 

@@ -49,12 +49,27 @@ def test_fused_accumulation_sums_16_bit_products_in_fp32():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_batch_s_first_product_takes_the_place_of_what_was_there(dtype):
-    a, b = torch.randn(6, 8).to(dtype), torch.randn(8, 5).to(dtype)
-    total, unread = torch.zeros(6, 5), torch.full((6, 5), torch.nan)
+@pytest.mark.parametrize("size", [(6, 5), (4100, 300)], ids=["small", "several blocks"])
+def test_a_batch_s_first_product_takes_the_place_of_what_was_there(dtype, size):
+    a, b = torch.randn(8, size[0]).to(dtype).t(), torch.randn(8, size[1]).to(dtype)
+    total, unread = torch.zeros(size), torch.full(size, torch.nan)
     add_product(total, a, b)
     add_product(unread, a, b, replace=True)
     assert torch.equal(unread, total)
+    add_product(total, a, b)
+    torch.testing.assert_close(total.double(), 2 * (a.double() @ b.double()), rtol=1e-5, atol=1e-5)
+
+
+def test_large_fp32_weights_train_alike_in_all_schedules_and_as_in_fp64():
+    """Their products on a CPU are oneDNN's, in all layouts and passes."""
+    base = {"B": 4, "layers": 2, "hidden": 192, "dtype": "fp32", "recompute": "none"}
+    overlapped = {"d": 2, "data_parallel": "torch", "bucket_mib": 0.5}
+    changes = [{"p": 2}, {"p": 2, "schedule": "zb-h1"}, overlapped, {"t": 2}, {"p": 2, "dtype": "fp64"}]
+    cases = [base | change for change in changes]
+    for plain, split, replicated, tensor, exact in launch(jobs.trained, 2, (cases,), timeout=60):
+        assert plain == split
+        for losses, _ in (plain, replicated, tensor):
+            assert losses == pytest.approx(exact[0], rel=2e-5)
 
 
 @pytest.mark.gpu
