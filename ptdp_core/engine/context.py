@@ -13,12 +13,14 @@ Shapes: S sequence, B microbatch, F features of the heads, N heads of the microb
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 
 from ptdp_core.engine.groups import Axis
+from ptdp_core.engine.there_and_back import there_and_back
 
 
 def own_chunks(x: torch.Tensor, cp: Axis, dim: int) -> torch.Tensor:
@@ -83,19 +85,6 @@ class GatheredKeys:
         return saved_tensors_hooks(pack, unpack)
 
 
-class _GatherKeys(torch.autograd.Function):
-    """See `attend`: [S/c, 2, N, D] in, [S, 2, N, D] out, the gradient summed over the ranks."""
-
-    @staticmethod
-    def forward(ctx: Any, part: torch.Tensor, keys: GatheredKeys) -> torch.Tensor:
-        ctx.keys = keys
-        return keys.gather()
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return ctx.keys.scatter(grad), None
-
-
 def attend(
     core: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor],
     q_SND: torch.Tensor,
@@ -112,7 +101,7 @@ def attend(
     """
     part = torch.stack((k_SND, v_SND), 1)
     keys = GatheredKeys(part.detach(), cp)
-    whole: torch.Tensor = _GatherKeys.apply(part, keys)
+    whole = there_and_back(part, lambda _: keys.gather(), keys.scatter)
     chunk = q_SND.size(0) // 2
     results = []
     with keys.gathered_again(whole) if keeps_part else nullcontext():
@@ -120,19 +109,6 @@ def attend(
             k, v = whole[: (number + 1) * chunk].unbind(1)
             results.append(core(q, k, v))
     return torch.cat(results)
-
-
-class _Exchange(torch.autograd.Function):
-    """See `to_heads` and `to_sequence`, each of which is the other's gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, cp: Axis, into_heads: bool) -> torch.Tensor:
-        ctx.cp, ctx.into_heads = cp, into_heads
-        return _exchanged(x, cp, into_heads)
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None]:
-        return _exchanged(grad, ctx.cp, not ctx.into_heads), None, None
 
 
 def _exchanged(x: torch.Tensor, cp: Axis, into_heads: bool) -> torch.Tensor:
@@ -145,11 +121,11 @@ def _exchanged(x: torch.Tensor, cp: Axis, into_heads: bool) -> torch.Tensor:
 
 def to_heads(x_SBF: torch.Tensor, cp: Axis) -> torch.Tensor:
     """From [S/c, B, F], this rank's tokens, to [S, B, F/c], all tokens of this rank's share of the heads."""
-    out: torch.Tensor = _Exchange.apply(x_SBF, cp, True)
-    return out
+    exchanged = partial(_exchanged, cp=cp)
+    return there_and_back(x_SBF, partial(exchanged, into_heads=True), partial(exchanged, into_heads=False))
 
 
 def to_sequence(x_SBF: torch.Tensor, cp: Axis) -> torch.Tensor:
     """From [S, B, F/c] to [S/c, B, F]: `to_heads` backwards."""
-    out: torch.Tensor = _Exchange.apply(x_SBF, cp, False)
-    return out
+    exchanged = partial(_exchanged, cp=cp)
+    return there_and_back(x_SBF, partial(exchanged, into_heads=False), partial(exchanged, into_heads=True))

@@ -11,6 +11,7 @@ Shapes: S sequence, B microbatch, T = S*B tokens or, with sequence parallelism o
 H hidden, F any output features, V vocabulary; a `t` after a letter: this rank's 1/t.
 """
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from kernels.registration import direct
 from ptdp_core.engine.fp8 import Factor, Fp8
 from ptdp_core.engine.groups import Axis
 from ptdp_core.engine.parameters import ParameterStore
+from ptdp_core.engine.there_and_back import there_and_back
 from ptdp_core.engine.weight_gradients import WeightGradients
 
 
@@ -137,63 +139,14 @@ class _G(torch.autograd.Function):
         return grad, None
 
 
-class _ScatteredG(torch.autograd.Function):
-    """g with sequence parallelism: the whole sequence in, this rank's part of it out, the gradient gathered."""
-
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, tp: Axis) -> torch.Tensor:
-        ctx.tp = tp
-        return tp.reduce_scatter(x).view(-1, *x.shape[1:])
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return _gathered(grad, ctx.tp), None
-
-
 def _gathered(part: torch.Tensor, tp: Axis) -> torch.Tensor:
     """The tensor of the whole sequence, [S, B, H] or [S*B, H], from every tensor rank's part of it."""
     return tp.all_gather(part.reshape(-1)).view(-1, *part.shape[1:])
 
 
-class _F(torch.autograd.Function):
-    """See `f`."""
-
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, tp: Axis, sequence_parallel: bool) -> torch.Tensor:
-        ctx.tp, ctx.sequence_parallel = tp, sequence_parallel
-        return _gathered(x, tp) if sequence_parallel else x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None]:
-        if ctx.sequence_parallel:
-            return ctx.tp.reduce_scatter(grad).view(-1, *grad.shape[1:]), None, None
-        return ctx.tp.all_reduce(grad.clone()), None, None
-
-
-class _Split(torch.autograd.Function):
-    """See `split`."""
-
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, tp: Axis) -> torch.Tensor:
-        ctx.tp, ctx.shape = tp, x.shape
-        return tp.part(x).clone()
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return ctx.tp.all_gather(grad).view(ctx.shape), None
-
-
-class _Gather(torch.autograd.Function):
-    """See `gather`."""
-
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, shape: torch.Size, tp: Axis) -> torch.Tensor:
-        ctx.tp = tp
-        return tp.all_gather(x).view(shape)
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None]:
-        return ctx.tp.part(grad).clone(), None, None
+def _scattered(whole: torch.Tensor, tp: Axis) -> torch.Tensor:
+    """This tensor rank's part of the sequence, of the sum of all ranks' tensors of the whole: `_gathered` backwards."""
+    return tp.reduce_scatter(whole).view(-1, *whole.shape[1:])
 
 
 def linear(
@@ -230,8 +183,9 @@ def f(x: torch.Tensor, tp: Axis, sequence_parallel: bool = False) -> torch.Tenso
     """
     if tp.size == 1:
         return x
-    out: torch.Tensor = _F.apply(x, tp, sequence_parallel)
-    return out
+    if sequence_parallel:
+        return there_and_back(x, partial(_gathered, tp=tp), partial(_scattered, tp=tp))
+    return there_and_back(x, lambda x: x.view_as(x), lambda grad: tp.all_reduce(grad.clone()))
 
 
 def g(x: torch.Tensor, tp: Axis, sequence_parallel: bool = False) -> torch.Tensor:
@@ -243,7 +197,9 @@ def g(x: torch.Tensor, tp: Axis, sequence_parallel: bool = False) -> torch.Tenso
     """
     if tp.size == 1:
         return x
-    out: torch.Tensor = (_ScatteredG if sequence_parallel else _G).apply(x, tp)
+    if sequence_parallel:
+        return there_and_back(x, partial(_scattered, tp=tp), partial(_gathered, tp=tp))
+    out: torch.Tensor = _G.apply(x, tp)
     return out
 
 
@@ -252,7 +208,10 @@ def split(x: torch.Tensor, tp: Axis) -> torch.Tensor:
 
     Every rank has the same x and needs the same gradient of it, so the backward pass gathers and does not sum.
     """
-    return _Split.apply(x, tp) if tp.size > 1 else x
+    if tp.size == 1:
+        return x
+    shape = x.shape
+    return there_and_back(x, lambda x: tp.part(x).clone(), lambda grad: tp.all_gather(grad).view(shape))
 
 
 def gather(x: torch.Tensor, shape: torch.Size | tuple[int, ...], tp: Axis) -> torch.Tensor:
@@ -260,7 +219,9 @@ def gather(x: torch.Tensor, shape: torch.Size | tuple[int, ...], tp: Axis) -> to
 
     In the backward pass each rank takes its part of the gradient.
     """
-    return _Gather.apply(x, torch.Size(shape), tp) if tp.size > 1 else x
+    if tp.size == 1:
+        return x
+    return there_and_back(x, lambda x: tp.all_gather(x).view(shape), lambda grad: tp.part(grad).clone())
 
 
 class ParallelLinear(nn.Module):

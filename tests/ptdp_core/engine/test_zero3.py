@@ -24,10 +24,12 @@ def test_zero3_equals_ptdp(d, options):
 
 
 def test_zero3_equals_ptdp_where_products_are_onednn_s():
-    """In the first step; later ones are further apart, as AdamW divides gradients by their size."""
+    """In the first step, before AdamW divides gradients by their size. Norms add up to a million squares in fp32."""
     case = {"d": 2, "B": 4, "layers": 2, "hidden": 192, "dtype": "fp32", "recompute": "none"}
     plain, sharded = (in_ranks(jobs.losses_and_norms, case | {"data_parallel": kind})[0] for kind in ("torch", "zero3"))
-    assert sharded[0] == pytest.approx(plain[0], rel=1e-5)
+    (loss, norm), (loss0, norm0) = sharded[0], plain[0]
+    assert loss == pytest.approx(loss0, rel=1e-6)
+    assert norm == pytest.approx(norm0, rel=1e-4)
 
 
 BASE = {"B": 12, "layers": 2, "recompute": "none"}
