@@ -16,7 +16,7 @@ from reproduce.experiment.bounded import BOUNDS
 from reproduce.experiment.claims import Judgement, consistent_if, holds_if
 from reproduce.experiment.papers import NUMBER, check_table, tables_beside
 from reproduce.experiment.results import Results, falls, numbers_of, rises
-from reproduce.experiment.values import OWN, Shown, Value, Values
+from reproduce.experiment.values import READINGS, Shown, Value, Values
 from results.records import Number
 from results.records.errors import did_you_mean
 
@@ -175,7 +175,6 @@ def _check_path(path: str, values: Mapping[str, Told], or_parameter: bool = True
     name, *parts = path.split(".")
     if name not in values and (parts or not or_parameter):
         raise ValueError(f"no value {name!r}; needs one of [{VALUES}]{did_you_mean(name, tuple(values))}")
-    readings = (*OWN, *(known for known in vars(Values) if not known.startswith("_")))
     for part in parts:
-        if part not in readings:
-            raise ValueError(f"{part!r} of {path!r}; needs one of {', '.join(readings)}{did_you_mean(part, readings)}")
+        if part not in READINGS:
+            raise ValueError(f"{part!r} of {path!r}; needs one of {', '.join(READINGS)}{did_you_mean(part, READINGS)}")

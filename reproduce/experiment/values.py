@@ -4,7 +4,7 @@ The table `values` of a TOML file beside an artifact's module tells them: `repro
 is an example.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import fsum
 from typing import Any
@@ -17,7 +17,6 @@ OWN: dict[str, Callable[[Mapping[Any, float]], float]] = {
     "first": lambda line: next(iter(line.values())),
     "last": lambda line: list(line.values())[-1],
     "largest": lambda line: max(line.values()),
-    "smallest": lambda line: min(line.values()),
 }
 LOWEST = "lowest"  # the line of the smallest key
 
@@ -76,116 +75,55 @@ class Values(dict[Any, Any]):
         both = {f"{line}, {x}": value for line, values in self.named.items() for x, value in values.named.items()}
         return Values(both, next(iter(self.values())).unit)
 
-    def _each(self, made: "Callable[[Values], Any]", unit: bool = False) -> Any:
-        """What is made of a line, or of each line; in the unit of their values."""
-        own = self.lines[0].unit if unit else 1.0
-        return Values({key: made(line) for key, line in self.items()}, own) if self.of_lines else made(self)
-
     def __getattr__(self, name: str) -> Any:
-        """A value of `OWN`, of each line."""
-        if name not in OWN:
+        """What is read off each of its lines, or off all values: see `OF_A_LINE` and `OF_ALL`."""
+        if name in OF_ALL:
+            return OF_ALL[name](self)
+        if name not in OF_A_LINE:
             raise AttributeError(name)
-        return self._each(lambda line: Shown(OWN[name](line), line.unit), unit=True)
+        in_unit, read = name in IN_UNIT, OF_A_LINE[name]
+        if self.of_lines:
+            of_lines = {key: read(line) for key, line in self.items()}
+            return Values(of_lines, self.lines[0].unit if in_unit else 1.0)
+        return self.in_unit(read(self)) if in_unit else read(self)
 
-    @property
-    def most(self) -> float:
-        """The largest value of all lines."""
-        return Shown(max(self.flat.values()), self.lines[0].unit)
+    def in_unit(self, value: float) -> Shown:
+        """A value as these are shown."""
+        return Shown(value, self.lines[0].unit)
 
-    @property
-    def least(self) -> float:
-        """The smallest value of all lines."""
-        return Shown(min(self.flat.values()), self.lines[0].unit)
+    def at(self, keys: Iterable[Any]) -> "Values":
+        """The values, or lines, at these keys."""
+        return Values({key: self[key] for key in keys}, self.unit, self.letter)
 
-    @property
-    def where_most(self) -> Any:
-        """The key of the largest value of all lines."""
-        return argmax(self.flat)
 
-    @property
-    def farthest(self) -> Any:
-        """The key of the value farthest from zero."""
-        return argmax(self.flat, abs)
-
-    @property
-    def off(self) -> float:
-        """The value farthest from zero."""
-        return Shown(self.flat[self.farthest], self.lines[0].unit)
-
-    @property
-    def distance(self) -> float:
-        """How far that is from zero."""
-        return abs(float(self.off))
-
-    @property
-    def xs(self) -> str:
-        """The keys, listed."""
-        return ", ".join(self.named)
-
-    @property
-    def best(self) -> Any:
-        """The key of the largest value, of each line."""
-        return self._each(argmax)
-
-    @property
-    def key_over_best(self) -> "Values":
-        """Each line's key over the key of its largest value."""
-        return Values({key: key / argmax(line) for key, line in self.items()})
-
-    @property
-    def kept(self) -> Any:
-        """The last value over the first, of each line."""
-        return self._each(lambda line: OWN["last"](line) / OWN["first"](line))
-
-    @property
-    def fall(self) -> Any:
-        """The first value less the last, of each line."""
-        return self._each(lambda line: Shown(OWN["first"](line) - OWN["last"](line), line.unit), unit=True)
-
-    @property
-    def spread(self) -> float:
-        """The largest value over the smallest, less 1, of the line where that is the most."""
-        return max(OWN["largest"](line) / OWN["smallest"](line) - 1 for line in self.lines)
-
-    @property
-    def range(self) -> Any:
-        """The largest value over the smallest, of each line."""
-        return self._each(lambda line: OWN["largest"](line) / OWN["smallest"](line))
-
-    @property
-    def lowest(self) -> "Values":
-        """The value, or the line, of the smallest key alone."""
-        return Values({min(self): self[min(self)]}, self.unit, self.letter)
-
-    @property
-    def beyond_lowest(self) -> "Values":
-        """The values, or lines, of all but the smallest key."""
-        return Values({key: value for key, value in self.items() if key != min(self)}, self.unit, self.letter)
-
-    @property
-    def lower_half(self) -> "Values":
-        """The values at the lower half of all x."""
-        return Values(dict(sorted(self.items())[: len(self) // 2]), self.unit, self.letter)
-
-    @property
-    def low(self) -> Any:
-        """The smallest key."""
-        return min(self)
-
-    @property
-    def high(self) -> Any:
-        """The largest key."""
-        return max(self)
-
-    @property
-    def smallest_x(self) -> Any:
-        """The smallest key of all lines."""
-        return min(x for line in self.lines for x in line)
-
-    @property
-    def count(self) -> int:
-        """How many values there are in all."""
-        return len(self.flat)
+# What is read off a line: the first and the last value and their difference, the key of the largest, quotients.
+OF_A_LINE: dict[str, Callable[[Values], Any]] = {
+    "first": OWN["first"],
+    "last": OWN["last"],
+    "fall": lambda line: OWN["first"](line) - OWN["last"](line),
+    "best": argmax,
+    "kept": lambda line: OWN["last"](line) / OWN["first"](line),
+    "range": lambda line: max(line.values()) / min(line.values()),
+}
+IN_UNIT = ("first", "last", "fall")
+# What is read off all values: the extremes and where the largest is, how far from zero they are, how far a line's vary
+# (the largest over the smallest, less 1); their keys, listed, and the ends of these; the values at some of them.
+OF_ALL: dict[str, Callable[[Values], Any]] = {
+    "most": lambda values: values.in_unit(max(values.flat.values())),
+    "least": lambda values: values.in_unit(min(values.flat.values())),
+    "where_most": lambda values: argmax(values.flat),
+    "distance": lambda values: max(map(abs, values.flat.values())),
+    "spread": lambda values: max(OF_A_LINE["range"](line) - 1 for line in values.lines),
+    "xs": lambda values: ", ".join(values.named),
+    "low": min,
+    "high": max,
+    "smallest_x": lambda values: min(x for line in values.lines for x in line),
+    "key_over_best": lambda values: Values({key: key / argmax(line) for key, line in values.items()}),
+    "lowest": lambda values: values.at([min(values)]),
+    "beyond_lowest": lambda values: values.at(key for key in values if key != min(values)),
+    "lower_half": lambda values: values.at(sorted(values)[: len(values) // 2]),
+}
+READINGS = (*OF_A_LINE, *OF_ALL)
 
 
 @dataclass(frozen=True)
