@@ -11,6 +11,7 @@ from reproduce.experiment.bounded import Bounded
 from reproduce.experiment.claims import NOTHING, Claim, Judgement, OnPapersPoints
 from reproduce.experiment.quantities import COUNTED, Quantity, names_of
 from reproduce.experiment.results import Alternative, MissingResultError, Read, Results, counted, where
+from reproduce.experiment.shaped import Shaped
 from results.records import ClaimResult, PointResult
 
 CLOCKED = ("emulated", "measured")  # what has samples
@@ -54,12 +55,12 @@ def judgement(claim: Claim, results: Results) -> Judgement:
     return _judged(claim, results) or Judgement("inconclusive", f"not judged: {_missing(claim, results)}")
 
 
-def _judged(claim: Claim, results: Results) -> Judgement | None:
-    """What the claim's judge says; None without a result that it needs."""
+def _judged(claim: Claim, results: Results, in_words: bool = True) -> Judgement | None:
+    """What the claim's judge says; None without a result that it needs. Of a table's judge the verdict may do."""
     if results.partial:
         return None
     try:
-        return claim.judge(results)
+        return claim.judge(results, in_words) if isinstance(claim.judge, Shaped) else claim.judge(results)
     except MissingResultError:
         return None
 
@@ -161,7 +162,7 @@ def _nearest_other_verdict(
     verdict = judged.verdict
 
     def is_other(way: Alternative, share: float) -> bool:
-        other = _judged(claim, way.moved_by(share))
+        other = _judged(claim, way.moved_by(share), in_words=False)
         return other is not None and (judged.missing or not other.missing) and other.verdict != verdict
 
     def nearest(ways: Sequence[Alternative], steps: int, most: float = 1.0) -> tuple[Alternative, float] | None:

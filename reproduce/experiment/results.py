@@ -83,6 +83,14 @@ class Results:
             label.setdefault(point.label, []).append(place)
         return {"key": key, "series": series, "label": label}
 
+    def grouped(self, by: str) -> dict[Any, list[PointResult]]:
+        """The points by their value of a parameter, or by 'series' or 'label'."""
+        if by not in self.places:
+            self.places[by] = {}
+            for place, point in enumerate(self.points):
+                self.places[by].setdefault(point.parameters[by], []).append(place)
+        return {value: [self.points[place] for place in places] for value, places in self.places[by].items()}
+
     def with_points(self, points: Iterable[PointResult]) -> "Results":
         """The same points in their order with other numbers, which have no margins."""
         other = Results(tuple(points), self.fidelity, self.scale)
@@ -96,15 +104,15 @@ class Results:
 
     def value(self, key: str, metric: str | Quantity) -> float:
         """A metric of a point. Raises `MissingResultError` if the point has none."""
-        return _value(self.point(key), metric)
+        return value_of(self.point(key), metric)
 
     def by_label(self, metric: str | Quantity) -> dict[str, float]:
         """A metric of every point, by the point's label. Raises `MissingResultError` if one lacks it."""
-        return _some({point.label: _value(point, metric) for point in self.points}, "no point was evaluated")
+        return _some({point.label: value_of(point, metric) for point in self.points}, "no point was evaluated")
 
     def series(self, series: str, metric: str | Quantity, by: str) -> dict[Any, float]:
         """A metric along a series, by parameter `by`. Raises `MissingResultError` if a point lacks it."""
-        return {point.parameters[by]: _value(point, metric) for point in self.of(series)}
+        return {point.parameters[by]: value_of(point, metric) for point in self.of(series)}
 
     def paper_series(self, series: str, metric: str | Quantity, by: str) -> dict[Any, float]:
         """The paper's values along a series, by parameter `by`. Raises `MissingResultError` for none."""
@@ -240,7 +248,8 @@ def _some(values: M, why: str) -> M:
     return values
 
 
-def _value(point: PointResult, metric: str | Quantity) -> float:
+def value_of(point: PointResult, metric: str | Quantity) -> float:
+    """A metric of a point. Raises `MissingResultError` if the point has none."""
     name = _name(metric)
     measured = point.metrics.get(name)
     known = point.status == "ok" or (point.status == "oom" and name in OF_MEMORY)

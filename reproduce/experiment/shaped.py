@@ -13,7 +13,7 @@ from string import Formatter
 from typing import Any
 
 from reproduce.experiment.bounded import BOUNDS
-from reproduce.experiment.claims import Judgement, consistent_if, holds_if
+from reproduce.experiment.claims import Judgement
 from reproduce.experiment.papers import NUMBER, check_table, tables_beside
 from reproduce.experiment.results import Results, falls, numbers_of, rises
 from reproduce.experiment.values import READINGS, Shown, Value, Values
@@ -96,23 +96,26 @@ class Shaped:
     origin: str = ""
     inconsistent: bool = False
 
-    def __call__(self, results: Results) -> Judgement:
-        """The verdict on these results. Raises `MissingResultError`."""
+    def __call__(self, results: Results, in_words: bool = True) -> Judgement:
+        """The verdict on these results; alone, if not `in_words`. Raises `MissingResultError`."""
         scope = _Scope(self.values, results)
         wrong = [_wrong(scope, row) for row in self.judged]
+        missed = [row for row, names in zip(self.judged, wrong, strict=True) if names]
+        verdict = "paper inconsistent" if self.inconsistent else "contradicted"
+        verdict = "inconclusive" if missed and "open" in missed[0] else verdict if missed else "holds"
+        if not in_words:
+            return Judgement(verdict, "")
         for row, names in zip(self.judged, wrong, strict=True):
             if "say" in row:
                 scope["say"] = row["say"][bool(names)]
-        missed = [row for row, names in zip(self.judged, wrong, strict=True) if names]
         scope["wrong"] = "; ".join(name for names in wrong for name in names)
         text = (self.missed if missed and self.missed else self.shown).format_map(scope)
+        text = f"{missed[0]['open']}; {text}" if verdict == "inconclusive" else text
         numbers: dict[str, Number] = {}
         for name, (path, *others) in self.numbers.items():
             unit, origin = (*others, *(self.unit, self.origin or results.fidelity)[len(others) :])
             numbers |= numbers_of(origin, unit, **{name: scope.at(path)})
-        if missed and "open" in missed[0]:
-            return Judgement("inconclusive", f"{missed[0]['open']}; {text}", numbers)
-        return (consistent_if if self.inconsistent else holds_if)(not missed, text, numbers)
+        return Judgement(verdict, text, numbers)
 
 
 def _wrong(scope: _Scope, row: Mapping[str, Any]) -> list[str]:

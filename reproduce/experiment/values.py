@@ -10,7 +10,7 @@ from math import fsum
 from typing import Any
 
 from reproduce.experiment.bounded import PUBLISHED, is_one
-from reproduce.experiment.results import MissingResultError, Results, argmax, listed
+from reproduce.experiment.results import MissingResultError, Results, argmax, listed, value_of
 from results.records import PointResult
 
 OWN: dict[str, Callable[[Mapping[Any, float]], float]] = {
@@ -39,12 +39,13 @@ class Shown(float):
 class Values(dict[Any, Any]):
     """Values by x, or lines of values by batch size. A text lists them: '{gains:+.1%}', or '{ratios:.2f|x}' with an x.
 
-    `letter` is what names a key: 'B=32'.
+    `letter` is what names a key: 'B=32'; `of_lines` says whether these are lines.
     """
 
     def __init__(self, values: Mapping[Any, Any], unit: float = 1.0, letter: str = "") -> None:
         super().__init__(values)
         self.unit, self.letter = unit, letter
+        self.of_lines = isinstance(next(iter(self.values()), None), Values)
 
     def __format__(self, spec: str) -> str:
         if self.of_lines:
@@ -56,11 +57,6 @@ class Values(dict[Any, Any]):
     def named(self) -> dict[str, Any]:
         """The same by the names of their keys."""
         return {f"{self.letter}={key}" if self.letter else str(key): value for key, value in self.items()}
-
-    @property
-    def of_lines(self) -> bool:
-        """Whether these are lines of values."""
-        return any(isinstance(value, Values) for value in self.values())
 
     @property
     def lines(self) -> "list[Values]":
@@ -165,15 +161,13 @@ class Value:
 
     def __call__(self, results: Results) -> Values:
         """The values. Raises `MissingResultError`."""
-        points = [p for p in (results.points if self.of is None else results.of(self.of)) if is_one(p, self.where)]
         if self.of is not None or not self.by or "{" in self.along:
-            return self._made(self._over(results, self._line(results, points)))
-        grouped: dict[Any, list[PointResult]] = {}
-        for point in points:
-            grouped.setdefault(_of(point, self.by), []).append(point)
-        if not grouped:
+            points = results.points if self.of is None else results.of(self.of)
+            return self._made(self._over(results, self._line(results, self._chosen(points))))
+        groups = {key: self._chosen(points) for key, points in results.grouped(self.by).items()}
+        lines = {key: self._line(results, points) for key, points in groups.items() if points}
+        if not lines:
             raise MissingResultError("no point was evaluated")
-        lines = {key: self._line(results, each) for key, each in grouped.items()}
         if self.over == LOWEST:
             few, many = lines[min(lines)], lines[max(lines)]
             return self._made({x: many[x] / value for x, value in few.items()}, self.along)
@@ -181,25 +175,38 @@ class Value:
         made = {key: self._made(self._over(results, line), letters[1]) for key, line in lines.items()}
         return Values(made, self.unit, letters[0])
 
+    def _chosen(self, points: Sequence[PointResult]) -> Sequence[PointResult]:
+        return [point for point in points if is_one(point, self.where)] if self.where else points
+
     def _line(self, results: Results, points: Sequence[PointResult]) -> dict[Any, float]:
         """The values of points by x, before they are divided by others. Raises `MissingResultError` for none."""
         line = {}
+        text = "{" in self.along
         for point in points:
-            x = _of(point, self.along)
+            names = point.parameters
+            x = (
+                self.along.format(**{**names, "label": point.label, "series": point.series})
+                if text
+                else names[self.along]
+            )
             if not (self.fits and point.status == "oom") and (not self.at or x in self.at or self.own is not None):
-                line[x] = self._at(results, point)
+                line[x] = self._at(point)
         if not line:
             series = points[0].series if points else self.of
             raise MissingResultError(f"no point of {series!r} fits in memory" if points else "no point was evaluated")
         return line
 
-    def _at(self, results: Results, point: PointResult) -> float:
+    def _at(self, point: PointResult) -> float:
         if self.paper:
             return float(point.paper[str(self.metric)].value)
-        value = _sum(results, point, self.metric)
+        metric = self.metric
+        if isinstance(metric, str) and metric not in point.parameters:
+            value = value_of(point, metric)
+        else:
+            value = _sum(point, metric)
         if self.over == PUBLISHED:
             value /= float(point.paper[str(self.metric)].value)
-        return value / _sum(results, point, self.per) if self.per else value
+        return value / _sum(point, self.per) if self.per else value
 
     def _over(self, results: Results, line: Mapping[Any, float]) -> Mapping[Any, float]:
         """The line over what its values are divided by, where both have an x. Raises `MissingResultError`."""
@@ -210,8 +217,10 @@ class Value:
             return line
         if isinstance(self.over, int | float):
             return {x: value / self.over for x, value in line.items()}
-        asked = {"series": self.over} if isinstance(self.over, str) else self.over
-        base = self._line(results, [point for point in results.points if is_one(point, asked)])
+        if isinstance(self.over, str):
+            base = self._line(results, results.of(self.over))
+        else:
+            base = self._line(results, [point for point in results.points if is_one(point, self.over)])
         shared = {x: value / base[x] for x, value in line.items() if x in base}
         if not shared:
             raise MissingResultError(f"{self.of!r} and {self.over!r} have no {self.along} in common")
@@ -226,16 +235,8 @@ class Value:
         return Values(dict(sorted(kept.items())) if self.ordered else kept, self.unit, letter)
 
 
-def _of(point: PointResult, what: str) -> Any:
-    """A parameter of a point, its series, or a text with such in braces."""
-    if "{" in what:
-        return what.format(**{**point.parameters, "label": point.label, "series": point.series})
-    return point.series if what == "series" else point.parameters[what]
-
-
-def _sum(results: Results, point: PointResult, names: str | list[str]) -> float:
-    """The sum of metrics of a point; of a name that is none the parameter."""
-    named = [names] if isinstance(names, str) else names
-    return fsum(
-        float(point.parameters[name]) if name in point.parameters else results.value(point.key, name) for name in named
-    )
+def _sum(point: PointResult, names: str | list[str]) -> float:
+    """A metric of a point, or a parameter; of several names the sum. Raises `MissingResultError`."""
+    if not isinstance(names, str):
+        return fsum(_sum(point, name) for name in names)
+    return float(point.parameters[names]) if names in point.parameters else value_of(point, names)
