@@ -62,11 +62,32 @@ def marks() -> dict[str, str]:
         "@PAPER_COUNT@": _words(len(everything.papers)),
         "@PAPERS@": "".join(_paper(name, each) for name, each in everything.papers.items() if each.claims),
         "@PAPER_PAGES@": "".join(_page(name, each) for name, each in everything.papers.items() if each.claims),
-        "@ARTIFACTS@": str(len(catalog.ids())),
-        "@LESSONS@": _words(len(lessons.LESSONS)),
+        "@DOORS@": "".join(map(_door, ("figure", "whatif", "lessons"))),
         "@TRUST@": _trust(),
         **picture.marks(),
     }
+
+
+def _door(view: str) -> str:
+    """A link to a view: a small picture, what one does there, and what comes of it."""
+    drawn, does, gives = {
+        "figure": (
+            picture.small_figure(),
+            "Reproduce a figure",
+            f"{len(catalog.ids())} figures and tables, each computed in seconds beside its published values.",
+        ),
+        "whatif": (
+            picture.small_cluster(),
+            "Plan my cluster",
+            "Model, machine, GPUs and batch in; the fastest layout, days and cost out.",
+        ),
+        "lessons": (
+            picture.small_timeline(),
+            f"Learn in {_words(len(lessons.LESSONS))} lessons",
+            "Guess first, then move one slider: why pipelines wait, and what each trick costs.",
+        ),
+    }[view]
+    return f'<a class="card door" href="#view={view}">{drawn}<h2>{does}</h2><p>{gives}</p></a>'
 
 
 def _plural(number: int, one: str, more: str) -> str:

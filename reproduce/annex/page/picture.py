@@ -3,11 +3,12 @@
 Places and letters are those of chart.js, so that nothing moves when the simulated lines join.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html import escape
 from math import ceil, floor
 from typing import NamedTuple
 
+from ptdp_core.schedules import build, execute
 from reproduce.experiment import catalog
 from reproduce.experiment.sweep import PAPER
 
@@ -43,8 +44,8 @@ def marks() -> dict[str, str]:
     }
 
 
-def _picture(width: int, height: int) -> str:
-    """The published points as the live chart marks them: rings, without a line."""
+def _published() -> dict[str, list[tuple[float, float]]]:
+    """The published points of each series, in the shown unit."""
     shown = catalog.load(FIGURE)
     quantity, x_axis = shown.quantities[0], shown.x_axis
     assert x_axis is not None
@@ -52,6 +53,61 @@ def _picture(width: int, height: int) -> str:
     for point in shown.points(PAPER):
         value = point.paper[quantity.name].value / quantity.factor
         series.setdefault(point.series, []).append((float(point.parameters[x_axis.parameter]), value))
+    return series
+
+
+def _small(drawn: Iterable[str]) -> str:
+    return f'<svg width="96" height="64" viewBox="0 0 96 64" aria-hidden="true">{"".join(drawn)}</svg>'
+
+
+def _boxes(look: str, boxes: Iterable[tuple[float, float, float, float]]) -> str:
+    """Rectangles of one look, each given by its left, top, width and height."""
+    return f'<path class="{look}" d="{"".join(f"M{x:.3g} {y:g}h{w:.3g}v{h:g}h{-w:.3g}z" for x, y, w, h in boxes)}"/>'
+
+
+def small_figure() -> str:
+    """Figure 12 as small as a door has it: the published points, joined."""
+    drawn = ['<path class="grid" d="M0 62H96M0 40H96M0 18H96"/>']
+    for kind, points in enumerate(_published().values(), start=1):
+        places = [(6 + 84 * (x - 12) / 48, 62 - 0.66 * (y - 60)) for x, y in points]
+        drawn.append(f'<path class="line s{kind}" d="M{"L".join(f"{x:.0f} {y:.0f}" for x, y in places)}"/>')
+        drawn += [f'<circle class="pub s{kind}" cx="{x:.0f}" cy="{y:.0f}" r="5"/>' for x, y in places[::2]]
+    return _small(drawn)
+
+
+def small_cluster() -> str:
+    """Six nodes of three GPUs: stages and replicas."""
+    nodes = [(33.0 * column + 1, 34.0 * row + 1) for row in (0, 1) for column in range(3)]
+    gpus = [
+        [(x + 5 + 7 * gpu, y + 5, 5.0, 18.0) for x, y in half for gpu in range(3)] for half in (nodes[:3], nodes[3:])
+    ]
+    return _small(
+        [_boxes("box", ((x, y, 28.0, 28.0) for x, y in nodes)), _boxes("fwd", gpus[0]), _boxes("bwd", gpus[1])]
+    )
+
+
+def small_timeline() -> str:
+    """The passes of 1F1B on four stages with four microbatches."""
+    rows = execute(build("1f1b", 4, 4), 1, 2, 0)
+    unit = 96 / max(float(event.end) for row in rows for event in row)
+    passes = {
+        kind: [
+            (unit * float(event.start), 17.0 * rank, unit * float(event.end - event.start) - 1, 13.0)
+            for rank, row in enumerate(rows)
+            for event in row
+            if event.kind == kind
+        ]
+        for kind in "FB"
+    }
+    return _small([_boxes("fwd", passes["F"]), _boxes("bwd", passes["B"])])
+
+
+def _picture(width: int, height: int) -> str:
+    """The published points as the live chart marks them: rings, without a line."""
+    shown = catalog.load(FIGURE)
+    quantity, x_axis = shown.quantities[0], shown.x_axis
+    assert x_axis is not None
+    series = _published()
     values = [y for points in series.values() for _, y in points]
     ends = (STEP * floor(min(values) / STEP) - STEP, STEP * ceil(max(values) / STEP))
     names = 22 + max(LETTER * len(name) + 4 for name in series) if width > 500 else 14

@@ -47,12 +47,9 @@ export function choices(id, names, now) {
 export const button = (text, click, what = ".quiet", attributes) =>
   el(`button${what}`, { type: "button", click, ...attributes }, text);
 
-/** A field with its words above it. @param {string} words @param {any} input @param {string} [what] @param {...Content} more */
-export const field = (words, input, what = ".field", ...more) => el(`label${what}`, el("span", words), input, ...more);
-
-/** A field that says what is wrong with it. @param {Content[]} words @param {any} input @param {...Content} more */
-export const checked = (words, input, ...more) =>
-  el(`label.field#${input.id}-field`, el("span", ...words), input, el("span.why", { role: "alert" }), ...more);
+/** A field with its words above it, which says what is wrong with it. @param {Content} words @param {any} input @param {string} [look] @param {...Content} more */
+export const field = (words, input, look = "", ...more) =>
+  el(`label.field${look}#${input.id}-field`, el("span", [words]), input, el("span.why", { role: "alert" }), ...more);
 
 /** @param {string} href @param {string} words @param {string} [what] */
 export const link = (href, words, what = ".quiet") => el(`a${what}`, { href }, words);

@@ -1,5 +1,5 @@
 // Fields of a configuration, in words, as Python describes them: those of the layout, and those of the model.
-import { byId, checked, el, option } from "./elements.js";
+import { byId, el, field, option } from "./elements.js";
 import { configure, current, fail, offered } from "./page.js";
 
 const WORDS = 14; // of help under a label
@@ -20,7 +20,7 @@ function one(name, { words, letter, unit, sentence, choices, choice_words, defau
   const help = sentence.split(/(?<=\.)(?<!al\.) /)[0];
   const input = el(`${choices ? "select" : "input"}#field-${name}`, { title: sentence, ...given }, options);
   const label = [`${words}${unit && `, ${unit}`}${letter && " "}`, letter && el("var", letter)];
-  return checked(label, input, help.split(" ").length <= WORDS && el("small", help));
+  return field(label, input, "", help.split(" ").length <= WORDS && el("small", help));
 }
 
 /** Show the configuration in the fields; what one is writing in stays as it is. */

@@ -11,11 +11,7 @@ const use = (part) => change({ changes: {}, text: "", ...part });
 
 /** A choice of the machine for a view: that of figures offers their paper's own. @param {string} view */
 export const picker = (view) =>
-  field(
-    "Machine",
-    el(`select#machine-${view}`, { change: ({ target }) => use({ cluster: target.value }) }),
-    ".field.full",
-  );
+  field("Machine", el(`select#machine-${view}`, { change: ({ target }) => use({ cluster: target.value }) }), ".full");
 
 export function make() {
   const text = el("textarea#cluster-text", { rows: 4, spellcheck: "false", placeholder: 'base = "h100"' });

@@ -28,7 +28,7 @@ export function make() {
     void drop(event.dataTransfer.files[0]);
   });
   const often = (/** @type {string[]} */ [value, words]) =>
-    el("label", el("input", { type: "radio", name: "schedule", value, change: () => choose(value) }), words);
+    button(words, () => choose(value), ".chip", { "data-schedule": value });
   const unfold = () => {
     unfolded = !unfolded;
     redraw();
@@ -42,10 +42,13 @@ export function make() {
       el(
         "div.row.ends",
         el(
-          "div.seg",
-          { role: "radiogroup", "aria-label": "Schedule" },
+          "div.chips#schedules",
+          { role: "group", "aria-label": "Schedule" },
           Object.entries(OFTEN).map(often),
-          el("select#schedule-a", { "aria-label": "Another schedule", change: ({ target }) => choose(target.value) }),
+          el("select.chip#schedule-a", {
+            "aria-label": "Another schedule",
+            change: ({ target }) => choose(target.value),
+          }),
         ),
         el(
           "span.row.tight",
@@ -97,9 +100,11 @@ const schedule = () => {
 
 export function refresh() {
   const { configuration, beside } = current();
-  for (const input of /** @type {NodeListOf<HTMLInputElement>} */ (document.querySelectorAll(".seg input")))
-    input.checked = input.value === schedule() && !own;
-  byId("schedule-a").value = own || schedule() in OFTEN ? "" : schedule();
+  const name = own ? "" : schedule();
+  for (const chip of byId("schedules").querySelectorAll("button"))
+    chip.setAttribute("aria-pressed", chip.dataset.schedule === name);
+  byId("schedule-a").value = name in OFTEN ? "" : name;
+  byId("schedule-a").toggleAttribute("data-on", name && !(name in OFTEN));
   byId("schedule-b").value = beside;
   if (own) return;
   const second = async () => {

@@ -5,7 +5,6 @@ import * as comparison from "./comparison.js";
 import {
   button,
   byId,
-  checked,
   choices,
   copy,
   download,
@@ -15,28 +14,13 @@ import {
   fill as put,
   link,
   more,
-  option,
-  tell,
   valued,
 } from "./elements.js";
 import * as form from "./form.js";
-import { layout } from "./layout.js";
+import * as knobs from "./knobs.js";
 import * as limits from "./limits.js";
 import { picker } from "./machine.js";
-import {
-  change,
-  cluster,
-  complain,
-  configure,
-  current,
-  isShipped,
-  later,
-  machine,
-  offered,
-  point,
-  QUIET_MS,
-  update,
-} from "./page.js";
+import * as page from "./page.js";
 import { ask } from "./python.js";
 import { answered, hasAnswer, isOutdated, outdated, refuse, refused, wrong } from "./refusals.js";
 import { START } from "./state.js";
@@ -47,21 +31,13 @@ import * as sweep from "./sweep.js";
 let said;
 /** @type {{ asked: any, answer: WhatIfAnswer } | undefined} */
 let shown; // the answer on the page, and what was asked
-/** @type {Record<string, any>} */
-let steps = {}; // the next legal sizes of the layout
-// The sizes of the layout, by letter: what they are called, and help where they can be chosen.
-const STEPS = [
-  ["p", "Pipeline stages", "pieces the layers are cut into"],
-  ["t", "GPUs per layer", "tensor parallelism"],
-  ["d", "Replicas", ""],
-];
 let taken = ""; // the configuration of which the note below the choices speaks
 
 const counted = (/** @type {string} */ words, /** @type {string} */ id) =>
-  checked([words], el(`input#${id}`, { type: "number", inputmode: "numeric", min: 1, input: () => choose(id) }));
+  field(words, el(`input#${id}`, { type: "number", inputmode: "numeric", min: 1, input: () => choose(id) }));
 
 /** What Python is asked for an answer. */
-const given = () => ({ ...point(), tokens: current().tokens, price: current().price });
+const given = () => ({ ...page.point(), tokens: page.current().tokens, price: page.current().price });
 
 export function make() {
   byId("view-whatif").append(
@@ -77,7 +53,7 @@ export function make() {
         { "aria-label": "Your choices" },
         el(
           "div.fields",
-          field("Model", el("select#model", { change: chosenModel }), ".field.full"),
+          field("Model", el("select#model", { change: chosenModel }), ".full"),
           picker("whatif"),
           counted("GPUs", "gpus"),
           counted("Batch, sequences", "batch"),
@@ -87,16 +63,8 @@ export function make() {
         el("p.row", button("Find the best layout", find, ".btn.go#best")),
         el("p.row.tight#scenarios"),
       ),
-      el(
-        "section.tune",
-        { "aria-label": "Layout and techniques" },
-        el("h2", "Layout"),
-        el("div.plot#layout"),
-        el("div#steps", STEPS.map(stepper)),
-        el("h2", "Techniques"),
+      knobs.section(
         field("Training program", el("select#program", { change: chosenProgram })),
-        el("div.chips#chips"),
-        el("small#chip-why", { role: "status" }),
         el("div#whatif-details", more("More of the layout", "more-layout"), more("The model in detail", "more-model")),
       ),
       el("div.told", card(), el("section.limits#limited")),
@@ -127,30 +95,30 @@ async function chosenModel() {
     return byId("more-model").scrollIntoView();
   }
   const gpus = byId("gpus").valueAsNumber || undefined; // which the layout shown may not have
-  const given = { configuration: current().configuration, name, gpus, ...cluster() };
-  await update("modelled", "modelled", given, ({ configuration, said: words }) => {
+  const given = { configuration: page.current().configuration, name, gpus, ...page.cluster() };
+  await page.update("modelled", "modelled", given, ({ configuration, said: words }) => {
     taken = JSON.stringify(configuration);
     byId("taken").textContent = words;
-    change({ configuration });
+    page.change({ configuration });
   });
 }
 
 /** Another program, without what it does not have. */
 async function chosenProgram() {
   const name = byId("program").value;
-  const { configuration } = await ask("programmed", { configuration: current().configuration, name });
-  change({ configuration });
+  const { configuration } = await ask("programmed", { configuration: page.current().configuration, name });
+  page.change({ configuration });
 }
 
 /** Another number of GPUs or sequences: its answer and all else if it is legal, else a sentence at the field. @param {string} id */
 function choose(id) {
   const value = byId(id).valueAsNumber;
   if (!(value > 0)) return wrong(id, "Needs a number.");
-  return update("whatif", "what_if", { ...given(), [id]: value }, ({ changes, refused: why, ...answer }) => {
+  return page.update("whatif", "what_if", { ...given(), [id]: value }, ({ changes, refused: why, ...answer }) => {
     wrong(id, why ?? "");
     if (!changes) return;
-    show(answer, { ...given(), configuration: { ...current().configuration, ...changes } });
-    configure(changes);
+    show(answer, { ...given(), configuration: { ...page.current().configuration, ...changes } });
+    page.configure(changes);
   });
 }
 
@@ -164,23 +132,24 @@ const find = () =>
 export function refresh() {
   const asked = given();
   const usual = { configuration: START.configuration, tokens: START.tokens, price: "" };
-  const say = (/** @type {string} */ why) => lacking(usual, () => complain(why));
+  const say = (/** @type {string} */ why) => lacking(usual, () => page.complain(why));
   const isShown = JSON.stringify(asked) === JSON.stringify(shown?.asked) && !isOutdated();
-  const answered = isShown ? Promise.resolve() : update("whatif", "what_if", asked, (it) => show(it, asked), say);
-  return answered.then(() => later("rest", rest));
+  const answered = isShown ? Promise.resolve() : page.update("whatif", "what_if", asked, (it) => show(it, asked), say);
+  return answered.then(() => page.later("rest", rest));
 }
 
 /** What is changed after the number: the choices, the layout, and what is asked when no other choice comes. */
 function rest() {
-  const { configuration } = current();
+  const { configuration } = page.current();
   form.show();
-  if (offered()) {
+  if (page.offered()) {
     byId("model").value = form.modelOf(configuration);
     byId("program").value = configuration.program ?? "";
   }
   best.refresh();
-  if (shown) around(shown.answer, shown.asked.configuration);
-  later("follow", follow, QUIET_MS);
+  if (JSON.stringify(configuration) !== taken) byId("taken").textContent = "";
+  if (shown) knobs.show(shown.answer, shown.asked.configuration);
+  page.later("follow", follow, page.QUIET_MS);
 }
 
 /** Where no answer can be had the last one stays, dimmed; where there is none, that of what is nearest. @param {any} instead @param {() => void} say */
@@ -189,7 +158,7 @@ function lacking(instead, say) {
     outdated();
     return say();
   }
-  return update("whatif", "what_if", instead, (answer) => {
+  return page.update("whatif", "what_if", instead, (answer) => {
     if (answer.wrong) return say();
     show(answer, instead, "Without it");
     outdated();
@@ -206,7 +175,7 @@ function show(answer, asked, words = "Last answer") {
   byId("dock").children[0].textContent = `${headline.value} ${headline.unit}`;
   byId("dock").children[1].textContent = brief;
   answered(words, asked, answer);
-  const { tokens, price } = current();
+  const { tokens, price } = page.current();
   for (const [id, value] of Object.entries({ gpus, batch: sizes.B, tokens, price })) {
     if (byId(id) !== document.activeElement) byId(id).value = value;
     wrong(id, "");
@@ -245,11 +214,11 @@ function amount(words, name) {
   const changed = (/** @type {any} */ event) => {
     const text = event.target.value.trim();
     ask("amount", { text }).then(
-      () => change({ [name]: text }),
+      () => page.change({ [name]: text }),
       (error) => wrong(name, error.message),
     );
   };
-  return checked([words], el(`input#${name}`, { change: changed }));
+  return field(words, el(`input#${name}`, { change: changed }));
 }
 
 /** @param {WhatIfAnswer} answer */
@@ -259,7 +228,7 @@ function number({ status, headline, doubt, facts: rows, notes, phases, memory, i
   const [useful, fits, needed] = notes;
   const full = status === "oom";
   const help = (/** @type {Answers} */ { name, changes, memory: needs }) =>
-    button(`${name}: ${figures(needs / 1e9)} GB, fits`, () => configure(changes), ".chip");
+    button(`${name}: ${figures(needs / 1e9)} GB, fits`, () => page.configure(changes), ".chip");
   byId("answer").hidden = false;
   put(
     "number",
@@ -276,92 +245,29 @@ function number({ status, headline, doubt, facts: rows, notes, phases, memory, i
   fitted(byId("memory-bar"), (width) => stack(memory, capacity / 1e9, "GB", width));
 }
 
-/** What stands around an answer: its layout, and the state of the details. @param {WhatIfAnswer} answer @param {Configuration} configuration */
-function around({ sizes, per_node }, configuration) {
-  if (JSON.stringify(configuration) !== taken) byId("taken").textContent = "";
-  fitted(byId("layout"), (width) => layout(sizes, per_node ?? 8, width));
-  tell("more-layout", `microbatch ${sizes.b}`);
-  tell("more-model", `${sizes.layers} layers, hidden size ${Number(configuration.hidden).toLocaleString("en")}`);
-  STEPS.forEach(sized);
-}
-
-/** A size of the layout: its words and help, and its value between buttons, but for what follows from the others. @param {string[]} size */
-function stepper([name, words, help]) {
-  const set = (/** @type {string} */ way, /** @type {string} */ sign, /** @type {string} */ change) => {
-    const label = `${change} ${words.toLowerCase()}`;
-    return help ? button(sign, () => configure(steps[name][way]), "", { "aria-label": label }) : el("span");
-  };
-  return el(
-    "div.step",
-    { "data-size": name },
-    el("span", words, el("small", help)),
-    set("less", "−", "Fewer"),
-    el("output"),
-    set("more", "+", "More"),
-  );
-}
-
-/** The value of a size, and whether there is a next one. @param {string[]} size */
-function sized([name, , help]) {
-  const { sizes, gpus } = /** @type {any} */ (shown).answer;
-  const row = /** @type {any} */ (document.querySelector(`[data-size=${name}]`));
-  const [small, output] = row.querySelectorAll("small, output");
-  const [less, more] = row.querySelectorAll("button");
-  output.textContent = sizes[name];
-  const others = [sizes.p, sizes.t, ...(sizes.c > 1 ? [sizes.c] : [])].join(" × ");
-  small.textContent = help || `what is left: ${Number(gpus).toLocaleString("en")} ÷ (${others})`;
-  if (!steps[name]) return;
-  [less.disabled, more.disabled] = [!steps[name].less, !steps[name].more];
-  if (more.disabled) small.textContent = "no larger number is legal here";
-}
-
 /** What an answer leads to: how it compares, its curve, the next legal sizes and techniques, what limits it. */
 function follow() {
   comparison.refresh();
   void sweep.refresh();
   if (!shown) return;
   const { tokens: _, price: __, ...about } = shown.asked;
-  return update("knobs", "knobs", about, (next) => {
-    steps = next.steps;
-    STEPS.forEach(sized);
-    const at = [...byId("chips").children].indexOf(document.activeElement);
-    put("chips", next.chips.map(chip));
-    byId("chips").children[at]?.focus();
-    void limits.refresh(about);
-  });
-}
-
-/** A technique: on or off, or one of several values. @param {Chip} technique */
-function chip({ name, on, options, at, reason }) {
-  if (options.length > 1) {
-    const set = (/** @type {any} */ { target }) => configure(options[target.selectedIndex].changes);
-    const named = options.map(({ words }) => option(words));
-    const made = el("select.chip", { change: set, "aria-label": name, "data-on": on }, named);
-    made.selectedIndex = at;
-    return made;
-  }
-  const pressed = () => {
-    byId("chip-why").textContent = reason ? `${name}: ${reason}` : "";
-    if (!reason) configure(options[0].changes);
-  };
-  const struck = reason && { "aria-disabled": "true", title: reason };
-  return button(name, pressed, ".chip", { "aria-pressed": String(on), ...struck });
+  return knobs.refresh(about, () => limits.refresh(about));
 }
 
 function save() {
-  const one = { ...current().configuration, ...(isShipped() && { cluster: machine() }) };
+  const one = { ...page.current().configuration, ...(page.isShipped() && { cluster: page.machine() }) };
   download("points.json", JSON.stringify([one], null, 1), "application/json");
 }
 
 export function fill() {
-  const { scenarios, model_words: names, fields } = /** @type {Offer} */ (offered());
-  choices("model", { "": "a model of my own", ...names }, form.modelOf(current().configuration));
-  choices("program", fields.program.choice_words, String(current().configuration.program ?? ""));
+  const { scenarios, model_words: names, fields } = /** @type {Offer} */ (page.offered());
+  choices("model", { "": "a model of my own", ...names }, form.modelOf(page.current().configuration));
+  choices("program", fields.program.choice_words, String(page.current().configuration.program ?? ""));
   form.filled("more-layout", ["Layout", "Schedule", "Techniques"]);
   form.filled("more-model", ["Model"]);
   sweep.fill();
   const start = (/** @type {Scenario} */ { title, cluster, configuration, tokens }) =>
-    button(title, () => change({ cluster, changes: {}, text: "", configuration, tokens }));
+    button(title, () => page.change({ cluster, changes: {}, text: "", configuration, tokens }));
   put("scenarios", scenarios.map(start));
-  if (current().view === "whatif") void refresh();
+  if (page.current().view === "whatif") void refresh();
 }

@@ -444,7 +444,7 @@ def test_18_what_a_finger_may_touch_is_large_enough(visit):
         page = visit(390, view)
         small = page.evaluate(
             """() => [...document.querySelectorAll("button, select, input:not([type=radio]):not([type=file]), summary,"
-              + " .tabs a, .quiet, .btn, .seg label, .opts label")]
+              + " .tabs a, .quiet, .btn, .opts label")]
               .filter((it) => it.getClientRects().length && !it.closest(".off") && !it.classList.contains("off"))
               .map((it) => [it.outerHTML.slice(0, 90), it.getBoundingClientRect().height])
               .filter(([, height]) => height < 43.5)"""
@@ -600,14 +600,15 @@ def test_lessons_are_walked_through_and_lead_to_full_size(visit):
 
 def test_any_schedule_is_behind_more_beside_the_usual_ones(visit):
     page = visit(390, timeline({**GPT_3, "B": 24}))
-    assert page.locator(".seg label").all_inner_texts() == ["Default (1F1B)", "Interleaved", "Zero bubble"]
+    assert page.locator("#schedules button").all_inner_texts() == ["✓ Default (1F1B)", "Interleaved", "Zero bubble"]
     assert page.locator("#schedule-a option:checked").text_content() == "More…"
     page.select_option("#schedule-a", "gpipe")
     settled(page)
-    assert page.locator(".seg :checked").all_text_contents() == ["GPipe"]
-    page.click(".seg label >> nth=0")
+    assert page.locator("#schedules :checked").all_text_contents() == ["GPipe"]
+    assert page.locator("#schedules [aria-pressed=true]").count() == 0
+    page.click("#schedules button >> nth=0")
     settled(page)
-    assert page.locator(".seg option:checked").text_content() == "More…"
+    assert page.locator("#schedules option:checked").text_content() == "More…"
 
 
 def test_two_schedules_stand_on_one_scale_and_one_s_own_is_drawn(visit, tmp_path):
