@@ -194,6 +194,7 @@ def artifact(id: str, cluster: str) -> dict[str, Any]:
     evaluate, found = _evaluated(id, cluster)
     plan, shown = evaluate.plan, evaluate.plan.artifact
     points, notes = runner.told_points(evaluate, evaluate.results(found))
+    ringed = any(shown.main.name in point.paper for point in plan.points)
     finding, gap = words.finding(points, shown.main.name, shown.x_axis) if shown.x_axis else ("", None)
     return _heading(shown) | {
         "description": shown.description,
@@ -208,6 +209,7 @@ def artifact(id: str, cluster: str) -> dict[str, Any]:
         "points": [*map(_point, points, plan.points)],
         "notes": list(notes),
         "near": words.near(points, shown.main.name),
+        "reading": words.reading(points, shown.main.name, plan.fidelity, ringed, plan.elsewhere),
         "table": _table(shown, points, plan.fidelity),
         "dotted": [series for series, look in shown.looks.items() if look.get("linestyle") == ":"],
     }

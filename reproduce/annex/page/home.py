@@ -60,7 +60,7 @@ def marks() -> dict[str, str]:
         "@SAID@": _said(first.of("contradicted")[0] if counts["contradicted"] else ordered[0]),
         "@TALLY@": "".join(_tally(verdict, counts[verdict]) for verdict in KINDS),
         "@PAPER_COUNT@": _words(len(everything.papers)),
-        "@PAPERS@": "".join(_paper(name, each) for name, each in everything.papers.items() if each.claims),
+        "@PAPERS@": _papers(everything),
         "@PAPER_PAGES@": "".join(_page(name, each) for name, each in everything.papers.items() if each.claims),
         "@DOORS@": "".join(map(_door, ("figure", "whatif", "lessons"))),
         "@TRUST@": _trust(),
@@ -144,6 +144,14 @@ def _tally(verdict: str, number: int) -> str:
     )
 
 
+def _papers(everything: Answer) -> str:
+    """The table of papers: headings for who does not see it, and a row for each."""
+    headings = ("Paper", "Share of claims by verdict", "Hold", "Contradicted")
+    rows = (_paper(name, each) for name, each in everything.papers.items() if each.claims)
+    head = "".join(f'<th scope="col">{heading}</th>' for heading in headings)
+    return f'<thead class="off"><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody>'
+
+
 def _paper(short: str, claims: Answer) -> str:
     """A row for a paper: its title, its claims by verdict as one bar, how many hold and how many do not."""
     first = claims.claims[0].artifact
@@ -179,7 +187,7 @@ def _page(short: str, claims: Answer) -> str:
             + (f'<ol class="waffle">{cells}</ol></li>' if cells else "</li>")
         )
     counts, total = claims.counts, len(claims.claims)
-    what = "; ".join(f"{counts[verdict]} {TALLY[verdict]}" for verdict in KINDS if counts[verdict])
+    what = "; ".join(_counted(verdict, counts[verdict]) for verdict in KINDS if counts[verdict])
     return (
         f'<section data-paper="{paper.name}" aria-labelledby="paper-{paper.name}" hidden><div class="head">'
         f'<p class="over">{escape(short)}: do its {total} sentences hold?</p>'
@@ -187,6 +195,11 @@ def _page(short: str, claims: Answer) -> str:
         f'<p class="note">{escape(paper.citation)}. {_by_what(claims)} <a href="#">All papers</a></p></div>'
         f'<ul class="matrix">{"".join(rows)}</ul></section>'
     )
+
+
+def _counted(verdict: str, number: int) -> str:
+    """How many sentences have a verdict, within a sentence."""
+    return f"{'in ' if verdict == 'paper inconsistent' else ''}{number} {TALLY[verdict]}"
 
 
 def _by_what(claims: Answer) -> str:

@@ -34,12 +34,23 @@ class Frame(NamedTuple):
         return round(across, 1), round(self.low - height * (self.low - HIGH), 1)
 
 
+KEY = {  # of the home page's chart: what is drawn, how wide, and what it means
+    '<path class="line s1" d="M0 8H22"/><circle class="f1" cx="11" cy="8" r="3.5"/>': (22, "simulated here"),
+    '<circle class="pub s1" cx="8" cy="8" r="7"/>': (16, "the paper’s points"),
+    '<rect class="ar f1" width="22" height="16"/>': (22, "where 9 of 10 real values fall"),
+}
+
+
 def marks() -> dict[str, str]:
     """What the page's placeholders stand for: the picture for both widths, and what it is."""
     shown = catalog.load(FIGURE)
     claims = len({claim.sentence for claim in shown.claims})
     return {
         "@PICTURE_CLAIMS@": f"{shown.label} and its {claims} sentences",
+        "@KEY@": "".join(
+            f'<li><svg width="{width}" height="16" aria-hidden="true">{drawn}</svg>{words}</li>'
+            for drawn, (width, words) in KEY.items()
+        ),
         "@PICTURE@": "".join(_picture(*size) for size in SIZES),
     }
 

@@ -58,9 +58,7 @@ def own(text: str) -> dict[str, Any]:
 
     A backward pass takes two units, each half of a split one a unit.
     """
-    schedule = Schedule.from_csv(text, "the file")
-    check(schedule)
-    rows = execute(schedule, 1, 2, 1)
+    rows = execute(_read(text), 1, 2, 1)
     return drawn(rows, float(max(event.end for row in rows for event in row)), "units")
 
 
@@ -68,15 +66,22 @@ def trace(configuration: Mapping[str, Any], cluster: str, csv: str = "") -> dict
     """The timeline, or that of a schedule of one's own, as a trace that Perfetto opens. Raises `ValueError`."""
     if not csv:
         return {"trace": traces.trace([from_estimate(_simulated(configuration, cluster).estimate)]).decode()}
+    return {"trace": traces.trace([from_schedule(_read(csv))]).decode()}
+
+
+def _read(csv: str) -> Schedule:
     schedule = Schedule.from_csv(csv, "the file")
     check(schedule)
-    return {"trace": traces.trace([from_schedule(schedule)]).decode()}
+    return schedule
 
 
-def moment(configuration: Mapping[str, Any], cluster: str, time: float) -> dict[str, Any]:
-    """What happens at a time: which stages work, for whom the first that waits does, and what the ends hold."""
-    kept = _simulated(configuration, cluster)
-    rows = kept.estimate.timeline
+def moment(configuration: Mapping[str, Any], cluster: str, time: float, csv: str = "") -> dict[str, Any]:
+    """What happens at a time: which stages work, for whom the first that waits does, and what the ends hold.
+
+    Of a schedule of one's own nothing is said about who waits for whom.
+    """
+    kept = None if csv else _simulated(configuration, cluster)
+    rows: Sequence[Sequence[Any]] = kept.estimate.timeline if kept else execute(_read(csv), 1, 2, 1)
     places = [bisect_right(row, time, key=lambda event: event.end) for row in rows]
     works = [place < len(row) and row[place].start <= time for place, row in zip(places, rows, strict=True)]
     working = [rank + 1 for rank, does in enumerate(works) if does]
@@ -91,8 +96,8 @@ def moment(configuration: Mapping[str, Any], cluster: str, time: float) -> dict[
     rest = f"; the other {waiting} wait" if working and waiting > 1 else "; the other one waits" if waiting == 1 else ""
     idle = next((rank for rank, does in enumerate(works) if not does), None)
     held = [_held(row, time) for row in (rows[0], rows[-1])]
-    wait_words = f"{_waits(kept, idle, places[idle])} " if idle is not None else ""
-    sentence = f"At {time:.2f} s {who or 'nobody works'}{rest}"
+    wait_words = f"{_waits(kept, idle, places[idle])} " if kept and idle is not None else ""
+    sentence = f"At {time:.2f} {'s' if kept else 'units'} {who or 'nobody works'}{rest}"
     return {"sentence": sentence, "detail": f"{wait_words}Stage 1 holds {held[0]:g}, stage {len(rows)} {held[1]:g}."}
 
 

@@ -94,6 +94,7 @@ interface ArtifactAnswer {
   command: string;
   quantities: QuantityShown[];
   near: string;
+  reading: [mark: "dot" | "ring" | "band", what: string, words: string][];
   table: Scalar[][];
   x: { parameter: string; label: string; scale: string } | null;
   points: PointAnswer[];

@@ -151,6 +151,23 @@ def near(points: Sequence[PointResult], metric: str) -> str:
     return f"{len(off)} points: {sum(off) / len(off):.1f}% from the paper on average, {max(off):.1f}% at worst."
 
 
+def reading(
+    points: Sequence[PointResult], metric: str, fidelity: str, ringed: bool, elsewhere: bool
+) -> list[tuple[str, str, str]]:
+    """What the marks of a chart mean, of those that it has: the mark, what it is called, and a sentence."""
+    how = "By a formula" if fidelity == "derived" else "Simulated here"
+    marks = [("dot", "Dot and line", f"{how}, just now.")]
+    if ringed:
+        ring = "value, on its own machine" if elsewhere else "value. A dot inside its ring agrees"
+        marks.append(("ring", "Ring", f"The paper’s {ring}."))
+    sure = [point.metrics[metric] for point in points if metric in point.metrics and point.metrics[metric].interval]
+    if sure and (ends := sure[0].interval) and sure[0].value:
+        low, high = (100 * abs(end / sure[0].value - 1) for end in (ends.low, ends.high))
+        band = "Where 9 of 10 real values are expected, of programs whose runs were scored"
+        marks.append(("band", "Band", f"{band}: {low:.1f}% below to {high:.1f}% above."))
+    return marks
+
+
 def finding(points: Sequence[PointResult], metric: str, x: XAxis) -> tuple[str, dict[str, Any] | None]:
     """What two series say together, in one sentence, and where they are most apart, by how much.
 

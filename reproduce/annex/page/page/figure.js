@@ -14,8 +14,12 @@ let list = [];
 /** @type {string[]} */
 let names = []; // of those in the list
 
-const reading = (/** @type {string} */ what, /** @type {string} */ words, /** @type {Node[]} */ ...drawn) =>
-  el("li", svg("svg", { width: 40, height: 24, "aria-hidden": "true" }, drawn), el("span", el("b", what), ` ${words}`));
+/** What marks look like in the list that says what they mean. */
+const MARKS = {
+  dot: () => [path("M0 12H40", "line s2"), circle(20, 12, 3.5, "f2")],
+  ring: () => circle(20, 12, 7, "pub s2"),
+  band: () => rect(0, 0, 40, 24, "ar f2"),
+};
 
 export function make() {
   const name = () => shown?.id.replaceAll("/", "_") ?? "figure";
@@ -116,22 +120,12 @@ function showClaims({ claims }) {
 }
 
 /** What marks mean, of those that are there. @param {ArtifactAnswer} answer */
-function marks({ points, quantities: [{ name }], fidelity, x, elsewhere }) {
+function marks({ x, reading }) {
   if (!x) return el("li", el("span.full", "A table: it has no axis to draw along."));
-  const sure = points.find(({ intervals }) => intervals[name]);
-  const [low, high] = (sure?.intervals[name] ?? []).map((end) =>
-    Math.abs(100 * (end / Number(sure?.metrics[name]) - 1)).toFixed(1),
-  );
-  const how = fidelity === "derived" ? "By a formula" : "Simulated here";
-  const ring = elsewhere
-    ? "The paper’s value, on its own machine."
-    : "The paper’s value. A dot inside its ring agrees.";
-  const expected = "Where 9 of 10 real values are expected, of programs whose runs were scored";
-  return [
-    reading("Dot and line", `${how}, just now.`, path("M0 12H40", "line s2"), circle(20, 12, 3.5, "f2")),
-    points.some(({ paper }) => name in paper) && reading("Ring", ring, circle(20, 12, 7, "pub s2")),
-    sure && reading("Band", `${expected}: ${low}% below to ${high}% above.`, rect(0, 0, 40, 24, "ar f2")),
-  ];
+  return reading.map(([mark, what, words]) => {
+    const drawn = svg("svg", { width: 40, height: 24, "aria-hidden": "true" }, MARKS[mark]());
+    return el("li", drawn, el("span", el("b", what), ` ${words}`));
+  });
 }
 
 /** @param {ArtifactAnswer} answer @returns {import("./chart.js").Chart} */

@@ -22,7 +22,7 @@ export const section = (program, further) =>
     { "aria-label": "Layout and techniques" },
     el("h2", "Layout"),
     el("div.plot#layout"),
-    el("div", STEPS.map(stepper)),
+    el("div#steps", STEPS.map(stepper)),
     el("h2", "Techniques"),
     program,
     el("div.chips#chips"),

@@ -130,7 +130,7 @@ function question(answer, quiz, i) {
       el("span", el("b", value), el("span.u", ` ${means}`)),
       el("em", `${at === quiz.right ? "✓" : "✕"} ${why}`),
     );
-  const options = el("div.opts.three", quiz.options.map(option));
+  const options = el("div.opts", quiz.options.map(option));
   const fieldset = el("fieldset.quiz", el("legend", quiz.question), options, !i && chart, done);
   if (answered.has(id)) reveal();
   else if (!i) curve(answer, chart, false);

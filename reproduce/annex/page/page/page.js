@@ -61,9 +61,9 @@ export function follow(href) {
 }
 
 export function writeAddress() {
-  const next = address.write(state);
-  if (next === location.hash || location.hash !== hash) return; // who changed it is heard in an event of its own
-  history.replaceState(null, "", next === "#" ? location.pathname + location.search : next);
+  const now = address.write(state);
+  if (now === location.hash || location.hash !== hash) return; // who changed it is heard in an event of its own
+  history.replaceState(null, "", now === "#" ? location.pathname + location.search : now);
   hash = location.hash;
 }
 
@@ -71,9 +71,12 @@ export const isPending = () => pending > 0;
 
 export const QUIET_MS = 50; // without a change: then what can wait is done
 
+/** The next turn of a kind: what has an earlier one is not done any more. @param {string} kind */
+export const next = (kind) => (asked[kind] = (asked[kind] ?? 0) + 1);
+
 /** Do something once what was just changed is on the screen, unless something newer of its kind comes meanwhile. @param {string} kind @param {() => unknown} then @param {number} [wait] milliseconds */
 export function later(kind, then, wait = 0) {
-  const turn = (asked[kind] = (asked[kind] ?? 0) + 1);
+  const turn = next(kind);
   pending++;
   const due = () => {
     pending--;
@@ -93,21 +96,20 @@ export function fail(message) {
 
 /**
  * Show what `answer` resolves to, unless something newer of the same kind was asked meanwhile; an error is told, leaves
- * what is shown, and resolves to "failed".
+ * what is shown. Resolves to "old" if something newer was asked.
  *
  * @param {string} kind @param {Promise<any>} answer @param {(answer: any) => unknown} show @param {(why: string) => unknown} tell
  */
 export async function newest(kind, answer, show, tell = fail) {
-  const turn = (asked[kind] = (asked[kind] ?? 0) + 1);
+  const turn = next(kind);
   const [found, error] = await answer.then(
     (it) => [it],
     (wrong) => [null, wrong],
   );
-  if (turn !== asked[kind]) return;
+  if (turn !== asked[kind]) return "old";
   fail(complaint);
   if (error) tell(error.message);
-  if (error) return "failed";
-  show(found);
+  else show(found);
 }
 
 /** Ask Python, and show the answer as `newest` does. @param {string} kind @param {string} name @param {object} given @param {(answer: any) => unknown} show @param {(why: string) => unknown} [tell] */

@@ -158,17 +158,7 @@ function seek(time) {
     first.textContent = sentence;
     second.textContent = detail;
   };
-  if (own) return say({ sentence: working(time), detail: "" });
-  void update("moment", "moment", { ...point(), time }, say);
-}
-
-/** Of a schedule of one's own: which stages work. @param {number} time */
-function working(time) {
-  const ranks = shown[0].rows.flatMap((row, rank) =>
-    row.some(([, , , start, end]) => start <= time && time < end) ? [rank + 1] : [],
-  );
-  const who = ranks.length ? `: ${ranks.join(", ")}` : "";
-  return `At ${time.toFixed(1)} units ${ranks.length} of ${shown[0].p} stages work${who}`;
+  void update("moment", "moment", { ...point(), time, csv: own && csv }, say);
 }
 
 /** @param {any} event */

@@ -114,7 +114,7 @@ async function chosenProgram() {
 function choose(id) {
   const value = byId(id).valueAsNumber;
   if (!(value > 0)) return wrong(id, "Needs a number.");
-  return page.update("whatif", "what_if", { ...given(), [id]: value }, ({ changes, refused: why, ...answer }) => {
+  return question({ ...given(), [id]: value }, ({ changes, refused: why, ...answer }) => {
     wrong(id, why ?? "");
     if (!changes) return;
     show(answer, { ...given(), configuration: { ...page.current().configuration, ...changes } });
@@ -134,8 +134,15 @@ export function refresh() {
   const usual = { configuration: START.configuration, tokens: START.tokens, price: "" };
   const say = (/** @type {string} */ why) => lacking(usual, () => page.complain(why));
   const isShown = JSON.stringify(asked) === JSON.stringify(shown?.asked) && !isOutdated();
-  const answered = isShown ? Promise.resolve() : page.update("whatif", "what_if", asked, (it) => show(it, asked), say);
-  return answered.then(() => page.later("rest", rest));
+  if (isShown) return page.later("rest", rest);
+  return question(asked, (it) => show(it, asked), say);
+}
+
+/** Ask for a number, and then for what follows from it, unless another is asked for meanwhile. @param {any} asked @param {(answer: any) => unknown} tell @param {(why: string) => unknown} [lacks] */
+async function question(asked, tell, lacks) {
+  page.next("rest");
+  page.next("follow");
+  if ((await page.update("whatif", "what_if", asked, tell, lacks)) !== "old") page.later("rest", rest);
 }
 
 /** What is changed after the number: the choices, the layout, and what is asked when no other choice comes. */
@@ -158,7 +165,7 @@ function lacking(instead, say) {
     outdated();
     return say();
   }
-  return page.update("whatif", "what_if", instead, (answer) => {
+  return question(instead, (answer) => {
     if (answer.wrong) return say();
     show(answer, instead, "Without it");
     outdated();

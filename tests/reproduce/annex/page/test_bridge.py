@@ -582,6 +582,22 @@ def test_a_moment_says_who_works_and_who_waits():
     assert told["detail"].endswith("Stage 1 holds 12, stage 12 1.")
 
 
+def test_a_moment_of_a_schedule_of_one_s_own_says_who_works_in_units():
+    told = answer("moment", configuration={}, time=0.5, csv="0F0,0B0\n1F0,1B0\n")
+    assert told == {
+        "sentence": "At 0.50 units stage 1 works; the other one waits",
+        "detail": "Stage 1 holds 1, stage 2 0.",
+    }
+
+
+def test_the_marks_of_a_figure_are_told_of_those_that_it_has():
+    told = {id: answer("artifact", id=id)["reading"] for id in ("fig_interleaved", "fig_bubble")}
+    assert [mark for mark, _, _ in told["fig_interleaved"]] == ["dot", "ring", "band"]
+    assert told["fig_interleaved"][2][2].endswith("6.7% below to 7.2% above.")
+    assert told["fig_bubble"][0][2] == "By a formula, just now."
+    assert "own machine" in answer("artifact", id="fig_interleaved", cluster="h100")["reading"][1][2]
+
+
 def test_numbers_of_a_cluster_are_shown_in_units_that_people_read():
     numbers = {number["name"]: number for number in answer("cluster", name="selene")["numbers"]}
     shown = {name: (number["value"] / number["shown"][1], number["shown"][0]) for name, number in numbers.items()}

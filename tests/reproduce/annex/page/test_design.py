@@ -600,7 +600,7 @@ def test_lessons_are_walked_through_and_lead_to_full_size(visit):
 
 def test_any_schedule_is_behind_more_beside_the_usual_ones(visit):
     page = visit(390, timeline({**GPT_3, "B": 24}))
-    assert page.locator("#schedules button").all_inner_texts() == ["✓ Default (1F1B)", "Interleaved", "Zero bubble"]
+    assert page.locator("#schedules button").all_inner_texts() == ["Default (1F1B)", "Interleaved", "Zero bubble"]
     assert page.locator("#schedule-a option:checked").text_content() == "More…"
     page.select_option("#schedule-a", "gpipe")
     settled(page)
