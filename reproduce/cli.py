@@ -7,8 +7,8 @@ import shlex
 import sys
 import textwrap
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from itertools import groupby
 from typing import Any
 
@@ -151,59 +151,46 @@ def on_a_page(text: str, width: int = 80) -> str:
     return "\n".join(filled)
 
 
-def _dispatch(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code. `--help` raises SystemExit(0), as argparse does.
+
+    What is printed is visible text: what others wrote may hold commands for a terminal. An exception or a warning is
+    explained on stderr, in one line. An interrupted command says how to resume: with the same arguments, less --fresh.
+    With --debug among the arguments the traceback is shown, too.
+    """
+    arguments = sys.argv[1:] if arguments is None else arguments
+    out, err = (stream and VisibleStream(stream) for stream in (sys.stdout, sys.stderr))
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            try:
+                with warnings.catch_warnings():
+                    warnings.showwarning = lambda message, *_: _say(f"warning: {' '.join(str(message).split())}")
+                    return _run(arguments)
+            finally:  # also after --help, which ends with SystemExit: a reader that is gone is noticed here
+                if sys.stdout is not None:
+                    sys.stdout.flush()
+        except BrokenPipeError:  # the reader of our output, such as `head`, has closed the pipe
+            _drop_output()
+            return errors.DONE
+        except KeyboardInterrupt as error:
+            return _interrupted(arguments, error)
+        except Exception as error:
+            if interrupts.received():  # a library turned the interrupt into an exception of its own
+                return _interrupted(arguments, KeyboardInterrupt())
+            if "--debug" in arguments:
+                import traceback
+
+                traceback.print_exc()
+            return _explain(error)
+
+
+def _run(arguments: Sequence[str]) -> int:
     name, rest = command_of(arguments)
     known = argparse.Namespace(program=program_to_type(), command=(*program().split(), *arguments))
     parsed = parser_of(name).parse_args(rest, known)
     options.with_network(parsed)
     code: int = module_of(name).run(parsed)
     return code
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit code. `--help` raises SystemExit(0), as argparse does.
-
-    An exception or a warning is explained on stderr, in one line. An interrupted command says how to resume: with the
-    same arguments, less --fresh. With --debug among the arguments the traceback is shown, too.
-    """
-    arguments = sys.argv[1:] if arguments is None else arguments
-    with _visible_output():
-        return _run(arguments)
-
-
-@contextmanager
-def _visible_output() -> Iterator[None]:
-    """What is printed inside is visible text: what others wrote may hold commands for a terminal."""
-    streams = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = (stream and VisibleStream(stream) for stream in streams)
-    try:
-        yield
-    finally:
-        sys.stdout, sys.stderr = streams
-
-
-def _run(arguments: Sequence[str]) -> int:
-    try:
-        try:
-            with warnings.catch_warnings():
-                warnings.showwarning = lambda message, *_: _say(f"warning: {' '.join(str(message).split())}")
-                return _dispatch(arguments)
-        finally:  # also after --help, which ends with SystemExit: a reader that is gone is noticed here
-            if sys.stdout is not None:
-                sys.stdout.flush()
-    except BrokenPipeError:  # the reader of our output, such as `head`, has closed the pipe
-        _drop_output()
-        return errors.DONE
-    except KeyboardInterrupt as error:
-        return _interrupted(arguments, error)
-    except Exception as error:
-        if interrupts.received():  # a library turned the interrupt into an exception of its own
-            return _interrupted(arguments, KeyboardInterrupt())
-        if "--debug" in arguments:
-            import traceback
-
-            traceback.print_exc()
-        return _explain(error)
 
 
 def _interrupted(arguments: Sequence[str], error: KeyboardInterrupt) -> int:

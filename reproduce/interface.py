@@ -27,7 +27,6 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.fidelity import PAPERS_CLUSTER
 from reproduce.experiment.quantities import USUAL_BEYOND
 from reproduce.experiment.sweep import Point, Scalar, Sweep
-from reproduce.output import export
 from reproduce.running import fidelities, runner
 from reproduce.running.simulated import cluster_of, open_cluster
 from results import records
@@ -160,7 +159,7 @@ def run(
     """
     plan = runner.plan(catalog.load(id), Path(results), fidelity, scale, cluster)
     command = ["reproduce", id, "--fidelity", plan.fidelity, "--scale", plan.scale, "--cluster", plan.cluster]
-    return Record.of(runner.run(plan, command, fresh, export=export).record)
+    return Record.of(runner.run(plan, command, fresh, exported=True).record)
 
 
 def simulate(*configurations: Mapping[str, Any], cluster: str = PAPERS_CLUSTER, **shared: Any) -> Record:

@@ -21,7 +21,6 @@ from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.experiment.judging import accuracy
 from reproduce.experiment.predictions import PREFIX
 from reproduce.experiment.sweep import ranks_of
-from reproduce.output import export
 from reproduce.output.terminal import LONG_S, console, files_line, progress, shown_path, spoken, wrapped
 from reproduce.output.verdicts import SHOWN
 from reproduce.running import runner
@@ -198,7 +197,7 @@ def _in_turn(plans: Sequence[Plan], parsed: Namespace, brief: bool) -> Iterator[
         shown = progress(plan.artifact.id, len(plan.points), expected[index], later, parsed.quiet)
         judged = partial(_print_result, plan, parsed, started) if in_full else None
         try:
-            yield runner.run(plan, parsed.command, parsed.fresh, parsed.debug, shown, export, judged)
+            yield runner.run(plan, parsed.command, parsed.fresh, parsed.debug, shown, True, judged)
         except InvalidResultsError as error:
             yield error
 
@@ -209,7 +208,7 @@ def _side_by_side(plans: Sequence[Plan], parsed: Namespace, processes: int) -> I
 
     def work(index: int, say: Callable[[str], None]) -> tuple[Any, ...] | InvalidResultsError:
         try:
-            done = runner.run(plans[index], parsed.command, parsed.fresh, progress=nullcontext(say), export=export)
+            done = runner.run(plans[index], parsed.command, parsed.fresh, progress=nullcontext(say), exported=True)
         except InvalidResultsError as error:
             return error
         return done.record, done.files, done.computed, done.reused

@@ -7,7 +7,7 @@ Each alternative moves one thing at a time to an end of what is known of it, all
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from itertools import combinations
 from math import exp, log
 from typing import TYPE_CHECKING
@@ -37,7 +37,8 @@ def with_margins(
 
     `set_with` are the numbers of the cluster that were set with what the paper publishes of these points.
     """
-    unknown = frozenset(name for name in _simulated_names(results) if not _has_margin(name, margins))
+    kinds = {name: made.kind if (made := made_of(name)) else UNKNOWN for name in _simulated_names(results)}
+    unknown = frozenset(n for n, k in kinds.items() if k == UNKNOWN or (k in RANGED and n not in margins.ranged))
     return replace(results, moved=partial(_simulated, margins, cluster_of), unknown=unknown, set_with=tuple(set_with))
 
 
@@ -50,11 +51,6 @@ def _simulated_names(results: Results) -> set[str]:
     return {name for point in results.points for name, metric in point.metrics.items() if metric.origin == "simulated"}
 
 
-def _has_margin(name: str, margins: Margins) -> bool:
-    made = made_of(name)
-    return made is not None and made.kind != UNKNOWN and (made.kind not in RANGED or name in margins.ranged)
-
-
 def _simulated(
     margins: Margins, cluster_of: Callable[[PointResult], "Cluster"], results: Results, read: Read
 ) -> Iterator[Alternative]:
@@ -64,15 +60,11 @@ def _simulated(
     memory. A point on another cluster is moved by that one's margins.
     """
 
-    @cache
-    def known(cluster: str | None) -> Margins:
-        return margins if cluster is None else for_judging(cluster)
-
     def sizes(points: Sequence[PointResult], names: AbstractSet[str], of: str) -> Shifts:
         """How far each number of these points may be moved, whichever way."""
         found: dict[str, dict[str, float]] = {}
         for point in points:
-            its = known(str(point.parameters[CLUSTER]) if CLUSTER in point.parameters else None)
+            its = for_judging(str(point.parameters[CLUSTER])) if CLUSTER in point.parameters else margins
             found[point.key] = {
                 name: (made.sign if made.kind in SPEED else 1) * log(its.factor(name, of, point.parameters))
                 for name in names & point.metrics.keys()

@@ -234,7 +234,7 @@ class Artifact:
             raise PaperError(path, 1, f"claim {name!r} has no table in {path.name}; needs one; try [{name}]")
         needed = () if judge or "sentence_of" in tables[name] else ("sentence",)
         check_table(path, tables[name], CLAIM, needed, place=(name,))
-        told = dict(tables[name])
+        told: dict[str, Any] = dict(tables[name])
         told |= {key: tuple(told[key]) for key in ("scales", "set_with") if key in told}
         if of := told.pop("sentence_of", ""):
             elsewhere, _, other = of.rpartition(".")

@@ -284,7 +284,7 @@ class Bounded:
 
     def _partners(self, results: Results, point: PointResult, asked: Mapping[str, Any]) -> list[PointResult]:
         """The points that a point is held against: one, or as many as a list asks for. Raises `MissingResultError`."""
-        alike = results.of(point.series) if self.match == "series" else results.labelled(point.label)
+        alike = results.of(getattr(point, self.match), self.match)
         others = [other for other in alike if is_one(other, asked)]
         one = not any(isinstance(value, list) for value in asked.values())
         if not others or (one and len(others) != 1):

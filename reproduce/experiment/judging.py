@@ -9,7 +9,7 @@ from reproduce.experiment.alternatives import readings, spread
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.bounded import Bounded
 from reproduce.experiment.claims import NOTHING, Claim, Judgement, OnPapersPoints
-from reproduce.experiment.quantities import COUNTED, Quantity, names_of
+from reproduce.experiment.quantities import COUNTED, names_of
 from reproduce.experiment.results import Alternative, MissingResultError, Read, Results, counted, where
 from reproduce.experiment.shaped import Shaped
 from results.records import ClaimResult, PointResult
@@ -90,7 +90,8 @@ def within_margins(claim: Claim, results: Results) -> Judgement:
         text = f"{why}; {judged.explanation}" if judged.explanation else why
         return replace(judged, verdict="not testable here", explanation=text)
     by = _by_what(claim, results, read)
-    from_points = results.set_with if read.metrics & _published(results) else ()
+    published = {name for point in results.points for name in point.paper}
+    from_points = results.set_with if read.metrics & published else ()
     given = (*claim.set_with, *from_points) if by == "simulated" else ()
     judged = replace(judged, by=judged.by or by, set_with=judged.set_with or tuple(dict.fromkeys(given)))
     if judged.within_margins or judged.verdict not in VERDICTS or by in ("derived", "counted"):
@@ -125,11 +126,6 @@ def _clocked_once(results: Results) -> set[str]:
     """The metrics that some point has without samples, and that are not counted."""
     once = {name for point in results.points for name, metric in point.metrics.items() if not metric.samples}
     return once - names_of(COUNTED)
-
-
-def _published(results: Results) -> set[str]:
-    """The metrics that the paper publishes of these points."""
-    return {name for point in results.points for name in point.paper}
 
 
 def _by_what(claim: Claim, results: Results, read: Read) -> str:
@@ -230,24 +226,17 @@ def accuracy(artifact: Artifact, points: Sequence[PointResult]) -> Accuracy | No
     """How far the main metric is from the paper's values; None if there are none to compare."""
     errors, equal = [], 0
     for point in points:
-        ratio, verdict = ratio_to_paper(artifact.main, point), agreement(artifact, point)
-        if ratio is None and verdict != "equal":  # no two numbers, or none that has a ratio to the paper's zero
-            continue
-        signed = 0.0 if ratio is None else ratio - 1
+        verdict, name = agreement(artifact, point), artifact.main.name
+        ours, paper = (found.value if (found := of.get(name)) else None for of in (point.metrics, point.paper))
+        if point.status != "ok" or ours is None or paper is None or not (paper or verdict == "equal"):
+            continue  # no two numbers, or none that has a ratio to the paper's zero
+        signed = ours / paper - 1 if paper else 0.0
         equal += verdict in EQUAL
         errors.append((abs(signed), signed, where(point)))
     if not errors:
         return None
     worst, signed, label = max(errors)
     return Accuracy(len(errors), equal, fsum(e[0] for e in errors) / len(errors), worst, label, signed)
-
-
-def ratio_to_paper(quantity: Quantity, point: PointResult) -> float | None:
-    """Ours over the paper's, where both are known and the paper's is not zero."""
-    ours, paper = point.metrics.get(quantity.name), point.paper.get(quantity.name)
-    if point.status != "ok" or ours is None or ours.value is None or paper is None or not paper.value:
-        return None
-    return ours.value / paper.value
 
 
 def agreement(artifact: Artifact, point: PointResult) -> str:

@@ -39,9 +39,9 @@ class Margin:
     tested: float | None
     source: str
 
-    def interval(self, value: float) -> Interval:
-        """The interval of a simulated value."""
-        return Interval(value / self.factor, value * self.factor, self.coverage)
+    def interval(self, value: float, plus: float = 0.0) -> Interval:
+        """The interval of a simulated value, which with `plus` is what the margin is of."""
+        return Interval((value + plus) / self.factor - plus, (value + plus) * self.factor - plus, self.coverage)
 
     def __str__(self) -> str:
         """'-6.7% to +7.2%'; for a wide one 'a factor of 2.6'."""
@@ -120,7 +120,8 @@ class Margins:
         for name, metric in point.metrics.items():
             margin = self.of(name, point.parameters) if metric.origin == "simulated" else None
             if margin is not None and metric.value is not None:
-                metric = replace(metric, interval=_interval(name, metric.value, margin))
+                plus = made.plus if (made := made_of(name)) else 0.0
+                metric = replace(metric, interval=margin.interval(metric.value, plus))
             metrics[name] = metric
         return replace(point, metrics=metrics)
 
@@ -315,15 +316,6 @@ def lines(margins: Margins | None) -> list[str]:
 def _times(ratio: float) -> str:
     """0.91 is '9% less', 1.22 '22% more'."""
     return f"{abs(ratio - 1):.0%} {'less' if ratio < 1 else 'more'}"
-
-
-def _interval(name: str, value: float, margin: Margin) -> Interval:
-    """The interval of a number, by the margin of what it is made of."""
-    made = made_of(name)
-    if made is None or not made.plus:
-        return margin.interval(value)
-    low, high = (made._replace(sign=1).moved(value, factor) for factor in (1 / margin.factor, margin.factor))
-    return Interval(low, high, margin.coverage)
 
 
 def _is_zero3(parameters: Mapping[str, Any]) -> bool:

@@ -57,15 +57,8 @@ class Results:
             raise MissingResultError(f"point {key!r} was not evaluated")
         return self.points[place]
 
-    def of(self, series: str) -> list[PointResult]:
-        """The points of a series. Raises `MissingResultError` for none."""
-        return self._points("series", series)
-
-    def labelled(self, label: str) -> list[PointResult]:
-        """The points of a label. Raises `MissingResultError` for none."""
-        return self._points("label", label)
-
-    def _points(self, kind: str, name: str) -> list[PointResult]:
+    def of(self, name: str, kind: str = "series") -> list[PointResult]:
+        """The points of a series, or of a label. Raises `MissingResultError` for none."""
         places = self.places[kind].get(name)
         if places is None:
             raise MissingResultError(f"no point of {kind} {name!r} was evaluated")

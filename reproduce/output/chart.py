@@ -14,9 +14,9 @@ from reproduce.experiment.judging import accuracy, judgement
 from reproduce.experiment.predictions import PREFIX, time_differences
 from reproduce.experiment.results import MissingResultError, Results, counted
 from reproduce.experiment.sweep import CPU, LAPTOP
-from reproduce.output.columns import column, rows
+from reproduce.output.columns import column, ends
 from reproduce.output.tables import clusters_of, origin_of, paper_sources
-from results.records import Record
+from results.records import PointResult, Record
 
 OWN_ORIGIN = "own points"  # of the rows of points that no record has
 LEAST_SHOWN = 0.0005  # of a difference that is not 0.0%
@@ -51,8 +51,8 @@ def chart_data(
     Along categories they stand at 0, 1, ..., in the order in which these come. Raises `MissingResultError` for none.
     """
     assert artifact.x_axis is not None
-    marks = [replace(mark, result=name) for name, record in records.items() for mark in _points(artifact, record)]
-    marks += [replace(mark, result=name) for name, points in own.items() for mark in points]
+    of_records = {name: [_mark(artifact, point) for point in record.points] for name, record in records.items()}
+    marks = [replace(mark, result=name) for name, of in [*of_records.items(), *own.items()] for mark in of]
     if not marks:
         raise MissingResultError("none of the points that it shows was evaluated")
     places = {value: place for place, value in enumerate(dict.fromkeys(mark.at for mark in marks))}
@@ -60,20 +60,17 @@ def chart_data(
     return tuple(replace(mark, x=places[mark.at] if category else float(mark.at)) for mark in marks)
 
 
-def _points(artifact: Artifact, record: Record) -> Iterator[Mark]:
+def _mark(artifact: Artifact, point: PointResult) -> Mark:
+    """A point of a record, with its numbers in the unit that is shown."""
     assert artifact.x_axis is not None
-    parameter, factor = column(artifact.x_axis.parameter), artifact.main.factor
-    by_key: dict[str, dict[str, Mapping[str, Any]]] = {}
-    for row in rows(record)[1]:
-        by_key.setdefault(row["key"], {})[row.get("metric", "")] = row
-    for of_metric in by_key.values():
-        first = next(iter(of_metric.values()))
-        ours, theirs = of_metric.get(artifact.main.name, {}), of_metric.get(PREFIX + artifact.main.name, {})
-        numbers = {name: ours.get(name) for name in ("value", "low", "high", "paper")}
-        numbers["predicted"] = theirs.get("value")
-        shown: dict[str, Any] = {name: None if number is None else number / factor for name, number in numbers.items()}
-        told = {name: first[name] for name in ("series", "label", "status")}
-        yield Mark(x=None, at=first[parameter], **told, **shown)
+    name, at = artifact.main.name, point.parameters[artifact.x_axis.parameter]
+    values: dict[str, Any] = {"value": point.metrics.get(name), "paper": point.paper.get(name)}
+    values["predicted"] = point.metrics.get(PREFIX + name)
+    numbers = {which: found.value for which, found in values.items() if found}
+    if ours := point.metrics.get(name):
+        numbers |= zip(("low", "high"), ends(ours), strict=False)
+    shown = {which: number / artifact.main.factor for which, number in numbers.items() if number is not None}
+    return Mark(point.series, None, label=point.label, status=point.status, at=at, **shown)
 
 
 def own_rows(

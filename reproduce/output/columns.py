@@ -27,7 +27,7 @@ from numbers import Real
 from typing import Any
 
 from reproduce.experiment.quantities import Quantity
-from results.records import PointResult, Record
+from results.records import Metric, PointResult, Record
 from results.records.errors import UsageError, did_you_mean
 from results.visible import visible
 
@@ -147,7 +147,12 @@ def _is_number(value: Any) -> bool:
 
 def rows(*records: Record) -> tuple[list[str], list[dict[str, Any]]]:
     """The columns and the rows of these records. A point without any metric has one row, which says why."""
-    found = [_of_record(record) | row for record in records for point in record.points for row in _of_point(point)]
+    found = []
+    for record in records:
+        cluster = record.provenance.cluster
+        values = (record.id, record.fidelity, record.scale, cluster.name if cluster else None)
+        of_record = dict(zip(OF_RECORD, values, strict=True))
+        found += [of_record | row for point in record.points for row in _of_point(point)]
     parameters = {column(name) for record in records for point in record.points for name in point.parameters}
     return [*OF_RECORD, *OF_POINT, *sorted(parameters), *OF_METRIC], found
 
@@ -155,12 +160,6 @@ def rows(*records: Record) -> tuple[list[str], list[dict[str, Any]]]:
 def column(parameter: str) -> str:
     """The column of a parameter."""
     return f"parameter_{parameter}" if parameter in FIXED else parameter
-
-
-def _of_record(record: Record) -> dict[str, Any]:
-    cluster = record.provenance.cluster
-    values = (record.id, record.fidelity, record.scale, cluster.name if cluster else None)
-    return dict(zip(OF_RECORD, values, strict=True))
 
 
 def _of_point(point: PointResult) -> Iterator[dict[str, Any]]:
@@ -175,13 +174,17 @@ def _of_point(point: PointResult) -> Iterator[dict[str, Any]]:
         if metric := point.metrics.get(name):
             value = None if metric.value is None else float(metric.value)
             row |= {"value": value, "unit": metric.unit, "origin": metric.origin}
-            if metric.interval:
-                row |= {"low": float(metric.interval.low), "high": float(metric.interval.high)}
-            if metric.samples:
-                from benchmarks.harness.timing import Samples  # which the page does not have
-
-                samples = Samples(tuple(metric.samples))
-                row |= {"low": samples.quantile(LOW), "high": samples.quantile(HIGH)}
+            row |= dict(zip(("low", "high"), ends(metric), strict=False))
         yield of_point | row
     if not point.metrics and not point.paper:
         yield of_point
+
+
+def ends(metric: Metric) -> tuple[float, ...]:
+    """Between what a value lies: its interval, or 80% of its samples; () where nobody knows."""
+    if metric.samples:
+        from benchmarks.harness.timing import Samples  # which the page does not have
+
+        samples = Samples(tuple(metric.samples))
+        return samples.quantile(LOW), samples.quantile(HIGH)
+    return (float(metric.interval.low), float(metric.interval.high)) if metric.interval else ()

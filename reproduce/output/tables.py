@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 LEAST_WIDTH = 24  # letters of a terminal that a last column of text needs
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
+MARKDOWN = str.maketrans({"|": "\\|", "\n": " "})
 LATEX = str.maketrans(
     {letter: f"\\{letter}" for letter in "&%$#_{}"}
     | {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"}
@@ -96,12 +97,10 @@ def parameter(name: str) -> Getter:
 
 
 def _ratio(ours: Getter, others: Getter) -> Getter:
-    def ratio(point: PointResult) -> float | None:
-        """Of a point that worked: our value over the other one."""
-        value, other = ours(point), others(point)
-        return value / other if point.status == "ok" and value is not None and other else None
-
-    return ratio
+    """What gives, of a point that worked, our value over the other one; None without both."""
+    return lambda point: (
+        ours(point) / others(point) if point.status == "ok" and ours(point) is not None and others(point) else None
+    )
 
 
 def _origins(metric: str, points: Iterable[PointResult]) -> str:
@@ -128,13 +127,9 @@ def markdown_table(table: Table) -> str:
     from tabulate import tabulate
 
     headings = [column.heading for column in table.columns]
-    headings, *rows = ([_one_line(text) for text in row] for row in (headings, *table.cells))
+    headings, *rows = ([text.translate(MARKDOWN) for text in row] for row in (headings, *table.cells))
     sides = ["right" if right else "left" for right in table.numeric]
     return tabulate(rows, headings, tablefmt="pipe", disable_numparse=True, colalign=sides)
-
-
-def _one_line(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
 
 
 def markdown(artifact: Artifact, record: Record) -> str:
@@ -199,7 +194,9 @@ def latex(artifact: Artifact, record: Record) -> str:
         f"artifact {artifact.id}, scale {record.scale}, ours: {origin_of(record)}, {record.state}; needs booktabs",
         *record.notes,
     )
-    head = [_stacked(column.lines) for column in table.columns]
+    # Braces keep a bracket of a heading from being the line break's argument.
+    head = [r"\\{}".join(line.translate(LATEX) for line in column.lines) for column in table.columns]
+    head = [rf"\shortstack{{{text}}}" if r"\\{}" in text else text for text in head]
     rows = ([cell.translate(LATEX) for cell in row] for row in table.cells)
     printed = [rf"{' & '.join(cells)} \\" for cells in (head, *rows)]
     sides = "".join("r" if right else "l" for right in table.numeric)
@@ -209,12 +206,6 @@ def latex(artifact: Artifact, record: Record) -> str:
         *(*printed[1:], r"\bottomrule", r"\end{tabular}"),
     ]
     return "\n".join(lines) + "\n"
-
-
-def _stacked(lines: Sequence[str]) -> str:
-    """A heading over several lines. Braces keep a bracket from being the line break's argument."""
-    escaped = r"\\{}".join(line.translate(LATEX) for line in lines)
-    return rf"\shortstack{{{escaped}}}" if len(lines) > 1 else escaped
 
 
 def failures(record: Record) -> list[str]:

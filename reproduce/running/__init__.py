@@ -1,4 +1,4 @@
-"""Running an artifact: points in, a Record out. Nothing here draws or prints.
+"""Running an artifact: points in, a Record out. Nothing here prints.
 
 runner       evaluates points or reuses them, judges the claims, writes the files
 fidelities   what evaluates points, whatever the fidelity, and which fidelities there are

@@ -1,7 +1,7 @@
 """Running an artifact: evaluate its points or reuse them, judge the claims, write the files.
 
 In `<results>/<id>/<fidelity>/` (`<fidelity>-<scale>` for a scale that is not the default) there are record.json and
-what an exporter makes of it; results of another cluster than the paper's are in `<results>/clusters/<name>/<id>/...`.
+the files that show it; results of another cluster than the paper's are in `<results>/clusters/<name>/<id>/...`.
 All files of a folder are of the same run: they are prepared next to their place and renamed at the end, so a
 failure leaves the earlier ones. While a run lasts it keeps what is finished as a partial record: in record.json, or,
 where that holds a complete record, in partial.json until the new one is complete.
@@ -9,13 +9,12 @@ where that holds a complete record, in partial.json until the new one is complet
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Protocol
 
 from ptdp_core import interrupts
 from reproduce.experiment import predictions
@@ -23,6 +22,7 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.fidelity import ELSEWHERE, FIDELITIES, folder_name
 from reproduce.experiment.judging import accuracy, judge
 from reproduce.experiment.results import Results
+from reproduce.output import export
 from reproduce.running.fidelities import Plan, PointEvaluator, default_scale, evaluator
 from results import ROOT
 from results.records import (
@@ -58,19 +58,6 @@ def record_paths(results: Path, artifact: Artifact) -> list[Path]:
         return artifact.fidelities.index(fidelity) if known else len(artifact.fidelities), path
 
     return sorted((results / artifact.id).glob(f"*/{RECORD}"), key=place)
-
-
-class Exporter(Protocol):
-    """What makes the files beside a record (`reproduce.output.export`)."""
-
-    def names(self, artifact: Artifact, record: Record) -> tuple[str, ...]:
-        """The names of the files."""
-
-    def up_to_date(self, artifact: Artifact, record: Record, folder: Path) -> bool:
-        """Whether the files in a folder, all made from this record, show it as the artifact does now."""
-
-    def contents(self, artifact: Artifact, record: Record) -> Mapping[str, bytes]:
-        """The files, by name."""
 
 
 @dataclass(frozen=True)
@@ -133,14 +120,14 @@ def run(
     fresh: bool = False,
     debug: bool = False,
     progress: AbstractContextManager[Callable[[str], None]] | None = None,
-    export: Exporter | None = None,
+    exported: bool = False,
     judged: Callable[[Record, int], None] | None = None,
 ) -> Run:
     """Evaluate the plan's points, reusing unchanged ones of earlier records, and write the files.
 
     `fresh` computes all of them and does not look at earlier records. `progress` begins when the points do, and gives
     what is called with the label of each that is finished. `judged` gets the record, and how many of its points were
-    computed, before `export` makes what is written beside it; without an exporter the record stands alone. Whatever
+    computed, before what is written beside it is made; the record stands alone unless it is `exported`. Whatever
     ends the run early, what is finished is saved first. Raises `ReproduceError`, `StorageError` and `InterruptedRun`.
     """
     evaluate = evaluator(plan, debug)
@@ -153,7 +140,7 @@ def run(
                     session.add(evaluate.evaluate(point))
                 on_point(point.label)
         earlier = session.unchanged()
-        if earlier and (files := written(plan, earlier, export)):
+        if earlier and (files := written(plan, earlier, exported)):
             if judged:
                 judged(earlier, 0)
             return Run(plan, earlier, files, 0, len(plan.points))
@@ -161,7 +148,7 @@ def run(
         record = replace(session.record("complete"), points=points, claims=claims, notes=notes)
         if judged:
             judged(record, session.computed)
-        files = write_results(plan, record, export)
+        files = write_results(plan, record, exported)
     except BaseException as error:
         with suppress(OSError, RecordError):
             session.save()
@@ -314,16 +301,16 @@ def earlier_records(folder: Path) -> list[Record]:
     return records
 
 
-def written(plan: Plan, record: Record, export: Exporter | None) -> tuple[Path, ...] | None:
+def written(plan: Plan, record: Record, exported: bool) -> tuple[Path, ...] | None:
     """The files that an earlier run wrote for this very record; None if one is missing, old or shows other columns."""
-    names = export.names(plan.artifact, record) if export else ()
+    names = export.names(plan.artifact, record) if exported else ()
     files = tuple(plan.folder / name for name in (RECORD, *names))
     try:
         oldest = min(path.stat().st_mtime_ns for path in files)
     except OSError:
         return None
     newer = oldest > _newest_source()
-    return files if newer and (not export or export.up_to_date(plan.artifact, record, plan.folder)) else None
+    return files if newer and (not exported or export.up_to_date(plan.artifact, record, plan.folder)) else None
 
 
 @cache
@@ -336,9 +323,9 @@ def _newest_source() -> int:
     return max(path.stat().st_mtime_ns for path in sources)
 
 
-def write_results(plan: Plan, record: Record, export: Exporter | None) -> tuple[Path, ...]:
-    """Write the record and what `export` makes of it: all of the files, or, if anything fails, none."""
-    contents = export.contents(plan.artifact, record) if export else {}
+def write_results(plan: Plan, record: Record, exported: bool) -> tuple[Path, ...]:
+    """Write the record, and if it is exported what shows it: all of the files, or, if anything fails, none."""
+    contents = export.contents(plan.artifact, record) if exported else {}
     staging = plan.folder / f".new-{os.getpid()}"
     with interrupts.held():
         try:

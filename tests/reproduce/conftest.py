@@ -12,7 +12,6 @@ from reproduce.experiment.claims import Claim, Judgement
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import Point, Sweep
-from reproduce.output import export
 from reproduce.papers.sc21 import fig_interleaved
 from reproduce.running import runner
 from results.records import Metric, PaperValue, PointResult
@@ -155,7 +154,7 @@ def results_for():
 def figure_12(tmp_path_factory):
     """Figure 12, simulated once."""
     folder = tmp_path_factory.mktemp("figure_12")
-    return runner.run(runner.plan(fig_interleaved.ARTIFACT, folder), ["reproduce", "fig_interleaved"], export=export)
+    return runner.run(runner.plan(fig_interleaved.ARTIFACT, folder), ["reproduce", "fig_interleaved"], exported=True)
 
 
 @pytest.fixture

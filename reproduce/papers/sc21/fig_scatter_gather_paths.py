@@ -78,7 +78,7 @@ def derive(point: Point | PointResult) -> dict[str, float]:
 def draw(artifact: Artifact, record: Record) -> "Figure":
     """Both ways at the experiments' t, side by side."""
     figure = theme.new_figure(height=2.9)
-    shown = Results.of_record(record).labelled(f"t={SIZES[0]}")
+    shown = Results.of_record(record).of(f"t={SIZES[0]}", "label")
     for axes, letter, point in zip(figure.subplots(1, len(shown), squeeze=False)[0], "ab", shown, strict=False):
         _draw_paths(axes, letter, point)
     b, t = (shown[0].parameters[name] for name in ("b", "t"))

@@ -15,7 +15,7 @@ from ptdp_core.simulator import simulate
 from reproduce.experiment import catalog, predictions
 from reproduce.experiment import quantities as q
 from reproduce.experiment.judging import judge
-from reproduce.output import export, tables, theme
+from reproduce.output import tables, theme
 from reproduce.papers.shared import executed_timelines
 from reproduce.running import runner
 from reproduce.running.fidelities import evaluator
@@ -57,8 +57,8 @@ def emulation(monkeypatch):
     return module
 
 
-def run(id, folder, export=None):
-    return runner.run(runner.plan(catalog.load(id), folder, "emulated"), COMMAND, export=export)
+def run(id, folder, exported=False):
+    return runner.run(runner.plan(catalog.load(id), folder, "emulated"), COMMAND, exported=exported)
 
 
 def test_a_point_keeps_what_was_clocked_and_what_was_predicted(emulation, tmp_path):
@@ -125,7 +125,7 @@ def test_table_and_figure_show_both(emulation, tmp_path):
 
 
 def test_executed_passes_are_drawn_above_the_simulated(emulation, tmp_path):
-    done = run("fig_interleaved_timeline", tmp_path, export)
+    done = run("fig_interleaved_timeline", tmp_path, exported=True)
     record = done.record
     point = record.points[1]
     schedule = build("interleaved", 4, 8, 2)

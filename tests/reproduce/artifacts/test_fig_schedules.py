@@ -10,7 +10,7 @@ from reproduce.commands.describe import print_description
 from reproduce.experiment import catalog, margins
 from reproduce.experiment.claims import OURS
 from reproduce.experiment.results import Results
-from reproduce.output import export, theme
+from reproduce.output import theme
 from reproduce.papers.sc21 import fig_interleaved
 from reproduce.running import runner
 
@@ -20,7 +20,7 @@ SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1")
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    return runner.run(runner.plan(ARTIFACT, tmp_path_factory.mktemp("results")), ["test"], export=export)
+    return runner.run(runner.plan(ARTIFACT, tmp_path_factory.mktemp("results")), ["test"], exported=True)
 
 
 @pytest.mark.parametrize("scale", ARTIFACT.scales)

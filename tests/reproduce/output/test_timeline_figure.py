@@ -13,7 +13,7 @@ from ptdp_core.schedules import build, peak_stash
 from ptdp_core.schedules.registry import DEFINITIONS
 from reproduce.experiment.catalog import load
 from reproduce.experiment.results import Results
-from reproduce.output import export, theme, timeline_figure
+from reproduce.output import theme, timeline_figure
 from reproduce.output.colours import IDLE
 from reproduce.output.timeline import from_schedule
 from reproduce.output.timeline_colours import DARK, colour, luminance, text_colour
@@ -330,7 +330,7 @@ def test_title_has_the_bubble_of_the_schedules_own_formula():
 def finished(request, tmp_path_factory):
     """A run of each artifact."""
     artifact = load(request.param)
-    return run(plan(artifact, tmp_path_factory.mktemp("results")), ["test"], export=export)
+    return run(plan(artifact, tmp_path_factory.mktemp("results")), ["test"], exported=True)
 
 
 class TestArtifacts:

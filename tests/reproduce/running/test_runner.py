@@ -22,7 +22,7 @@ COMMAND = ["reproduce", "fig_squares"]
 
 
 def run(artifact, results, **options):
-    return runner.run(runner.plan(artifact, results), COMMAND, export=export, **options)
+    return runner.run(runner.plan(artifact, results), COMMAND, exported=True, **options)
 
 
 def contents(folder):
@@ -284,18 +284,18 @@ def test_a_configuration_that_does_not_fit(figure_12):
 @pytest.mark.slow
 def test_files_are_drawn_again_only_if_missing_or_older_than_the_sources(tmp_path):
     plan = runner.plan(catalog.load("fig_bubble"), tmp_path)
-    first = runner.run(plan, ["reproduce"], export=export)
+    first = runner.run(plan, ["reproduce"], exported=True)
     times = {path: path.stat().st_mtime_ns for path in first.files}
-    again = runner.run(plan, ["reproduce"], export=export)
+    again = runner.run(plan, ["reproduce"], exported=True)
     assert set(again.files) == set(first.files)
     assert {path: path.stat().st_mtime_ns for path in again.files} == times
     (plan.folder / "table.tex").unlink()
-    assert (plan.folder / "table.tex") in runner.run(plan, ["reproduce"], export=export).files
+    assert (plan.folder / "table.tex") in runner.run(plan, ["reproduce"], exported=True).files
     assert (plan.folder / "table.tex").exists()
     narrow = replace(plan, artifact=replace(plan.artifact, shown=("d", "ours")))
     for each in (narrow, plan):
-        runner.run(each, ["reproduce"], export=export)
+        runner.run(each, ["reproduce"], exported=True)
         assert (plan.folder / "table.md").read_text() == markdown(each.artifact, first.record)
     os.utime(plan.folder / "figure.pdf", (0, 0))
-    runner.run(plan, ["reproduce"], export=export)
+    runner.run(plan, ["reproduce"], exported=True)
     assert (plan.folder / "figure.pdf").stat().st_mtime_ns > min(times.values())
