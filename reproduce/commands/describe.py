@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from reproduce.commands.list import summary
 from reproduce.commands.options import add
 from reproduce.experiment import catalog
-from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.artifact import IN_THE_PAPER, Artifact
 from reproduce.experiment.claims import OURS, quoted
 from reproduce.experiment.published import numbers_set_with
 from reproduce.experiment.tested_as import what_is_tested, words_used
@@ -22,6 +22,8 @@ from results.records.storage import DEFAULT_RESULTS
 def add_arguments(parser: ArgumentParser) -> None:
     """The options of `reproduce describe`."""
     parser.add_argument("ids", nargs="+", metavar="ID", help="an artifact (reproduce list shows them)")
+    text = "also the size of each scale, and of each claim its sentence and how it is tested, by which rules"
+    parser.add_argument("--full", action="store_true", help=text)
     add(parser, "json")
 
 
@@ -39,12 +41,12 @@ def run(parsed: Namespace) -> int:
         ]
         print_document("describe", 1, {**summary(artifact), "description": artifact.description, "claims": claims})
     else:
-        print_description(artifact, parsed.program)
+        print_description(artifact, parsed.program, parsed.full)
     return DONE
 
 
-def print_description(artifact: Artifact, program: str) -> None:
-    """The description for people, with the command that runs it, of this program."""
+def print_description(artifact: Artifact, program: str, full: bool) -> None:
+    """The description for people, with the command that runs it, of this program: a screen of it unless in full."""
     print(f"{artifact.id}: {artifact.label} ({artifact.place})")
     print(f"{artifact.title}\n")
     _wrap(artifact.description)
@@ -53,7 +55,7 @@ def print_description(artifact: Artifact, program: str) -> None:
         points = artifact.points(scale)
         series = [name for name in dict.fromkeys(point.series for point in points) if name]
         _wrap(f"points     {len(points)} at scale {scale}" + (f": {'; '.join(series)}" if series else ""), "", " " * 11)
-        if scale != artifact.scales[0]:
+        if full and scale != artifact.scales[0]:
             _wrap(artifact.at(scale).description, " " * 11)
     print(f"metric     {artifact.main.heading}")
     for scale in artifact.scales:
@@ -69,6 +71,27 @@ def print_description(artifact: Artifact, program: str) -> None:
             "of these values agrees, that is no evidence",
             indent=" " * 11,
         )
+    if full:
+        _print_tests(artifact)
+    elif artifact.claims:
+        _print_claims(artifact)
+        print(f"\nin full: {program} describe {artifact.id} --full", end="")
+    print(f"\nrun it: {program} {artifact.id}")
+
+
+def _print_claims(artifact: Artifact) -> None:
+    """The claims that an artifact judges, a line for each sentence."""
+    shown = [claim for claim in artifact.claims if not claim.id.endswith(IN_THE_PAPER)]
+    twins = len(artifact.claims) - len(shown)
+    print(f"\nclaims     {len(shown)} sentences{f', {twins} of them also on the published points' if twins else ''}:")
+    widest = max((len(claim.id) for claim in shown), default=0)
+    for claim in shown:
+        sentence = textwrap.shorten(plain(claim.sentence), max(40, _width() - widest - 4), placeholder=" ...")
+        print(f"  {claim.id:<{widest}}  {sentence}")
+
+
+def _print_tests(artifact: Artifact) -> None:
+    """Each claim with its sentence and how it is tested, and what the words of the tests mean."""
     if artifact.claims:
         print("\nhow they are judged:")
         for name, meaning in words_used(artifact.claims).items():
@@ -78,7 +101,6 @@ def print_description(artifact: Artifact, program: str) -> None:
         print(f"\n  {claim.id}  [{claim.place}; fidelity {claim.fidelity} or better]")
         _wrap(quoted(plain(claim.sentence), claim.place), "    ")
         _wrap(f"tested as: {what_is_tested(claim, artifact)}", "    ")
-    print(f"\nrun it: {program} {artifact.id}")
 
 
 def _fidelities(artifact: Artifact) -> Iterator[str]:
@@ -98,6 +120,9 @@ def _fidelities(artifact: Artifact) -> Iterator[str]:
 
 
 def _wrap(text: str, first: str = "", indent: str = "") -> None:
-    width = max(40, min(100, shutil.get_terminal_size((100, 24)).columns))
     indent = indent or first
-    print(textwrap.fill(text, width, initial_indent=first, subsequent_indent=indent, break_long_words=False))
+    print(textwrap.fill(text, _width(), initial_indent=first, subsequent_indent=indent, break_long_words=False))
+
+
+def _width() -> int:
+    return max(40, min(100, shutil.get_terminal_size((100, 24)).columns))

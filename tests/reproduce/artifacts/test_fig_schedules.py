@@ -100,5 +100,5 @@ def test_it_stands_for_nothing_in_the_paper(capsys):
     beyond = [id for id in catalog.ids() if catalog.load(id).place == OURS]
     assert {ARTIFACT.id, "fig_schedule_zoo", "table_schedule_zoo"} <= set(beyond)
     assert list(catalog.ids()[-len(beyond) :]) == sorted(beyond)  # behind those of the paper
-    print_description(ARTIFACT, "reproduce")
+    print_description(ARTIFACT, "reproduce", full=False)
     assert capsys.readouterr().out.startswith("fig_schedules: Beyond the paper (not in the paper)\n")

@@ -12,6 +12,7 @@ import pytest
 from reproduce.cli import main
 from reproduce.commands import COMMANDS, IN_ANNEX, PARTS, run
 from reproduce.experiment import catalog
+from reproduce.experiment.artifact import IN_THE_PAPER
 from reproduce.output import export
 from reproduce.running import simulated
 from results import ROOT
@@ -64,8 +65,12 @@ def test_list_as_json(as_json):
 
 @pytest.mark.parametrize("id", catalog.ids())
 def test_describe(said, id, as_json):
-    text = said("describe", id)
+    text, brief = said("describe", id, "--full"), said("describe", id)
     artifact = catalog.load(id)
+    ids = {claim.id.removesuffix(IN_THE_PAPER) for claim in artifact.claims}
+    assert all(f"  {id} " in brief for id in ids)
+    assert len(brief.splitlines()) <= (40 if id == "fig_interleaved" else 50)
+    assert f"run it: reproduce {id}" in brief
     assert artifact.label in text
     assert all(claim.id in text for claim in artifact.claims)
     assert f"run it: reproduce {id}" in text
