@@ -84,7 +84,8 @@ def list_benchmarks(parsed: Namespace) -> int:
     width = max(map(len, BENCHMARKS))
     for benchmark in BENCHMARKS.values():
         section = f" ({benchmark.section})" if benchmark.section else ""
-        print(f"{benchmark.name:{width}}  {benchmark.title}{section}")
+        line = f"{benchmark.name:{width}}  {benchmark.title}{section}"
+        print(fill(line, 80, subsequent_indent=" " * (width + 2), break_on_hyphens=False))
     print(f"\nnext: {parsed.program} bench run {next(iter(BENCHMARKS))} --quick")
     return DONE
 

@@ -164,18 +164,22 @@ def score_lines(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     rows = list(rows)
     if not rows:
         return ["no training step of full size was measured: there is nothing to score"]
+    width = max(17, *(len(row["case"]) for row in rows))
     lines = [
-        f"{'a step [measured]':26}{'seconds':>10}{'MFU':>8}{'predicted':>11}{'over':>7}{'memory':>9}{'peer/ours':>11}"
+        f"{'a step [measured]':{width}}{'seconds':>8}{'MFU':>7}{'predicted':>10}{'over':>6}{'memory':>7}{'peer':>6}"
         "  in pairs"
     ]
     for row in rows:
         mfu = f"{row['mfu']:.1%}" if row["mfu"] else ""
-        ours = f"{row['predicted_s']:11.3f}{row['ratio'] - 1:+7.0%}" if row["ratio"] else f"{'':18}"
-        memory = f"{row['memory_ratio'] - 1:+9.0%}" if row["memory_ratio"] else f"{'':9}"
-        peer = f"{row['peer_over_engine']:11.2f}" if row["peer_over_engine"] else ""
+        ours = f"{row['predicted_s']:10.3f}{row['ratio'] - 1:+6.0%}" if row["ratio"] else f"{'':16}"
+        memory = f"{row['memory_ratio'] - 1:+7.0%}" if row["memory_ratio"] else f"{'':7}"
+        peer = f"{row['peer_over_engine']:6.2f}" if row["peer_over_engine"] else ""
         if peer:
-            peer += f"  {gpu_session.in_pairs(row['peer_quartiles'])}"
-        lines.append(f"{row['case']:26}{row['measured_s']:10.3f}{mfu:>8}{ours}{memory}{peer}".rstrip())
+            spread = row["peer_quartiles"]
+            peer += f"  {gpu_session.in_pairs(spread) if spread else 'not in pairs'}"
+        lines.append(f"{row['case']:{width}}{row['measured_s']:8.3f}{mfu:>7}{ours}{memory}{peer}".rstrip())
+    if any(row["peer_over_engine"] for row in rows):
+        lines.append("peer: its time over ours")
     for what, key in (("seconds", "ratio"), ("memory", "memory_ratio")):
         if errors := [abs(row[key] - 1) for row in rows if row[key]]:
             lines.append(f"mean error of {len(errors)} predictions of {what}: {statistics.mean(errors):.1%}")

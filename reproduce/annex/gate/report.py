@@ -24,7 +24,7 @@ HEADLINES = {
     INCONCLUSIVE: "whether {head} is slower than {base} could not be told",
     NOT_COMPARED: "{base} can run none of the benchmarks that {head} has been asked for",
 }
-COLUMNS = ("benchmark", "verdict", "slow-down", "99% interval", "base", "head", "pairs")
+COLUMNS = ("verdict", "slower", "99% interval", "base to head", "benchmark")  # a name may be as long as a line
 MEANINGS = (
     "regressed: a slow-down of 3% or less is ruled out; ok: one of 10% or more is; improved: faster by more than 3%; "
     "each wrong with a probability of at most 0.5% for all benchmarks together"
@@ -66,11 +66,11 @@ def _times(result: CheckResult) -> str:
 def _row(finding: Finding) -> tuple[str, ...]:
     """The row of a finding, a cell for each of `COLUMNS`."""
     if not finding.rounds:
-        return (finding.name, finding.verdict, "", "", "", "", "0")
+        return (finding.verdict, "", "", "", finding.name)
     bounds = finding.interval
     interval = f"{bounds.lower:+.1%} to {bounds.upper:+.1%}" if bounds else "no look yet"
-    times = [with_unit(float(np.median(seconds)), "s", 3) for seconds in finding.seconds.values()]
-    return (finding.name, finding.verdict, f"{finding.slowdown:+.1%}", interval, *times, str(finding.pairs))
+    times = " to ".join(with_unit(float(np.median(seconds)), "s", 3) for seconds in finding.seconds.values())
+    return (finding.verdict, f"{finding.slowdown:+.1%}", interval, times, finding.name)
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -41,7 +41,8 @@ def test_list_names_all(said):
     printed = said("bench", "list")
     for benchmark in BENCHMARKS.values():
         assert f"{benchmark.name} " in printed
-        assert benchmark.title in printed
+        assert benchmark.title in " ".join(printed.split())
+    assert max(map(len, printed.splitlines())) <= 80
 
 
 def test_list_as_json(as_json):
