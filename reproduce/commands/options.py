@@ -180,7 +180,6 @@ SHARED: dict[str, dict[str, Any]] = {
     },
     "results": {
         "type": path_of,
-        "default": storage.DEFAULT_RESULTS,
         "metavar": "DIR",
         "help": f"folder of the results (default: {storage.DEFAULT_RESULTS_TEXT})",
     },
@@ -206,7 +205,8 @@ LETTERS = {"quiet": ("-q",)}
 def add(parser: ArgumentParser, *names: str, **further: Any) -> None:
     """The options of `SHARED` with these names; what else argparse is told, of each."""
     for name in names:
-        parser.add_argument(*LETTERS.get(name, ()), f"--{name}", **SHARED[name], **further)
+        default = {"default": storage.DEFAULT_RESULTS} if name == "results" else {}
+        parser.add_argument(*LETTERS.get(name, ()), f"--{name}", **SHARED[name], **default, **further)
 
 
 class PrintSchema(argparse.Action):

@@ -52,7 +52,9 @@ def test_verdicts_in_all_forms(machine, changed, tmp_path, capsys, factor, code,
     assert reproduce("--base", "first", "--seed", "7", "--summary", str(summary)) == code
     text = capsys.readouterr().out
     assert text.startswith(f"**{verdict}**: ")
-    assert f"| pipeline_step | {verdict}" in text
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert [line for line in rows if line.startswith(f"| {verdict} ") and line.rstrip(" |").endswith(" pipeline_step")]
+    assert max(map(len, rows)) <= 80
     assert "both sides in the environment of the gate, 12 pairs of 3 processes a side, 0 of 36 rounds redone" in text
     assert "seed 7" in text
     assert summary.read_text().startswith(f"before\n**{verdict}**: ")
