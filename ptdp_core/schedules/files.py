@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ptdp_core.schedules.actions import Schedule
+from ptdp_core.schedules.actions import Action, Schedule
 from ptdp_core.schedules.checks import check_complete, check_groups, check_order, check_progress
 from ptdp_core.schedules.definition import Definition, of_table
 from ptdp_core.schedules.lowering import lower
@@ -133,7 +133,8 @@ def _from_module(path: Path, sizes: Mapping[str, int]) -> Schedule:
             "no SCHEDULE and no order in it; needs a Definition called SCHEDULE, or order(p, m, v); see docs/adding.md"
         )
     with _own_code():
-        rows = [",".join(map(str, row)) for row in order(*sizes.values())]
+        passes = [[Action(*each) if isinstance(each, tuple) else each for each in row] for row in order(*sizes.values())]
+        rows = [",".join(map(str, row)) for row in passes]
     return Schedule.from_csv("\n".join(rows), path.stem)
 
 

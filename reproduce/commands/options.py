@@ -205,8 +205,8 @@ LETTERS = {"quiet": ("-q",)}
 def add(parser: ArgumentParser, *names: str, **further: Any) -> None:
     """The options of `SHARED` with these names; what else argparse is told, of each."""
     for name in names:
-        default = {"default": storage.DEFAULT_RESULTS} if name == "results" else {}
-        parser.add_argument(*LETTERS.get(name, ()), f"--{name}", **SHARED[name], **default, **further)
+        told = SHARED[name] | ({"default": storage.DEFAULT_RESULTS} if name == "results" else {}) | further
+        parser.add_argument(*LETTERS.get(name, ()), f"--{name}", **told)
 
 
 class PrintSchema(argparse.Action):

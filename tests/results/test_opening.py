@@ -132,12 +132,17 @@ READS = re.compile(
     r"\.read_text\(|\.read_bytes\(|(?<![\w.])open\((?!.*\"[wax]b?\")|\.open\((\"rb\"|newline|encoding)|gzip\.\w"
 )
 
+OWN_TABLE = 'Path(__file__).with_suffix(".toml")'  # what stands beside a module is this project's
+
 
 def test_nothing_else_opens_what_users_name():
     found = {
         path.relative_to(ROOT).as_posix()
         for package in ("results", "ptdp_core", "reproduce")
         for path in (ROOT / package).rglob("*.py")
-        if any(READS.search(line) and "opening." not in line for line in path.read_text(encoding="utf-8").splitlines())
+        if any(
+            READS.search(line) and "opening." not in line and OWN_TABLE not in line
+            for line in path.read_text(encoding="utf-8").splitlines()
+        )
     }
     assert found <= {f"{folder}/{name}" for folder, names in OTHERWISE.items() for name in names}
