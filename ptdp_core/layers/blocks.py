@@ -306,7 +306,6 @@ def shared_vocabulary(
     return VocabularyBlocks({"E": look_up, "S": scores, "T": turns, "G": gather}, Block((positions,)), Block((norm,)))
 
 
-@lru_cache(maxsize=1024)
 def ends(model: ModelConfig, run: LayerRun = ONE_RANK, fused_loss: bool = False) -> tuple[Block, Block]:
     """What the first stage has beside its layers, and the last one: embedding, and output and loss.
 

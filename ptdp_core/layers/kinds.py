@@ -11,6 +11,7 @@ from ptdp_core.layers.parts import (
     ALL_REDUCE,
     COLUMN,
     FP32,
+    NOTHING,
     SPLIT,
     Collective,
     Parameter,
@@ -136,7 +137,7 @@ def rotary(elements: float) -> Part:
     """
     turned = Work(traffic_bytes=4 * elements, kernels=2)
     apart = Work(traffic_bytes=(2 + 4 + 4 + 4 + 6 - 4) * elements, kernels=2 * 4)
-    return Part("attention.rotary", turned, turned, unfused=(apart, Work()))
+    return Part("attention.rotary", turned, turned, unfused=(apart, NOTHING))
 
 
 def activation(name: str, outer: float, inner: float, gated: bool, bias: bool, calls: int = FUNCTION) -> Part:
@@ -147,7 +148,7 @@ def activation(name: str, outer: float, inner: float, gated: bool, bias: bool, c
         Work(traffic_bytes=2 * (outer + inner), kernels=1, host_calls=calls),
         # the result's gradient and inputs read, inputs' gradients written
         Work(traffic_bytes=2 * (inner + 2 * outer), kernels=1, host_calls=calls),
-        unfused=(apart, Work()),
+        unfused=(apart, NOTHING),
         output=2 * inner,
         casts=1,
         stays=False,
@@ -166,7 +167,7 @@ def addition(name: str, elements: float, bias: bool, dropout: bool) -> Part:
         name,
         Work(traffic_bytes=(6 + dropout) * elements, kernels=1),
         Work(traffic_bytes=(5 * dropout + 2 * bias + 6) * elements, kernels=1 + dropout + bias),
-        unfused=(apart, Work()),
+        unfused=(apart, NOTHING),
         inside=elements * dropout,
     )
 

@@ -11,7 +11,7 @@ from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.memory import fullest_memory, layer_bytes, rank_memory
 from ptdp_core.simulator.software import Software
-from ptdp_core.simulator.steady_state import joined, rank_fronts
+from ptdp_core.simulator.steady_state import joined, kind_fronts, rank_fronts
 
 
 def rank_stash_fronts(config: TrainingConfig) -> Sequence[Sequence[Moment]]:
@@ -22,13 +22,18 @@ def rank_stash_fronts(config: TrainingConfig) -> Sequence[Sequence[Moment]]:
 
 def peak_memory(config: TrainingConfig, model: CostModel) -> int:
     """Bytes of memory on the fullest GPU, as `simulate` computes them, without executing the schedule."""
-    return of_fullest(config, model, rank_stash_fronts(config))
+    return of_fullest(config, model, kind_stash_fronts(config))
 
 
-def of_fullest(config: TrainingConfig, model: CostModel, stash_fronts: Sequence[Iterable[Moment]]) -> int:
-    """Bytes of memory on the fullest GPU of the first ranks, those whose `schedules.stash_fronts` are given."""
+def kind_stash_fronts(config: TrainingConfig) -> Sequence[Sequence[Moment]]:
+    """The `kind_fronts` of a configuration's schedule, that of the first rank first."""
+    parallel, kinds = config.parallel, rank_kinds(config)
+    return kind_fronts(parallel.schedule, parallel.p, parallel.m, parallel.v, 0, kinds.uneven, kinds.of)
+
+
+def of_fullest(config: TrainingConfig, model: CostModel, fronts: Sequence[Iterable[Moment]]) -> int:
+    """Bytes of memory on the fullest GPU of the first kinds of ranks (`RankKinds`), those whose fronts are given."""
     kinds, layer = rank_kinds(config), model.layer_bytes(config)
-    fronts = joined(stash_fronts, kinds.of)
     return sum(fullest_memory(config, model.cluster, model.software, kinds, layer, fronts).values())
 
 
@@ -59,7 +64,7 @@ def _most_memory(config: TrainingConfig, model: CostModel) -> float:
     if schedule.stash is None or not schedule.splits:
         return inf
     fronts = [[(stash, 0), (0, stash)] for stash in schedule.stash(parallel.p, parallel.m, parallel.v)]
-    return of_fullest(config, model, fronts)
+    return of_fullest(config, model, joined(fronts, rank_kinds(config).of))
 
 
 def least_recomputation(config: TrainingConfig, model: CostModel) -> tuple[TrainingConfig, dict[str, int]]:

@@ -135,7 +135,6 @@ def _kept_table(name: str, p: int, m: int, v: int) -> Schedule:
         return definition(name).table(p, m, v)
 
 
-@lru_cache(maxsize=4096)
 def rank_fronts(
     name: str, p: int, m: int, v: int, executed: int = 0, chunks: tuple[tuple[int, ...], ...] = ()
 ) -> Sequence[Sequence[Moment]]:

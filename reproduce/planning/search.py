@@ -23,7 +23,7 @@ from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel, cost_model
 from ptdp_core.simulator.estimate import Estimate
 from ptdp_core.simulator.kernels import FP16_BYTES
-from ptdp_core.simulator.peak_memory import fits, of_fullest, peak_memory, rank_stash_fronts
+from ptdp_core.simulator.peak_memory import fits, kind_stash_fronts, of_fullest, peak_memory
 from ptdp_core.simulator.simulate import simulate
 from ptdp_core.simulator.steady_state import least_passes, no_collection
 from reproduce.planning.cells import (
@@ -230,7 +230,7 @@ def first_rank_is_full(family: Family, model: CostModel) -> bool:
     for config in family.frugal:
         if is_too_long(config):
             return False
-        if of_fullest(config, model, rank_stash_fronts(config)[:1]) <= model.cluster.usable_memory:
+        if of_fullest(config, model, kind_stash_fronts(config)[:1]) <= model.cluster.usable_memory:
             return False
     return True
 
