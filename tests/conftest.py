@@ -29,6 +29,13 @@ torch.set_num_threads(1)
 gc.set_threshold(20_000, 20, 50)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers():
+    """Three workers on two cores: many tests wait for processes of their own, whose start and end leave a core idle."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return 3 if cores == 2 and "PYTEST_XDIST_AUTO_NUM_WORKERS" not in os.environ else None  # None: as xdist does
+
+
 def pytest_collection_finish():
     """No garbage is looked for among what is there by now, which takes half a second where a test asks for it."""
     gc.freeze()
