@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.fields import (
@@ -234,6 +234,10 @@ class ModelConfig:
         if (known := vars(self).get("hash")) is None:  # once: what is kept of models is asked for many times a point
             known = vars(self)["hash"] = hash(tuple([getattr(self, name) for _, name, _ in fields_of(ModelConfig)]))
         return known
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the hash: of the same strings another process has another."""
+        return {name: value for name, value in vars(self).items() if name != "hash"}
 
     def _check_pattern(self) -> None:
         """Raise ConfigurationError unless `layer_pattern` has known letters, and the model what they need."""

@@ -125,9 +125,9 @@ class Fused(NamedTuple):
 Cell = Action | Fused
 
 
-def passes_of(cell: Cell) -> tuple[Action, ...]:
+def passes_of(cell: Pass | Fused) -> tuple[Action, ...]:
     """The pass of a cell, or both of a fused one."""
-    return (cell,) if isinstance(cell, Action) else cell
+    return cell if isinstance(cell, Fused) else (as_action(cell),)
 
 
 def cells(actions: Sequence[Action], fused: frozenset[Action]) -> Iterable[Cell]:
@@ -168,7 +168,12 @@ class Schedule:
 
     @classmethod
     def of_cells(
-        cls, name: str, placement: StagePlacement, m: int, rows: Iterable[Iterable[Cell]], exchanges: str = "derived"
+        cls,
+        name: str,
+        placement: StagePlacement,
+        m: int,
+        rows: Iterable[Iterable[Pass | Fused]],
+        exchanges: str = "derived",
     ) -> "Schedule":
         """The schedule whose ranks have these cells, in their order."""
         read = [list(row) for row in rows]

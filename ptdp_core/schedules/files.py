@@ -133,10 +133,9 @@ def _from_module(path: Path, sizes: Mapping[str, int]) -> Schedule:
             "no SCHEDULE and no order in it; needs a Definition called SCHEDULE, or order(p, m, v); see docs/adding.md"
         )
     with _own_code():
-        passes = [
-            [Action(*each) if isinstance(each, tuple) else each for each in row] for row in order(*sizes.values())
-        ]
-        rows = [",".join(map(str, row)) for row in passes]
+        # A plain tuple is a pass; an `Action` or a `Fused` pair, tuples too, are written as they are.
+        cells = [[Action(*each) if type(each) is tuple else each for each in row] for row in order(*sizes.values())]
+        rows = [",".join(map(str, row)) for row in cells]
     return Schedule.from_csv("\n".join(rows), path.stem)
 
 

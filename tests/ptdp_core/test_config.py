@@ -1,3 +1,4 @@
+import pickle
 import re
 from dataclasses import MISSING, FrozenInstanceError, fields
 
@@ -8,6 +9,7 @@ from ptdp_core.engine.settings import EngineSettings, OptimizerSettings, RunSett
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.fields import descriptions, smallest
 from ptdp_core.schedules import default_schedule, names
+from tests.processes import python
 
 GPT3 = {"layers": 96, "hidden": 12288, "heads": 96, "seq": 2048, "vocab": 51200}
 
@@ -91,6 +93,16 @@ def test_only_what_cannot_be_configured_is_an_error_of_the_configuration(tmp_pat
 def test_configurations_do_not_change():
     with pytest.raises(FrozenInstanceError):
         configured().model.layers = 1
+
+
+def test_a_model_is_found_among_equals_by_a_process_that_hashes_strings_otherwise(tmp_path):
+    model, path = ModelConfig(4, 64, 4), tmp_path / "model"
+    path.write_bytes(pickle.dumps((hash(model), model)))  # its hash is known by then
+    code = (
+        "import pathlib, pickle, sys; from ptdp_core.config import ModelConfig; "
+        "_, model = pickle.loads(pathlib.Path(sys.argv[1]).read_bytes()); print(model in {ModelConfig(4, 64, 4)})"
+    )
+    assert {python("-c", code, path, env={"PYTHONHASHSEED": seed}).stdout for seed in "12"} == {"True\n"}
 
 
 @pytest.mark.parametrize(("vocab", "t", "padded"), [(51200, 8, 51200), (51200, 32, 53248), (50257, 1, 50304)])

@@ -105,6 +105,25 @@ def test_the_broken_files_of_the_documentation_print_what_it_says(run, tmp_path)
         assert run(tmp_path / name) == (2, "", f"reproduce: {tmp_path / name}: {message}\n")
 
 
+def test_an_order_of_one_s_own_may_have_plain_passes_and_fused_pairs(run, tmp_path):
+    file, definition = tmp_path / "pairs.py", tmp_path / "definition.py"
+    order = """
+from ptdp_core.schedules.definition import Definition, fused, in_turn
+
+def order(p, m, v):
+    return [[*fused(row[:-1]), tuple(row[-1])] for row in in_turn(p, m, warmup=lambda rank: min(p - rank, m))]
+"""
+    file.write_text(order)
+    definition.write_text(order + 'SCHEDULE = Definition("definition", "Pairs", 2026, "a test", order, fuses=True)\n')
+    for own in (file, definition):
+        code, out, _ = run(own, "-p", "2", "-m", "3")
+        assert code == 0
+        assert "&: a forward pass and the backward pass behind it run together" in out
+        assert (tmp_path / "results" / "schedule" / f"{own.stem}-p2-m3-v1" / "schedule.csv").read_text() == (
+            "0F0,0F1,(0F2;0B0)OVERLAP_F_B,0B1,0B2\n1F0,(1F1;1B0)OVERLAP_F_B,(1F2;1B1)OVERLAP_F_B,1B2\n"
+        )
+
+
 def test_a_function_in_a_file_is_simulated_trained_and_exported(run, tmp_path):
     """1F1B under another name: its simulated iteration and its gradients are 1F1B's."""
     text = "from ptdp_core.schedules.zoo import one_f_one_b\norder = one_f_one_b.order\n"
