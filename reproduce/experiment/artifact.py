@@ -25,6 +25,7 @@ from reproduce.experiment.results import Results
 from reproduce.experiment.sized import Sized
 from reproduce.experiment.sweep import CPU, PAPER, SCALES, Point, Sweep
 from results.records import Metric, Record, RecordedTimeline
+from results.records.errors import did_you_mean
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -239,7 +240,11 @@ class Artifact:
         if of := told.pop("sentence_of", ""):
             elsewhere, _, other = of.rpartition(".")
             artifact = import_module(f"reproduce.papers.{elsewhere}").ARTIFACT if elsewhere else self
-            told["sentence"] = next(claim.sentence for claim in artifact.claims if claim.id == other)
+            sentences = {claim.id: claim.sentence for claim in artifact.claims}
+            if other not in sentences:
+                text = f"sentence_of = {of!r}; needs a claim told before it{did_you_mean(other, tuple(sentences))}"
+                raise PaperError(path, line_of(path, name), text)
+            told["sentence"] = sentences[other]
         tested, in_the_paper = told.pop("tested", None), told.pop("in_the_paper", "")
         try:
             if "printed" in told:

@@ -135,7 +135,7 @@ class Value:
       the value of another series, or of points with these parameters; of lines 'lowest' makes one of the last, over
       the first
     - `own`: likewise the line's own value at an x, or one of `OWN`; `inverse`: that over each
-    - `less`: a number that is taken off; `from`: a number from which it is taken off
+    - `less`: a number that is taken off; `taken_from`: a number from which the value is taken off
     - `at`: the x that are kept; `ordered`: in their order
     - `unit`: that of texts; `plain`: keys of lines are not named there by their parameters
     - `paper`: the paper's values in place of ours
@@ -199,11 +199,7 @@ class Value:
     def _at(self, point: PointResult) -> float:
         if self.paper:
             return float(point.paper[str(self.metric)].value)
-        metric = self.metric
-        if isinstance(metric, str) and metric not in point.parameters:
-            value = value_of(point, metric)
-        else:
-            value = _sum(point, metric)
+        value = _sum(point, self.metric)
         if self.over == PUBLISHED:
             value /= float(point.paper[str(self.metric)].value)
         return value / _sum(point, self.per) if self.per else value

@@ -273,6 +273,11 @@ BROKEN_CLAIMS = {
         'fidelity = "guessed"',
         "line 14: fidelity='guessed' of claim 'longer'; needs one of",
     ),
+    "no claim whose sentence it has": (
+        'rule = "ours"',
+        'sentence_of = "shorter"',
+        "line 14: sentence_of = 'shorter'; needs a claim told before it",
+    ),
     "no table": ("[longer]", "[shorter]", "line 1: claim 'longer' has no table in fig_lengths.toml; needs one"),
 }
 JUDGE = '''
